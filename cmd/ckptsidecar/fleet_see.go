@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -67,6 +69,12 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	p.Add("mark", fmt.Sprintf("row %d of the audit log", s.Mark.N))
 	p.Add("not shipped", term.Count(s.Unshipped, "row")+lagText(s))
 	p.Add("batches", batchesText(s))
+	for _, local := range slices.Sorted(maps.Keys(s.Principals)) {
+		p.Add("principal", local+" is "+s.Principals[local])
+	}
+	for _, realm := range slices.Sorted(maps.Keys(s.Realms)) {
+		p.Add("realm", realm+" has "+s.Realms[realm])
+	}
 	if s.Clear {
 		p.Add("stored", "in the clear: whoever may read the engine reads states and texts")
 	}
@@ -159,9 +167,10 @@ func seenText(h *fleet.HostShown) string {
 
 // fleetRunsQuery chooses runs of the fleet.
 type fleetRunsQuery struct {
-	Host   string `help:"Only of this host, by name or database." placeholder:"NAME"`
-	Agent  string `help:"Only of agents of this name." placeholder:"NAME"`
-	Status string `help:"Only runs of this status." placeholder:"STATUS"`
+	Host      string `help:"Only of this host, by name or database." placeholder:"NAME"`
+	Principal string `help:"Only of this principal, such as acme/build." placeholder:"NAME"`
+	Agent     string `help:"Only of agents of this name." placeholder:"NAME"`
+	Status    string `help:"Only runs of this status." placeholder:"STATUS"`
 	cli.Paged
 }
 
@@ -186,7 +195,7 @@ func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err erro
 	}
 	all := &fleet.Runs{Runs: []fleet.RunShown{}}
 	next, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
-		q := fleet.RunsQuery{Host: c.Host, Agent: c.Agent, Status: c.Status, Before: before, Limit: limit}
+		q := fleet.RunsQuery{Host: c.Host, Principal: c.Principal, Agent: c.Agent, Status: c.Status, Before: before, Limit: limit}
 		if _, _, ok := q.After(); !ok {
 			return "", cli.Usagef("--before is no cursor of a page of the fleet's runs")
 		}
@@ -209,9 +218,9 @@ func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err erro
 		a.Tell("no run of the fleet matches")
 		return nil
 	}
-	t := term.NewTable("HOST", "AGENT", "RUN", "STATUS", "CHANGED", ">CHECKPOINT", ">?TERM", "?OWNER", "#UID")
+	t := term.NewTable("HOST", "AGENT", "RUN", "STATUS", "CHANGED", ">CHECKPOINT", ">?TERM", "?OWNER", "?PRINCIPAL", "#UID")
 	for _, r := range all.Runs {
-		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt), fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.UID)
+		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt), fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.Principal, r.UID)
 	}
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, next)

@@ -64,6 +64,9 @@ type Config struct {
 	FleetBatch    Size
 	FleetAssume   bool // it replicates, whatever it says
 
+	FleetPrincipals NamesText // who users of this host are in the fleet
+	FleetRealms     NamesText // ranges of uids that a directory gives on every host
+
 	OTLP         bool
 	OTLPLoopback string
 	OTLPContent  string

@@ -23,6 +23,7 @@ type claimant struct {
 	url   func() (string, error)
 	store *db.Store
 	host  fleet.Host
+	who   func() *fleet.Identities
 }
 
 // fleet is what the server asks of the engine, nil where none is set.
@@ -33,7 +34,7 @@ func (s *service) fleet() server.Fleet {
 	return struct {
 		*claimant
 		*fleetView
-	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host}, newFleetView(s.shipper, s.store)}
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities}, newFleetView(s.shipper, s.store)}
 }
 
 const claimsAndStrands = "claim runs and decide about strands"
@@ -64,10 +65,12 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 
 // Claim makes this host the owner of one run of another host, and brings it here as the
 // engine holds it. Where it fails after the engine has given the run, the same claim
-// again brings it.
+// again brings it. A user may claim what belongs to his principal.
 func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error) {
-	if err := mustAdminister(sc, claimsAndStrands); err != nil {
-		return nil, err
+	if r.Force {
+		if err := mustAdminister(sc, "claim a run whose host may be alive"); err != nil {
+			return nil, err
+		}
 	}
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 		return nil, err
 	}
 	defer func() { e.Close() }()
-	run, err := c.choose(ctx, e, r)
+	run, err := c.choose(ctx, e, sc, r)
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +108,18 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 }
 
 // choose finds the one run that a claim may take.
-func (c *claimant) choose(ctx context.Context, e *pg.Engine, r fleet.ClaimRequest) (*fleet.Claimable, error) {
+func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, error) {
 	all, err := e.Find(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	all = c.allowed(sc, all)
 	j := journal.New(c.store.Core)
 	var found []fleet.Claimable
 	var here *fleet.Claimable
 	for i := range all {
 		run := &all[i]
-		same, named, err := j.HasRun(ctx, run.Owner, run.Agent, run.Run, run.UID)
+		same, named, err := j.HasRun(ctx, run.Here, run.Agent, run.Run, run.UID)
 		switch {
 		case err != nil:
 			return nil, err
@@ -172,13 +176,13 @@ func (c *claimant) claimedAfterAll(ctx context.Context, e *pg.Engine, run *fleet
 // takeOver brings a run here that the engine has given to this host.
 func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, term int64) (*fleet.Claimed, error) {
 	agents := []fleet.LostAgent{run.Lost(term)}
-	sc.Target = run.Owner
+	sc.Target = run.Here
 	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, term))
 	report, _, err := importFilled(ctx, e, c.store, sc, agents, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
-	done := &fleet.Claimed{Owner: run.Owner, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB, Term: term, Checkpoints: report.Imported}
+	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB, Term: term, Checkpoints: report.Imported}
 	if len(report.Uncertain) > 0 {
 		done.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
 	}

@@ -16,7 +16,8 @@ import (
 var fleetAdmin = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 12, Admin: true}, Target: "uid:0", Reason: "test"}
 
 func claimantOf(s *db.Store, url, name string) *claimant {
-	return &claimant{url: func() (string, error) { return url, nil }, store: s, host: fleet.Host{DB: s.ID, Name: name}}
+	return &claimant{url: func() (string, error) { return url, nil }, store: s, host: fleet.Host{DB: s.ID, Name: name},
+		who: func() *fleet.Identities { return &fleet.Identities{DB: s.ID} }}
 }
 
 func wantRefused(t *testing.T, err error, code ckpt.Code, says string) {

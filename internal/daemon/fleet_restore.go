@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -98,7 +99,7 @@ func restoreInto(ctx context.Context, e *pg.Engine, lost *fleet.HostShown, c Con
 		return nil, err
 	}
 	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}, Damaged: []fleet.DamagedCheckpoint{}}
-	return done, bringBack(ctx, e, store, done)
+	return done, bringBack(ctx, e, store, c.identities(store.ID), done)
 }
 
 // mustBeEmpty refuses a database that has agents of its own. Those that a restore which
@@ -122,11 +123,15 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 }
 
 // bringBack imports the agents of each owner.
-func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, done *fleet.Restored) error {
+func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, ids *fleet.Identities, done *fleet.Restored) error {
 	agents, err := e.Lost(ctx, store.ID)
 	if err != nil {
 		return err
 	}
+	for i := range agents {
+		agents[i].Owner = ids.Here(agents[i].Principal, agents[i].Owner)
+	}
+	slices.SortStableFunc(agents, func(a, b fleet.LostAgent) int { return strings.Compare(a.Owner, b.Owner) })
 	for len(agents) > 0 {
 		owner := agents[0].Owner
 		n := slices.IndexFunc(agents, func(a fleet.LostAgent) bool { return a.Owner != owner })

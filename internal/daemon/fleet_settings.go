@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
@@ -21,6 +22,9 @@ func (k *checking) fleet() {
 	k.between("fleet.interval", c.FleetInterval, 10*time.Millisecond, time.Hour)
 	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
 		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
+	}
+	if err := fleet.CheckIdentities(c.FleetPrincipals.names(), c.FleetRealms.names()); err != nil {
+		k.bad("fleet.principals", "or fleet.realms is wrong: %v", err)
 	}
 	if len(c.FleetName) > 128 {
 		k.bad("fleet.name", "must be at most 128 bytes long")

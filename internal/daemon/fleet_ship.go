@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -35,6 +36,9 @@ type shipper struct {
 	bytes  int64
 	pace   fleet.Pace
 	log    *slog.Logger
+
+	who     atomic.Pointer[fleet.Identities] // who the users of this host are in the fleet
+	renamed atomic.Bool                      // and that has changed
 
 	waiters *waiters
 	assume  bool          // the engine replicates, whatever it says
@@ -159,6 +163,11 @@ func (s *shipper) once(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.renamed.Swap(false) {
+		if err := s.nameOwners(ctx); err != nil {
+			return err
+		}
+	}
 	for ctx.Err() == nil {
 		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: fleetRows, Bytes: s.bytes}, func(uid string, id int64) bool { return s.known[uid][id] })
 		if err != nil {
@@ -167,6 +176,7 @@ func (s *shipper) once(ctx context.Context) error {
 		if c.Empty() {
 			return s.sayHello(ctx)
 		}
+		s.identities().Name(c)
 		began := time.Now()
 		fenced, err := s.engine.Ship(ctx, s.host.DB, c)
 		if err != nil {
@@ -224,6 +234,7 @@ func (s *shipper) register(ctx context.Context) error {
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
 	s.met()
+	s.renamed.Store(true)
 	s.keepWord(true)
 	fenced, err := s.learnTaken(ctx)
 	if err != nil {
@@ -313,5 +324,6 @@ func (s *service) startFleet(ctx context.Context) {
 		host: fleet.Host{DB: s.store.ID, Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
+	s.shipper.who.Store(c.identities(s.store.ID))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
 }

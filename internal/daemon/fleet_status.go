@@ -37,6 +37,8 @@ func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Stat
 	host := v.shipper.host
 	st := &fleet.Status{On: true, State: stateOf(&t), Name: host.Name, DB: host.DB, Engine: t.engine, EngineID: t.engineID,
 		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: true}
+	ids := v.shipper.identities()
+	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
 	if url, err := v.shipper.url(); err == nil {
 		st.Address = pg.Address(url)
 	}
@@ -47,6 +49,14 @@ func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Stat
 		st.Error = t.failure.Error()
 	}
 	return st, nil
+}
+
+// orEmpty is a map that JSON shows as an object.
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
 }
 
 // stateOf names how shipping goes.
@@ -74,9 +84,9 @@ func (v *fleetView) FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts
 	return askEngine(ctx, v, true, func(e *pg.Engine) (*fleet.Hosts, error) { return e.Hosts(ctx, v.shipper.host.DB) })
 }
 
-// FleetRuns lists runs of the fleet. An administrator sees those of everybody. Until
-// identities of two hosts can be told to be the same, a user sees what is his on this
-// very host, and nothing else: uid 1000 of another host is somebody else.
+// FleetRuns lists runs of the fleet. An administrator sees those of everybody. A user
+// sees what belongs to his principal: uid 1000 of another host is somebody else unless
+// the settings of both hosts say that it is the same one.
 func (v *fleetView) FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error) {
 	if sc.Admin {
 		if sc.Target == "" {
@@ -87,7 +97,8 @@ func (v *fleetView) FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQu
 		}
 		v.store.AuditRead(sc, "read_fleet_runs", q.Agent, "")
 	} else {
-		q.Owner, q.DB = sc.Owner, v.shipper.host.DB
+		ids := v.shipper.identities()
+		q.For = &fleet.Asker{Principal: ids.Principal(sc.Owner), DB: ids.DB, Owner: sc.Owner}
 	}
 	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*fleet.Runs, error) { return e.Runs(ctx, q) })
 }

@@ -65,6 +65,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 	if err := s.store.SetDaemonPolicy([]byte(c.Policy)); err != nil {
 		s.log.Error("[policy] of the settings could not be applied; the old one stays in effect", "error", err)
 	}
+	s.renameUsers()
 	if level, err := c.Level(); err == nil && s.daemon.Level != nil {
 		s.daemon.Level.Set(level)
 	}

@@ -95,6 +95,10 @@ func (c *Config) Settings() []Setting {
 			"own.", start, &c.FleetBatch},
 		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` although it does not say that its commits wait " +
 			"for another machine. Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
+		{"fleet.principals", "", "Who users of this host are in the whole fleet, as a table such as { \"uid:1000\" = \"acme/build\" }. A user who is the " +
+			"same principal on two hosts sees his runs of both. See docs/FLEET.md.", live, &c.FleetPrincipals},
+		{"fleet.realms", "", "Ranges of uids that a directory gives on every host, as a table such as { acme = \"uid:200000-299999\" }. Then uid " +
+			"200123 is the principal acme/uid:200123.", live, &c.FleetRealms},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +
@@ -263,6 +267,8 @@ func (s Setting) wants() string {
 		return "a table like { routine_keep = 10 }"
 	case *NotifyText:
 		return "a table of webhooks and commands"
+	case *NamesText:
+		return "a table of texts"
 	}
 	return `a duration like "30s"`
 }

@@ -74,7 +74,10 @@ func (s *service) openDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.store.SetDaemonPolicy([]byte(c.Policy))
+	if err := s.store.SetDaemonPolicy([]byte(c.Policy)); err != nil {
+		return err
+	}
+	return s.tellIdentities()
 }
 
 // orNone is a setting as the store takes it, whose zero is its default.

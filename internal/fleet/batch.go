@@ -55,6 +55,7 @@ type Erasure struct {
 // Agent is an agent as it is now. Doc is its line in an export.
 type Agent struct {
 	UID, Owner, Name string
+	Principal        string // of the owner
 	Doc              string
 }
 
@@ -70,6 +71,7 @@ type Name struct {
 type Run struct {
 	UID, AgentUID, Owner, Agent, Name string
 
+	Principal string // of the owner
 	Term      int64
 	AsOf      int64 // the row of the audit log that it is as of
 	Status    string

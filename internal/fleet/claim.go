@@ -6,6 +6,7 @@ import "strconv"
 type Claimable struct {
 	RunShown
 	AgentUID string
+	Here     string  // who owns it on the claimant's host
 	AgentDoc string  // the agent's line in an export
 	Doc      string  // the run's row in an export
 	SeenAgo  float64 // seconds since the engine heard of the owner, by the engine's clock
@@ -15,7 +16,7 @@ type Claimable struct {
 // Lost is the run, to be brought to the host that has claimed it. term is the one that
 // the claim gave it.
 func (c *Claimable) Lost(term int64) LostAgent {
-	return LostAgent{UID: c.AgentUID, Owner: c.Owner, Name: c.Agent, Doc: c.AgentDoc,
+	return LostAgent{UID: c.AgentUID, Owner: c.Here, Name: c.Agent, Doc: c.AgentDoc,
 		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc}}}
 }
 

@@ -3,6 +3,7 @@ package fleet
 // LostAgent is an agent as the engine holds it, to be brought back to a host.
 type LostAgent struct {
 	UID, Owner, Name string
+	Principal        string // of the owner, "" where it is not known
 	Doc              string // its line in an export
 	Runs             []LostRun
 }

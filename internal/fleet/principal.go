@@ -66,6 +66,30 @@ func (ids *Identities) Local(principal string) string {
 	return local
 }
 
+// Here answers which user of this host gets what belongs to a principal and was owner's
+// on another host. Where nobody here is that principal it is whoever has the same name.
+// Where that one is somebody else by the settings, it is the principal itself: only
+// administrators see it then.
+func (ids *Identities) Here(principal, owner string) string {
+	if local := ids.Local(principal); local != "" {
+		return local
+	}
+	if principal != "" && !strings.HasPrefix(ids.Principal(owner), HostRealm+"/") {
+		return principal
+	}
+	return owner
+}
+
+// Name says who the owners of the agents and runs of a batch are.
+func (ids *Identities) Name(c *Changes) {
+	for i := range c.Agents {
+		c.Agents[i].Principal = ids.Principal(c.Agents[i].Owner)
+	}
+	for i := range c.Runs {
+		c.Runs[i].Principal = ids.Principal(c.Runs[i].Owner)
+	}
+}
+
 // RealmOf is the realm of a principal: the domain of a SID, "host/DATABASE" for an
 // identity of one host.
 func RealmOf(principal string) string {

@@ -48,6 +48,22 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
+// TestHere gives what was another host's to the user who is the same principal.
+func TestHere(t *testing.T) {
+	for _, c := range []struct{ principal, owner, want string }{
+		{"acme/build", "uid:7", "uid:1000"},                  // the same principal under another uid
+		{"acme/uid:200123", "uid:200123", "uid:200123"},      // of a directory
+		{"host/d2/uid:1500", "uid:1500", "uid:1500"},         // nobody here is mapped
+		{"host/d2/uid:1000", "uid:1000", "host/d2/uid:1000"}, // that uid is somebody else here
+		{"other/bob", "uid:1000", "other/bob"},               // the same
+		{"", "uid:1000", "uid:1000"},                         // shipped by a former version
+	} {
+		if got := someIdentities.Here(c.principal, c.owner); got != c.want {
+			t.Errorf("what is %s's, %s there, becomes %s, want %s", c.principal, c.owner, got, c.want)
+		}
+	}
+}
+
 func TestRealmOf(t *testing.T) {
 	for p, want := range map[string]string{"acme/build": "acme", "acme/uid:200123": "acme", "host/d1/uid:1000": "host/d1", domainSID + "-1105": domainSID,
 		"host/d1/" + machineSID + "-1001": "host/d1"} {

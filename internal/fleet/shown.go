@@ -21,6 +21,9 @@ type Status struct {
 	Batches   int64   `json:"batches"`        // since the daemon began
 	Took      float64 `json:"batch_seconds"`  // the last one
 	Clear     bool    `json:"stored_in_the_clear"`
+
+	Principals map[string]string `json:"principals"` // as the settings map users of this host
+	Realms     map[string]string `json:"realms"`
 }
 
 // States of a shipper.
@@ -58,6 +61,7 @@ type RunShown struct {
 	DB        string `json:"db"`
 	Host      string `json:"host"`
 	Owner     string `json:"owner"`
+	Principal string `json:"principal"` // of the owner, "" where a former version has shipped it
 	Agent     string `json:"agent"`
 	Run       string `json:"run"`
 	Status    string `json:"status"`
@@ -78,13 +82,21 @@ func (r *RunShown) Cursor() string { return r.UpdatedAt + "/" + r.UID }
 
 // RunsQuery chooses runs of the fleet. "" is any.
 type RunsQuery struct {
-	Host   string // by its name or its database
-	DB     string // exactly this database, besides
-	Owner  string
-	Agent  string
-	Status string
-	Before string // the cursor of the page before
-	Limit  int
+	Host      string // by its name or its database
+	Owner     string
+	Principal string
+	Agent     string
+	Status    string
+	Before    string // the cursor of the page before
+	Limit     int
+
+	For *Asker // nil for who sees everything
+}
+
+// Asker is a user who sees the runs of his principal, and his own of his host.
+type Asker struct {
+	Principal string
+	DB, Owner string // the host, and the user there
 }
 
 // After is the run after which the page begins, "" for the first page.

@@ -272,3 +272,17 @@ func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash str
 	})
 	return head, hash, err
 }
+
+// Owners are the owners of all agents, by the agents' uids.
+func (j *Journal) Owners(ctx context.Context) (map[string]string, error) {
+	var rows []struct {
+		UID   string `db:"uid"`
+		Owner string `db:"owner"`
+	}
+	err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return q.SelectContext(ctx, &rows, `SELECT uid, owner FROM agents`) })
+	all := make(map[string]string, len(rows))
+	for _, a := range rows {
+		all[a.UID] = a.Owner
+	}
+	return all, err
+}

@@ -37,13 +37,18 @@ func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, erro
 	if !ok {
 		return nil, fmt.Errorf("%q is no cursor of a page of runs", q.Before)
 	}
-	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.DB, q.Owner, q.Agent, q.Status, updated, uid, q.Limit+1)
+	asker := q.For
+	if asker == nil {
+		asker = &fleet.Asker{}
+	}
+	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.Owner, q.Principal, q.Agent, q.Status, updated, uid, q.Limit+1,
+		bit(q.For == nil), asker.Principal, asker.DB, asker.Owner)
 	if err != nil {
 		return nil, told(err)
 	}
 	all := &fleet.Runs{Runs: []fleet.RunShown{}}
 	var r fleet.RunShown
-	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.DB, &r.Host, &r.Owner, &r.Agent, &r.Run, &r.Status, &r.Term, &r.Seq, &r.UpdatedAt, &r.AsOf}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.DB, &r.Host, &r.Owner, &r.Principal, &r.Agent, &r.Run, &r.Status, &r.Term, &r.Seq, &r.UpdatedAt, &r.AsOf}, func() error {
 		all.Runs = append(all.Runs, r)
 		return nil
 	})

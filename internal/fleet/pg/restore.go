@@ -25,7 +25,7 @@ const (
 
 	getRestored = `SELECT coalesce(h.restored_by, '') FROM fleet_hosts h WHERE h.db = $1`
 
-	lostAgents      = `SELECT uid, owner, agent, doc FROM fleet_agents WHERE host = $1 ORDER BY owner, agent`
+	lostAgents      = `SELECT uid, owner, agent, coalesce(principal, ''), doc FROM fleet_agents WHERE host = $1 ORDER BY owner, agent`
 	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
 	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
 	lostSegments    = `SELECT id, size, data FROM fleet_segments WHERE run_uid = $1 AND db = $2`
@@ -70,7 +70,7 @@ func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error)
 	var agents []fleet.LostAgent
 	at := map[string]int{}
 	var a fleet.LostAgent
-	_, err = pgx.ForEachRow(rows, []any{&a.UID, &a.Owner, &a.Name, &a.Doc}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&a.UID, &a.Owner, &a.Name, &a.Principal, &a.Doc}, func() error {
 		at[a.UID] = len(agents)
 		agents = append(agents, a)
 		return nil

@@ -193,21 +193,22 @@ func (s *shipping) names() {
 }
 
 func (s *shipping) agents() {
-	var uid, owner, agent, doc []string
+	var uid, owner, agent, doc, principal []string
 	for i := range s.changes.Agents {
 		a := &s.changes.Agents[i]
 		if s.has.agents[a.UID] == sent(a) {
 			continue
 		}
 		uid, owner, agent, doc = append(uid, a.UID), append(owner, a.Owner), append(agent, a.Name), append(doc, a.Doc)
+		principal = append(principal, a.Principal)
 	}
 	if len(uid) > 0 {
-		s.Queue(putAgents, s.db, uid, owner, agent, doc)
+		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal)
 	}
 }
 
 func (s *shipping) runs() {
-	var agentUID, owner, agent, run, status, updated, doc []string
+	var agentUID, owner, agent, run, status, updated, doc, principal []string
 	var asOf, seq []int64
 	var fresh struct {
 		uid, agentUID, owner, agent, run []string
@@ -222,12 +223,13 @@ func (s *shipping) runs() {
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
 		}
 		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
+		principal = append(principal, r.Principal)
 	}
 	if len(fresh.uid) > 0 {
 		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
 	}
 	s.fence = s.Len()
-	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run)
+	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal)
 }
 
 // held queues a statement for runs that are still this host's.

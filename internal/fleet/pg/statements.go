@@ -16,17 +16,19 @@ const (
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
 
-	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc)
-		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS u(uid, owner, agent, doc)
-		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent WHERE fleet_agents.host = excluded.host`
+	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal)
+		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) AS u(uid, owner, agent, doc, principal)
+		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal
+		WHERE fleet_agents.host = excluded.host`
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
 		ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
-		owner = u.owner, agent = u.agent, run = u.run
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
-		AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run)
+		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+		AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal)
 		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term RETURNING fleet_runs.uid`
 
 	held = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::bigint[]) AS h(uid, term) ON f.uid = h.uid AND f.term = h.term WHERE f.host = $1`
@@ -94,9 +96,11 @@ const (
 
 	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(),
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
-	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n
+	// What a user sees of a host of his own may have been shipped by a former version, without a principal.
+	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host
-		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.host = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR r.agent = $4)
+		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.owner = $2) AND ($3 = '' OR r.principal = $3) AND ($4 = '' OR r.agent = $4)
 		AND ($5 = '' OR r.status = $5) AND r.status <> '' AND ($6 = '' OR r.updated_at < $6 OR r.updated_at = $6 AND r.uid > $7)
+		AND ($9 = 1 OR r.principal = $10 OR r.principal IS NULL AND r.host = $11 AND r.owner = $12)
 		ORDER BY r.updated_at DESC, r.uid LIMIT $8`
 )

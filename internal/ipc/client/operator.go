@@ -165,10 +165,11 @@ func (o Operator) FleetHosts(ctx context.Context) (*fleet.Hosts, error) {
 }
 
 // FleetRuns lists one page of the runs of all hosts that the caller may see, the last
-// changed first. Of the query, DB and Owner are not sent: the daemon knows them.
+// changed first. Of the query, For and Owner are not sent: the daemon knows them.
 func (o Operator) FleetRuns(ctx context.Context, f fleet.RunsQuery) (*fleet.Runs, error) {
 	var q values
 	q.add("host", f.Host)
+	q.add("principal", f.Principal)
 	q.add("agent", f.Agent)
 	q.add("status", f.Status)
 	q.add("before", f.Before)

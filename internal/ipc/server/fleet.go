@@ -9,7 +9,7 @@ import (
 )
 
 // Fleet is what the server asks of the engine that many hosts share. Every call but
-// FleetRuns is for administrators; the implementation refuses the others.
+// FleetRuns and Claim is for administrators; the implementation refuses the others.
 type Fleet interface {
 	// FleetStatus says how shipping goes. It does not ask the engine.
 	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
@@ -39,7 +39,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff}, nil
+	return &fleet.Status{State: fleet.StateOff, Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
@@ -116,7 +116,7 @@ func (c *call) listFleetHosts() error {
 
 // listFleetRuns lists runs of all hosts, as far as the caller may see them.
 func (c *call) listFleetRuns() error {
-	q := fleet.RunsQuery{Host: c.query.get("host"), Agent: c.query.get("agent"), Status: c.query.get("status"), Before: c.query.get("before")}
+	q := fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"), Status: c.query.get("status"), Before: c.query.get("before")}
 	var err error
 	if q.Limit, err = c.query.limit(); err != nil {
 		return err

@@ -107,7 +107,7 @@ var routes = []route{
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "fleet", method: "GET", path: "/v1/fleet", do: (*call).getFleet},
 	{name: "fleet_hosts", method: "GET", path: "/v1/fleet/hosts", do: (*call).listFleetHosts},
-	{name: "fleet_runs", method: "GET", path: "/v1/fleet/runs", params: []string{"host", "agent", "status", "before", "limit"}, do: (*call).listFleetRuns},
+	{name: "fleet_runs", method: "GET", path: "/v1/fleet/runs", params: []string{"host", "principal", "agent", "status", "before", "limit"}, do: (*call).listFleetRuns},
 	{name: "settings", method: "GET", path: "/v1/settings", do: (*call).getSettings},
 	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},
 	{name: "health", method: "GET", path: "/healthz", free: true, do: (*call).getHealth},
