@@ -153,17 +153,27 @@ var arrows = map[string][]string{
 		root, "internal/cli", "internal/cli/term", "internal/files", "internal/files/rewind", "internal/hook", "internal/ipc/client",
 		"internal/osfile", "internal/tree",
 	},
-	"internal/cli/consolecmd": {"internal/cli", "internal/cli/doctor", "internal/cli/term", "internal/console"},
-	"internal/cli/manual":     {root, "internal/cli", "internal/cli/term", "internal/daemon"},
-	"internal/cli/service":    {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
+	"internal/cli/democmd": {root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/cli/view", "internal/ipc/client"},
+	"internal/cli/hookcmd": {
+		root, "internal/cli", "internal/cli/filescmd", "internal/cli/term", "internal/cli/view", "internal/hook", "internal/ipc/client", "internal/osfile",
+	},
+	"internal/cli/policycmd": {
+		root, "internal/cli", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/jsontext", "internal/wellformed",
+	},
+	"internal/cli/transfercmd": {root, "internal/cli", "internal/cli/term", "internal/foreign", "internal/osfile"},
+	"internal/cli/consolecmd":  {"internal/cli", "internal/cli/doctor", "internal/cli/term", "internal/console"},
+	"internal/cli/manual":      {root, "internal/cli", "internal/cli/term", "internal/daemon"},
+	"internal/cli/service":     {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
 	"internal/cli/doctor": {
 		root, "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/osfile",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/consolecmd", "internal/cli/doctor", "internal/cli/driftcmd", "internal/cli/filescmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/program",
+		root, "internal/cli", "internal/cli/consolecmd", "internal/cli/democmd", "internal/cli/doctor", "internal/cli/driftcmd",
+		"internal/cli/filescmd", "internal/cli/hookcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/policycmd",
+		"internal/cli/program", "internal/cli/transfercmd",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
+		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 

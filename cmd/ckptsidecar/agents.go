@@ -127,7 +127,7 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 type pruneCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
 	DryRun bool   `help:"Only say what would go, and why."`
-	reasonFlag
+	cli.ReasonFlag
 	Ahead bool `help:"Remove nothing. Show what will be removed with the next save, by age and when, or over budget, and why the rest is kept."`
 }
 

@@ -9,6 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -80,7 +81,7 @@ func (c *auditCheckCmd) Run(ctx context.Context, a *app) error {
 			term.Println(a.Stdout, problem)
 		}
 		if v.OK {
-			term.Printf(a.Stdout, "the chain holds: %s, head %s\n", term.Count(v.Rows, "row"), head(v.Head))
+			term.Printf(a.Stdout, "the chain holds: %s, head %s\n", term.Count(v.Rows, "row"), view.HashHead(v.Head))
 		}
 	}
 	if err == nil && !v.OK {

@@ -14,12 +14,7 @@ import (
 type tagCmd struct {
 	Checkpoint string   `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
 	Labels     []string `arg:"" help:"k=v sets a label, k- takes it away."`
-	reasonFlag
-}
-
-// reasonFlag is why something is done.
-type reasonFlag struct {
-	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
+	cli.ReasonFlag
 }
 
 func (c *tagCmd) Run(ctx context.Context, a *app) error {
@@ -61,7 +56,7 @@ func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 
 type pinCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
-	reasonFlag
+	cli.ReasonFlag
 }
 
 func (c *pinCmd) Run(ctx context.Context, a *app) error {
@@ -70,7 +65,7 @@ func (c *pinCmd) Run(ctx context.Context, a *app) error {
 
 type unpinCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
-	reasonFlag
+	cli.ReasonFlag
 }
 
 func (c *unpinCmd) Run(ctx context.Context, a *app) error {
@@ -104,7 +99,7 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 
 type deleteCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
-	reasonFlag
+	cli.ReasonFlag
 }
 
 func (c *deleteCmd) Run(ctx context.Context, a *app) error {

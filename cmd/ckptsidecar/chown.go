@@ -18,7 +18,7 @@ type chownCmd struct {
 	Agent  string `help:"Only this agent. Default: all of them." placeholder:"NAME"`
 	DryRun bool   `help:"Change nothing, and say what would move."`
 	Force  bool   `help:"Move agents even if a run's owner is alive. That process then writes to a new agent of its own."`
-	reasonFlag
+	cli.ReasonFlag
 }
 
 // Help is what `chown --help` adds.

@@ -1,25 +1,24 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/consolecmd"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/democmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/doctor"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/filescmd"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/hookcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/policycmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/service"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/supervise"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/transfercmd"
 )
 
 // grammar is the command line. Each command is a file or a part of one.
@@ -51,16 +50,16 @@ type grammar struct {
 	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, the findings, and the checkpoint to go back to."`
 	Prompts       promptsCmd             `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
-	Hook          hookCmd                `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
+	Hook          hookcmd.Command        `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
 	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Receive traces of agents that use OpenTelemetry."`
 	Token         tokenCmd               `cmd:"" group:"hosts" help:"Create, list and revoke tokens for senders of traces."`
-	Export        exportCmd              `cmd:"" group:"agents" help:"Export agents as NDJSON with checksums: runs, checkpoints, steps, operations, events, findings and prompts."`
-	Import        importCmd              `cmd:"" group:"agents" help:"Import a file that export wrote, or files of other systems."`
+	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents as NDJSON with checksums: runs, checkpoints, steps, operations, events, findings and prompts."`
+	Import        transfercmd.Import     `cmd:"" group:"agents" help:"Import a file that export wrote, or files of other systems."`
 	Prune         pruneCmd               `cmd:"" group:"agents" help:"Apply the retention policies now."`
 	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase an agent and everything that belongs to it, for good."`
 	Chown         chownCmd               `cmd:"" group:"agents" help:"Give agents to another owner, for example after a move to another machine."`
 	Agents        agentsCmd              `cmd:"" group:"agents" help:"List agents."`
-	Policy        policyCmd              `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
+	Policy        policycmd.Command      `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
 	Changes       changesCmd             `cmd:"" group:"runs" help:"Print changes, one on each line, until stopped."`
 	Overview      overviewCmd            `cmd:"" group:"runs" help:"Show what waits for a person, and the runs."`
 	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Open a page in your browser that shows what agents do and lets you act."`
@@ -75,14 +74,14 @@ type grammar struct {
 	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Report problems on this machine and how to fix them."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       service.Command        `cmd:"" group:"daemon" help:"Install and manage the daemon as a service of this machine."`
-	Demo          demoCmd                `cmd:"" group:"more" help:"Kill a working agent and watch it continue where it was."`
+	Demo          democmd.Command        `cmd:"" group:"more" help:"Kill a working agent and watch it continue where it was."`
 	Bench         benchCmd               `cmd:"" group:"more" help:"Measure this machine."`
 	Version       versionCmd             `cmd:"" group:"more" help:"Show the version of this program and of the daemon."`
 	ShowVersion   kong.VersionFlag       `name:"version" help:"Print only the version."`
 	Completion    manual.Completion      `cmd:"" group:"more" help:"Print a completion script for a shell."`
 	Man           manual.Man             `cmd:"" hidden:"" help:"Print the manual page."`
 	CompleteNames manual.CompleteNames   `cmd:"" hidden:"" help:"Print names that complete a word."`
-	DemoAgent     demoAgentCmd           `cmd:"" hidden:"" help:"The agent of the demo."`
+	DemoAgent     democmd.Agent          `cmd:"" hidden:"" help:"The agent of the demo."`
 	supervise.PlatformCommands
 }
 
@@ -119,11 +118,11 @@ func run(ctx context.Context, args []string, p process) int {
 
 // command reads the command line and does what it says.
 func (a *app) command(ctx context.Context, g *grammar, args []string) int {
-	if handlesHook(args) {
-		return a.hook(ctx, args[1:])
+	if hookcmd.Handles(args) {
+		return hookcmd.Main(ctx, a.App, args[1:])
 	}
-	if handlesSnap(args) {
-		return a.snap(ctx, g, args[2:])
+	if filescmd.HandlesSnap(args) {
+		return filescmd.SnapMain(ctx, a.App, args[2:])
 	}
 	ended := -1
 	parser, err := kong.New(g, kong.Name("ckptsidecar"), kong.Description(description),
@@ -138,7 +137,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 		return ended
 	}
 	if err != nil {
-		return a.Fail(usageOf(err))
+		return a.Fail(cli.UsageOf(err))
 	}
 	a.Out.Choose(g.Color, g.Wide)
 	a.Err.Choose(g.Color, g.Wide)
@@ -155,39 +154,4 @@ func (a *app) shape(parsed *kong.Context) error {
 		return cli.Usagef("--format takes a Go template such as '{{.id}}'; got %s", a.Format)
 	}
 	return a.SetShape()
-}
-
-// usageOf words a mistake on the command line.
-func usageOf(err error) error {
-	command := "ckptsidecar"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil {
-		if selected := parse.Context.Selected(); selected != nil {
-			command = selected.FullPath()
-		}
-	}
-	return cli.Usagef("%s (`%s --help` says more)", worded(err.Error()), command)
-}
-
-var (
-	notOneOf  = regexp.MustCompile(`^(\S+) must be one of (.*) but got "(.*)"$`)
-	notNumber = regexp.MustCompile(`^(\S+): expected a(?: valid \d+ bit int| float) but got "(.*)"(?: \(.*\))?$`)
-)
-
-// worded puts the parser's messages as a person would: without quotes around words, and
-// without the empty value that stands for a flag that was not given.
-func worded(message string) string {
-	if m := notOneOf.FindStringSubmatch(message); m != nil {
-		words := strings.Split(strings.ReplaceAll(m[2], `"`, ""), ",")
-		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-		return fmt.Sprintf("%s must be one of %s; got %s", m[1], strings.Join(words, ", "), cmp.Or(m[3], "nothing"))
-	}
-	if m := notNumber.FindStringSubmatch(message); m != nil {
-		what := "a number"
-		if strings.Contains(message, "int") {
-			what = "a whole number"
-		}
-		return fmt.Sprintf("%s takes %s; got %s", m[1], what, cmp.Or(m[2], "nothing"))
-	}
-	return message
 }

@@ -12,6 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type diffCmd struct {
@@ -128,26 +129,12 @@ func unifiedDiff(a *app, from, to *ckpt.Checkpoint) {
 	}
 	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
 	for line := range strings.Lines(string(text)) {
-		term.Println(a.Stdout, diffLine(strings.TrimSuffix(line, "\n"), a.Out))
+		term.Println(a.Stdout, view.DiffLine(strings.TrimSuffix(line, "\n"), a.Out))
 	}
 }
 
 func diffName(c *ckpt.Checkpoint) string {
 	return term.Escape(fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID))
-}
-
-func diffLine(line string, s *term.Style) string {
-	switch {
-	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
-		return s.Bold(line)
-	case strings.HasPrefix(line, "@@"):
-		return s.Cyan(line)
-	case strings.HasPrefix(line, "-"):
-		return s.Red(line)
-	case strings.HasPrefix(line, "+"):
-		return s.Green(line)
-	}
-	return line
 }
 
 // indented is a state with a line for each value. A state that is not JSON stays

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +15,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
-	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // serveFor runs a real daemon for a test and answers its socket.
@@ -63,21 +62,29 @@ func longSnapshot(minute int) []byte {
 // changes nothing.
 func TestForeignRunsComeWhole(t *testing.T) {
 	t.Parallel()
-	socket := serveFor(t)
-	a := &app{App: &cli.App{
-		Flags: &cli.Flags{Socket: socket, JSON: true}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Out: &term.Style{}, Err: &term.Style{},
-	}}
-	defer a.Client().Close()
-	files := []foreign.File{{Name: "1", Data: longSnapshot(1)}, {Name: "2", Data: longSnapshot(2)}, {Name: "3", Data: longSnapshot(3)}}
-	r := foreign.Snapshots(files, foreign.Options{Owner: a.idOwner()})
-	p := &r.Plans[0]
-	m := &mover{a: a, options: foreign.Options{Owner: a.idOwner()}}
-	for _, want := range []string{foreignImported, foreignPresent} {
-		m.move(t.Context(), p)
-		if got := m.report.Runs[len(m.report.Runs)-1]; got.Outcome != want || got.Error != "" {
-			t.Fatalf("%s: %s", got.Outcome, got.Error)
+	socket, folder := serveFor(t), t.TempDir()
+	c := client.Client{Socket: socket}
+	defer c.Close()
+	var files []foreign.File
+	args := []string{"import", "--format", "workflow-snapshot", "--json", "--socket", socket}
+	for n := range 3 {
+		f := foreign.File{Name: filepath.Join(folder, fmt.Sprint(n)), Data: longSnapshot(n + 1)}
+		if err := os.WriteFile(f.Name, f.Data, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		checkMoved(t, a.Client(), p)
+		files, args = append(files, f), append(args, f.Name)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &foreign.Snapshots(files, foreign.Options{Owner: "uid:" + me.Uid}).Plans[0]
+	for _, want := range []string{"imported", "present"} {
+		got := call(t, "", args...)
+		if got.code != cli.ExitDone || !strings.Contains(got.stdout, `"outcome": "`+want+`"`) {
+			t.Fatalf("exit %d, %s%s; wanted %s", got.code, got.stdout, got.stderr, want)
+		}
+		checkMoved(t, &c, p)
 	}
 }
 
@@ -139,16 +146,5 @@ func TestForeignImportsWithoutADaemonSayWhatToDo(t *testing.T) {
 	got = call(t, string(longSnapshot(1)), "import", "--format", "workflow-snapshot", "--dry-run", "-", "--json")
 	if got.code != cli.ExitDone || !strings.Contains(got.stdout, `"outcome": "would_import"`) {
 		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
-	}
-}
-
-func TestProcessLives(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^$") // any program that ends at once
-	cmd.Env = append(os.Environ(), testenv.Marker+"=")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if !processLives(os.Getpid()) || processLives(cmd.Process.Pid) {
-		t.Error("who lives is taken for dead, or the other way round")
 	}
 }

@@ -2,7 +2,7 @@
 // every command that a person or a script needs to talk to it.
 //
 // This package may import the root package, internal/cli and the packages below it,
-// internal/daemon, internal/foreign, internal/hook, internal/ipc/client,
+// internal/daemon, internal/fleet, internal/hook, internal/ipc/client,
 // internal/jsontext, internal/mcpserver, internal/osfile,
 // internal/survey, internal/wellformed and client.
 package main

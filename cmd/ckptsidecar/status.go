@@ -59,7 +59,7 @@ func statusText(a *app, s *ckpt.Status) {
 	if s.Backup.Folder != "" {
 		p.Add("backups", backupText(s))
 	}
-	p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
+	p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), view.HashHead(s.Database.AuditHead)))
 	p.Write(a.Stdout, a.Out)
 }
 
@@ -206,12 +206,4 @@ func backupText(s *ckpt.Status) string {
 		text += ", failed: " + b.LastError
 	}
 	return text
-}
-
-// head is the beginning of a hash: enough to compare by eye.
-func head(hash string) string {
-	if len(hash) > 16 {
-		return hash[:16] + "…"
-	}
-	return cli.OrNone(hash)
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 func TestExplainPatch(t *testing.T) {
@@ -53,60 +51,6 @@ func TestRelabel(t *testing.T) {
 	for _, bad := range []string{"a", "-", "bad key=1"} {
 		if _, err := relabel(nil, []string{bad}); err == nil {
 			t.Errorf("%q was accepted", bad)
-		}
-	}
-}
-
-// changedPolicy is changePolicy of what a policy sets, as a policy.
-func changedPolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
-	text, err := wellformed.PolicyText(old)
-	if err != nil {
-		return ckpt.Policy{}, err
-	}
-	own, err := changePolicy(text, changes)
-	if err != nil {
-		return ckpt.Policy{}, err
-	}
-	return wellformed.ParsePolicy(own)
-}
-
-func TestChangePolicy(t *testing.T) {
-	got, err := changedPolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=3600"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := ckpt.DefaultPolicy()
-	want.RoutineKeep, want.MaxBytes, want.Secrets = 10, 2<<20, ckpt.SecretsOff
-	want.RecoveryKeep, want.EndedKeep = ckpt.Duration(14*ckpt.Day), ckpt.Duration(time.Hour)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestChangePolicyInside: settings inside others are named with points, lists
-// with commas, and nothing behind the = is the default.
-func TestChangePolicyInside(t *testing.T) {
-	old := ckpt.DefaultPolicy()
-	old.Budget.Steps = 9
-	old.Detectors = map[string]ckpt.Detector{"cycle": {Tier: ckpt.TierOff}, "stale": {Critical: 7, Cooldown: 3}}
-	got, err := changedPolicy(old, []string{
-		"detectors.repeat.tier=off", "detectors.my.rule.warn=2.5", "detectors.cycle=", "detectors.stale.cooldown=", "budget.wall_time=2h", "budget.steps=",
-		"ignore_tools=sleep,wait", `shared_keys=["/a,b"]`, "sensitivity=low", `rules=[{"name":"r","when":"true","severity":"info","message":"m"}]`, "schema=workflow-snapshot",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := ckpt.DefaultPolicy()
-	want.Detectors = map[string]ckpt.Detector{"repeat": {Tier: ckpt.TierOff}, "my.rule": {Warn: 2.5}, "stale": {Critical: 7}}
-	want.Budget.WallTime, want.Sensitivity = ckpt.Duration(2*time.Hour), ckpt.SensitivityLow
-	want.IgnoreTools, want.SharedKeys = []string{"sleep", "wait"}, []string{"/a,b"}
-	want.Rules, want.Schema = []ckpt.Rule{{Name: "r", When: "true", Severity: "info", Message: "m"}}, ckpt.JSON(`"workflow-snapshot"`)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	for _, bad := range []string{"detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
-		if _, err := changedPolicy(old, []string{bad}); err == nil {
-			t.Errorf("%s was accepted", bad)
 		}
 	}
 }
@@ -166,19 +110,6 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func TestTheDemosWorkNoticesWhatIsLeftOut(t *testing.T) {
-	whole, short := work{}, work{}
-	for n := range 10 {
-		whole = whole.next()
-		if n != 5 {
-			short = short.next()
-		}
-	}
-	if whole == short || whole.Step != 10 {
-		t.Errorf("%+v, %+v", whole, short)
-	}
 }
 
 // TestTheDiskIsWhereTheDatabaseWouldBe: the nearest folder that is there.

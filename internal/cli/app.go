@@ -30,6 +30,11 @@ type Flags struct {
 	JQ     string `name:"jq" help:"Write what this jq expression makes of the JSON, each result on a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
 }
 
+// ReasonFlag is the flag of a command that says why something is done.
+type ReasonFlag struct {
+	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
+}
+
 // App is what every command gets: its process, so that tests can be one, and the
 // flags of the whole program. Stdout and Stderr escape what would control a
 // terminal; see Data for what must arrive as it is.

@@ -1,4 +1,4 @@
-package main
+package hookcmd
 
 import (
 	"testing"
@@ -11,23 +11,23 @@ func TestHookTimeout(t *testing.T) {
 		env  string
 		want time.Duration
 	}{
-		{0, "", usualHookTimeout},
+		{0, "", usualTimeout},
 		{0, "2s", 2 * time.Second},
 		{time.Second, "2s", time.Second},
-		{0, "soon", usualHookTimeout},
-		{0, "1ms", usualHookTimeout},
-		{0, "1h", usualHookTimeout},
+		{0, "soon", usualTimeout},
+		{0, "1ms", usualTimeout},
+		{0, "1h", usualTimeout},
 	} {
-		s := hookSettings{Timeout: c.flag}
+		s := options{Timeout: c.flag}
 		if got := s.timeout(func(string) string { return c.env }); got != c.want {
 			t.Errorf("%+v: it takes %s", c, got)
 		}
 	}
-	s := hookSettings{Timeout: time.Hour}
+	s := options{Timeout: time.Hour}
 	if s.check() == nil {
 		t.Error("an hour is taken")
 	}
-	s = hookSettings{Timeout: time.Second, SaveEvery: 20}
+	s = options{Timeout: time.Second, SaveEvery: 20}
 	if got := s.words(); len(got) != 2 || got[0] != "--timeout" || got[1] != "1s" {
 		t.Errorf("it is written as %q", got)
 	}

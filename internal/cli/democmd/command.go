@@ -1,4 +1,4 @@
-package main
+package democmd
 
 import (
 	"bufio"
@@ -15,9 +15,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
-type demoCmd struct {
+// Command is demo.
+type Command struct {
 	Steps int  `default:"200" help:"How many steps the agent has to do. Default: ${default}."`
 	Keep  bool `help:"Keep the folder with the database."`
 
@@ -28,7 +30,7 @@ type demoCmd struct {
 // demo is one performance. It tells its results as they come, and keeps them for
 // --json.
 type demo struct {
-	a      *app
+	a      *cli.App
 	daemon *program.Daemon
 	steps  int
 	began  time.Time
@@ -53,7 +55,8 @@ type demoNote struct {
 	What string  `json:"what"`
 }
 
-func (c *demoCmd) Run(ctx context.Context, a *app) error {
+// Run plays the demo, or fills a daemon.
+func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	if c.Data {
 		if err := checkPace(c.Pace); err != nil {
 			return err
@@ -180,8 +183,8 @@ func (d *demo) judge(ctx context.Context) error {
 		return fmt.Errorf("the result is wrong: step %d, sum %d, %s; without interruption it is step %d, sum %d, %s",
 			got.Step, got.Sum, got.Hash, want.Step, want.Sum, want.Hash)
 	}
-	d.note("finished: %d steps, result %s", got.Step, head(got.Hash))
-	d.note("%s the same work without interruption gives %s; every step was done once", d.a.Out.Green("right:"), head(want.Hash))
+	d.note("finished: %d steps, result %s", got.Step, view.HashHead(got.Hash))
+	d.note("%s the same work without interruption gives %s; every step was done once", d.a.Out.Green("right:"), view.HashHead(want.Hash))
 	return nil
 }
 

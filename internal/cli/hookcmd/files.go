@@ -1,4 +1,4 @@
-package main
+package hookcmd
 
 import (
 	"context"
@@ -10,25 +10,26 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/filescmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// hookFiles keeps files by a process of its own: a hook must end before long.
-type hookFiles struct {
-	a                *app
+// snaps keeps files by a process of its own: a hook must end before long.
+type snaps struct {
+	a                *cli.App
 	include, exclude []string
 }
 
-func newHookFiles(a *app, include, exclude []string) *hookFiles {
-	return &hookFiles{a: a, include: include, exclude: exclude}
+func newSnaps(a *cli.App, include, exclude []string) *snaps {
+	return &snaps{a: a, include: include, exclude: exclude}
 }
 
 // Interrupted says that a restore of the folder was not finished.
-func (h *hookFiles) Interrupted(folder string) bool { return filescmd.Interrupted(h.a.Env, folder) }
+func (h *snaps) Interrupted(folder string) bool { return filescmd.Interrupted(h.a.Env, folder) }
 
 // Keep starts `files snap` for a checkpoint, and leaves it alone.
-func (h *hookFiles) Keep(folder string, ref ckpt.RunRef, checkpoint string) (hook.Keeping, error) {
+func (h *snaps) Keep(folder string, ref ckpt.RunRef, checkpoint string) (hook.Keeping, error) {
 	state, err := filescmd.StateFolder(h.a.Env)
 	if err != nil {
 		return nil, err
@@ -37,17 +38,17 @@ func (h *hookFiles) Keep(folder string, ref ckpt.RunRef, checkpoint string) (hoo
 		return nil, err
 	}
 	sweepSnaps(state)
-	k := &hookKeeping{result: filepath.Join(state, "snap-"+checkpoint)}
+	k := &keeping{result: filepath.Join(state, "snap-"+checkpoint)}
 	return k, h.snap(folder, ref, "--attach", checkpoint, "--result", k.result)
 }
 
 // Warm starts `files snap` for no checkpoint.
-func (h *hookFiles) Warm(folder string, ref ckpt.RunRef) error {
+func (h *snaps) Warm(folder string, ref ckpt.RunRef) error {
 	return h.snap(folder, ref, "--tree-only")
 }
 
 // snap starts `files snap`, which goes on when the hook has ended, however that ends.
-func (h *hookFiles) snap(folder string, ref ckpt.RunRef, how ...string) error {
+func (h *snaps) snap(folder string, ref ckpt.RunRef, how ...string) error {
 	args := append([]string{"files", "snap", "--agent", ref.Agent, "--run", ref.Run}, how...)
 	if ref.Epoch != nil {
 		args = append(args, "--epoch", strconv.FormatInt(*ref.Epoch, 10))
@@ -86,15 +87,15 @@ func sweepSnaps(folder string) {
 	}
 }
 
-// hookKeeping waits for the result of a snap.
-type hookKeeping struct{ result string }
+// keeping waits for the result of a snap.
+type keeping struct{ result string }
 
 // takeEvery is how often a hook looks for the result of a snap.
 const takeEvery = 2 * time.Millisecond
 
 // Tree takes the tree from the snap: whoever takes the file of the result away
 // has it.
-func (k *hookKeeping) Tree(ctx context.Context, most time.Duration) (tree, why string) {
+func (k *keeping) Tree(ctx context.Context, most time.Duration) (tree, why string) {
 	taken := k.result + ".taken"
 	for end := time.Now().Add(most); ; {
 		err := os.Rename(k.result, taken)

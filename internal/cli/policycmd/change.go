@@ -1,4 +1,4 @@
-package main
+package policycmd
 
 import (
 	"encoding/json"

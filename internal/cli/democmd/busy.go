@@ -1,4 +1,4 @@
-package main
+package democmd
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // busyHost fills a daemon with the runs of a busy host, through the calls that every
 // agent uses. All of it is made up: texts, times, tokens and costs.
 type busyHost struct {
-	a    *app
+	a    *cli.App
 	pace float64 // how many times faster than they tell the agents work
 	jobs sync.WaitGroup
 	mu   sync.Mutex
@@ -88,7 +88,7 @@ type demoMessage struct {
 }
 
 // fillBusyHost is `demo --data`.
-func fillBusyHost(ctx context.Context, a *app, pace float64) error {
+func fillBusyHost(ctx context.Context, a *cli.App, pace float64) error {
 	have, err := a.Client().Agents(ctx, ckpt.AgentFilter{Limit: 1})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package transfercmd
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 )
 
-type importCmd struct {
+// Import is the command import.
+type Import struct {
 	Files   []string `arg:"" optional:"" help:"The file that export wrote; - or nothing for standard input. With another --format its files, or the folder that has .running and .history." placeholder:"FILE"`
 	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
 	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
@@ -23,11 +24,12 @@ type importCmd struct {
 var importFormats = []string{"ndjson", "workflow-snapshot", "fsm-loop", "statement-checkpoint"}
 
 // Help is what `import --help` adds.
-func (c *importCmd) Help() string {
+func (c *Import) Help() string {
 	return "--format says what the files are: ndjson (what export wrote; the default), workflow-snapshot, fsm-loop or statement-checkpoint."
 }
 
-func (c *importCmd) Run(ctx context.Context, a *app) error {
+// Run imports an export, or files of another system.
+func (c *Import) Run(ctx context.Context, a *cli.App) error {
 	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
@@ -81,11 +83,11 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 }
 
 // runForeign imports what another system has written.
-func (c *importCmd) runForeign(ctx context.Context, a *app, format foreign.Format) error {
+func (c *Import) runForeign(ctx context.Context, a *cli.App, format foreign.Format) error {
 	if len(c.Files) == 0 {
 		return cli.Usagef("name what to import: the files, or for fsm-loop the folder")
 	}
-	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: a.idOwner()}}
+	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: idOwner(a)}}
 	if !c.Stopped {
 		m.options.Alive = processLives
 	}

@@ -1,4 +1,4 @@
-package main
+package hookcmd
 
 import (
 	"bytes"
@@ -15,12 +15,13 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// hookPlace is where the settings are.
-type hookPlace struct {
+// place is where the settings are.
+type place struct {
 	forProduct
 	Project bool   `xor:"place" help:"In the settings of the project that this folder belongs to."`
 	User    bool   `xor:"place" help:"In your own settings, for all projects. This is the default."`
@@ -29,18 +30,18 @@ type hookPlace struct {
 	DryRun  bool   `help:"Show what would be written, and write nothing."`
 }
 
-type hookInstallCmd struct {
-	hookPlace
-	hookSettings
+type installCmd struct {
+	place
+	options
 }
 
-type hookUninstallCmd struct{ hookPlace }
+type uninstallCmd struct{ place }
 
-func (c *hookInstallCmd) Run(ctx context.Context, a *app) error {
-	if err := c.hookSettings.check(); err != nil {
+func (c *installCmd) Run(ctx context.Context, a *cli.App) error {
+	if err := c.options.check(); err != nil {
 		return err
 	}
-	file, err := c.hookPlace.file(a)
+	file, err := c.place.file(a)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (c *hookInstallCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	done, err := c.hookPlace.change(a, file, func(settings []byte) ([]byte, error) { return hook.Install(hook.Product(c.For), settings, command) })
+	done, err := c.place.change(a, file, func(settings []byte) ([]byte, error) { return hook.Install(hook.Product(c.For), settings, command) })
 	if err == nil && done && hook.Product(c.For) == hook.Codex {
 		a.Tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
 	}
@@ -60,7 +61,7 @@ func (c *hookInstallCmd) Run(ctx context.Context, a *app) error {
 
 // proposeKeep says how to keep enough checkpoints to go back to: by default a run
 // keeps three.
-func (c *hookInstallCmd) proposeKeep(a *app) {
+func (c *installCmd) proposeKeep(a *cli.App) {
 	agent := c.Agent
 	if agent == "" {
 		agent = "'*'"
@@ -69,17 +70,17 @@ func (c *hookInstallCmd) proposeKeep(a *app) {
 	a.Tell("`ckptsidecar rewind` goes back before a prompt; docs/FILES.md says what is kept")
 }
 
-func (c *hookUninstallCmd) Run(ctx context.Context, a *app) error {
-	file, err := c.hookPlace.file(a)
+func (c *uninstallCmd) Run(ctx context.Context, a *cli.App) error {
+	file, err := c.place.file(a)
 	if err != nil {
 		return err
 	}
-	_, err = c.hookPlace.change(a, file, hook.Uninstall)
+	_, err = c.place.change(a, file, hook.Uninstall)
 	return err
 }
 
 // file is the product's file of settings.
-func (c *hookPlace) file(a *app) (string, error) {
+func (c *place) file(a *cli.App) (string, error) {
 	if c.For == "" {
 		return "", cli.Usagef("name the coding agent: --for claude-code, codex or gemini")
 	}
@@ -104,7 +105,7 @@ func (c *hookPlace) file(a *app) (string, error) {
 
 // command is how the product calls this program: by its name if the path finds
 // it, else by its path.
-func (c *hookInstallCmd) command(a *app) (string, error) {
+func (c *installCmd) command(a *cli.App) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("the path of this program is unknown: %w", err)
@@ -114,7 +115,7 @@ func (c *hookInstallCmd) command(a *app) (string, error) {
 		program = "ckptsidecar"
 	}
 	words := []string{commandWord(program), "hook", "--for", c.For}
-	for _, word := range c.hookSettings.words() {
+	for _, word := range c.options.words() {
 		words = append(words, commandWord(word))
 	}
 	if a.Socket != "" {
@@ -130,7 +131,7 @@ func sameFile(one, two string) bool {
 }
 
 // change shows what a file of settings would become, asks, and writes it.
-func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error)) (done bool, err error) {
+func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error)) (done bool, err error) {
 	owner, err := osfile.Controller(filepath.Dir(file))
 	if err != nil {
 		return false, err
@@ -170,11 +171,11 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 }
 
 // showChange shows what of a file changes, as a unified diff.
-func showChange(a *app, file string, before, after []byte) {
+func showChange(a *cli.App, file string, before, after []byte) {
 	text := diff.Diff(file, before, file+" (new)", after)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
 	for line := range strings.Lines(string(text)) {
-		term.Println(a.Stdout, diffLine(strings.TrimSuffix(line, "\n"), a.Out))
+		term.Println(a.Stdout, view.DiffLine(strings.TrimSuffix(line, "\n"), a.Out))
 	}
 }
 

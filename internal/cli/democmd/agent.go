@@ -1,4 +1,4 @@
-package main
+package democmd
 
 import (
 	"context"
@@ -32,7 +32,8 @@ func (w work) next() work {
 	return work{Step: n, Sum: w.Sum + int64(n)*int64(n), Hash: hex.EncodeToString(sum[:])}
 }
 
-type demoAgentCmd struct {
+// Agent is the hidden command demo-agent: the agent that the demo kills.
+type Agent struct {
 	Steps int
 	Pause time.Duration `default:"4ms"`
 	Hold  bool          // do nothing but live, until the input ends
@@ -40,7 +41,7 @@ type demoAgentCmd struct {
 
 // Run is all that an agent has to do: ask what there is, go on from it, and
 // save after each step.
-func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
+func (c *Agent) Run(ctx context.Context, a *cli.App) error {
 	if c.Hold {
 		_, err := cli.Stoppable(ctx, func() (int64, error) { return io.Copy(io.Discard, a.Stdin) })
 		return err

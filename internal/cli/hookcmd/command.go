@@ -1,34 +1,33 @@
-package main
+package hookcmd
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/filescmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// hookMost is how much a hook reads of what an agent tells it.
-const hookMost = 32 << 20
+// mostInput is how much a hook reads of what an agent tells it.
+const mostInput = 32 << 20
 
-type hookCmd struct {
-	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle a hook event from standard input. This is the default subcommand."`
-	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent. Shows the change first."`
-	Uninstall hookUninstallCmd `cmd:"" help:"Remove the hooks from the settings of a coding agent."`
+// Command is hook and its subcommands.
+type Command struct {
+	Handle    handleCmd    `cmd:"" default:"withargs" help:"Handle a hook event from standard input. This is the default subcommand."`
+	Install   installCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent. Shows the change first."`
+	Uninstall uninstallCmd `cmd:"" help:"Remove the hooks from the settings of a coding agent."`
 }
 
 // Help is what `hook --help` adds.
-func (c *hookCmd) Help() string {
+func (c *Command) Help() string {
 	return "Without a subcommand it reads the JSON that Claude Code, Codex or Gemini CLI give to a hook, and notes it: " +
 		"a run for each session, a step for each tool call, " +
 		"an operation around what is risky, checkpoints. It prints what the model should know, and nothing otherwise. It " +
@@ -36,15 +35,15 @@ func (c *hookCmd) Help() string {
 		"it ends with 0 within --timeout, 300 ms. docs/HOOKS.md says all of it."
 }
 
-type hookHandleCmd struct {
+type handleCmd struct {
 	forProduct
-	hookSettings
+	options
 	PID   int  `name:"pid" help:"The agent's process. Default: the nearest above this one that is no shell." placeholder:"N"`
 	Debug bool `help:"Report errors on standard error. The exit code is still 0."`
 }
 
 // Run never answers an error: an agent must not be stopped by its recorder.
-func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
+func (c *handleCmd) Run(ctx context.Context, a *cli.App) error {
 	limit := c.timeout(a.Env)
 	deadline := limit
 	if c.Files {
@@ -79,8 +78,8 @@ func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func (c *hookHandleCmd) handle(ctx context.Context, a *app, limit time.Duration) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(a.Stdin, hookMost))
+func (c *handleCmd) handle(ctx context.Context, a *cli.App, limit time.Duration) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(a.Stdin, mostInput))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app, limit time.Duration)
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
 	if c.Files {
-		h.Files, h.FilesWait = newHookFiles(a, c.Include, c.Exclude), c.FilesWait
+		h.Files, h.FilesWait = newSnaps(a, c.Include, c.Exclude), c.FilesWait
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit+h.Extra(in))
 	defer cancel()
@@ -107,7 +106,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app, limit time.Duration)
 }
 
 // folder is where the coding agent works. The products name the project in the environment.
-func (c *hookHandleCmd) folder(a *app, in *hook.Input) string {
+func (c *handleCmd) folder(a *cli.App, in *hook.Input) string {
 	for _, name := range []string{"CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR"} {
 		if folder := a.Env(name); folder != "" {
 			return folder
@@ -116,15 +115,15 @@ func (c *hookHandleCmd) folder(a *app, in *hook.Input) string {
 	return in.Folder
 }
 
-func (c *hookHandleCmd) owner() int {
+func (c *handleCmd) owner() int {
 	if c.PID != 0 {
 		return c.PID
 	}
 	return hook.OwnerOf(os.Getppid())
 }
 
-// handlesHook says that this is the call of a hook.
-func handlesHook(args []string) bool {
+// Handles says that this is the call of a hook.
+func Handles(args []string) bool {
 	if len(args) == 0 || args[0] != "hook" {
 		return false
 	}
@@ -132,56 +131,23 @@ func handlesHook(args []string) bool {
 	return !slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(elsewhere, arg) })
 }
 
-// hookGrammar is the part of the grammar that a hook needs. Reading all of it
+// grammar is the part of the grammar that a hook needs. Reading all of it
 // would cost an agent more at every call than the call itself.
-type hookGrammar struct {
+type grammar struct {
 	Socket string
 	Owner  string
 	JSON   bool `name:"json"`
-	hookHandleCmd
+	handleCmd
 }
 
-// snapGrammar is the part of the grammar that `files snap` needs: a hook waits
-// for it, and the whole grammar takes longer to read than most folders.
-type snapGrammar struct {
-	cli.Flags
-	filescmd.SnapCommand
-}
-
-// handlesSnap says that this is the call of `files snap`, and not for its help.
-func handlesSnap(args []string) bool {
-	return len(args) > 2 && args[0] == "files" && args[1] == "snap" && !slices.ContainsFunc(args, func(arg string) bool { return arg == "-h" || arg == "--help" })
-}
-
-// snap is the whole program as `files snap`.
-func (a *app) snap(ctx context.Context, g *grammar, args []string) int {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(hookMemory)
-	var s snapGrammar
-	parser, err := kong.New(&s, kong.Name("ckptsidecar files snap"), kong.Writers(a.Stdout, a.Stderr), kong.NoDefaultHelp())
-	if err != nil {
-		return a.Fail(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
-		return a.Fail(usageOf(err))
-	}
-	g.Flags = s.Flags
-	return a.Fail(s.SnapCommand.Run(ctx, a.App))
-}
-
-// hookMemory is the heap size at which a hook begins to collect garbage. It ends
-// before.
-const hookMemory = 256 << 20
-
-// hook is the whole program as a hook. It always ends with 0. Exit code 2 would
+// Main is the whole program as a hook. It always ends with 0. Exit code 2 would
 // forbid the agent's next action, so not even a wrong flag may give it.
-func (a *app) hook(ctx context.Context, args []string) int {
+func Main(ctx context.Context, a *cli.App, args []string) int {
 	if len(args) > 0 && args[0] == "handle" {
 		args = args[1:]
 	}
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(hookMemory)
-	var g hookGrammar
+	cli.EndsSoon()
+	var g grammar
 	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.Stderr, a.Stderr), kong.NoDefaultHelp())
 	if err == nil {
 		_, err = parser.Parse(args)
@@ -191,6 +157,6 @@ func (a *app) hook(ctx context.Context, args []string) int {
 		return cli.ExitDone
 	}
 	a.Socket, a.Owner = g.Socket, g.Owner
-	_ = g.hookHandleCmd.Run(ctx, a) // it answers none
+	_ = g.handleCmd.Run(ctx, a) // it answers none
 	return cli.ExitDone
 }

@@ -1,4 +1,4 @@
-package main
+package transfercmd
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-type exportCmd struct {
+// Export is the command export.
+type Export struct {
 	Agents  []string `arg:"" optional:"" name:"agent" help:"The agents' names." placeholder:"AGENT"`
 	All     bool     `help:"All agents of the owner, in one file."`
 	InRun   string   `name:"run" help:"Of a single agent, this run alone." placeholder:"RUN"`
@@ -18,7 +19,8 @@ type exportCmd struct {
 	Output  string   `short:"o" help:"Write to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
 }
 
-func (c *exportCmd) Run(ctx context.Context, a *app) error {
+// Run writes an export.
+func (c *Export) Run(ctx context.Context, a *cli.App) error {
 	r := ckpt.ExportRequest{Agents: c.Agents, Run: c.InRun, NoFiles: c.NoFiles}
 	if err := cli.Checked(r.Check()); err != nil {
 		return err

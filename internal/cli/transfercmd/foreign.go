@@ -1,4 +1,4 @@
-package main
+package transfercmd
 
 import (
 	"context"
@@ -59,7 +59,7 @@ type foreignCheckpoint struct {
 
 // mover imports foreign runs, one after the other.
 type mover struct {
-	a       *app
+	a       *cli.App
 	options foreign.Options
 	report  foreignReport
 	stopped error // why the rest was not tried
@@ -262,7 +262,7 @@ func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error 
 
 // idOwner distinguishes the ids of one user's imports from another's. It need
 // not be the daemon's name for the user, but must always be the same.
-func (a *app) idOwner() string {
+func idOwner(a *cli.App) string {
 	if a.Owner != "" {
 		return a.Owner
 	}

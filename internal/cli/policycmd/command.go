@@ -1,4 +1,4 @@
-package main
+package policycmd
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-type policyCmd struct {
+// Command is policy and its subcommands.
+type Command struct {
 	Get policyGetCmd `cmd:"" help:"Show an agent's effective policy, merged from its own, its owner's, the daemon's and the defaults."`
 	Set policySetCmd `cmd:"" help:"Change values of a policy, or replace it with --file: an agent's, or with '*' that of all your agents."`
 }
@@ -27,7 +28,7 @@ type policyGetCmd struct {
 	Own       bool   `xor:"what" help:"Show only what was set for this agent itself, or with '*' for all of your agents, as JSON."`
 }
 
-func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
+func (c *policyGetCmd) Run(ctx context.Context, a *cli.App) error {
 	if err := checkPolicyName(c.Agent); err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.writePolicy(p)
+		return writePolicy(a, p)
 	}
 	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
 	switch {
@@ -45,9 +46,9 @@ func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
 	case c.Own:
 		return a.WriteJSON(ownLayer(c.Agent, layers))
 	case c.Effective:
-		return a.writeLayers(layers)
+		return writeLayers(a, layers)
 	}
-	return a.writePolicy(&layers.Policy)
+	return writePolicy(a, &layers.Policy)
 }
 
 // checkPolicyName accepts the name of an agent, or that for all.
@@ -72,7 +73,7 @@ func ownLayer(name string, layers *ckpt.PolicyLayers) ckpt.JSON {
 
 // writeLayers shows each value with where it comes from. Parts of detectors and
 // budget that somebody has set have lines of their own.
-func (a *app) writeLayers(layers *ckpt.PolicyLayers) error {
+func writeLayers(a *cli.App, layers *ckpt.PolicyLayers) error {
 	if a.JSON {
 		return a.WriteJSON(layers)
 	}
@@ -112,10 +113,10 @@ type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
 	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= sets it no more, so that the policy for all agents or the default counts."`
 	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file; - for standard input. Values that it leaves out are unset." placeholder:"FILE"`
-	reasonFlag
+	cli.ReasonFlag
 }
 
-func (c *policySetCmd) Run(ctx context.Context, a *app) error {
+func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	ctx = client.WithReason(ctx, c.Reason)
 	if err := checkPolicyName(c.Agent); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.writePolicy(now)
+		return writePolicy(a, now)
 	}
 	set, err := a.Client().SetOwnerPolicy(ctx, own)
 	if err != nil {
@@ -142,11 +143,11 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 		return a.WriteJSON(set)
 	}
 	term.Printf(a.Stdout, "%s changed, %s removed\n", term.Count(set.Agents, "agent"), term.Count(set.Removed, "checkpoint"))
-	return a.writeLayers(&set.PolicyLayers)
+	return writeLayers(a, &set.PolicyLayers)
 }
 
 // policy is what is to be set, as a JSON object.
-func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.JSON, error) {
+func (c *policySetCmd) policy(ctx context.Context, a *cli.App) (ckpt.JSON, error) {
 	if c.File != "" {
 		text, err := a.Read(ctx, c.File)
 		if err != nil {
@@ -173,7 +174,7 @@ func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.JSON, error) {
 }
 
 // changes are the settings as they were typed, with what stands in files.
-func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
+func (c *policySetCmd) changes(ctx context.Context, a *cli.App) ([]string, error) {
 	list := slices.Clone(c.Settings)
 	for i, change := range list {
 		key, file, found := strings.Cut(change, "=@")
@@ -189,7 +190,7 @@ func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
 	return list, nil
 }
 
-func (a *app) writePolicy(p *ckpt.Policy) error {
+func writePolicy(a *cli.App, p *ckpt.Policy) error {
 	if a.JSON {
 		return a.WriteJSON(p)
 	}

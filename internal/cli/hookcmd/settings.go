@@ -1,4 +1,4 @@
-package main
+package hookcmd
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// hookSettings are what a hook can be told on its command line; install writes
+// options are what a hook can be told on its command line; install writes
 // them there.
-type hookSettings struct {
+type options struct {
 	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
 	Risky     []string `sep:"none" help:"A regular expression for risky calls, in addition to the built-in ones. It is matched against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
 	NotRisky  []string `sep:"none" help:"A regular expression for calls that are not risky after all. May be repeated." placeholder:"REGEX"`
@@ -27,18 +27,18 @@ type hookSettings struct {
 	Exclude   []string      `sep:"none" name:"files-exclude" help:"Skip files that match this pattern, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
 }
 
-func (s *hookSettings) risky() *hook.Risky {
+func (s *options) risky() *hook.Risky {
 	return hook.NewRisky(s.Risky, s.NotRisky, s.OnlyRisky)
 }
 
 // check finds mistakes before they are written into anybody's settings.
-func (s *hookSettings) check() error {
+func (s *options) check() error {
 	err := s.risky().Check()
 	if s.SaveEvery < 0 {
 		err = fmt.Errorf("--save-every must be 0 or more; got %d", s.SaveEvery)
 	}
-	if s.Timeout != 0 && !isHookTimeout(s.Timeout) {
-		err = fmt.Errorf("--timeout is %s; it must be between %s and %s", s.Timeout, leastHookTimeout, mostHookTimeout)
+	if s.Timeout != 0 && !isTimeout(s.Timeout) {
+		err = fmt.Errorf("--timeout is %s; it must be between %s and %s", s.Timeout, leastTimeout, mostTimeout)
 	}
 	if s.FilesWait < 0 || s.FilesWait > mostFilesWait {
 		err = fmt.Errorf("--files-wait is %s; it must be between 0 and %s", s.FilesWait, mostFilesWait)
@@ -50,7 +50,7 @@ func (s *hookSettings) check() error {
 }
 
 // words are the settings as a command line has them.
-func (s *hookSettings) words() (words []string) {
+func (s *options) words() (words []string) {
 	if s.Agent != "" {
 		words = append(words, "--agent", s.Agent)
 	}
@@ -92,23 +92,23 @@ const (
 
 // How long an agent waits for a hook: by default, at least and at most.
 const (
-	usualHookTimeout = 300 * time.Millisecond
-	leastHookTimeout = 50 * time.Millisecond
-	mostHookTimeout  = 20 * time.Second
+	usualTimeout = 300 * time.Millisecond
+	leastTimeout = 50 * time.Millisecond
+	mostTimeout  = 20 * time.Second
 )
 
-func isHookTimeout(d time.Duration) bool { return d >= leastHookTimeout && d <= mostHookTimeout }
+func isTimeout(d time.Duration) bool { return d >= leastTimeout && d <= mostTimeout }
 
 // timeout is how long the hook may take. A wrong value counts as none, since a hook
 // never fails.
-func (s *hookSettings) timeout(env func(string) string) time.Duration {
-	if isHookTimeout(s.Timeout) {
+func (s *options) timeout(env func(string) string) time.Duration {
+	if isTimeout(s.Timeout) {
 		return s.Timeout
 	}
-	if d, err := time.ParseDuration(env("CKPTSIDECAR_HOOK_TIMEOUT")); err == nil && isHookTimeout(d) {
+	if d, err := time.ParseDuration(env("CKPTSIDECAR_HOOK_TIMEOUT")); err == nil && isTimeout(d) {
 		return d
 	}
-	return usualHookTimeout
+	return usualTimeout
 }
 
 // forProduct is which coding agent it is about.

@@ -1,0 +1,6 @@
+// Package democmd has the command demo: it kills a working agent and lets it go on,
+// or fills a daemon with the made-up runs of a busy host.
+//
+// This package may import the root package, internal/cli, internal/cli/program,
+// internal/cli/term, internal/cli/view and internal/ipc/client.
+package democmd

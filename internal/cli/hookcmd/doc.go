@@ -1,0 +1,7 @@
+// Package hookcmd has the command hook: it notes what coding agents tell their hooks,
+// and adds the hooks to the settings of a coding agent.
+//
+// This package may import the root package, internal/cli, internal/cli/filescmd,
+// internal/cli/term, internal/cli/view, internal/hook, internal/ipc/client and
+// internal/osfile.
+package hookcmd
