@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"internal/jsontext":              {root, "internal/delta"},
 	"internal/periodic":              {},
 	"internal/fleet":                 {},
+	"internal/fleet/lease":           {},
 	"internal/drift/normalise":       {},
 	"internal/drift/observer":        {root},
 	"internal/liveness":              {},
@@ -127,7 +128,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit", "internal/db/journal",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/fleet", "internal/fleet/pg", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
+		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},

@@ -75,10 +75,22 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	for _, realm := range slices.Sorted(maps.Keys(s.Realms)) {
 		p.Add("realm", realm+" has "+s.Realms[realm])
 	}
+	p.Add("lease", leaseText(a, s))
 	if s.Clear {
 		p.Add("stored", "in the clear: whoever may read the engine reads states and texts")
 	}
 	p.Write(a.Stdout, a.Out)
+}
+
+func leaseText(a *app, s *fleet.Status) string {
+	if s.Lease == "held" {
+		return fmt.Sprintf("held for %.1f s more, of %g s; this host claims %g s after another's lease", s.LeaseLeft, s.LeaseSpan, s.Grace)
+	}
+	text := a.Out.Yellow("doubtful") + ": another host may own the runs of this one"
+	if s.LeaseError != "" {
+		text += "; " + s.LeaseError
+	}
+	return text
 }
 
 func lagText(s *fleet.Status) string {
@@ -144,13 +156,13 @@ func (c *fleetHostsCmd) Run(ctx context.Context, a *app) error {
 		a.Tell("no host has shipped to this engine")
 		return nil
 	}
-	t := term.NewTable("HOST", "SEEN", ">RUNS", ">ROW", "?VERSION", "#DATABASE")
+	t := term.NewTable("HOST", "SEEN", ">LEASE", ">RUNS", ">ROW", "?VERSION", "#DATABASE")
 	for _, h := range all.Hosts {
 		name := h.Name
 		if h.This {
 			name += " (here)"
 		}
-		t.Add(name, seenText(&h), fmt.Sprint(h.Runs), fmt.Sprint(h.MarkN), h.Version, h.DB)
+		t.Add(name, seenText(&h), leaseOf(&h), fmt.Sprint(h.Runs), fmt.Sprint(h.MarkN), h.Version, h.DB)
 	}
 	t.Write(a.Stdout, a.Out)
 	return nil
@@ -163,6 +175,17 @@ func seenText(h *fleet.HostShown) string {
 	}
 	now := time.Now()
 	return term.Ago(now, now.Add(-time.Duration(h.SeenAgo*float64(time.Second))))
+}
+
+// leaseOf is how much of a host's lease is left, by the engine's clock.
+func leaseOf(h *fleet.HostShown) string {
+	switch {
+	case h.Lease == nil:
+		return "none"
+	case *h.Lease <= 0:
+		return "over"
+	}
+	return fmt.Sprintf("%.0f s", *h.Lease)
 }
 
 // fleetRunsQuery chooses runs of the fleet.

@@ -63,6 +63,8 @@ type Config struct {
 	FleetInterval ckpt.Duration
 	FleetBatch    Size
 	FleetAssume   bool // it replicates, whatever it says
+	FleetLease    ckpt.Duration
+	FleetGrace    ckpt.Duration
 
 	FleetPrincipals NamesText // who users of this host are in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory gives on every host
@@ -112,6 +114,8 @@ func Default(system bool, env Environment) Config {
 		AgentFiles:           1 << 30,
 		FleetInterval:        ckpt.Duration(100 * time.Millisecond),
 		FleetBatch:           8 << 20,
+		FleetLease:           ckpt.Duration(15 * time.Second),
+		FleetGrace:           ckpt.Duration(5 * time.Second),
 		OTLPContent:          string(ckpt.SpanContentHash),
 	}
 	if system {

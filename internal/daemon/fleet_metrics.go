@@ -59,7 +59,7 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 
 // Describe is for Prometheus.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc} {
+	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc} {
 		ch <- d
 	}
 }
@@ -70,6 +70,9 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(fleetBatchDesc, prometheus.GaugeValue, t.took.Seconds())
 	ch <- prometheus.MustNewConstMetric(fleetBatchesDesc, prometheus.CounterValue, float64(t.batches))
 	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(t.failing))
+	if s.keeper != nil {
+		ch <- prometheus.MustNewConstMetric(fleetLeaseDesc, prometheus.GaugeValue, s.keeper.lease.Left().Seconds())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	rows, lag, err := s.behind(ctx, t.mark.N)

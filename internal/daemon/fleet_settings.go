@@ -20,6 +20,8 @@ const mostURL = 16 << 10
 func (k *checking) fleet() {
 	c := k.c
 	k.between("fleet.interval", c.FleetInterval, 10*time.Millisecond, time.Hour)
+	k.between("fleet.lease", c.FleetLease, 5*time.Second, 10*time.Minute)
+	k.between("fleet.grace", c.FleetGrace, time.Second, 10*time.Minute)
 	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
 		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
 	}

@@ -13,6 +13,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
@@ -51,9 +52,14 @@ type shipper struct {
 	beat   time.Time
 
 	engineID string
-	wordFile string     // keeps word beyond this process, "" for nowhere
-	kept     fleet.Mark // what is in that file
+	wordFile string // keeps word beyond this process, "" for nowhere
+	kept     kept   // what is in that file
 	keptAt   time.Time
+
+	keeper    *keeper // nil for a host that holds no lease
+	questions atomic.Int64
+	heeding   sync.Mutex
+	heeded    int64 // the newest question of which runs are taken that was answered
 
 	mu       sync.Mutex
 	problem  string
@@ -74,6 +80,7 @@ func (s *shipper) Run(ctx context.Context) error {
 			return 0
 		}
 		s.note(err)
+		s.keepWord(false)
 		if err == nil {
 			return s.pace.Done()
 		}
@@ -325,5 +332,7 @@ func (s *service) startFleet(ctx context.Context) {
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.shipper.who.Store(c.identities(s.store.ID))
+	s.shipper.keepLease(lease.New(boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
+	s.workers.Go(func() { _ = s.shipper.keeper.Run(ctx) })
 }

@@ -39,6 +39,7 @@ func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Stat
 		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: true}
 	ids := v.shipper.identities()
 	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
+	v.shipper.keeper.tell(st)
 	if url, err := v.shipper.url(); err == nil {
 		st.Address = pg.Address(url)
 	}

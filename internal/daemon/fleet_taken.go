@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -11,27 +10,50 @@ import (
 // learnTaken asks the engine which runs of this host other hosts have claimed, and
 // refuses from now on what is written to those here. It names the runs as Ship does.
 func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
-	taken, err := s.engine.Taken(ctx, s.host.DB)
+	err = s.heedTaken(ctx, func(ctx context.Context) (taken []fleet.Taken, err error) {
+		taken, err = s.engine.Taken(ctx, s.host.DB)
+		return taken, err
+	}, &fenced)
+	return fenced, err
+}
+
+// heedRenewal does the same with the answer to a renewal of the lease, and tells those
+// who wait for the engine.
+func (s *shipper) heedRenewal(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error)) error {
+	var fenced []string
+	if err := s.heedTaken(ctx, ask, &fenced); err != nil {
+		return err
+	}
+	s.waiters.fence(fenced)
+	return nil
+}
+
+// heedTaken asks, and heeds the answer unless one to a later question was heeded before.
+// The shipper and the keeper of the lease both ask.
+func (s *shipper) heedTaken(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
+	question := s.questions.Add(1)
+	taken, err := ask(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if fenced, err = s.reader.Fence(ctx, taken); err != nil {
-		return nil, err
+	s.heeding.Lock()
+	defer s.heeding.Unlock()
+	if question < s.heeded {
+		return nil
 	}
+	if *fenced, err = s.reader.Fence(ctx, taken); err != nil {
+		return err
+	}
+	s.heeded = question
 	for i := range taken {
 		if !s.isTaken(taken[i].UID, taken[i].Term) {
 			s.log.Warn("another host has claimed a run of this host; writes to it are refused here", "run", taken[i].UID, "host", taken[i].Host, "term", taken[i].Term)
 		}
 	}
 	s.mu.Lock()
-	changed := !slices.Equal(taken, s.taken)
+	defer s.mu.Unlock()
 	s.taken = taken
-	s.mu.Unlock()
-	if changed {
-		s.kept = fleet.Mark{N: -1} // so that the file is written
-		s.keepWord(true)
-	}
-	return fenced, nil
+	return nil
 }
 
 func (s *shipper) takenNow() []fleet.Taken {

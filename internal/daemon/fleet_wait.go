@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
 // unsure is the mark of an engine of which nobody knows what it has.
@@ -16,7 +17,8 @@ const unsure = -1
 // waiters are the requests that wait until the engine has what they have committed.
 // They hold nothing while they wait.
 type waiters struct {
-	wake chan struct{} // holds one call for the shipper
+	wake  chan struct{} // holds one call for the shipper
+	lease *lease.Lease  // without it nothing is confirmed; nil on a host that holds none
 
 	mu     sync.Mutex
 	list   map[*waiter]bool
@@ -59,6 +61,9 @@ func (w *waiters) Wait(ctx context.Context, n int64, run string, degrade bool) e
 	case err := <-one.answer:
 		return err
 	case <-ctx.Done():
+		if !w.lease.Held() {
+			return notReplicated("this host's lease in the fleet is over, so another host may own the run")
+		}
 		return notReplicated("the engine of the fleet has not confirmed it in time")
 	}
 }
@@ -75,7 +80,7 @@ func (w *waiters) verdict(one *waiter) (err error, done bool) {
 	case w.isFenced(one.run):
 		return &ckpt.Error{Code: ckpt.CodeFenced, Outcome: ckpt.OutcomeSaved,
 			Message: "another host of the fleet owns this run now: the write is on this host's disk alone, stop this process"}, true
-	case w.mark >= one.n:
+	case w.mark >= one.n && w.lease.Held():
 		return nil, true
 	case w.away && one.degrade:
 		return notReplicated("the engine of the fleet is away"), true
@@ -127,6 +132,23 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 		w.mark = unsure
 	}
 	w.tell(refuse)
+}
+
+// fence says which runs another host owns, beside those that are known.
+func (w *waiters) fence(fenced []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range fenced {
+		w.fenced[run] = true
+	}
+	w.tell("")
+}
+
+// renewed answers those who waited for the lease.
+func (w *waiters) renewed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell("")
 }
 
 // lost says that nobody knows what the engine has. final is why waiting does not help,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -71,17 +72,26 @@ func (s *shipper) recall() {
 	}
 }
 
-// keepWord writes the file. Now and then is enough while batches are shipped.
+// keepWord writes the file: now and then while batches are shipped, and soon where
+// another host has claimed a run. The shipper's own goroutine calls it.
 func (s *shipper) keepWord(now bool) {
-	if s.wordFile == "" || s.kept == s.word || !now && time.Since(s.keptAt) < fleetWordEvery {
+	is := kept{s.word, s.takenNow()}
+	sameTaken := slices.Equal(is.taken, s.kept.taken)
+	if s.wordFile == "" || sameTaken && (is.mark == s.kept.mark || !now && time.Since(s.keptAt) < fleetWordEvery) {
 		return
 	}
-	text, err := json.Marshal(word{s.host.DB, s.engineID, s.word, s.takenNow()})
+	text, err := json.Marshal(word{s.host.DB, s.engineID, is.mark, is.taken})
 	if err == nil {
 		err = osfile.Write(s.wordFile, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		s.log.Warn("what the fleet's engine has acknowledged cannot be kept beside the database", "file", s.wordFile, "error", err)
 	}
-	s.kept, s.keptAt = s.word, time.Now()
+	s.kept, s.keptAt = is, time.Now()
+}
+
+// kept is what the file says.
+type kept struct {
+	mark  fleet.Mark
+	taken []fleet.Taken
 }

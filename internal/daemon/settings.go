@@ -99,6 +99,10 @@ func (c *Config) Settings() []Setting {
 			"same principal on two hosts sees his runs of both. See docs/FLEET.md.", live, &c.FleetPrincipals},
 		{"fleet.realms", "", "Ranges of uids that a directory gives on every host, as a table such as { acme = \"uid:200000-299999\" }. Then uid " +
 			"200123 is the principal acme/uid:200123.", live, &c.FleetRealms},
+		{"fleet.lease", "", "How long this host owns its runs in the fleet after the engine last confirmed it, 5s to 10m. A shorter lease lets " +
+			"other hosts go on sooner after a failure. A longer one bears longer outages of the engine.", start, &c.FleetLease},
+		{"fleet.grace", "", "How much longer than another host's lease this host waits before it claims a run of that host. It must exceed the " +
+			"clock skew between the engine's own machines, over which the engine may fail over.", start, &c.FleetGrace},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +

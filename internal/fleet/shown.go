@@ -24,6 +24,11 @@ type Status struct {
 
 	Principals map[string]string `json:"principals"` // as the settings map users of this host
 	Realms     map[string]string `json:"realms"`
+	Lease      string            `json:"lease"` // held or doubtful
+	LeaseLeft  float64           `json:"lease_left_seconds"`
+	LeaseSpan  float64           `json:"lease_seconds"`
+	Grace      float64           `json:"grace_seconds"` // how much longer this host waits before it claims
+	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" where it is
 }
 
 // States of a shipper.
@@ -48,6 +53,8 @@ type HostShown struct {
 	Runs     int64   `json:"runs"`
 	This     bool    `json:"this_host"`
 	Restored string  `json:"restored_by,omitempty"` // the host that has its runs now
+
+	Lease *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil for a host that holds none
 }
 
 // Hosts are all hosts.

@@ -94,18 +94,34 @@ func (e *Engine) Taken(ctx context.Context, db string) ([]fleet.Taken, error) {
 	if err != nil {
 		return nil, told(err)
 	}
-	all := []fleet.Taken{}
+	defer rows.Close()
+	var taken takenList
+	for rows.Next() {
+		if err := taken.scan(rows); err != nil {
+			return nil, told(err)
+		}
+	}
+	return taken.list(), told(rows.Err())
+}
+
+// takenList gathers the rows of takenRuns: of each run the newest claim.
+type takenList []fleet.Taken
+
+func (l *takenList) scan(rows pgx.Rows) error {
 	var t fleet.Taken
 	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&t.UID, &t.Term, &t.To, &t.Host, &t.From, &t.How, &at, &t.Decided, &t.DecidedBy}, func() error {
-		t.At = at.UTC().Format("2006-01-02T15:04:05.000Z")
-		if len(all) == 0 || all[len(all)-1].UID != t.UID {
-			all = append(all, t)
-		}
-		return nil
-	})
-	return all, told(err)
+	if err := rows.Scan(&t.UID, &t.Term, &t.To, &t.Host, &t.From, &t.How, &at, &t.Decided, &t.DecidedBy); err != nil {
+		return err
+	}
+	t.At = at.UTC().Format("2006-01-02T15:04:05.000Z")
+	if n := len(*l); n == 0 || (*l)[n-1].UID != t.UID {
+		*l = append(*l, t)
+	}
+	return nil
 }
+
+// list is never nil.
+func (l takenList) list() []fleet.Taken { return append([]fleet.Taken{}, l...) }
 
 // Decide notes what was decided about a strand. It answers ErrTaken where somebody
 // else has decided before.

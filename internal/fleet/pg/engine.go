@@ -116,10 +116,14 @@ func (e *Engine) heed(n *pgconn.Notice) {
 // sessions are the settings of every session, so that one that falls silent holds up
 // nobody. What an engine does not know is left out.
 var sessions = []string{
-	`SET idle_in_transaction_session_timeout = '5s'`,
+	`SET idle_in_transaction_session_timeout = '1500ms'`,
 	`SET lock_timeout = '5s'`,
 	`SET statement_timeout = '25s'`,
+	`SET transaction_timeout = '25s'`, // PostgreSQL 17 and newer
 	`SET tcp_user_timeout = '15s'`,
+	`SET tcp_keepalives_idle = '5s'`,
+	`SET tcp_keepalives_interval = '2s'`,
+	`SET tcp_keepalives_count = '3'`,
 }
 
 func (e *Engine) prepare(ctx context.Context) error {

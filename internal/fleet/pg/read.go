@@ -21,12 +21,23 @@ func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
 	all := &fleet.Hosts{Hosts: []fleet.HostShown{}}
 	var h fleet.HostShown
 	var seen, now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&h.DB, &h.Name, &h.Version, &h.Restored, &h.MarkN, &seen, &now, &h.Runs}, func() error {
+	var until *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&h.DB, &h.Name, &h.Version, &h.Restored, &h.MarkN, &seen, &now, &until, &h.Runs}, func() error {
+		h.Lease = secondsFrom(now, until)
 		h.SeenAt, h.SeenAgo, h.This = seen.UTC().Format("2006-01-02T15:04:05.000Z"), now.Sub(seen).Round(time.Millisecond).Seconds(), h.DB == this
 		all.Hosts = append(all.Hosts, h)
 		return nil
 	})
 	return all, told(err)
+}
+
+// secondsFrom is how long it is from now until a moment, nil for none.
+func secondsFrom(now time.Time, until *time.Time) *float64 {
+	if until == nil {
+		return nil
+	}
+	left := until.Sub(now).Round(time.Millisecond).Seconds()
+	return &left
 }
 
 // Runs lists one page of the runs of all hosts, the last changed first.

@@ -82,8 +82,7 @@ func dropsOf(runs string) []string {
 // The statements of everything else.
 const (
 	putHost = `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ($1, $2, $3, $4, 1, clock_timestamp())
-		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema,
-		incarnation = fleet_hosts.incarnation + 1, registered_at = clock_timestamp()`
+		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema, registered_at = clock_timestamp()`
 	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp()) ON CONFLICT (db) DO NOTHING`
 	getMark = `SELECT mark_n, mark_hash FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
@@ -94,7 +93,7 @@ const (
 	putMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 	newMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`
 
-	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(),
+	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(), h.lease_until,
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
 	// What a user sees of a host of his own may have been shipped by a former version, without a principal.
 	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n

@@ -19,9 +19,10 @@ import (
 // objects and two-phase commits are not among them.
 var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT
 	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN
-	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz version has_table_privilege pg_stat_replication
+	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz interval version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum
-	idle_in_transaction_session_timeout lock_timeout statement_timeout tcp_user_timeout
+	idle_in_transaction_session_timeout lock_timeout statement_timeout transaction_timeout tcp_user_timeout
+	tcp_keepalives_idle tcp_keepalives_interval tcp_keepalives_count
 	a c f h m r u`)
 
 var (

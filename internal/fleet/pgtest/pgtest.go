@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,4 +239,22 @@ func (s *Server) with(database string, f func(context.Context, *pgx.Conn) error)
 	if err := f(ctx, c); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// Lock runs a statement in a transaction that stays open until the answer is called.
+func (s *Server) Lock(database, statement string) (letGo func()) {
+	s.t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	letGo = sync.OnceFunc(func() { _ = c.Close(ctx) })
+	s.t.Cleanup(letGo)
+	for _, line := range []string{`BEGIN`, statement} {
+		if _, err := c.Exec(ctx, line); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return letGo
 }

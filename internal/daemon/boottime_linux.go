@@ -1,0 +1,17 @@
+package daemon
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// boottime is the clock of a lease: it goes on while the machine sleeps, and nobody
+// can set it.
+func boottime() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 1<<63 - 1 // a clock that cannot be read ends every lease
+	}
+	return time.Duration(now.Nano())
+}

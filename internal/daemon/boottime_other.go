@@ -1,0 +1,19 @@
+//go:build !linux && !windows
+
+package daemon
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// boottime is the clock of a lease. On macOS, CLOCK_MONOTONIC goes on while the machine
+// sleeps, and nobody can set it.
+func boottime() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 1<<63 - 1 // a clock that cannot be read ends every lease
+	}
+	return time.Duration(now.Nano())
+}
