@@ -78,9 +78,9 @@ type grammar struct {
 	Bench         benchCmd               `cmd:"" group:"more" help:"Measure this machine."`
 	Version       versionCmd             `cmd:"" group:"more" help:"Show the version of this program and of the daemon."`
 	ShowVersion   kong.VersionFlag       `name:"version" help:"Print only the version."`
-	Completion    manual.Completion      `cmd:"" group:"more" help:"Print a completion script for a shell."`
-	Man           manual.Man             `cmd:"" hidden:"" help:"Print the manual page."`
-	CompleteNames manual.CompleteNames   `cmd:"" hidden:"" help:"Print names that complete a word."`
+	Completion    manual.Completion      `cmd:"" whole:"" group:"more" help:"Print a completion script for a shell."`
+	Man           manual.Man             `cmd:"" whole:"" hidden:"" help:"Print the manual page."`
+	CompleteNames manual.CompleteNames   `cmd:"" whole:"" hidden:"" help:"Print names that complete a word."`
 	DemoAgent     democmd.Agent          `cmd:"" hidden:"" help:"The agent of the demo."`
 	supervise.PlatformCommands
 }
@@ -121,14 +121,14 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if hookcmd.Handles(args) {
 		return hookcmd.Main(ctx, a.App, args[1:])
 	}
-	if filescmd.HandlesSnap(args) {
-		return filescmd.SnapMain(ctx, a.App, args[2:])
-	}
 	ended := -1
-	parser, err := kong.New(g, kong.Name("ckptsidecar"), kong.Description(description),
+	options := []kong.Option{
+		kong.Name("ckptsidecar"), kong.Description(description),
 		kong.Writers(a.Stdout, a.Stderr), kong.Exit(func(code int) { ended = code }),
 		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.WithHyphenPrefixedParameters(true), helpVars, kong.Vars{"version": "ckptsidecar " + a.Version})
+		kong.WithHyphenPrefixedParameters(true), helpVars, kong.Vars{"version": "ckptsidecar " + a.Version},
+	}
+	parser, err := parserFor(g, args, options)
 	if err != nil {
 		return a.Fail(err)
 	}

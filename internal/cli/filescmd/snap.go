@@ -51,6 +51,7 @@ const snapTime = 2 * time.Minute
 
 // Run keeps the files, and makes a checkpoint or attaches to one.
 func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
+	cli.EndsSoon()
 	ctx, cancel := context.WithTimeout(ctx, snapTime)
 	defer cancel()
 	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckRunName), cli.Given(c.Attach, ckpt.CheckID)); err != nil {
