@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -113,19 +112,4 @@ type Tx struct {
 	adds  int64    // at most so many bytes were stored by operations of claim Adds
 	after []func() // to be called once the transaction is on disk
 	gotOn func()
-}
-
-// statements are those of a connection. Each is prepared once for the connection's life.
-type statements struct {
-	of     map[string]*statement // by query
-	schema *[sha256.Size]byte    // names the schema; nil until it is first asked for
-}
-
-func newStatements() *statements { return &statements{of: map[string]*statement{}} }
-
-// statement is a prepared statement.
-type statement struct {
-	*sqlx.Stmt
-	writes bool
-	kept   any // what Hooks.Prepared has answered
 }

@@ -363,8 +363,6 @@ func (w *writer) close() {
 	for w.leading {
 		w.idle.Wait()
 	}
-	for _, stmt := range w.stmts.of {
-		_ = stmt.Close()
-	}
+	w.stmts.close()
 	_ = w.conn.Close()
 }
