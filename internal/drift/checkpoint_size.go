@@ -24,16 +24,20 @@ func (r *run) resized(found []observer.Found, p *observer.StatePrint, set settin
 		return found
 	}
 	last := before[0].Size
-	sizes := make([]int64, 0, set.warn.window)
+	sizes := make([]int64, 0, min(set.warn.window, len(r.states.newest)))
 	for i := max(0, len(r.states.newest)-set.warn.window); i < len(r.states.newest); i++ {
 		sizes = append(sizes, r.states.newest[i].Size)
 	}
 	slices.Sort(sizes)
 	median := sizes[len(sizes)/2]
+	shrank := last >= leastBytes && float64(p.Size) < shrinkTo*float64(last)
+	grew := len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median)
+	if !shrank && !grew {
+		return found
+	}
 	f := r.stateFound(RuleCheckpointSize, p, "")
 	f.Evidence.Window = len(sizes)
-	switch {
-	case last >= leastBytes && float64(p.Size) < shrinkTo*float64(last):
+	if shrank {
 		if p.Compacted || compacted(&before[0], p) {
 			return found
 		}
@@ -41,15 +45,13 @@ func (r *run) resized(found []observer.Found, p *observer.StatePrint, set settin
 		f.Advice = fmt.Sprintf("Your state shrank from %s to %s. Check that nothing was lost. The previous checkpoint still has everything.",
 			phrase.Bytes(last), phrase.Bytes(p.Size))
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at least %s", phrase.Bytes(int64(shrinkTo*float64(last)))), phrase.Bytes(p.Size)
-	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median):
+	} else {
 		f.Message = fmt.Sprintf("The state grew to %s, more than %s times the median of %s over the last %s.",
 			phrase.Bytes(p.Size), phrase.Figure(set.warn.value), phrase.Bytes(median), phrase.Count(len(sizes), "checkpoint"))
 		f.Advice = fmt.Sprintf("Your state grew to %s, and was %s before. Leave out what you do not need to continue.",
 			phrase.Bytes(p.Size), phrase.Bytes(median))
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s times %s", phrase.Figure(set.warn.value),
 			phrase.Bytes(median)), phrase.Bytes(p.Size)
-	default:
-		return found
 	}
 	return append(found, f)
 }

@@ -2,7 +2,6 @@ package drift
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
@@ -15,11 +14,16 @@ func (r *run) reversed(found []observer.Found, p *observer.StatePrint, set setti
 	if before == nil {
 		return found
 	}
-	for _, pointer := range slices.Sorted(maps.Keys(p.Counters)) {
-		from, had := before[len(before)-1].Counters[pointer]
-		if !had || p.Counters[pointer] >= from || !onlyGrew(before, pointer) {
-			continue
+	last := before[len(before)-1].Counters
+	var fell []string
+	for pointer, to := range p.Counters {
+		if from, had := last[pointer]; had && to < from && onlyGrew(before, pointer) {
+			fell = append(fell, pointer)
 		}
+	}
+	slices.Sort(fell)
+	for _, pointer := range fell {
+		from := last[pointer]
 		f := r.stateFound(RuleCounterReversed, p, pointer)
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("not less than %s", phrase.Figure(from)), phrase.Figure(p.Counters[pointer])
 		f.Evidence.Window = len(before)

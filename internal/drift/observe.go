@@ -26,6 +26,7 @@ func newRun(p *ckpt.Policy, past observer.RunPast) *run {
 	for _, g := range r.gauges {
 		g.set = r.set.rules[g.rule]
 	}
+	r.looks, r.states.depth = r.set.stateRules(), r.set.depth()
 	r.steps = newHistory(r.set.reach())
 	for _, g := range r.gauges {
 		for i := range past.Baseline {
@@ -157,8 +158,10 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	for i := range found {
 		found[i].Evidence.Checkpoints = append(found[i].Evidence.Checkpoints, p.ID)
 	}
-	found = r.changed(found, &p)
-	r.states.add(p, r.set.depth())
+	for i := range r.looks {
+		found = r.looks[i].look(r, found, &p, r.looks[i].set)
+	}
+	r.states.add(p)
 	r.seq, r.now = max(r.seq, p.Seq), later(r.now, p.At)
 	switch p.Kind {
 	case ckpt.KindRoutine:
@@ -239,16 +242,22 @@ func (r *run) Back() (seq int64, ok bool) {
 	return seq, ok
 }
 
-// changed finds what a checkpoint has and the ones before did not, or the other
-// way round.
-func (r *run) changed(found []observer.Found, p *observer.StatePrint) []observer.Found {
-	for _, look := range []struct {
-		rule string
-		look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found
-	}{{RuleCheckpointSize, (*run).resized}, {RuleLostKeys, (*run).lost}, {RuleTypeChanged, (*run).retyped}, {RuleCounterReversed, (*run).reversed}} {
-		if set := r.set.rules[look.rule]; !set.off {
-			found = look.look(r, found, p, set)
+// stateRule is a rule that looks at each checkpoint, with what holds for it.
+type stateRule struct {
+	look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found
+	set  setting
+}
+
+// stateRules are those that are on, in the order in which they report.
+func (s *settings) stateRules() (on []stateRule) {
+	add := func(rule string, look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found) {
+		if set := s.rules[rule]; !set.off {
+			on = append(on, stateRule{look, set})
 		}
 	}
-	return found
+	add(RuleCheckpointSize, (*run).resized)
+	add(RuleLostKeys, (*run).lost)
+	add(RuleTypeChanged, (*run).retyped)
+	add(RuleCounterReversed, (*run).reversed)
+	return on
 }

@@ -10,6 +10,7 @@ import (
 type run struct {
 	set    settings
 	loops  []setLoop
+	looks  []stateRule
 	gauges []*gauge
 
 	ended     int64 // steps, ignored ones too

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
@@ -43,23 +45,26 @@ func printState(p *observer.StatePrint, state []byte, m *jsontext.Map, contentTy
 		return
 	}
 	p.Keys = make(map[string]string, len(members))
-	for key, value := range members {
-		p.Keys[key] = typeOf(state[value.begin:value.end])
+	for _, member := range members {
+		p.Keys[member.name] = typeOf(state[member.begin:member.end])
 	}
 	p.Talk = talkIn(state, m, members, true)
 	p.Counters = map[string]float64{}
 	counters(p.Counters, state, m, members, "", 1)
 }
 
-// part is where a value stands in a state.
-type part struct{ begin, end int }
+// member is where a value of an object stands in a state.
+type member struct {
+	name       string
+	begin, end int
+}
 
 // membersOf are the members of the object that begins at a place of a state, of
-// which there may be a map.
-func membersOf(state []byte, at int, m *jsontext.Map) (map[string]part, bool) {
-	members := map[string]part{}
+// which there may be a map. It ends after one more than maxKeys.
+func membersOf(state []byte, at int, m *jsontext.Map) ([]member, bool) {
+	members := make([]member, 0, 8)
 	ok := jsontext.MembersAt(state, at, m, func(name string, begin, end int) bool {
-		members[name] = part{begin, end}
+		members = append(members, member{name, begin, end})
 		return len(members) <= maxKeys
 	})
 	return members, ok
@@ -67,7 +72,7 @@ func membersOf(state []byte, at int, m *jsontext.Map) (map[string]part, bool) {
 
 // talkIn is the size of the longest conversation among the members of an object,
 // and of the objects directly in it.
-func talkIn(state []byte, m *jsontext.Map, members map[string]part, deeper bool) (size int64) {
+func talkIn(state []byte, m *jsontext.Map, members []member, deeper bool) (size int64) {
 	for _, at := range members {
 		switch state[at.begin] {
 		case '[':
@@ -110,24 +115,24 @@ func isTalk(state []byte, at int, m *jsontext.Map) bool {
 }
 
 // counters collects the whole numbers from 0 on in an object and in the objects
-// in it, in the order of their keys.
-func counters(into map[string]float64, state []byte, m *jsontext.Map, members map[string]part, place string, depth int) {
-	for _, key := range sortedKeys(members, maxKeys) {
+// in it, in the order of their keys. It sorts the members.
+func counters(into map[string]float64, state []byte, m *jsontext.Map, members []member, place string, depth int) {
+	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	for _, at := range members[:min(len(members), maxKeys)] {
 		if len(into) >= maxCounters {
 			return
 		}
-		at := members[key]
 		switch value := state[at.begin:at.end]; typeOf(value) {
 		case "number":
 			if x, err := strconv.ParseFloat(string(value), 64); err == nil && x >= 0 && x == math.Trunc(x) && x < 1<<53 {
-				into[place+pointerTo(key)] = x
+				into[place+pointerTo(at.name)] = x
 			}
 		case "object":
 			if depth == maxCounterDepth {
 				continue
 			}
 			if inner, ok := membersOf(state, at.begin, m); ok {
-				counters(into, state, m, inner, place+pointerTo(key), depth+1)
+				counters(into, state, m, inner, place+pointerTo(at.name), depth+1)
 			}
 		}
 	}

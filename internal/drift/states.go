@@ -16,18 +16,19 @@ const maxNamed = 8
 // states is what the newest checkpoints were like, newest last.
 type states struct {
 	count  int64
+	depth  int // how many are looked at
 	newest []observer.StatePrint
 	types  map[string]string // of every top-level value, as it last was and was not null
 }
 
 const maxTypes = 4096
 
-// add takes in a checkpoint; depth is how many are looked at.
-func (s *states) add(p observer.StatePrint, depth int) {
+// add takes in a checkpoint.
+func (s *states) add(p observer.StatePrint) {
 	s.count++
 	p.Broken = nil
-	if len(s.newest) >= depth {
-		s.newest = append(s.newest[:0], s.newest[len(s.newest)-depth+1:]...)
+	if len(s.newest) >= s.depth {
+		s.newest = append(s.newest[:0], s.newest[len(s.newest)-s.depth+1:]...)
 	}
 	s.newest = append(s.newest, p)
 	for key, kind := range p.Keys {

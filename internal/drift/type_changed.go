@@ -2,7 +2,6 @@ package drift
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
@@ -12,11 +11,15 @@ import (
 // retyped finds top-level values with another JSON type than before. Changes
 // from and to null do not count.
 func (r *run) retyped(found []observer.Found, p *observer.StatePrint, _ setting) []observer.Found {
-	for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
-		was, is := r.states.types[key], p.Keys[key]
-		if was == "" || is == "null" || was == is {
-			continue
+	var changed []string
+	for key, is := range p.Keys {
+		if was := r.states.types[key]; was != "" && is != "null" && was != is {
+			changed = append(changed, key)
 		}
+	}
+	slices.Sort(changed)
+	for _, key := range changed {
+		was, is := r.states.types[key], p.Keys[key]
 		f := r.stateFound(RuleTypeChanged, p, pointerTo(key))
 		f.Evidence.Threshold, f.Evidence.Observed = was, is
 		f.Message = fmt.Sprintf("%q in the state was %s, and is %s after %s.", phrase.Cut(key), phrase.Article(was),

@@ -27,6 +27,7 @@ func MembersAt(text []byte, at int, m *Map, visit func(name string, begin, end i
 	if p < len(text) && text[p] == '}' {
 		return true
 	}
+	var room [64]byte // for most names
 	for {
 		if p >= len(text) || text[p] != '"' {
 			return false
@@ -35,7 +36,7 @@ func MembersAt(text []byte, at int, m *Map, visit func(name string, begin, end i
 		if reason != "" {
 			return false
 		}
-		name := string(appendUnescaped(nil, text[p+1:end-1], true))
+		name := string(appendUnescaped(room[:0], text[p+1:end-1], true))
 		p = skipSpace(text, end)
 		if p >= len(text) || text[p] != ':' {
 			return false
