@@ -69,23 +69,23 @@ func appendSaved(b []byte, s *ckpt.Saved) []byte {
 	return append(b, "}\n"...)
 }
 
-// noDrift is the verdict that nearly all saves are answered with.
-const noDrift = `{"verdict":"none","advice":null,"findings":[],"clean":null,"recovery":null}`
-
-// appendVerdict writes what is known of drift. A verdict with findings is rare,
+// appendVerdict writes what is known of drift. A verdict with new findings is rare,
 // so encoding/json is fast enough for it.
 func appendVerdict(b []byte, v *ckpt.DriftVerdict) []byte {
 	if v == nil {
 		return append(b, "null"...)
 	}
-	if v.Verdict == ckpt.SeverityNone && len(v.Findings) == 0 && v.Advice == "" && v.Clean == "" && v.Recovery == "" {
-		return append(b, noDrift...)
+	if len(v.Findings) > 0 || v.Findings == nil {
+		var text bytes.Buffer
+		if err := ipc.EncodeJSON(&text, v); err != nil {
+			return append(b, "null"...) // evidence is checked when it is stored
+		}
+		return append(b, bytes.TrimSpace(text.Bytes())...)
 	}
-	var text bytes.Buffer
-	if err := ipc.EncodeJSON(&text, v); err != nil {
-		return append(b, "null"...) // evidence is checked when it is stored
-	}
-	return append(b, bytes.TrimSpace(text.Bytes())...)
+	b = appendText(b, `{"verdict":`, string(v.Verdict))
+	b = appendRef(b, `,"advice":`, v.Advice)
+	b = appendRef(b, `,"findings":[],"clean":`, v.Clean)
+	return append(appendRef(b, `,"recovery":`, v.Recovery), '}')
 }
 
 // appendPage writes one page of a list.

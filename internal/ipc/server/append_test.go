@@ -48,7 +48,8 @@ func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 		sameJSON(t, string(appendCheckpoint(nil, &ck))+"}", string(want))
 
 		for _, drift := range []*ckpt.DriftVerdict{
-			nil, {Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}},
+			nil, {Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}}, {Verdict: ckpt.SeverityNone},
+			{Verdict: ckpt.SeverityCritical, Advice: "say \"<é>\"", Clean: "c", Recovery: "r", Findings: []ckpt.Finding{}},
 			{Verdict: ckpt.SeverityCritical, Advice: "stop", Clean: "c", Recovery: "r", Findings: []ckpt.Finding{{Rule: "repeat", Evidence: ckpt.JSON(`{"a":"<&>"}`)}}},
 		} {
 			saved := ckpt.Saved{Checkpoint: ck, Pruned: []string{"x", "y"}, Drift: drift}
