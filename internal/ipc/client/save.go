@@ -49,11 +49,11 @@ func (c *Client) saveNow(ctx context.Context, r *ckpt.SaveRequest, a *ask) (save
 }
 
 func (c *Client) send(ctx context.Context, a *ask) (*ckpt.Saved, error) {
-	saved := new(ckpt.Saved)
 	ans, err := c.repeat(ctx, a)
-	if err == nil {
-		err = readAnswer(ans.body, saved, true)
+	if err != nil {
+		return nil, err
 	}
+	saved, err := readSaved(ans.body)
 	if err != nil {
 		return nil, err
 	}
