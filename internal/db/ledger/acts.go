@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
-
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
@@ -79,15 +77,24 @@ func kindNumber(kind ckpt.Kind) int64 {
 // UUIDBytes is a UUID as it is stored. It answers false for any other text, also
 // for a UUID that is not written as the views write it.
 func UUIDBytes(text string) ([]byte, bool) {
-	if len(text) != 36 {
+	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return nil, false
 	}
-	id, err := uuid.Parse(text)
-	if err != nil || id.String() != text {
-		return nil, false
+	id := make([]byte, 0, 16)
+	for i := 0; i < len(text); i += 2 {
+		if text[i] == '-' {
+			i++
+		}
+		high, low := strings.IndexByte(lowerHex, text[i]), strings.IndexByte(lowerHex, text[i+1])
+		if high < 0 || low < 0 {
+			return nil, false
+		}
+		id = append(id, byte(high<<4|low))
 	}
-	return id[:], true
+	return id, true
 }
+
+const lowerHex = "0123456789abcdef"
 
 // causedByOwner says whether an owner has caused a row that is about him: not what
 // an administrator does.
@@ -259,7 +266,6 @@ func appendHex(b, bytes []byte) []byte {
 }
 
 func appendQuoted(b []byte, text string) []byte {
-	const digits = "0123456789abcdef"
 	b = append(b, '"')
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -278,7 +284,7 @@ func appendQuoted(b []byte, text string) []byte {
 		case c == '\r':
 			b = append(b, `\r`...)
 		default:
-			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+			b = append(b, '\\', 'u', '0', '0', lowerHex[c>>4], lowerHex[c&15])
 		}
 	}
 	return append(b, '"')

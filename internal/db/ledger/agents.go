@@ -143,11 +143,17 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 }
 
 // readPolicy is the policy of an agent as it is on disk, its owner's for all agents
-// where there is no such agent yet.
-func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
+// where there is no such agent yet. With an error it is the default. The caller does
+// not change it.
+func (s *Core) readPolicy(owner, agent string) (*ckpt.Policy, error) {
 	if row, ok := s.agents.rows.Load(AgentKey{owner, agent}); ok {
-		return row.(*AgentRow).Settings, nil
+		return &row.(*AgentRow).Settings, nil
 	}
+	p, err := s.readStoredPolicy(owner, agent)
+	return &p, err
+}
+
+func (s *Core) readStoredPolicy(owner, agent string) (ckpt.Policy, error) {
 	var row AgentRow
 	err := s.RO.Get(&row, selectAgent, owner, agent)
 	if IsNoRows(err) {
@@ -166,7 +172,7 @@ func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
 // PolicyOf is readPolicy for what only advises: without a policy it takes the default.
 func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
 	p, _ := s.readPolicy(owner, agent)
-	return p
+	return *p
 }
 
 // DurabilityOf is how safe an agent's policy wants its writes. If nobody can tell, that

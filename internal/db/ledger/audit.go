@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
@@ -72,21 +73,28 @@ var actInserts = func() map[int]string {
 // writeLog writes the rows of the log that the transaction has gathered, many
 // at once: a statement costs more than a row.
 func (tx *Tx) writeLog() error {
-	rows := tx.acts
-	tx.acts = nil
+	rows, columns := tx.acts, tx.Store.actColumns
+	defer func() {
+		clear(tx.acts)
+		clear(columns[:cap(columns)])
+		if tx.Store.actColumns = columns; cap(tx.acts) <= 2*sqlite.MaxBatch {
+			tx.Store.acts = tx.acts
+		}
+		tx.acts = nil
+	}()
 	for len(rows) > 0 {
 		n := 1
 		for n*2 <= min(len(rows), auditRows) {
 			n *= 2
 		}
-		args := make([]any, 0, 21*n)
+		columns = columns[:0]
 		for i := range rows[:n] {
 			var err error
-			if args, err = tx.actArgs(args, &rows[i]); err != nil {
+			if columns, err = tx.actArgs(columns, &rows[i]); err != nil {
 				return err
 			}
 		}
-		if err := tx.Exec(actInserts[n], args...); err != nil {
+		if err := tx.Exec(actInserts[n], columns...); err != nil {
 			return err
 		}
 		rows = rows[n:]

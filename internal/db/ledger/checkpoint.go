@@ -80,7 +80,12 @@ func (tx *Tx) take(row *HeldRow, columns ...any) error {
 
 // NoteSaved writes what saves and removals change of a run.
 func (tx *Tx) NoteSaved(run *RunRow) error {
-	tx.Store.Hot.Forget(run) // who knows better puts it back
+	tx.Store.Hot.Forget(run)
+	return tx.NoteHotSaved(run)
+}
+
+// NoteHotSaved is NoteSaved for a save that keeps the run's HotRun up to date.
+func (tx *Tx) NoteHotSaved(run *RunRow) error {
 	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 

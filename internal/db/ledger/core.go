@@ -39,6 +39,8 @@ type Core struct {
 	Usage        *usage.Meter
 	feed         feed
 	foreign      foreignReads // reads of administrators that are counted
+	acts         []act        // room for those of a transaction; the writer's
+	actColumns   []any        // room for the columns of some of them; the writer's
 	Commits      atomic.Int64 // transactions that were committed since the start; nobody is told it
 	ID           string       // of this database, made when it was
 

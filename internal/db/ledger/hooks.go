@@ -18,7 +18,7 @@ type hooks struct{ *Core }
 // Begin gives the transaction its time and the end of the audit log.
 func (h hooks) Begin(t *sqlite.Tx) {
 	s := h.Core
-	tx := &Tx{Tx: t, Store: s, Now: ckpt.At(s.Opt.Now()), Head: s.Head, agents: map[AgentKey]*AgentRow{}, Tally: s.Usage.Tally()}
+	tx := &Tx{Tx: t, Store: s, Now: ckpt.At(s.Opt.Now()), Head: s.Head, acts: s.acts[:0], agents: map[AgentKey]*AgentRow{}, Tally: s.Usage.Tally()}
 	if now := s.Opt.Trusted(); !now.IsZero() {
 		tx.Trusted = ckpt.At(now)
 	}

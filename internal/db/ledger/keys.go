@@ -24,8 +24,13 @@ func Fingerprint(request any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	return FingerprintOf(b), nil
+}
+
+// FingerprintOf is Fingerprint of a request that is JSON already.
+func FingerprintOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // Replayed reads the first reply to a key into reply and answers whether there

@@ -133,8 +133,10 @@ func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e Au
 	return s.Remove(tx, agent, run, gone, reasons, e)
 }
 
-// Sorted parts rows into those that stay and those that go.
+// Sorted parts rows into those that stay and those that go. stay is made of rows, which
+// the caller needs no more.
 func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow, reasons []string) {
+	stay = rows[:0]
 	for i, v := range verdicts {
 		if v.Remove {
 			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)

@@ -43,16 +43,16 @@ func (s *Saves) saveHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (done bo
 	if isNew, err := s.rememberHot(tx, v, agent, &reply); !isNew || err != nil {
 		return false, err
 	}
-	return true, s.writeHot(tx, v, agent, &run, w, reply, keep, h.HeadN)
+	return true, s.writeHot(tx, v, agent, h, &run, w, reply, keep)
 }
 
 // hotPlan is what stays of a run's routine checkpoints, the new one among
 // them, and what goes.
 type hotPlan struct {
-	quiet, graph bool
-	stay, gone   []ledger.HeldRow
-	reasons      []string
-	taken        *ledger.HeldRow // one of those that go, whose row the new one takes; nil for none
+	graph      bool
+	stay, gone []ledger.HeldRow
+	reasons    []string
+	taken      *ledger.HeldRow // one of those that go, whose row the new one takes; nil for none
 }
 
 // takes lets a small state take the row of the oldest small one that goes: the same
@@ -71,7 +71,7 @@ func (p *hotPlan) takes(v *Save) {
 // planHot asks retention, before anything is written; nil where the whole run
 // must be asked about.
 func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow, reply *ledger.SavedReply) (*hotPlan, error) {
-	p := &hotPlan{quiet: h.Quiet, graph: h.Graph}
+	p := &hotPlan{graph: h.Graph}
 	keep := agent.Settings.RoutineKeep
 	rows := make([]ledger.HeldRow, 0, len(h.Rows)+1)
 	if keep > 0 {
@@ -131,10 +131,11 @@ func (v *Save) beside(reply *ledger.SavedReply) int64 {
 
 func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
 
-// writeHot writes what was planned, and knows the run as it then is. Small
+// writeHot writes what was planned, and notes the run as it then is. Small
 // states go before the new one comes, which finds their room: the other way
 // round the table would grow by a page and shrink again at every save.
-func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan, headN int64) error {
+func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow,
+	w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan) error {
 	if p.taken != nil {
 		if err := tx.GiveRow(p.taken); err != nil {
 			return err
@@ -143,16 +144,16 @@ func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *le
 	if err := tx.RemoveInline(p.gone); err != nil {
 		return err
 	}
-	if err := s.insertSaved(tx, v, agent, run, w, reply, headN, p.taken); err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply, h.HeadN, p.taken); err != nil {
 		return err
 	}
 	if _, err := s.RemoveRows(tx, agent, run, p.gone, p.reasons, v.Entry.Into(v.n)); err != nil {
 		return err
 	}
-	if err := tx.NoteSaved(run); err != nil {
+	if err := tx.NoteHotSaved(run); err != nil {
 		return err
 	}
-	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet, Graph: p.graph, HeadN: v.n}
+	h.Run, h.Rows, h.HeadN = *run, p.stay, v.n // a rollback forgets all of it
 	v.Saved = v.answer(agent, reply)
 	var err error
 	v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name)

@@ -88,12 +88,34 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if v.Drift, err = s.PrintState(ctx, key, r, &v.State); err != nil || v.key == "" {
 		return v, err
 	}
-	what := []any{"save", ledger.RunName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.State.Sent}
-	if r.ForkFrom != "" {
-		what = append(what, r.ForkFrom)
-	}
-	v.print, err = ledger.Fingerprint(what)
+	text, err := v.appendPrint(make([]byte, 0, 256))
+	v.print = ledger.FingerprintOf(text)
 	return v, err
+}
+
+// appendPrint writes what tells the save from another under the same key, as
+// json.Marshal writes a list of it. A print is kept for as long as its key, so this
+// form stays.
+func (v *Save) appendPrint(b []byte) ([]byte, error) {
+	r := v.Request
+	labels, err := r.Labels.MarshalJSON()
+	b = ledger.AppendString(append(b, `["save",`...), ledger.RunName(r.Run))
+	b = ledger.AppendString(append(b, ','), string(r.Kind))
+	b = ledger.AppendRef(append(b, ','), r.Parent)
+	b = ledger.AppendRef(append(b, ','), r.Step)
+	b = append(append(b, ','), labels...)
+	b = ledger.AppendString(append(b, ','), string(r.Metadata))
+	if program, ok := v.program.(string); ok {
+		b = ledger.AppendString(append(b, ','), program)
+	} else {
+		b = append(b, ",null"...)
+	}
+	b = ledger.AppendString(append(b, ','), r.ContentType)
+	b = ledger.AppendString(append(b, ','), v.State.Sent)
+	if r.ForkFrom != "" {
+		b = ledger.AppendRef(append(b, ','), r.ForkFrom)
+	}
+	return append(b, ']'), err
 }
 
 // screenSave answers the request as it is to be stored, but for the state, and
