@@ -86,7 +86,8 @@ func (r *report) row(system string, p *phase) (row []string, any bool) {
 		for _, one := range r.Results {
 			if one.System == system && one.Cell == c {
 				any = true
-				cell = []string{fmt.Sprintf("%.0f", one.Rate), fmt.Sprintf("%.2f", one.P50), fmt.Sprintf("%.1f", one.P99), fmt.Sprintf("%.2f", one.CPU), times(one.Ratio)}
+				cell = []string{fmt.Sprintf("%.0f", one.Rate), fmt.Sprintf("%.2f", one.P50), fmt.Sprintf("%.1f", one.P99),
+					fmt.Sprintf("%.2f", one.CPU), times(one.Ratio)}
 			}
 		}
 		row = append(row, cell...)

@@ -152,7 +152,8 @@ func (s *Service) claim(ctx context.Context, at place, c *claimed) error {
 	var state []byte
 	if plan.Verdict == ckpt.VerdictFresh {
 		_, _, err = wire.StartRun(ctx, ckpt.RunRequest{
-			Agent: agent, Run: at.run, Workflow: ckpt.Ref(at.workflow), ExternalSession: ckpt.Ref(at.external), HeartbeatTimeout: &never, ProgressTimeout: &never,
+			Agent: agent, Run: at.run, Workflow: ckpt.Ref(at.workflow), ExternalSession: ckpt.Ref(at.external),
+			HeartbeatTimeout: &never, ProgressTimeout: &never,
 		})
 	} else {
 		state, err = s.newest(ctx, at.run)
@@ -183,7 +184,8 @@ func (s *Service) save(ctx context.Context, at place, epoch int64, state []byte)
 		return err
 	}
 	_, err = s.client().Wire().Save(ctx, &ckpt.SaveRequest{
-		ID: id.String(), Agent: s.agent(), Run: at.run, Kind: ckpt.KindRoutine, Epoch: &epoch, ContentType: ckpt.ContentTypeJSON, State: append([]byte(nil), state...),
+		ID: id.String(), Agent: s.agent(), Run: at.run, Kind: ckpt.KindRoutine, Epoch: &epoch,
+		ContentType: ckpt.ContentTypeJSON, State: append([]byte(nil), state...),
 	})
 	return err
 }
@@ -214,7 +216,8 @@ func (s *Service) remove(ctx context.Context, at place) error {
 	var ids []string
 	err := s.insist(ctx, at, c, func() (err error) {
 		if ids, err = s.checkpoints(ctx, at.run); err == nil { // and none after them: who saves must claim the run first
-			_, _, err = wire.EndRun(ctx, ckpt.RunRef{Agent: s.agent(), Run: at.run, Epoch: &c.epoch}, ckpt.EndRequest{Status: ckpt.RunCompleted, Epoch: &c.epoch})
+			_, _, err = wire.EndRun(ctx, ckpt.RunRef{Agent: s.agent(), Run: at.run, Epoch: &c.epoch},
+				ckpt.EndRequest{Status: ckpt.RunCompleted, Epoch: &c.epoch})
 		}
 		return err
 	})

@@ -97,7 +97,8 @@ func (r *filesReport) text(a *measure.Env) {
 	}
 	t.Write(a.Stdout, a.Out)
 	if r.Sizes != nil {
-		fmt.Fprintf(a.Stdout, "%d commits: %s in the database, %s in a shadow git\n", r.Sizes.Commits, term.Bytes(r.Sizes.Database), term.Bytes(r.Sizes.Git))
+		fmt.Fprintf(a.Stdout, "%d commits: %s in the database, %s in a shadow git\n", r.Sizes.Commits,
+			term.Bytes(r.Sizes.Database), term.Bytes(r.Sizes.Git))
 	}
 }
 

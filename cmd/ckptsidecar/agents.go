@@ -27,7 +27,8 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	}
 	t := term.NewTable("AGENT", ">RUNS", ">CHECKPOINTS", ">STORED", ">FILES", "UPDATED", "?OWNER", ">?STATES")
 	for _, ag := range page.Agents {
-		t.Add(ag.Agent, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes), filesText(ag.FilesBytes), a.Out.Time(ag.UpdatedAt), ag.Owner, statesText(ag.StateBytes))
+		t.Add(ag.Agent, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes),
+			filesText(ag.FilesBytes), a.Out.Time(ag.UpdatedAt), ag.Owner, statesText(ag.StateBytes))
 	}
 	t.Write(a.Stdout, a.Out)
 	return nil

@@ -50,7 +50,8 @@ func (c *auditArchiveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if status.Database.Path != path {
-		return &cli.ExitError{Code: cli.ExitUsage, Message: fmt.Sprintf("the daemon serves %s, not %s: name its socket with --socket", status.Database.Path, path)}
+		return &cli.ExitError{Code: cli.ExitUsage,
+			Message: fmt.Sprintf("the daemon serves %s, not %s: name its socket with --socket", status.Database.Path, path)}
 	}
 	p := a.Progress("checking the archive", "")
 	archive, err := daemon.Archive(ctx, path, c.To, before.Time, p.Step)
@@ -73,6 +74,7 @@ func (c *auditArchiveCmd) Run(ctx context.Context, a *app) error {
 	if a.JSON {
 		return a.WriteJSON(auditArchiveShape{file, done})
 	}
-	term.Printf(a.Stdout, "%s  rows %d to %d, %s, verified; %s went from the database\n", file, done.FromN, done.ToN, term.Bytes(done.Bytes), term.Count(done.Removed, "row"))
+	term.Printf(a.Stdout, "%s  rows %d to %d, %s, verified; %s went from the database\n", file, done.FromN, done.ToN,
+		term.Bytes(done.Bytes), term.Count(done.Removed, "row"))
 	return nil
 }

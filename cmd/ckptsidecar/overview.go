@@ -64,7 +64,8 @@ func needsText(a *app, v *survey.Overview) {
 		if n.Agent != "" {
 			where = n.Agent + "/" + n.Run
 		}
-		a.Out.Hanging(a.Stdout, "", fmt.Sprintf("%s  %s  %s", a.Out.Yellow(term.Escape(needText(n))), term.Escape(where), term.Ago(v.At.Time, n.Since.Time)))
+		a.Out.Hanging(a.Stdout, "", fmt.Sprintf("%s  %s  %s", a.Out.Yellow(term.Escape(needText(n))), term.Escape(where),
+			term.Ago(v.At.Time, n.Since.Time)))
 		if n.Why != "" {
 			term.Paragraph(a.Stdout, a.Out, 4, n.Why)
 		}

@@ -27,6 +27,7 @@ func (a *app) tellFormer(ctx context.Context, p hook.Project) {
 	_, errNow := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Agent, Limit: 1})
 	_, errFormer := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: 1})
 	if ckpt.CodeOf(errNow) == ckpt.CodeNotFound && errFormer == nil {
-		a.Tell("the agent name now includes a hash of the folder path: this agent is %s; add --agent %s to continue the old agent %s", p.Agent, p.Former, p.Former)
+		a.Tell("the agent name now includes a hash of the folder path: this agent is %s; add --agent %s to continue the old agent %s",
+			p.Agent, p.Former, p.Former)
 	}
 }

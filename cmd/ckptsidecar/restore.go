@@ -41,7 +41,8 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	case c.Output != "":
 		return c.toFile(a, got)
 	case a.Out.Terminal && !c.Force && !isText(got.State):
-		return cli.Usagef("the state is %s of %s, which is not printed to a terminal: write it with -o FILE, or add --force", term.Bytes(got.Size), got.ContentType)
+		return cli.Usagef("the state is %s of %s, which is not printed to a terminal: write it with -o FILE, or add --force",
+			term.Bytes(got.Size), got.ContentType)
 	}
 	to := a.Data()
 	if c.Force {

@@ -36,7 +36,8 @@ func (c *runForkCmd) Help() string {
 
 func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 	to := cmp.Or(c.To, c.Agent)
-	err := cli.Checked(ckpt.CheckAgentName(c.Agent), ckpt.CheckAgentName(to), cli.Given(c.From, cli.CheckCheckpointNameOf), cli.Given(c.As, ckpt.CheckRunName))
+	err := cli.Checked(ckpt.CheckAgentName(c.Agent), ckpt.CheckAgentName(to),
+		cli.Given(c.From, cli.CheckCheckpointNameOf), cli.Given(c.As, ckpt.CheckRunName))
 	if err == nil && len(c.Set) > 0 && c.Edit != "" {
 		err = cli.Usagef("--set changes the old state, and --edit replaces it: give one of them")
 	}

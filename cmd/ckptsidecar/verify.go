@@ -138,7 +138,8 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 			files = fmt.Sprintf(", %s and %s of files", term.Count(r.Contents, "content"), term.Count(r.Trees, "tree"))
 		}
 		term.Printf(a.Stdout, "%s  %s: %s (%s)%s and %s, head %d:%s%s\n", a.Out.Green("sound"), r.Path,
-			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), files, term.Count(r.AuditRows, "audit row"), r.AuditRows, r.AuditHead, comparedText(r))
+			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), files, term.Count(r.AuditRows, "audit row"),
+			r.AuditRows, r.AuditHead, comparedText(r))
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func tooDifferent(mine string, theirs *ckpt.Version) string {
 	case theirs.Schema > ckpt.SchemaVersion:
 		return fmt.Sprintf("the daemon's database has schema %d, and this program knows %d: update this program", theirs.Schema, ckpt.SchemaVersion)
 	case theirs.Schema < ckpt.SchemaVersion:
-		return fmt.Sprintf("the daemon's database has schema %d, and this program is made for %d: restart or update the daemon", theirs.Schema, ckpt.SchemaVersion)
+		return fmt.Sprintf("the daemon's database has schema %d, and this program is made for %d: restart or update the daemon",
+			theirs.Schema, ckpt.SchemaVersion)
 	case series(mine) != series(theirs.Version) && series(mine) != "" && series(theirs.Version) != "":
 		return fmt.Sprintf("this program is %s, the daemon is %s: update the older one, and restart the daemon", mine, theirs.Version)
 	}

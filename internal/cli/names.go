@@ -431,7 +431,8 @@ func one(word, what string, found []string, more bool) (int, error) {
 	case len(found) > 1:
 		return 0, ambiguous(word, what, found, len(found))
 	case more:
-		return 0, ckpt.Errorf(ckpt.CodeNotFound, "no %s found so far begins with %s, and more than %d lists would have to be searched: give the whole id", what, word, searchPages)
+		return 0, ckpt.Errorf(ckpt.CodeNotFound,
+			"no %s found so far begins with %s, and more than %d lists would have to be searched: give the whole id", what, word, searchPages)
 	}
 	return 0, ckpt.Errorf(ckpt.CodeNotFound, "there is no %s whose id begins with %s", what, word)
 }

@@ -68,7 +68,8 @@ func (s *subject) moved(q url.Values) error {
 	if epoch == strconv.FormatInt(s.run.Epoch, 10) && status == string(s.run.Status) {
 		return nil
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "the run has moved on since this form was drawn: it was %s in epoch %s, and is %s in epoch %d now. Nothing was done",
+	return ckpt.Errorf(ckpt.CodeConflict,
+		"the run has moved on since this form was drawn: it was %s in epoch %s, and is %s in epoch %d now. Nothing was done",
 		dash(status), epoch, dash(string(s.run.Status)), s.run.Epoch)
 }
 

@@ -84,7 +84,8 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 		c.trouble(w, r, err)
 		return
 	}
-	v := policyView{frame: c.frameOf(r, "Policy of "+s.ref.Agent, "storage"), Agent: s.ref.Agent, Owner: r.URL.Query().Get("owner"), Tag: tag, Cancel: s.page}
+	v := policyView{frame: c.frameOf(r, "Policy of "+s.ref.Agent, "storage"), Agent: s.ref.Agent,
+		Owner: r.URL.Query().Get("owner"), Tag: tag, Cancel: s.page}
 	for _, p := range policyFields {
 		value := policyValue{Name: p.name, Help: p.help, Now: plainJSON(counts[p.name])}
 		if raw, ok := own[p.name]; ok {

@@ -177,7 +177,8 @@ const chooseEvery = time.Minute
 // spans are the lengths of the time axis. Where all that is to be seen is younger, a
 // short one shows more of it.
 var spans = []ckpt.Duration{
-	ckpt.Duration(2 * time.Minute), ckpt.Duration(5 * time.Minute), ckpt.Duration(10 * time.Minute), ckpt.Duration(30 * time.Minute), ckpt.Duration(2 * time.Hour),
+	ckpt.Duration(2 * time.Minute), ckpt.Duration(5 * time.Minute), ckpt.Duration(10 * time.Minute),
+	ckpt.Duration(30 * time.Minute), ckpt.Duration(2 * time.Hour),
 }
 
 func spanOf(o *survey.Overview) ckpt.Duration {

@@ -123,7 +123,8 @@ func (l *timeline) inGap(x float64) bool {
 func (l *timeline) ticks() (list []ckpt.Time, layout string) {
 	steps := []time.Duration{
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
-		10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
+		10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+		7 * 24 * time.Hour, 30 * 24 * time.Hour,
 	}
 	step := steps[len(steps)-1]
 	for _, s := range steps {

@@ -22,7 +22,8 @@ var recLanes = []struct {
 	name string
 	y    int
 }{
-	{"Segments", 34}, {"Steps", 66}, {"Operations", 100}, {"Routine", 132}, {"Before risk", 158}, {"Recovery", 184}, {"Findings", 212}, {"State size", 246},
+	{"Segments", 34}, {"Steps", 66}, {"Operations", 100}, {"Routine", 132}, {"Before risk", 158}, {"Recovery", 184},
+	{"Findings", 212}, {"State size", 246},
 }
 
 // kindLane is where checkpoints of a kind are.
@@ -256,7 +257,8 @@ func (d *recorder) sizes() {
 		c := &d.rec.Checkpoints.Marks[i]
 		a := d.line.at(c.CreatedAt)
 		h := max(1, 30*float64(c.Size)/float64(most))
-		d.put(`<rect class="st2" data-a="`, part(a), `" data-b="`, part(a+.003), `" data-min="2" x="`, recLeft+a*recPlot, `" width="2" y="`, 260-h, `" height="`, h, `"/>`)
+		d.put(`<rect class="st2" data-a="`, part(a), `" data-b="`, part(a+.003), `" data-min="2" x="`, recLeft+a*recPlot,
+			`" width="2" y="`, 260-h, `" height="`, h, `"/>`)
 	}
 	if len(d.rec.Checkpoints.Marks) > 0 {
 		d.put(`<text x="`, recWidth, `" y="226" text-anchor="end">`, bytesText(most), `</text>`)
@@ -308,7 +310,8 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 		chosen, tab, class = "true", "0", "sel"
 	}
 	a := d.line.at(c.CreatedAt)
-	d.put(`<a class="mk" role="option" tabindex="`, tab, `" aria-selected="`, chosen, `" href="`, told(d.base), `?cp=`, told(c.ID), `" data-a="`, part(a),
+	d.put(`<a class="mk" role="option" tabindex="`, tab, `" aria-selected="`, chosen, `" href="`, told(d.base), `?cp=`,
+		told(c.ID), `" data-a="`, part(a),
 		`" data-y="`, kindLane(c.Kind), `" transform="translate(`, recLeft+a*recPlot, ` `, kindLane(c.Kind), `)" aria-label="checkpoint `, c.Seq, `, `,
 		kindWord(c.Kind), `, `, told(clockText(c.CreatedAt)))
 	if c.Pinned {
@@ -329,7 +332,8 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 func (d *recorder) brush() {
 	whole := newTimeline(d.rec.Began, d.end, d.rec.Segments)
 	x := func(t ckpt.Time) float64 { return recLeft + whole.at(t)*recPlot }
-	d.put(`<g id="brush"><text class="lab" x="0" y="292">All of it</text><rect class="sunk" x="`, recLeft, `" y="276" width="`, recPlot, `" height="22"/>`)
+	d.put(`<g id="brush"><text class="lab" x="0" y="292">All of it</text><rect class="sunk" x="`, recLeft,
+		`" y="276" width="`, recPlot, `" height="22"/>`)
 	for _, g := range whole.gaps {
 		d.put(`<rect class="gap" x="`, x(g.from), `" y="276" width="`, x(g.to)-x(g.from), `" height="22"/>`)
 	}
@@ -345,9 +349,11 @@ func (d *recorder) brush() {
 			class = "st f"
 		}
 		h := 2 + 16*float64(b.Count)/float64(most)
-		d.put(`<rect class="`, class, `" x="`, x(from), `" y="`, 297-h, `" width="`, max(1.5, x(ckpt.At(from.Add(length)))-x(from)-1), `" height="`, h, `"/>`)
+		d.put(`<rect class="`, class, `" x="`, x(from), `" y="`, 297-h, `" width="`,
+			max(1.5, x(ckpt.At(from.Add(length)))-x(from)-1), `" height="`, h, `"/>`)
 	}
 	a, b := x(d.line.from), x(d.line.to)
-	d.put(`<rect class="win" x="`, a, `" y="276" width="`, max(2, b-a), `" height="22"/><rect class="hd" id="h1" x="`, a-3, `" y="276" width="6" height="22" rx="2"/>`,
+	d.put(`<rect class="win" x="`, a, `" y="276" width="`, max(2, b-a), `" height="22"/><rect class="hd" id="h1" x="`,
+		a-3, `" y="276" width="6" height="22" rx="2"/>`,
 		`<rect class="hd" id="h2" x="`, b-3, `" y="276" width="6" height="22" rx="2"/></g>`)
 }

@@ -93,7 +93,8 @@ func needsOf(o *survey.Overview) int64 { return int64(len(o.Needs)) + o.MoreNeed
 
 // viewOverview says what stands on the page.
 func viewOverview(f frame, o *survey.Overview, readOnly bool) *overviewView {
-	v := &overviewView{frame: f, Axis: axis(o.From, o.To), Span: "the last " + ageText(o.To.Sub(o.From.Time)), MoreRuns: o.MoreRuns, NeedCount: needsOf(o)}
+	v := &overviewView{frame: f, Axis: axis(o.From, o.To), Span: "the last " + ageText(o.To.Sub(o.From.Time)),
+		MoreRuns: o.MoreRuns, NeedCount: needsOf(o)}
 	for i := range o.Needs {
 		row := needOf(f.Base, o, &o.Needs[i], readOnly)
 		if i < shownNeeds {
@@ -297,9 +298,13 @@ func pulseTiles(p *pulse, o *survey.Overview) []tile {
 	}
 	return []tile{
 		{"Writes a second", "last hour", fmt.Sprintf("%.1f", now), fmt.Sprintf("peak %.0f", peak), spark(rates)},
-		{"Commit, flushed", "p50 · p99", fmt.Sprintf("%.1f", st.Writer.CommitP50), fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), spark(p.series(func(b bucket) float64 { return b.p99 }))},
-		{"Stored", plural(int(o.Counts.Agents), "agent"), bytesText(st.Stored), "file " + bytesText(st.Database.Bytes), spark(p.series(func(b bucket) float64 { return b.stored }))},
-		{"Checkpoints", plural(int(o.Counts.Runs), "run"), countText(kept), countText(st.Worker.Removed) + " removed", spark(p.series(func(b bucket) float64 { return b.kept }))},
-		{"Open findings", countText(o.Counts.Findings[ckpt.SeverityCritical]) + " critical", countText(open), "", spark(p.series(func(b bucket) float64 { return b.findings }))},
+		{"Commit, flushed", "p50 · p99", fmt.Sprintf("%.1f", st.Writer.CommitP50),
+			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), spark(p.series(func(b bucket) float64 { return b.p99 }))},
+		{"Stored", plural(int(o.Counts.Agents), "agent"), bytesText(st.Stored), "file " + bytesText(st.Database.Bytes),
+			spark(p.series(func(b bucket) float64 { return b.stored }))},
+		{"Checkpoints", plural(int(o.Counts.Runs), "run"), countText(kept), countText(st.Worker.Removed) + " removed",
+			spark(p.series(func(b bucket) float64 { return b.kept }))},
+		{"Open findings", countText(o.Counts.Findings[ckpt.SeverityCritical]) + " critical", countText(open), "",
+			spark(p.series(func(b bucket) float64 { return b.findings }))},
 	}
 }

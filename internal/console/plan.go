@@ -31,7 +31,8 @@ var verdicts = map[ckpt.ResumeVerdict]badge{
 
 // plan looks how the run would go on, and claims nothing. A run that somebody runs has
 // none: looking reads its newest state.
-func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, readOnly bool, page, base string) (*planView, error) {
+func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, readOnly bool,
+	page, base string) (*planView, error) {
 	if !run.Status.Resumable() || run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting {
 		return nil, nil
 	}
@@ -87,7 +88,8 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 		v.Rows = append(v.Rows, planRow{Icon: "play", Head: "Begin without a state", Detail: "There is no checkpoint to load."})
 	}
 	if n := len(p.Skipped); n > 0 {
-		v.Rows = append(v.Rows, planRow{Class: "warn", Icon: "warn", Head: "Pass over " + plural(n, "checkpoint"), Detail: firstLine(p.Skipped[0].Reason, 160)})
+		v.Rows = append(v.Rows, planRow{Class: "warn", Icon: "warn", Head: "Pass over " + plural(n, "checkpoint"),
+			Detail: firstLine(p.Skipped[0].Reason, 160)})
 	}
 	for i := range p.InterruptedSteps {
 		if i == 3 {
@@ -102,7 +104,8 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 		head = plural(n, "step") + " succeeded since it"
 	}
 	v.Rows = append(v.Rows,
-		planRow{Icon: "done", Head: head, Detail: "What succeeded before is not run again: " + countText(max(0, rec.Sums.Steps-rec.Sums.Failed)) + " in all."},
+		planRow{Icon: "done", Head: head,
+			Detail: "What succeeded before is not run again: " + countText(max(0, rec.Sums.Steps-rec.Sums.Failed)) + " in all."},
 		planRow{Icon: "play", Head: "Epoch " + strconv.FormatInt(run.Epoch, 10) + " becomes " + strconv.FormatInt(run.Epoch+1, 10),
 			Detail: "Whoever ran it before is fenced from then on."})
 	for _, reason := range p.Reasons {

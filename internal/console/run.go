@@ -364,7 +364,8 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 
 // pick reads the chosen checkpoint, its state, and what it differs from. Without a
 // choice it is the newest.
-func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftReport, q url.Values, f frame) (*picked, error) {
+func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder,
+	drift *ckpt.DriftReport, q url.Values, f frame) (*picked, error) {
 	marks := rec.Checkpoints.Marks
 	var cp *ckpt.Checkpoint
 	var err error

@@ -79,7 +79,8 @@ func (c *Console) tree(w http.ResponseWriter, r *http.Request) {
 		for j := range list.Checkpoints {
 			cp := &list.Checkpoints[j]
 			index[cp.ID] = [2]int64{int64(i), cp.Seq}
-			b.marks = append(b.marks, survey.CheckpointMark{ID: cp.ID, Seq: cp.Seq, Kind: cp.Kind, Pinned: cp.Pinned, Suspect: cp.Suspect, CreatedAt: cp.CreatedAt})
+			b.marks = append(b.marks, survey.CheckpointMark{ID: cp.ID, Seq: cp.Seq, Kind: cp.Kind, Pinned: cp.Pinned,
+				Suspect: cp.Suspect, CreatedAt: cp.CreatedAt})
 		}
 		slices.Reverse(b.marks)
 		for j := range page.Runs {
@@ -127,7 +128,8 @@ func goingRows(fr frame, f *survey.Forecast) (rows []goingRow, more int64) {
 			more++
 			continue
 		}
-		row := goingRow{Name: g.Agent + " / " + g.Run, Href: runPath(fr.Base, g.Owner, g.Agent, g.Run) + "?cp=" + g.Checkpoint, Kind: g.Kind, Seq: g.Seq, Stored: g.StoredSize, Reason: g.Reason, Goes: g.Goes}
+		row := goingRow{Name: g.Agent + " / " + g.Run, Href: runPath(fr.Base, g.Owner, g.Agent,
+			g.Run) + "?cp=" + g.Checkpoint, Kind: g.Kind, Seq: g.Seq, Stored: g.StoredSize, Reason: g.Reason, Goes: g.Goes}
 		if row.When = when[g.When]; row.When == "" {
 			row.When = longClock(fr.Now, g.Goes)
 		}
@@ -165,7 +167,8 @@ func drawTree(branches []branch, goes map[string]bool, base, owner string) templ
 		marks, off := cutMarks(b.marks), b.offset(branches)
 		if b.from >= 0 && len(marks) > 0 {
 			fx, fy, ex := x(b.seq+branches[b.from].offset(branches)), 50+62*b.from, x(marks[0].Seq+off)
-			s.put(`<path class="edge fk" d="M`, max(left, fx), ` `, fy, `C`, max(left, fx), ` `, y, ` `, max(left, fx), ` `, y, ` `, ex, ` `, y, `H`, x(marks[len(marks)-1].Seq+off), `"/>`)
+			s.put(`<path class="edge fk" d="M`, max(left, fx), ` `, fy, `C`, max(left, fx), ` `, y, ` `, max(left, fx), ` `,
+				y, ` `, ex, ` `, y, `H`, x(marks[len(marks)-1].Seq+off), `"/>`)
 		} else if len(marks) > 0 {
 			s.put(`<path class="edge" d="M`, x(marks[0].Seq+off), ` `, y, `H`, x(marks[len(marks)-1].Seq+off), `"/>`)
 		}
@@ -174,7 +177,8 @@ func drawTree(branches []branch, goes map[string]bool, base, owner string) templ
 			if m.Suspect {
 				class = "sus"
 			}
-			s.put(`<a class="mk" href="`, told(runPath(base, owner, b.run.Agent, b.run.Run)), `?cp=`, told(m.ID), `" aria-label="checkpoint `, m.Seq, ` of `, told(b.run.Run), `" transform="translate(`, x(m.Seq+off), ` `, y, `)">`)
+			s.put(`<a class="mk" href="`, told(runPath(base, owner, b.run.Agent, b.run.Run)), `?cp=`, told(m.ID),
+				`" aria-label="checkpoint `, m.Seq, ` of `, told(b.run.Run), `" transform="translate(`, x(m.Seq+off), ` `, y, `)">`)
 			s.checkpoint(m.Kind, class, min(4.2, max(2, per*.4)))
 			if m.Pinned {
 				s.raw(`<path class="pin" d="M0-8v-6M-3.5-14H3.5"/>`)

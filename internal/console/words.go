@@ -17,9 +17,11 @@ import (
 var words = template.FuncMap{
 	"icon": icon, "bytes": bytesText, "count": countText, "short": shortCount, "age": ageText, "clock": clockText, "dash": dash,
 	"stamp": func(t ckpt.Time) int64 { return t.UnixMilli() }, "iso": func(t ckpt.Time) string { return t.String() },
-	"kind": kindWord, "pack": pack, "status": statusOf, "mark": kindMark, "percent": percentOf, "cut": func(n int, s string) string { return firstLine(s, n) },
+	"kind": kindWord, "pack": pack, "status": statusOf, "mark": kindMark, "percent": percentOf,
+	"cut":  func(n int, s string) string { return firstLine(s, n) },
 	"list": func(v ...any) []any { return v }, "dollars": dollars, "seg": url.PathEscape, "query": url.QueryEscape,
-	"bar": bar, "share": percent, "slice8": func(s string) string { return s[:min(8, len(s))] }, "plural": func(n int, one string) string { return plural(n, one) }, "long": longClock,
+	"bar": bar, "share": percent, "slice8": func(s string) string { return s[:min(8, len(s))] },
+	"plural": func(n int, one string) string { return plural(n, one) }, "long": longClock,
 }
 
 // bytesText is a size as people read it.

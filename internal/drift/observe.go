@@ -123,8 +123,9 @@ func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observ
 	}
 	return append(found, observer.Found{
 		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
-		Message:  fmt.Sprintf("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
-		Advice:   fmt.Sprintf("The result of %s in step %d is broken JSON. Do not guess what is missing: call the tool again, or request less.", p.Tool, r.ended),
+		Message: fmt.Sprintf("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
+		Advice: fmt.Sprintf("The result of %s in step %d is broken JSON. Do not guess what is missing: call the tool again, or request less.",
+			p.Tool, r.ended),
 		Evidence: ckpt.Evidence{Threshold: "JSON that parses", Observed: "none that does", Tool: p.Tool, Steps: keysOf(p.Key)},
 	})
 }

@@ -121,7 +121,8 @@ func callLines(in *Input) (lines []string) {
 
 var (
 	between = regexp.MustCompile(`\s*(&&|\|\||[;|&\n]|\$\(|` + "`" + `|\bthen\b|\bdo\b)\s*`)
-	before  = regexp.MustCompile(`^([({]\s*|[A-Za-z_][A-Za-z0-9_]*=\S*\s+|(sudo|doas|env|time|nohup|nice|command|exec|xargs|timeout|stdbuf|setsid|watch|parallel)(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
+	before  = regexp.MustCompile(
+		`^([({]\s*|[A-Za-z_][A-Za-z0-9_]*=\S*\s+|(sudo|doas|env|time|nohup|nice|command|exec|xargs|timeout|stdbuf|setsid|watch|parallel)(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
 )
 
 // commandsOf takes a line of a shell apart into its commands, each without what

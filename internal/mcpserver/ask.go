@@ -60,7 +60,8 @@ func (s *Server) ask(ctx context.Context, in *askIn) (*askOut, error) {
 		out.Message = fmt.Sprintf("Nobody has answered yet. Tell the user to answer with: ckptsidecar prompts answer %s --choice TEXT --data JSON. "+
 			"Then call this tool again with the same arguments. Do not do what you asked about until then.", p.ID)
 	default:
-		out.Message = fmt.Sprintf("Nobody answered: the question is %s. Do not do what you asked about; ask under another key if it still matters.", p.Status)
+		out.Message = fmt.Sprintf("Nobody answered: the question is %s. Do not do what you asked about; ask under another key if it still matters.",
+			p.Status)
 	}
 	return out, nil
 }

@@ -92,7 +92,8 @@ func shownValue(value ckpt.JSON) ckpt.JSON {
 	if len(value) <= maxShownValue {
 		return value
 	}
-	return ckpt.JSON(fmt.Sprintf(`"(%d bytes, not shown; a completed step gives its result to report_step with its key and status started)"`, len(value)))
+	return ckpt.JSON(fmt.Sprintf(
+		`"(%d bytes, not shown; a completed step gives its result to report_step with its key and status started)"`, len(value)))
 }
 
 func shownPlan(p *ckpt.Plan) *resumeOut {

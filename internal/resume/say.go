@@ -56,7 +56,8 @@ func (m *maker) thereIsNone() string {
 
 func (m *maker) itEnded() string {
 	r := &m.f.Run
-	return fmt.Sprintf("The %s ended as %s%s, so there is nothing to resume: start from the beginning, as a new attempt.", m.run(), r.Status, m.at(r.EndedAt.Time))
+	return fmt.Sprintf("The %s ended as %s%s, so there is nothing to resume: start from the beginning, as a new attempt.",
+		m.run(), r.Status, m.at(r.EndedAt.Time))
 }
 
 func (m *maker) forkedFrom() string {

@@ -99,8 +99,10 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d spans in %.1f s, %.0f a second; the slowest answer took %s\n", sent, took.Seconds(), float64(sent)/took.Seconds(), slowest.Round(time.Millisecond))
-	fmt.Printf("processor: %.2f cores while they came, %.1f s in all (%.1f µs a span)\n", (during-before).Seconds()/took.Seconds(), (after - before).Seconds(),
+	fmt.Printf("%d spans in %.1f s, %.0f a second; the slowest answer took %s\n", sent, took.Seconds(),
+		float64(sent)/took.Seconds(), slowest.Round(time.Millisecond))
+	fmt.Printf("processor: %.2f cores while they came, %.1f s in all (%.1f µs a span)\n",
+		(during-before).Seconds()/took.Seconds(), (after - before).Seconds(),
 		(after-before).Seconds()*1e6/float64(sent))
 	fmt.Printf("memory: %d MiB at its peak; database: %d MiB, log %d MiB\n", memory>>20, status.Database.Bytes>>20, status.Database.WALBytes>>20)
 	fmt.Printf("taken over: %+v; %d steps of %d calls\n", status.OTLP.Spans, steps, tools)
@@ -176,7 +178,8 @@ func send(socket string) (sent int, slowest time.Duration, err error) {
 
 func post(http2 *http.Client, body []byte) error {
 	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
-	request, err := http.NewRequest(http.MethodPost, "http://localhost/opentelemetry.proto.collector.trace.v1.TraceService/Export", bytes.NewReader(append(frame, body...)))
+	request, err := http.NewRequest(http.MethodPost,
+		"http://localhost/opentelemetry.proto.collector.trace.v1.TraceService/Export", bytes.NewReader(append(frame, body...)))
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,8 @@ func made(n int) (body []byte, spans int, err error) {
 		list = append(list, oneTrace(n**batch/perTrace+i)...)
 	}
 	body, err = proto.Marshal(&collector.ExportTraceServiceRequest{ResourceSpans: []*trace.ResourceSpans{{
-		Resource:   &resource.Resource{Attributes: []*common.KeyValue{text("service.name", "shop"), text("service.version", "1.2.3"), text("telemetry.sdk.language", "go")}},
+		Resource: &resource.Resource{Attributes: []*common.KeyValue{text("service.name", "shop"),
+			text("service.version", "1.2.3"), text("telemetry.sdk.language", "go")}},
 		ScopeSpans: []*trace.ScopeSpans{{Scope: &common.InstrumentationScope{Name: "agents", Version: "0.1"}, Spans: list}},
 	}}})
 	return body, len(list), err
@@ -236,7 +240,8 @@ func oneTrace(n int) (list []*trace.Span) {
 		add(place, 0, "execute_tool search", text("gen_ai.operation.name", "execute_tool"), text("gen_ai.tool.name", "search"),
 			text("gen_ai.tool.call.id", fmt.Sprintf("call_%d_%d", n, place)), text("gen_ai.tool.type", "function"))
 	}
-	add(0, -1, "invoke_agent planner", text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "planner"), text("gen_ai.conversation.id", conversation))
+	add(0, -1, "invoke_agent planner", text("gen_ai.operation.name", "invoke_agent"),
+		text("gen_ai.agent.name", "planner"), text("gen_ai.conversation.id", conversation))
 	return list
 }
 

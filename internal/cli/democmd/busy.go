@@ -157,7 +157,8 @@ func (h *busyHost) perform(ctx context.Context) {
 		labels: ckpt.Labels{"repo": "shop"}, operations: map[int]string{31: "write files"}, ends: ckpt.RunCompleted,
 	}, func(p *player) error { return p.forkTwice(ctx) })
 	h.start(ctx, 0, part{
-		agent: "reviewer", run: "pr-311", workflow: "review", goal: "Review pull request 311: a new way to sign in", steps: 60, tools: codeTools, errors: .08,
+		agent: "reviewer", run: "pr-311", workflow: "review", goal: "Review pull request 311: a new way to sign in",
+		steps: 60, tools: codeTools, errors: .08,
 		labels: ckpt.Labels{"repo": "shop"}, slowAfter: 20,
 	}, nil)
 	h.start(ctx, .2, part{
@@ -173,7 +174,8 @@ func (h *busyHost) perform(ctx context.Context) {
 		operations: map[int]string{9: "tag release"}, dies: 26,
 	}, nil)
 	h.start(ctx, .1, part{
-		agent: "indexer", run: "nightly", workflow: "nightly", goal: "Index 25,775 documents into the search cluster", steps: 50, tools: []string{"scan", "embed", "write"},
+		agent: "indexer", run: "nightly", workflow: "nightly", goal: "Index 25,775 documents into the search cluster",
+		steps: 50, tools: []string{"scan", "embed", "write"},
 		operations: map[int]string{40: "swap index alias"}, diesIn: 40,
 	}, nil)
 	for i, failing := range []string{"", "429 Too Many Requests", "", "the tool answered with an empty list", "", ""} {
@@ -189,7 +191,8 @@ func (h *busyHost) perform(ctx context.Context) {
 	}
 	for i := range 6 {
 		p := part{
-			agent: "concierge", run: fmt.Sprintf("trip-%d", 301+i), workflow: "travel", goal: fmt.Sprintf("Plan trip %d", 301+i), steps: 10 + i, tools: travelTools, ends: ckpt.RunCompleted,
+			agent: "concierge", run: fmt.Sprintf("trip-%d", 301+i), workflow: "travel",
+			goal: fmt.Sprintf("Plan trip %d", 301+i), steps: 10 + i, tools: travelTools, ends: ckpt.RunCompleted,
 		}
 		if i == 5 {
 			p.asks, p.ends = 6, ""
@@ -246,7 +249,8 @@ func pause(ctx context.Context, d time.Duration) error {
 // that can be killed; the others have none, and stay as they are when the demo ends.
 func (p *player) begin(ctx context.Context, from string) error {
 	r := ckpt.RunRequest{
-		Agent: p.part.agent, Run: p.part.run, Workflow: ckpt.Ref(p.part.workflow), Goal: ckpt.Ref(p.part.goal), Labels: p.part.labels, ForkFrom: ckpt.Ref(from),
+		Agent: p.part.agent, Run: p.part.run, Workflow: ckpt.Ref(p.part.workflow), Goal: ckpt.Ref(p.part.goal),
+		Labels: p.part.labels, ForkFrom: ckpt.Ref(from),
 	}
 	if p.part.dies > 0 || p.part.diesIn > 0 {
 		var err error
@@ -303,7 +307,8 @@ func (p *player) resume(ctx context.Context) error {
 	if p.owner, err = p.hold(ctx); err != nil {
 		return err
 	}
-	plan, _, err := p.client.Resume(ctx, ckpt.ResumeRequest{Agent: p.ref.Agent, Run: p.ref.Run, PID: p.owner.cmd.Process.Pid, Reason: "the supervisor starts it again"})
+	plan, _, err := p.client.Resume(ctx, ckpt.ResumeRequest{Agent: p.ref.Agent, Run: p.ref.Run,
+		PID: p.owner.cmd.Process.Pid, Reason: "the supervisor starts it again"})
 	if err != nil {
 		return err
 	}
@@ -457,7 +462,8 @@ func (p *player) finish(ctx context.Context, i int, key, tool string, took float
 	cost := float64(input)*3e-6 + float64(output)*15e-6
 	progress, ms := float64(i)/float64(p.part.steps), int64(took*1000)
 	r := ckpt.StepRequest{
-		Key: key, Epoch: p.ref.Epoch, Status: ckpt.StepSucceeded, DurationMS: &ms, InputTokens: &input, OutputTokens: &output, CostUSD: &cost, Progress: &progress,
+		Key: key, Epoch: p.ref.Epoch, Status: ckpt.StepSucceeded, DurationMS: &ms, InputTokens: &input,
+		OutputTokens: &output, CostUSD: &cost, Progress: &progress,
 	}
 	text := fmt.Sprintf("%s gave %d lines for part %d of %s", tool, 3+p.rand.IntN(200), i, p.part.goal)
 	if failed {
@@ -533,7 +539,8 @@ func (p *player) ask(ctx context.Context) error {
 
 // operator dismisses every other finding of some runs, as a person would.
 func (h *busyHost) operator(ctx context.Context) error {
-	why := map[string]string{"latency_drift": "the build machine was busy", "budget": "the budget was raised", "error_streak": "the agent probes on purpose"}
+	why := map[string]string{"latency_drift": "the build machine was busy", "budget": "the budget was raised",
+		"error_streak": "the agent probes on purpose"}
 	n := 0
 	for _, agent := range []string{"researcher", "coder"} {
 		runs, err := h.a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Limit: ckpt.MaxLimit})

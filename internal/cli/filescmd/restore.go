@@ -490,7 +490,8 @@ func changedText(a *cli.App, err error) error {
 	for _, item := range changed.Items {
 		a.Tell("%s: %s", item.Path, item.Refuse)
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`", term.Count(len(changed.Items), "file"))
+	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`",
+		term.Count(len(changed.Items), "file"))
 }
 
 // back takes an interrupted restore back.
@@ -615,7 +616,8 @@ func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) err
 func (r *restorer) text(p *rewind.Plan) {
 	planText(r.a, p)
 	if head := files.Head(r.place.root); head != r.tree.GitHead {
-		r.a.Tell("git has commit %s checked out, and had %s at the checkpoint; ckptsidecar does not change that", shortCommit(head), shortCommit(r.tree.GitHead))
+		r.a.Tell("git has commit %s checked out, and had %s at the checkpoint; ckptsidecar does not change that",
+			shortCommit(head), shortCommit(r.tree.GitHead))
 	}
 	if r.place.root != r.tree.Root {
 		r.a.Tell("the files were kept below %s", r.tree.Root)

@@ -54,7 +54,8 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 	cli.EndsSoon()
 	ctx, cancel := context.WithTimeout(ctx, snapTime)
 	defer cancel()
-	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckRunName), cli.Given(c.Attach, ckpt.CheckID)); err != nil {
+	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckRunName),
+		cli.Given(c.Attach, ckpt.CheckID)); err != nil {
 		return err
 	}
 	p, err := placeOf(a, c.Folder)
@@ -147,7 +148,8 @@ const lockPatience = 20 * time.Second
 
 // keep scans a folder and stores its tree. It answers as well how many files it
 // had before. finish waits until the index is written, and must be called.
-func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, finish func() error, err error) {
+func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int,
+	finish func() error, err error) {
 	unlock, err := files.Lock(files.IndexPath(p.folder, p.root), lockPatience)
 	if err != nil {
 		return nil, 0, nil, err
@@ -161,7 +163,8 @@ func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Sca
 }
 
 // keepLocked is keep where the caller has the lock. written waits for the index.
-func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, written func() error, err error) {
+func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found,
+	before int, written func() error, err error) {
 	s.Ask(ctx)
 	path := files.IndexPath(p.folder, p.root)
 	index := files.ReadIndex(path, p.root)

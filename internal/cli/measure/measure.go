@@ -116,7 +116,8 @@ func (a *Env) openBench(name string, f Flags, need int64) (*Bench, error) {
 func roomFor(dir string, need int64) error {
 	free, _, err := osfile.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
-		return fmt.Errorf("the measurement needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
+		return fmt.Errorf("the measurement needs about %s, and %s has %s free: measure less, or name another disk with --dir",
+			term.Bytes(need), dir, term.Bytes(free))
 	}
 	return nil
 }

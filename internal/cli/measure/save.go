@@ -285,9 +285,11 @@ func (c *saveCell) sum() {
 }
 
 func (r *SaveReport) text(a *Env) {
-	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">CPU", ">WRITTEN", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO").Whole()
+	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">CPU", ">WRITTEN", ">APPEND/S", ">P50", ">P99",
+		">RATIO", ">OVERWRITE/S", ">P50", ">RATIO").Whole()
 	for _, c := range r.Cells {
-		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), Rate(c.Save.PerSecond), term.Millis(c.Save.P50), term.Millis(c.Save.P99), c.Cost.cpu(), c.Cost.written(),
+		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), Rate(c.Save.PerSecond), term.Millis(c.Save.P50),
+			term.Millis(c.Save.P99), c.Cost.cpu(), c.Cost.written(),
 			Rate(c.Append.PerSecond), term.Millis(c.Append.P50), term.Millis(c.Append.P99), Times(c.ToAppend),
 			Rate(c.Overwrite.PerSecond), term.Millis(c.Overwrite.P50), Times(c.ToOver))
 	}

@@ -53,7 +53,8 @@ func (c *Command) check(a *cli.App) error {
 	case c.HeartbeatTimeout != 0 && c.HeartbeatTimeout <= c.Heartbeat:
 		return cli.Usagef("--heartbeat-timeout is %s: it must be longer than --heartbeat, which is %s", c.HeartbeatTimeout, c.Heartbeat)
 	case c.Backoff <= 0 || c.MaxBackoff < c.Backoff:
-		return cli.Usagef("--backoff is %s and --max-backoff is %s: --backoff must be more than 0, and --max-backoff at least as long", c.Backoff, c.MaxBackoff)
+		return cli.Usagef("--backoff is %s and --max-backoff is %s: --backoff must be more than 0, and --max-backoff at least as long",
+			c.Backoff, c.MaxBackoff)
 	}
 	r := c.request(0)
 	return cli.Checked(r.Check())

@@ -131,7 +131,8 @@ func (m *mover) readFolders(ctx context.Context, names []string) error {
 func (m *mover) readFolder(ctx context.Context, name string) error {
 	root, err := os.OpenRoot(name)
 	if err != nil {
-		m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v: name the folder that contains .running and .history", errors.Unwrap(err)), Refused: true})
+		m.tell(foreign.Problem{File: name,
+			Message: fmt.Sprintf("%v: name the folder that contains .running and .history", errors.Unwrap(err)), Refused: true})
 		return nil
 	}
 	defer root.Close()
