@@ -39,25 +39,10 @@ type Policy struct {
 
 	Durability Durability `json:"durability"` // where a write is safe before it is answered
 	OnOutage   OnOutage   `json:"on_outage"`  // what the answer is where the engine of the fleet is away; with fleet durability alone
+
+	Takeover    Takeover    `json:"takeover"`      // who may bring the agent's runs to another host
+	OnLeaseLost OnLeaseLost `json:"on_lease_lost"` // what exec does when this host may have lost the run
 }
-
-// Durability is where a write must be stored before it is acknowledged.
-type Durability string
-
-// The durabilities.
-const (
-	DurabilityLocal Durability = "local" // on this host's disk
-	DurabilityFleet Durability = "fleet" // in the engine of the fleet, and replicated there
-)
-
-// OnOutage is how the daemon answers a write that the fleet's engine has not confirmed.
-type OnOutage string
-
-// The answers in an outage.
-const (
-	OutageRefuse  OnOutage = "refuse"  // not_replicated: the write is on this host's disk
-	OutageDegrade OnOutage = "degrade" // a success that says local
-)
 
 // Sensitivity scales the thresholds of the detectors.
 type Sensitivity string
@@ -131,6 +116,9 @@ func DefaultPolicy() Policy {
 
 		Durability: DurabilityLocal,
 		OnOutage:   OutageRefuse,
+
+		Takeover:    TakeoverManual,
+		OnLeaseLost: LeaseLostContinue,
 	}
 }
 
@@ -157,7 +145,7 @@ func (p Policy) Check() error {
 	if err := checkTimeout("progress_timeout", &p.ProgressTimeout); err != nil {
 		return err
 	}
-	if err := p.checkDurability(); err != nil {
+	if err := p.checkFleet(); err != nil {
 		return err
 	}
 	switch p.Secrets {
@@ -165,14 +153,4 @@ func (p Policy) Check() error {
 		return p.checkDrift()
 	}
 	return Errorf(CodeInvalid, "secrets is %q: it must be off, warn, redact or reject", cut(string(p.Secrets)))
-}
-
-func (p *Policy) checkDurability() error {
-	if p.Durability != DurabilityLocal && p.Durability != DurabilityFleet {
-		return Errorf(CodeInvalid, "durability is %q: it must be local or fleet", cut(string(p.Durability)))
-	}
-	if p.OnOutage != OutageRefuse && p.OnOutage != OutageDegrade {
-		return Errorf(CodeInvalid, "on_outage is %q: it must be refuse or degrade", cut(string(p.OnOutage)))
-	}
-	return nil
 }

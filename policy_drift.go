@@ -48,6 +48,7 @@ func (p *Policy) Fill() {
 	if bytes.Equal(bytes.TrimSpace(p.Schema), []byte("null")) {
 		p.Schema = nil
 	}
+	p.fillFleet()
 }
 
 // checkDrift checks what a policy says of drift as far as that can be done

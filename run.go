@@ -35,7 +35,20 @@ type Run struct {
 	Partial            bool      `json:"partial" db:"partial"` // of an observed run: its emitter did not send all of it
 	// Drift is in the answers to heartbeats and to the end of a run alone.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
+	// These are in the answers to heartbeats alone, on a host that belongs to a fleet.
+	Lease       LeaseState  `json:"lease,omitempty" db:"-"`
+	LeaseLeftMS int64       `json:"lease_left_ms,omitempty" db:"-"` // how long the host may still act
+	OnLeaseLost OnLeaseLost `json:"on_lease_lost,omitempty" db:"-"`
 }
+
+// LeaseState says whether the host that answers still owns its runs in the fleet.
+type LeaseState string
+
+// The states of a lease.
+const (
+	LeaseHeld LeaseState = "held"
+	LeaseLost LeaseState = "lost" // another host may own the run: begin nothing
+)
 
 // RunRequest registers a run, or adopts a run that its saves have created.
 type RunRequest struct {

@@ -48,7 +48,7 @@ func hostOf(t *testing.T, url string, change ...func(*shipper)) *fleetHost {
 		h.stop = sync.OnceFunc(func() { cancel(); <-done })
 		t.Cleanup(h.stop)
 	}
-	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.durable}).HandlerFor(fleetUser.Caller)
+	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.durable, MayBegin: h.s.mayBegin, Lease: h.s.tellLease}).HandlerFor(fleetUser.Caller)
 	return h
 }
 

@@ -332,7 +332,7 @@ func (s *service) startFleet(ctx context.Context) {
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.shipper.who.Store(c.identities(s.store.ID))
-	s.shipper.keepLease(lease.New(boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
+	s.shipper.keepLease(lease.New(lease.Boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
 	s.workers.Go(func() { _ = s.shipper.keeper.Run(ctx) })
 }

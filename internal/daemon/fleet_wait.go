@@ -82,6 +82,8 @@ func (w *waiters) verdict(one *waiter) (err error, done bool) {
 			Message: "another host of the fleet owns this run now: the write is on this host's disk alone, stop this process"}, true
 	case w.mark >= one.n && w.lease.Held():
 		return nil, true
+	case one.degrade && !w.lease.Held():
+		return notReplicated("this host's lease in the fleet is over"), true
 	case w.away && one.degrade:
 		return notReplicated("the engine of the fleet is away"), true
 	}
@@ -176,7 +178,8 @@ func notReplicated(why string) *ckpt.Error {
 // durable says how safe it is what an agent has just written, or how to wait until it
 // is as safe as its policy says.
 func (s *service) durable(sc ckpt.Scope, agent, run string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error)) {
-	want, outage, err := s.store.DurabilityOf(sc.Whose(), agent)
+	p, err := s.store.FleetPolicyOf(sc.Whose(), agent)
+	want, outage := p.Durability, p.OnOutage
 	switch {
 	case err == nil && want == ckpt.DurabilityLocal && s.shipper == nil:
 		return "", nil // there is no fleet, and nobody has asked for one

@@ -33,6 +33,8 @@ func (s *service) newServer() *server.Server {
 		Settings: func() []survey.Setting { return *s.settings.Load() },
 		Observe:  m.observe,
 		Durable:  s.durable,
+		MayBegin: s.mayBegin,
+		Lease:    s.tellLease,
 		Fleet:    s.fleet(),
 		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),

@@ -56,6 +56,7 @@ type Erasure struct {
 type Agent struct {
 	UID, Owner, Name string
 	Principal        string // of the owner
+	Takeover         string // what the agent's policy says: auto, manual or never
 	Doc              string
 }
 

@@ -50,9 +50,13 @@ func PolicyOver(p, base ckpt.Policy) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	follows, err := following(p)
+	if err != nil {
+		return nil, err
+	}
 	for name, value := range have {
 		switch {
-		case bytes.Equal(want[name], value):
+		case bytes.Equal(want[name], value) && bytes.Equal(want[name], follows[name]):
 			delete(want, name)
 		case parted(name):
 			if want[name], err = partsOver(name, want[name], value); err != nil {
@@ -61,6 +65,14 @@ func PolicyOver(p, base ckpt.Policy) ([]byte, error) {
 		}
 	}
 	return json.Marshal(want)
+}
+
+// following are the members of a policy as they are where nobody sets those that follow
+// from others.
+func following(p ckpt.Policy) (members map[string]json.RawMessage, err error) {
+	p.Takeover, p.OnLeaseLost = "", ""
+	p.Fill()
+	return policyMembers(p)
 }
 
 // partsOver is what has to be set of a member that is merged part by part. A part

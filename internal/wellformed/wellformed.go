@@ -169,7 +169,7 @@ func Policy(p ckpt.Policy) error {
 
 // ParsePolicy reads a policy over the defaults, strictly.
 func ParsePolicy(data []byte) (ckpt.Policy, error) {
-	p := ckpt.DefaultPolicy()
+	p := ckpt.PolicyToRead()
 	if err := jsontext.Decode(data, &p); err != nil {
 		return ckpt.Policy{}, ckpt.Errorf(ckpt.CodeInvalid, "the policy is wrong: %v", err)
 	}

@@ -362,6 +362,9 @@ export interface Policy {
   /** where a save, step, operation or event is safe before it is answered */
   durability: 'local' | 'fleet';
   on_outage: 'refuse' | 'degrade';
+  /** how a run comes to another host when the lease of its own host is over */
+  takeover: 'auto' | 'manual' | 'never';
+  on_lease_lost: 'stop' | 'continue';
 }
 
 /** A policy and where each of its values comes from. */

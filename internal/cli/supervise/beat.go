@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
 // news is what the beater learns that the supervisor must act on.
@@ -17,6 +18,7 @@ const (
 	newsFrozen = "frozen"
 	newsFenced = "fenced"
 	newsDrift  = "drift"
+	newsLease  = "lease"
 )
 
 // beater tells the daemon that the child lives, for as long as it does and is
@@ -32,23 +34,71 @@ type beater struct {
 	away     bool      // as last told
 	paused   bool      // the child was seen stopped since the last beat
 	told     bool      // news was sent
+
+	lease hostLease
 }
+
+// leaseLook is how often the end of the lease is looked for. A timer would stand still
+// while the machine sleeps.
+const leaseLook = 250 * time.Millisecond
+
+// hostLease is how long this host may still act for the run, as the daemon told with the
+// last heartbeat. A host without a fleet has none, and an agent that goes on needs none.
+type hostLease struct {
+	counts bool
+	until  time.Duration // by lease.Boottime
+	next   time.Duration // when to ask again
+	every  time.Duration
+}
+
+// heard takes what the answer to a heartbeat says that was sent at a moment.
+func (l *hostLease) heard(run *ckpt.Run, sent time.Duration) {
+	l.counts = run.Lease != "" && run.OnLeaseLost == ckpt.LeaseLostStop
+	left := time.Duration(run.LeaseLeftMS) * time.Millisecond
+	l.until = sent + left
+	l.every = max(leaseLook, left/4)
+	l.next = sent + l.every
+}
+
+// over says that the host may have lost the run.
+func (l *hostLease) over(now time.Duration) bool { return l.counts && now >= l.until }
 
 // run beats at once and then every heartbeat, until ctx ends.
 func (b *beater) run(ctx context.Context) {
 	every := time.Duration(b.cmd.Heartbeat)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	look := time.NewTicker(leaseLook)
+	defer look.Stop()
 	for {
 		once, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
 		b.presence(ctx, b.beat(once))
 		cancel()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		for waits := true; waits; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				waits = false
+			case <-look.C:
+				waits = !b.renewals()
+			}
 		}
 	}
+}
+
+// renewals looks whether the lease is over, and answers whether it is time to beat, so
+// that the daemon's next renewal is heard of before that.
+func (b *beater) renewals() (beat bool) {
+	now := lease.Boottime()
+	if b.lease.over(now) {
+		b.send(news{newsLease, "this host may have lost the run to another host (its lease in the fleet is over): stopping this command"})
+	}
+	if !b.lease.counts || b.told || now < b.lease.next {
+		return false
+	}
+	b.lease.next = now + b.lease.every
+	return true
 }
 
 // beat looks at the run first: a heartbeat would take back that it timed out.
@@ -71,6 +121,7 @@ func (b *beater) beat(ctx context.Context) error {
 	case endedByOwner(run), stopped:
 		return nil
 	}
+	sent := lease.Boottime()
 	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{PID: run.PID}); err != nil {
 		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // between the two calls: the next look tells
 			return nil
@@ -78,6 +129,7 @@ func (b *beater) beat(ctx context.Context) error {
 		return err
 	}
 	b.lastBeat, b.paused = time.Now(), false
+	b.lease.heard(run, sent)
 	why, err := b.criticalDrift(ctx, run)
 	if why != "" {
 		b.send(news{newsDrift, why})

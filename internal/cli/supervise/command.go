@@ -34,7 +34,9 @@ CKPTSIDECAR_SOCKET  where the daemon listens
 CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each write
 CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included
 
-It ends with the command's exit code (128 + the signal's number where one killed it), with 20 where an operator must decide first, with 30 where it is not safe to start, and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. A daemon that is away for a while does no harm.`
+It ends with the command's exit code (128 + the signal's number where one killed it), with 20 where an operator must decide first, with 30 where it is not safe to start, and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. A daemon that is away for a while does no harm.
+
+On a host of a fleet, where the agent's policy has on_lease_lost: stop, exec stops the command when this host may have lost the run, and starts it again when the host holds its lease again and still owns the run.`
 }
 
 // check refuses wrong arguments before anything is started or sent.

@@ -2,5 +2,5 @@
 // and starts it again after a crash or a freeze.
 //
 // This package may import the root package, internal/cli, internal/cli/term,
-// internal/cli/view, internal/daemon, internal/ipc/client and internal/osfile.
+// internal/cli/view, internal/daemon, internal/fleet/lease, internal/ipc/client and internal/osfile.
 package supervise

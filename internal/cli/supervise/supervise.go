@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	healthy  = 10 * time.Minute // after so long, earlier restarts count no more
-	grace    = 10 * time.Second // from asking a child to stop to killing it
-	endRetry = 30 * time.Second // how long the end of a run is told to a daemon that is away
+	healthy    = 10 * time.Minute // after so long, earlier restarts count no more
+	grace      = 10 * time.Second // from asking a child to stop to killing it
+	leaseGrace = 2 * time.Second  // the same where another host may go on with the run soon
+	endRetry   = 30 * time.Second // how long the end of a run is told to a daemon that is away
 )
 
 func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
@@ -285,6 +286,10 @@ func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
 		end.fenced = true
 	case newsDrift:
 		end.drift = true
+	case newsLease:
+		end.lease = true
+		_ = c.terminate()
+		return time.After(leaseGrace)
 	}
 	_ = c.terminate()
 	return time.After(grace)
@@ -350,7 +355,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	}
 	switch {
-	case end.code == 0 && !s.asked() && !end.drift:
+	case end.code == 0 && !s.asked() && !end.drift && !end.lease:
 		s.end(ctx, limit, ckpt.RunCompleted, "")
 	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
 		// The daemon was away. The run, found dead, ends at its last sign of
@@ -411,7 +416,7 @@ func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
 // goesOn decides whether there is another attempt.
 func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	switch {
-	case end.code == 0 && !end.drift && !end.frozen, own, s.asked(), s.cmd.Restart == restartNever:
+	case end.code == 0 && !end.drift && !end.frozen && !end.lease, own, s.asked(), s.cmd.Restart == restartNever:
 		return false
 	}
 	if end.lived >= healthy {

@@ -39,6 +39,7 @@ type outcome struct {
 	frozen bool          // it was killed because it hung
 	fenced bool          // it was stopped because somebody else owns the run
 	drift  bool          // it was stopped because of critical drift
+	lease  bool          // it was stopped because another host may own the run
 }
 
 func (s *supervisor) ref(epoch *int64) ckpt.RunRef {

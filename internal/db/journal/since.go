@@ -209,10 +209,11 @@ func (r *reading) findAgents(ctx context.Context, q *sqlx.Tx) error {
 func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 	for p := range r.agents {
 		var a struct {
-			ID  int64  `db:"id"`
-			UID string `db:"uid"`
+			ID     int64  `db:"id"`
+			UID    string `db:"uid"`
+			Policy string `db:"policy"`
 		}
-		err := q.GetContext(ctx, &a, `SELECT id, uid FROM agents WHERE owner = ? AND name = ?`, p.owner, p.agent)
+		err := q.GetContext(ctx, &a, `SELECT id, uid, policy FROM agents WHERE owner = ? AND name = ?`, p.owner, p.agent)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -224,7 +225,7 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 		if err != nil {
 			return err
 		}
-		r.Agents = append(r.Agents, fleet.Agent{UID: a.UID, Owner: p.owner, Name: p.agent, Doc: doc})
+		r.Agents = append(r.Agents, fleet.Agent{UID: a.UID, Owner: p.owner, Name: p.agent, Takeover: takeoverOf(a.Policy), Doc: doc})
 		if r.all[p] == none {
 			continue
 		}
@@ -238,6 +239,16 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 		}
 	}
 	return nil
+}
+
+// takeoverOf is who may bring an agent's runs to another host. Where its policy cannot be
+// read, a person must.
+func takeoverOf(policy string) string {
+	row, err := (&ledger.AgentRow{Policy: policy}).Parsed()
+	if err != nil {
+		return string(ckpt.TakeoverManual)
+	}
+	return string(row.Settings.Takeover)
 }
 
 // Behind counts the rows of the audit log after n, and answers when the oldest of them

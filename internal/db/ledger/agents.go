@@ -175,11 +175,11 @@ func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
 	return *p
 }
 
-// DurabilityOf is how safe an agent's policy wants its writes. If nobody can tell, that
-// is an error: a default would promise less than the policy does.
-func (s *Core) DurabilityOf(owner, agent string) (ckpt.Durability, ckpt.OnOutage, error) {
-	p, err := s.readPolicy(owner, agent)
-	return p.Durability, p.OnOutage, err
+// FleetPolicyOf is the policy of an agent, for what it says of the fleet. If nobody can
+// tell, that is an error: a default would promise less than the policy does. The caller
+// does not change it.
+func (s *Core) FleetPolicyOf(owner, agent string) (*ckpt.Policy, error) {
+	return s.readPolicy(owner, agent)
 }
 
 // SecretsMode is what an agent's policy says about secrets. If nobody can tell,

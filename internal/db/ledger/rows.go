@@ -97,7 +97,7 @@ const IsIntact = `NOT EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `
 
 // Parsed reads the stored policy over the defaults of today.
 func (a *AgentRow) Parsed() (*AgentRow, error) {
-	a.Settings = ckpt.DefaultPolicy()
+	a.Settings = ckpt.PolicyToRead()
 	if err := json.Unmarshal([]byte(a.Policy), &a.Settings); err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the stored policy of agent %s is damaged: set it again", a.Name)
 	}

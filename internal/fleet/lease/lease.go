@@ -2,7 +2,7 @@
 // asks nobody. The engine decides when others may claim; this package makes the host
 // stop before that.
 //
-// This package may import the standard library only.
+// This package may import the standard library and golang.org/x/sys only.
 package lease
 
 import (

@@ -59,5 +59,5 @@ func bare(n fleet.Name) fleet.Name {
 }
 
 func sent(a *fleet.Agent) [32]byte {
-	return sha256.Sum256([]byte(a.Owner + "\n" + a.Name + "\n" + a.Principal + "\n" + a.Doc))
+	return sha256.Sum256([]byte(a.Owner + "\n" + a.Name + "\n" + a.Principal + "\n" + a.Takeover + "\n" + a.Doc))
 }

@@ -193,17 +193,17 @@ func (s *shipping) names() {
 }
 
 func (s *shipping) agents() {
-	var uid, owner, agent, doc, principal []string
+	var uid, owner, agent, doc, principal, takeover []string
 	for i := range s.changes.Agents {
 		a := &s.changes.Agents[i]
 		if s.has.agents[a.UID] == sent(a) {
 			continue
 		}
 		uid, owner, agent, doc = append(uid, a.UID), append(owner, a.Owner), append(agent, a.Name), append(doc, a.Doc)
-		principal = append(principal, a.Principal)
+		principal, takeover = append(principal, a.Principal), append(takeover, a.Takeover)
 	}
 	if len(uid) > 0 {
-		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal)
+		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal, takeover)
 	}
 }
 

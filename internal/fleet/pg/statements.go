@@ -16,10 +16,11 @@ const (
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
 
-	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal)
-		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal
-		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) AS u(uid, owner, agent, doc, principal)
-		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal
+	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover)
+		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u(uid, owner, agent, doc, principal, takeover)
+		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
+		takeover = excluded.takeover
 		WHERE fleet_agents.host = excluded.host`
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''

@@ -145,6 +145,14 @@ func (c *call) listRuns() error {
 	})
 }
 
+// may asks whether something may begin now.
+func (c *call) may(what Beginning) error {
+	if c.server.mayBegin == nil {
+		return nil
+	}
+	return c.server.mayBegin(c.scope, c.agent, what)
+}
+
 func (c *call) beat() error {
 	var b ckpt.Heartbeat
 	if err := c.decodeOptional(maxSmallBody, &b); err != nil {
@@ -152,6 +160,9 @@ func (c *call) beat() error {
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
 		run, err := c.server.store.Beat(ctx, c.scope, c.ref(), b)
+		if err == nil && c.server.lease != nil {
+			c.server.lease(c.scope, run)
+		}
 		return run, false, err
 	})
 }
@@ -178,6 +189,11 @@ func (c *call) resume() error {
 	}
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
+	}
+	if !r.DryRun {
+		if err := c.may(BeginResume); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()

@@ -29,6 +29,10 @@ type Options struct {
 	// Durable, if set, is asked after each save, step, operation and batch of events how safe that is. Where wait is not nil
 	// the answer waits for it.
 	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
+	// MayBegin, if set, is asked before a step or an operation begins, and before a run is resumed.
+	MayBegin func(sc ckpt.Scope, agent string, what Beginning) error
+	// Lease, if set, notes in the answer to a heartbeat how this host's lease in a fleet stands.
+	Lease func(sc ckpt.Scope, run *ckpt.Run)
 	// Fleet is the engine that many hosts share; nil where there is none.
 	Fleet Fleet
 	// Observe, if set, is told of every answered request. It must not block.
@@ -36,6 +40,16 @@ type Options struct {
 
 	peerOf func(net.Conn) (endpoint.Peer, bool) // nil means endpoint.PeerOf; tests play other owners
 }
+
+// Beginning is what a host may begin only while it holds its lease.
+type Beginning int
+
+// The beginnings.
+const (
+	BeginStep Beginning = iota
+	BeginOperation
+	BeginResume
+)
 
 // Observation is one answered request, for metrics.
 type Observation struct {
@@ -65,6 +79,8 @@ type Server struct {
 	ready    func(context.Context) error
 	observe  func(Observation)
 	durable  func(ckpt.Scope, string, string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error))
+	mayBegin func(ckpt.Scope, string, Beginning) error
+	lease    func(ckpt.Scope, *ckpt.Run)
 	fleet    Fleet
 	settings func() []survey.Setting
 	peerOf   func(net.Conn) (endpoint.Peer, bool)

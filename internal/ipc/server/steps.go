@@ -15,6 +15,11 @@ func (c *call) beginStep() error {
 		return err
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
+	if r.Status == "" || r.Status == ckpt.StepStarted { // what has ended is only recorded
+		if err := c.may(BeginStep); err != nil {
+			return err
+		}
+	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
 		return c.server.store.BeginStep(ctx, c.scope, c.ref(), r)
 	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })

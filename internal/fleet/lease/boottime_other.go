@@ -1,6 +1,6 @@
 //go:build !linux && !windows
 
-package daemon
+package lease
 
 import (
 	"time"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime is the clock of a lease. On macOS, CLOCK_MONOTONIC goes on while the machine
+// Boottime is the clock of a lease. On macOS, CLOCK_MONOTONIC goes on while the machine
 // sleeps, and nobody can set it.
-func boottime() time.Duration {
+func Boottime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return 1<<63 - 1 // a clock that cannot be read ends every lease

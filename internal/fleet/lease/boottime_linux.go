@@ -1,4 +1,4 @@
-package daemon
+package lease
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime is the clock of a lease: it goes on while the machine sleeps, and nobody
+// Boottime is the clock of a lease: it goes on while the machine sleeps, and nobody
 // can set it.
-func boottime() time.Duration {
+func Boottime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		return 1<<63 - 1 // a clock that cannot be read ends every lease

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+)
+
+// lease is this host's lease, nil on a host without a fleet.
+func (s *service) lease() *lease.Lease {
+	if s.shipper == nil || s.shipper.keeper == nil {
+		return nil
+	}
+	return s.shipper.keeper.lease
+}
+
+// mayBegin refuses what may not begin while another host may own this host's runs: steps,
+// operations and resumptions of agents whose runs go elsewhere by themselves, and
+// operations of those that need the engine's word. All other agents go on.
+func (s *service) mayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
+	if s.lease().Held() {
+		return nil
+	}
+	p, err := s.store.FleetPolicyOf(sc.Whose(), agent)
+	const over = "this host's lease in the fleet is over, so another host may own the runs of "
+	switch {
+	case err != nil:
+		return ckpt.Wrap(ckpt.CodeBusy, err, "%s%s, and its policy cannot be read: nothing may begin", over, agent)
+	case p.Takeover == ckpt.TakeoverAuto && what == server.BeginResume:
+		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: over + agent + ": resume it when `ckptsidecar fleet status` says held"}
+	case p.Takeover == ckpt.TakeoverAuto:
+		return ckpt.Errorf(ckpt.CodeFenced, "%s%s: stop this process, and resume the run when `ckptsidecar fleet status` says held", over, agent)
+	case what == server.BeginOperation && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse:
+		return &ckpt.Error{Code: ckpt.CodeNotReplicated, RetryAfter: time.Second, Message: over + agent + ": no operation may begin; try again"}
+	}
+	return nil
+}
+
+// tellLease says in the answer to a heartbeat how the lease stands. Where the policy
+// cannot be read, the agent is to stop.
+func (s *service) tellLease(sc ckpt.Scope, run *ckpt.Run) {
+	l := s.lease()
+	if l == nil {
+		return
+	}
+	run.OnLeaseLost = ckpt.LeaseLostStop
+	if p, err := s.store.FleetPolicyOf(sc.Whose(), run.Agent); err == nil {
+		run.OnLeaseLost = p.OnLeaseLost
+	}
+	run.Lease, run.LeaseLeftMS = ckpt.LeaseHeld, l.Left().Milliseconds()
+	if run.LeaseLeftMS == 0 {
+		run.Lease = ckpt.LeaseLost
+	}
+}

@@ -1,0 +1,86 @@
+package ckptsidecar
+
+// Durability is where a write must be stored before it is acknowledged.
+type Durability string
+
+// The durabilities.
+const (
+	DurabilityLocal Durability = "local" // on this host's disk
+	DurabilityFleet Durability = "fleet" // in the engine of the fleet, and replicated there
+)
+
+// OnOutage is how the daemon answers a write that the fleet's engine has not confirmed.
+type OnOutage string
+
+// The answers in an outage.
+const (
+	OutageRefuse  OnOutage = "refuse"  // not_replicated: the write is on this host's disk
+	OutageDegrade OnOutage = "degrade" // a success that says local
+)
+
+// Takeover says how a run comes to another host when the lease of its own host is over.
+type Takeover string
+
+// The takeovers.
+const (
+	TakeoverAuto   Takeover = "auto"   // who resumes it there claims it
+	TakeoverManual Takeover = "manual" // a person claims it
+	TakeoverNever  Takeover = "never"  // a person claims it, and must force it
+)
+
+// OnLeaseLost is what exec does with its agent when this host's lease is over.
+type OnLeaseLost string
+
+// What exec does.
+const (
+	LeaseLostStop     OnLeaseLost = "stop"     // it stops the agent
+	LeaseLostContinue OnLeaseLost = "continue" // the agent goes on
+)
+
+// PolicyToRead is what a policy is read over: the defaults without those that follow from
+// other members. Fill sets these when it was read.
+func PolicyToRead() Policy {
+	p := DefaultPolicy()
+	p.Takeover, p.OnLeaseLost = "", ""
+	return p
+}
+
+// fillFleet sets what follows from other members: runs that lose nothing may move by
+// themselves, and an agent whose run may move must stop.
+func (p *Policy) fillFleet() {
+	if p.Takeover == "" {
+		p.Takeover = TakeoverManual
+		if p.Durability == DurabilityFleet {
+			p.Takeover = TakeoverAuto
+		}
+	}
+	if p.OnLeaseLost == "" {
+		p.OnLeaseLost = LeaseLostContinue
+		if p.Takeover == TakeoverAuto {
+			p.OnLeaseLost = LeaseLostStop
+		}
+	}
+}
+
+func (p *Policy) checkFleet() error {
+	filled := *p
+	filled.fillFleet()
+	if p.Durability != DurabilityLocal && p.Durability != DurabilityFleet {
+		return Errorf(CodeInvalid, "durability is %q: it must be local or fleet", cut(string(p.Durability)))
+	}
+	if p.OnOutage != OutageRefuse && p.OnOutage != OutageDegrade {
+		return Errorf(CodeInvalid, "on_outage is %q: it must be refuse or degrade", cut(string(p.OnOutage)))
+	}
+	switch filled.Takeover {
+	case TakeoverAuto, TakeoverManual, TakeoverNever:
+	default:
+		return Errorf(CodeInvalid, "takeover is %q: it must be auto, manual or never", cut(string(p.Takeover)))
+	}
+	switch {
+	case filled.OnLeaseLost != LeaseLostStop && filled.OnLeaseLost != LeaseLostContinue:
+		return Errorf(CodeInvalid, "on_lease_lost is %q: it must be stop or continue", cut(string(p.OnLeaseLost)))
+	case filled.Takeover == TakeoverAuto && filled.OnLeaseLost == LeaseLostContinue:
+		return Errorf(CodeInvalid, "takeover is auto and on_lease_lost is continue: the run would have two owners; set on_lease_lost to stop, or takeover to manual")
+	}
+	return nil
+}
