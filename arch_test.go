@@ -115,6 +115,7 @@ var arrows = map[string][]string{
 	"internal/foreign":      {root, "internal/jsontext", "internal/wellformed"},
 	"internal/otlp":         {root, "internal/jsontext"},
 	"internal/fleet/pg":     {"internal/fleet"},
+	"internal/fleet/seal":   {"internal/fleet"},
 	"internal/fleet/pgtest": {}, // tests only: nothing else may import it
 	"internal/ipc":          {root},
 	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
@@ -128,7 +129,8 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit", "internal/db/journal",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
+		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/fleet/seal", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey",
+		"internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},

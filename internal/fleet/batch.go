@@ -43,6 +43,7 @@ type JournalRow struct {
 	Doc     string
 	Texts   *string
 	Hash    string
+	KeyID   string // of the key that Texts is sealed with, "" for a text in the clear; the same in what follows
 }
 
 // Erasure is an agent that was erased: its texts in rows before N are gone.
@@ -58,6 +59,7 @@ type Agent struct {
 	Principal        string // of the owner
 	Takeover         string // what the agent's policy says: auto, manual or never
 	Doc              string
+	KeyID            string
 }
 
 // Name is an agent, or a run of one, by name. What the engine has under the name with
@@ -79,6 +81,7 @@ type Run struct {
 	UpdatedAt string
 	Seq       int64 // of its newest checkpoint
 	Doc       string
+	KeyID     string
 
 	Whole       bool // Rows are all that there are, and Live lists all checkpoints
 	Live        []int64
@@ -109,12 +112,15 @@ type Checkpoint struct {
 	Pieces  *string // a JSON array of [segment, offset, length]
 	Body    []byte
 	Doc     string // the row of an export
+	KeyID   string
+	Damage  string // why the engine's copy cannot be read, "" where it can
 }
 
 // Segment is a piece of states.
 type Segment struct {
 	ID, Size int64
 	Data     []byte
+	KeyID    string
 }
 
 // Row is a step, an operation, an event or whatever else belongs to a run. Doc is the
@@ -124,6 +130,7 @@ type Row struct {
 	Key   string
 	Order int64
 	Doc   string
+	KeyID string
 }
 
 // EpochBits are the bits of an epoch that count on one host. Those above are the term.

@@ -9,6 +9,7 @@ type Claimable struct {
 	Here     string  // who owns it on the claimant's host
 	AgentDoc string  // the agent's line in an export
 	Doc      string  // the run's row in an export
+	KeyID    string  // that it is sealed with, "" for in the clear
 	SeenAgo  float64 // seconds since the engine heard of the owner, by the engine's clock
 	Seen     any     // when that was, as the engine stores it: a claim compares it
 }
@@ -17,7 +18,7 @@ type Claimable struct {
 // the claim gave it.
 func (c *Claimable) Lost(term int64) LostAgent {
 	return LostAgent{UID: c.AgentUID, Owner: c.Here, Name: c.Agent, Doc: c.AgentDoc,
-		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc}}}
+		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc, KeyID: c.KeyID}}}
 }
 
 // Claim says who takes which run from whom.

@@ -18,6 +18,17 @@ type LostRun struct {
 	Checkpoints []Checkpoint
 	Segments    []Segment
 	Rows        []Row
+
+	DB     string   // the database whose checkpoints they are
+	KeyID  string   // that the run is sealed with, "" for in the clear
+	Damage string   // why the run itself cannot be read, "" where it can
+	Unread []Unread // rows that cannot be read
+}
+
+// Unread is a row of a run that cannot be read, because its seal does not open.
+type Unread struct {
+	Kind, Key string
+	Reason    string
 }
 
 // Restored says what a host got back.
@@ -33,8 +44,9 @@ type Restored struct {
 	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds and cannot be read
 }
 
-// DamagedCheckpoint is a checkpoint that a restore has left out.
+// DamagedCheckpoint is a checkpoint that a restore has left out, or another row.
 type DamagedCheckpoint struct {
+	Kind   string `json:"kind"` // checkpoint, agent, run, or what else a run has
 	Owner  string `json:"owner"`
 	Agent  string `json:"agent"`
 	Run    string `json:"run"`

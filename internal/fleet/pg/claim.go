@@ -28,7 +28,7 @@ const (
 	needRun = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND term = $2 + 1 AND host = $3`
 
 	findRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.doc,
-		coalesce(r.principal, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp()
+		coalesce(r.principal, ''), coalesce(r.key_id, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp()
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
@@ -52,7 +52,7 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 	var c fleet.Claimable
 	var seen, now time.Time
 	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.DB, &c.Host, &c.Owner, &c.Agent, &c.Run, &c.Status, &c.Term, &c.Seq, &c.UpdatedAt, &c.AsOf, &c.Doc,
-		&c.Principal, &c.AgentUID, &c.AgentDoc, &seen, &now}, func() error {
+		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now}, func() error {
 		c.Seen, c.SeenAgo = seen, now.Sub(seen).Seconds()
 		all = append(all, c)
 		return nil

@@ -26,10 +26,10 @@ const (
 	getRestored = `SELECT coalesce(h.restored_by, '') FROM fleet_hosts h WHERE h.db = $1`
 
 	lostAgents      = `SELECT uid, owner, agent, coalesce(principal, ''), doc FROM fleet_agents WHERE host = $1 ORDER BY owner, agent`
-	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
-	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
-	lostSegments    = `SELECT id, size, data FROM fleet_segments WHERE run_uid = $1 AND db = $2`
-	lostRows        = `SELECT kind, key, ord, doc FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
+	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc, coalesce(key_id, '') FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
+	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc, coalesce(key_id, '') FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
+	lostSegments    = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`
+	lostRows        = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
 )
 
 // Give gives all runs of one database to another, in one transaction. Doing it again
@@ -82,7 +82,7 @@ func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error)
 		return nil, told(err)
 	}
 	var r fleet.LostRun
-	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.AgentUID, &r.Name, &r.Term, &r.Status, &r.Doc}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.AgentUID, &r.Name, &r.Term, &r.Status, &r.Doc, &r.KeyID}, func() error {
 		i, is := at[r.AgentUID]
 		if !is {
 			return fmt.Errorf("the engine has run %s without its agent", r.UID)
@@ -102,12 +102,13 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 	if err != nil {
 		return err
 	}
+	r.DB = db
 	rows, err := e.conn.Query(ctx, lostSegments, r.UID, db)
 	if err != nil {
 		return told(err)
 	}
 	var s fleet.Segment
-	_, err = pgx.ForEachRow(rows, []any{&s.ID, &s.Size, &s.Data}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&s.ID, &s.Size, &s.Data, &s.KeyID}, func() error {
 		r.Segments = append(r.Segments, s)
 		s.Data = nil
 		return nil
@@ -119,7 +120,7 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 		return told(err)
 	}
 	var row fleet.Row
-	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc}, func() error { r.Rows = append(r.Rows, row); return nil })
+	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc, &row.KeyID}, func() error { r.Rows = append(r.Rows, row); return nil })
 	return told(err)
 }
 
@@ -131,7 +132,7 @@ func (e *Engine) fillCheckpoints(ctx context.Context, r *fleet.LostRun) (db stri
 	var c fleet.Checkpoint
 	var from string
 	var term, newest, suspect int64
-	_, err = pgx.ForEachRow(rows, []any{&from, &term, &c.N, &c.ID, &c.Seq, &c.Kind, &suspect, &c.SHA256, &c.Size, &c.Pieces, &c.Body, &c.Doc}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&from, &term, &c.N, &c.ID, &c.Seq, &c.Kind, &suspect, &c.SHA256, &c.Size, &c.Pieces, &c.Body, &c.Doc, &c.KeyID}, func() error {
 		if term > newest || db == "" {
 			r.Checkpoints, newest, db = nil, term, from
 		}

@@ -194,21 +194,23 @@ func (s *shipping) names() {
 
 func (s *shipping) agents() {
 	var uid, owner, agent, doc, principal, takeover []string
+	var key []*string
 	for i := range s.changes.Agents {
 		a := &s.changes.Agents[i]
 		if s.has.agents[a.UID] == sent(a) {
 			continue
 		}
 		uid, owner, agent, doc = append(uid, a.UID), append(owner, a.Owner), append(agent, a.Name), append(doc, a.Doc)
-		principal, takeover = append(principal, a.Principal), append(takeover, a.Takeover)
+		principal, takeover, key = append(principal, a.Principal), append(takeover, a.Takeover), append(key, orNull(a.KeyID))
 	}
 	if len(uid) > 0 {
-		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal, takeover)
+		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal, takeover, key)
 	}
 }
 
 func (s *shipping) runs() {
 	var agentUID, owner, agent, run, status, updated, doc, principal []string
+	var key []*string
 	var asOf, seq []int64
 	var fresh struct {
 		uid, agentUID, owner, agent, run []string
@@ -223,13 +225,13 @@ func (s *shipping) runs() {
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
 		}
 		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
-		principal = append(principal, r.Principal)
+		principal, key = append(principal, r.Principal), append(key, orNull(r.KeyID))
 	}
 	if len(fresh.uid) > 0 {
 		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
 	}
 	s.fence = s.Len()
-	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal)
+	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key)
 }
 
 // held queues a statement for runs that are still this host's.
@@ -286,21 +288,23 @@ func (s *shipping) segments() {
 	var uid []string
 	var id, size []int64
 	var data [][]byte
+	var key []*string
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
 		for _, p := range r.Pieces {
 			uid, id, size, data = append(uid, r.UID), append(id, p.ID), append(size, p.Size), append(data, p.Data)
+			key = append(key, orNull(p.KeyID))
 		}
 	}
 	if len(uid) > 0 {
-		s.held(putSegments, uid, id, size, data)
+		s.held(putSegments, uid, id, size, data, key)
 	}
 }
 
 func (s *shipping) checkpoints() {
 	var uid, id, kind, sha, doc []string
 	var n, term, seq, suspect, size []int64
-	var pieces []*string
+	var pieces, key []*string
 	var body [][]byte
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
@@ -308,11 +312,20 @@ func (s *shipping) checkpoints() {
 			uid, n, term, id, seq = append(uid, r.UID), append(n, c.N), append(term, r.Term), append(id, c.ID), append(seq, c.Seq)
 			kind, suspect, sha, size = append(kind, c.Kind), append(suspect, bit(c.Suspect)), append(sha, c.SHA256), append(size, c.Size)
 			pieces, body, doc = append(pieces, c.Pieces), append(body, c.Body), append(doc, c.Doc)
+			key = append(key, orNull(c.KeyID))
 		}
 	}
 	if len(uid) > 0 {
-		s.held(putCheckpoints, uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc)
+		s.held(putCheckpoints, uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc, key)
 	}
+}
+
+// orNull is a text, NULL for none.
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func bit(is bool) int64 {
@@ -339,30 +352,33 @@ func (s *shipping) marks() {
 
 func (s *shipping) rows() {
 	var uid, kind, key, doc []string
+	var sealed []*string
 	var order []int64
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
 		for _, row := range r.Rows {
 			uid, kind, key, order, doc = append(uid, r.UID), append(kind, row.Kind), append(key, row.Key), append(order, row.Order), append(doc, row.Doc)
+			sealed = append(sealed, orNull(row.KeyID))
 		}
 	}
 	if len(uid) > 0 {
-		s.held(putRows, uid, kind, key, order, doc)
+		s.held(putRows, uid, kind, key, order, doc, sealed)
 	}
 }
 
 func (s *shipping) journal() {
 	var who, action, owner, agent, run, outcome, doc, hash []string
 	var n, at []int64
-	var texts []*string
+	var texts, key []*string
 	for i := range s.changes.Journal {
 		j := &s.changes.Journal[i]
 		n, at, who, action = append(n, j.N), append(at, j.At), append(who, j.Who), append(action, j.Action)
 		owner, agent, run, outcome = append(owner, j.Owner), append(agent, j.Agent), append(run, j.Run), append(outcome, j.Outcome)
 		doc, texts, hash = append(doc, j.Doc), append(texts, j.Texts), append(hash, j.Hash)
+		key = append(key, orNull(j.KeyID))
 	}
 	if len(n) > 0 {
-		s.Queue(putAudit, s.db, n, at, who, action, owner, agent, run, outcome, doc, texts, hash)
+		s.Queue(putAudit, s.db, n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key)
 	}
 	var upto []int64
 	var erasedOwner, erasedAgent []string

@@ -16,20 +16,21 @@ const (
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
 
-	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover)
-		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover
-		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u(uid, owner, agent, doc, principal, takeover)
+	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover, key_id)
+		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover, u.key_id
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+		AS u(uid, owner, agent, doc, principal, takeover, key_id)
 		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
-		takeover = excluded.takeover
+		takeover = excluded.takeover, key_id = excluded.key_id
 		WHERE fleet_agents.host = excluded.host`
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
 		ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
-		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
-		AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal)
+		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
+		$14::text[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id)
 		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term RETURNING fleet_runs.uid`
 
 	held = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::bigint[]) AS h(uid, term) ON f.uid = h.uid AND f.term = h.term WHERE f.host = $1`
@@ -45,25 +46,31 @@ const (
 	keepSegments = `DELETE FROM fleet_segments WHERE run_uid = ANY($4::text[]) AND run_uid IN (` + held + `)
 		AND NOT (run_uid, db, id) IN (SELECT u.run_uid, $1, u.id FROM unnest($5::text[], $6::bigint[]) AS u(run_uid, id))`
 
-	putSegments = `INSERT INTO fleet_segments (run_uid, db, id, size, data)
-		SELECT u.run_uid, $1, u.id, u.size, u.data FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bytea[]) AS u(run_uid, id, size, data)
-		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, id) DO NOTHING`
-	putCheckpoints = `INSERT INTO fleet_checkpoints (run_uid, db, n, term, id, seq, kind, suspect, sha, size, pieces, body, v, doc)
-		SELECT u.run_uid, $1, u.n, u.term, u.id, u.seq, u.kind, u.suspect, u.sha, u.size, u.pieces, u.body, 2, u.doc
-		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bytea[], $15::text[])
-		AS u(run_uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc)
-		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, n) DO UPDATE SET suspect = excluded.suspect, doc = excluded.doc`
+	// A segment never changes, but it may be sealed with another key when it is sent again.
+	putSegments = `INSERT INTO fleet_segments (run_uid, db, id, size, data, key_id)
+		SELECT u.run_uid, $1, u.id, u.size, u.data, u.key_id
+		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bytea[], $8::text[]) AS u(run_uid, id, size, data, key_id)
+		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, id) DO UPDATE SET data = excluded.data, key_id = excluded.key_id
+		WHERE coalesce(fleet_segments.key_id, '') <> coalesce(excluded.key_id, '')`
+	putCheckpoints = `INSERT INTO fleet_checkpoints (run_uid, db, n, term, id, seq, kind, suspect, sha, size, pieces, body, v, doc, key_id)
+		SELECT u.run_uid, $1, u.n, u.term, u.id, u.seq, u.kind, u.suspect, u.sha, u.size, u.pieces, u.body, 2, u.doc, u.key_id
+		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bytea[], $15::text[],
+		$16::text[]) AS u(run_uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc, key_id)
+		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, n) DO UPDATE SET suspect = excluded.suspect, doc = excluded.doc,
+		sha = excluded.sha, body = excluded.body, key_id = excluded.key_id`
+	// markCheckpoints leaves the states alone, and so those that were shipped before there was a key.
 	markCheckpoints = `UPDATE fleet_checkpoints SET suspect = u.suspect, doc = u.doc
 		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[]) AS u(run_uid, n, suspect, doc)
 		WHERE fleet_checkpoints.run_uid = u.run_uid AND fleet_checkpoints.db = $1 AND fleet_checkpoints.n = u.n AND u.run_uid IN (` + held + `)`
-	putRows = `INSERT INTO fleet_rows (run_uid, kind, key, ord, v, doc)
-		SELECT u.run_uid, u.kind, u.key, u.ord, 2, u.doc FROM unnest($4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[]) AS u(run_uid, kind, key, ord, doc)
-		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, kind, key) DO UPDATE SET ord = excluded.ord, doc = excluded.doc`
+	putRows = `INSERT INTO fleet_rows (run_uid, kind, key, ord, v, doc, key_id)
+		SELECT u.run_uid, u.kind, u.key, u.ord, 2, u.doc, u.key_id
+		FROM unnest($4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[]) AS u(run_uid, kind, key, ord, doc, key_id)
+		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, kind, key) DO UPDATE SET ord = excluded.ord, doc = excluded.doc, key_id = excluded.key_id`
 
-	putAudit = `INSERT INTO fleet_audit (db, n, at, who, action, owner, agent, run, outcome, v, doc, texts, hash)
-		SELECT $1, u.n, u.at, u.who, u.action, u.owner, u.agent, u.run, u.outcome, 4, u.doc, u.texts, u.hash
-		FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
-		AS u(n, at, who, action, owner, agent, run, outcome, doc, texts, hash) ON CONFLICT (db, n) DO NOTHING`
+	putAudit = `INSERT INTO fleet_audit (db, n, at, who, action, owner, agent, run, outcome, v, doc, texts, hash, key_id)
+		SELECT $1, u.n, u.at, u.who, u.action, u.owner, u.agent, u.run, u.outcome, 4, u.doc, u.texts, u.hash, u.key_id
+		FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+		AS u(n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key_id) ON CONFLICT (db, n) DO NOTHING`
 	eraseTexts = `UPDATE fleet_audit SET texts = NULL FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
 		WHERE fleet_audit.db = $1 AND fleet_audit.n < u.n AND fleet_audit.owner = u.owner AND fleet_audit.agent = u.agent AND fleet_audit.texts IS NOT NULL`
 	putErasures = `INSERT INTO fleet_erasures (db, n, owner, agent, at)

@@ -1,0 +1,99 @@
+package seal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Agent opens an agent and its runs, but not what is in those. A run that does not open
+// says why in Damage.
+func (o *Opener) Agent(a *fleet.LostAgent) error {
+	doc, err := o.Text(a.Doc, a.UID, agentPlace(a.UID))
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.Name, err)
+	}
+	a.Doc = doc
+	for i := range a.Runs {
+		r := &a.Runs[i]
+		if r.Doc, err = o.Text(r.Doc, r.UID, runPlace(r.UID)); err != nil {
+			r.Damage = err.Error()
+		}
+	}
+	return nil
+}
+
+// Run opens what is in a run. What does not open is left out, and says why: a
+// checkpoint in its Damage, another row in Unread.
+func (o *Opener) Run(r *fleet.LostRun) {
+	whole := r.Segments[:0]
+	why := map[int64]error{}
+	for _, s := range r.Segments {
+		if s.KeyID != "" {
+			var err error
+			if s.Data, err = o.Open(s.Data, r.UID, segmentPlace(r.UID, r.DB, s.ID)); err != nil {
+				why[s.ID] = err
+				continue
+			}
+		}
+		whole = append(whole, s)
+	}
+	r.Segments = whole
+	for i := range r.Checkpoints {
+		c := &r.Checkpoints[i]
+		if err := o.checkpoint(r, c, why); err != nil {
+			c.Damage = err.Error()
+		}
+	}
+	rows := r.Rows[:0]
+	for _, row := range r.Rows {
+		doc, err := o.Text(row.Doc, r.UID, rowPlace(r.UID, row.Kind, row.Key))
+		if err != nil {
+			r.Unread = append(r.Unread, fleet.Unread{Kind: row.Kind, Key: row.Key, Reason: err.Error()})
+			continue
+		}
+		row.Doc = doc
+		rows = append(rows, row)
+	}
+	r.Rows = rows
+}
+
+func (o *Opener) checkpoint(r *fleet.LostRun, c *fleet.Checkpoint, why map[int64]error) (err error) {
+	if c.KeyID == "" {
+		return nil
+	}
+	if !strings.HasPrefix(c.Doc, textMark) {
+		return ErrBroken
+	}
+	text, err := o.Text(c.Doc, r.UID, checkpointPlace(r.UID, r.DB, c.N, "doc"))
+	if err != nil {
+		return err
+	}
+	sha, doc, is := strings.Cut(text, "\n")
+	if !is {
+		return ErrBroken
+	}
+	c.SHA256, c.Doc = sha, doc
+	if c.Body != nil {
+		if c.Body, err = o.Open(c.Body, r.UID, checkpointPlace(r.UID, r.DB, c.N, "body")); err != nil {
+			return err
+		}
+	}
+	for id, broken := range why {
+		if c.Pieces != nil && strings.Contains(*c.Pieces, fmt.Sprintf("[%d,", id)) {
+			return fmt.Errorf("segment %d: %w", id, broken)
+		}
+	}
+	return nil
+}
+
+// Audit opens the texts of a row of the audit log of a database.
+func (o *Opener) Audit(texts, db string, n int64) (string, error) {
+	return o.Text(texts, db, auditPlace(db, n))
+}
+
+// Has says whether the key of a sealed text is there.
+func (o *Opener) Has(name string) bool {
+	return name == "" || o.Ring != nil && o.Ring.Find(name) != nil
+}
