@@ -49,7 +49,7 @@ func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
 		c.tell(a, done)
 	}
 	if err == nil && len(done.Damaged) > 0 {
-		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s damaged in the engine, and left out", term.Count(len(done.Damaged), "checkpoint"))}
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s damaged in the engine, and left out", damagedText(done.Damaged))}
 	}
 	return err
 }
@@ -58,10 +58,10 @@ func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) {
 	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n",
 		a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
 	if len(done.Damaged) > 0 {
-		term.Printf(a.Stdout, "these checkpoints were left out, because the engine's copy of them is damaged:\n")
-		t := term.NewTable("OWNER", "AGENT", "RUN", ">SEQ", "~REASON", "#ID")
+		term.Printf(a.Stdout, "this was left out, because the engine's copy of it is damaged or does not open:\n")
+		t := term.NewTable("OWNER", "AGENT", "RUN", "KIND", ">SEQ", "~REASON", "#ID")
 		for _, d := range done.Damaged {
-			t.Add(d.Owner, d.Agent, d.Run, fmt.Sprint(d.Seq), d.Reason, d.ID)
+			t.Add(d.Owner, d.Agent, d.Run, d.Kind, fmt.Sprint(d.Seq), d.Reason, d.ID)
 		}
 		t.Write(a.Stdout, a.Out)
 	}
@@ -74,4 +74,14 @@ func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) {
 		t.Add(u.Owner, u.Agent, u.Run)
 	}
 	t.Write(a.Stdout, a.Out)
+}
+
+// damagedText counts what was left out.
+func damagedText(list []fleet.DamagedCheckpoint) string {
+	for _, d := range list {
+		if d.Kind != "checkpoint" {
+			return term.Count(len(list), "row")
+		}
+	}
+	return term.Count(len(list), "checkpoint")
 }

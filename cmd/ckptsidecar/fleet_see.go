@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -77,7 +78,9 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	}
 	p.Add("lease", leaseText(a, s))
 	if s.Clear {
-		p.Add("stored", "in the clear: whoever may read the engine reads states and texts")
+		p.Add("stored", "in the clear: whoever may read the engine reads states and texts; fleet.key_file seals them")
+	} else {
+		p.Add("sealed with", strings.Join(s.Keys, ", "))
 	}
 	p.Write(a.Stdout, a.Out)
 }

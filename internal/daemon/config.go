@@ -62,7 +62,8 @@ type Config struct {
 	FleetName     string
 	FleetInterval ckpt.Duration
 	FleetBatch    Size
-	FleetAssume   bool // it replicates, whatever it says
+	FleetAssume   bool   // it replicates, whatever it says
+	FleetKeys     string // the file with the keys that seal what is shipped
 	FleetLease    ckpt.Duration
 	FleetGrace    ckpt.Duration
 

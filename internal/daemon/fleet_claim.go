@@ -14,6 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -24,6 +25,7 @@ type claimant struct {
 	store *db.Store
 	host  fleet.Host
 	who   func() *fleet.Identities
+	keys  func() (*seal.Ring, error) // nil for a host without keys
 }
 
 // fleet is what the server asks of the engine, nil where none is set.
@@ -34,7 +36,7 @@ func (s *service) fleet() server.Fleet {
 	return struct {
 		*claimant
 		*fleetView
-	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities}, newFleetView(s.shipper, s.store)}
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys}, newFleetView(s.shipper, s.store)}
 }
 
 const claimsAndStrands = "claim runs and decide about strands"
@@ -113,7 +115,9 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 	if err != nil {
 		return nil, err
 	}
-	all = c.allowed(sc, all)
+	if all, err = c.allowed(sc, all, r); err != nil {
+		return nil, err
+	}
 	j := journal.New(c.store.Core)
 	var found []fleet.Claimable
 	var here *fleet.Claimable
@@ -175,10 +179,17 @@ func (c *claimant) claimedAfterAll(ctx context.Context, e *pg.Engine, run *fleet
 
 // takeOver brings a run here that the engine has given to this host.
 func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, term int64) (*fleet.Claimed, error) {
+	o, err := opener(c.keys)
+	if err != nil {
+		return nil, err
+	}
 	agents := []fleet.LostAgent{run.Lost(term)}
+	if err := o.Agent(&agents[0]); err != nil {
+		return nil, fmt.Errorf("run %s: %w", run.Run, err)
+	}
 	sc.Target = run.Here
 	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, term))
-	report, _, err := importFilled(ctx, e, c.store, sc, agents, journal.KeepRuns(agents))
+	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
@@ -199,13 +210,19 @@ func reasonWith(reason, what string) string {
 
 // importFilled imports agents of one owner by the way of an export in a file beside the
 // database, so that all that an import checks is checked. It answers what was left out.
-func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
+func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _, _ = aside.Close(), os.Remove(aside.Name()) }()
-	damaged, err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error { return e.Fill(ctx, r) })
+	damaged, err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error {
+		err := e.Fill(ctx, r)
+		if err == nil {
+			o.Run(r)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}

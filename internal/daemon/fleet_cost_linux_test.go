@@ -14,17 +14,17 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestMeasureFleet is T10: what shipping costs local saves, with the fleet off, on, and
-// on with a dead engine, in turns. CKPTSIDECAR_MEASURE=1 runs it.
+// TestMeasureFleet is T10: what shipping costs local saves, with the fleet off, on, on
+// with a key that seals, and on with a dead engine, in turns. CKPTSIDECAR_MEASURE=1 runs it.
 func TestMeasureFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
 	_, url := fleetEngine(t)
 	for round := range 4 {
-		for _, how := range []string{"off", "on", "dead"} {
+		for _, how := range []string{"off", "on", "sealed", "dead"} {
 			rate, cpu := savesWith(t, how, url)
-			t.Logf("round %d, fleet %-4s: %6.0f saves a second, %.3f ms of this process for each", round, how, rate, cpu)
+			t.Logf("round %d, fleet %-6s: %6.0f saves a second, %.3f ms of this process for each", round, how, rate, cpu)
 		}
 	}
 }
@@ -42,6 +42,9 @@ func savesWith(t *testing.T, how, url string) (rate, cpu float64) {
 			url = "postgres://postgres@127.0.0.1:1/fleet"
 		}
 		ship := shipperOf(s, url, "measured")
+		if how == "sealed" {
+			ship.keys = keysIn(keyFile(t))
+		}
 		ship.pace.Floor, ship.pace.Most, ship.bytes = 100*time.Millisecond, fleetMost, 8<<20
 		all.Go(func() { _ = ship.Run(ctx) })
 	}

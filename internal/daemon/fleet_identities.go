@@ -109,14 +109,27 @@ func (s *shipper) nameOwners(ctx context.Context) error {
 }
 
 // allowed are the runs that a caller may claim, each with the user of this host who
-// gets it: an administrator may claim all, a user those of his principal.
-func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable) (mine []fleet.Claimable) {
+// gets it: an administrator may claim all, a user those of his principal. A run that
+// this host cannot open is none of them; an administrator is told why.
+func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable, r fleet.ClaimRequest) (mine []fleet.Claimable, err error) {
+	o, err := opener(c.keys)
+	if err != nil {
+		return nil, err
+	}
 	ids := c.who()
+	sealed := ""
 	for _, run := range all {
 		run.Here = ids.Here(run.Principal, run.Owner)
-		if sc.Admin || fleet.SamePrincipal(run.Principal, ids.Principal(sc.Owner)) {
+		switch {
+		case !sc.Admin && !fleet.SamePrincipal(run.Principal, ids.Principal(sc.Owner)):
+		case !o.Has(run.KeyID):
+			sealed = run.KeyID
+		default:
 			mine = append(mine, run)
 		}
 	}
-	return mine
+	if len(mine) == 0 && sealed != "" && sc.Admin {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "what is known of %s is sealed with the key %s, and this host does not have it: add it to fleet.key_file", r.Agent, sealed)
+	}
+	return mine, nil
 }

@@ -18,6 +18,7 @@ type shipped struct {
 
 	met              bool // the engine was reached
 	engine, engineID string
+	sealing          []string // the names of the keys that seal what is shipped
 	failure          error
 }
 

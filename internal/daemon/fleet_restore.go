@@ -16,6 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -37,13 +38,20 @@ func FleetRestore(ctx context.Context, url, host string, force bool, c Config, v
 	if err != nil {
 		return nil, err
 	}
+	o, err := c.opener(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustOpenSome(ctx, e, o, lost.DB); err != nil {
+		return nil, err
+	}
 	owner, err := osfile.Controller(filepath.Dir(c.Database))
 	if err != nil {
 		return nil, err
 	}
 	var done *fleet.Restored
 	err = owner.During(func() error {
-		done, err = restoreInto(ctx, e, lost, c, version)
+		done, err = restoreInto(ctx, e, o, lost, c, version)
 		return err
 	})
 	return done, err
@@ -74,7 +82,7 @@ func findLost(ctx context.Context, e *pg.Engine, host string, force bool) (*flee
 }
 
 // restoreInto opens the database and fills it.
-func restoreInto(ctx context.Context, e *pg.Engine, lost *fleet.HostShown, c Config, version string) (_ *fleet.Restored, err error) {
+func restoreInto(ctx context.Context, e *pg.Engine, o *seal.Opener, lost *fleet.HostShown, c Config, version string) (_ *fleet.Restored, err error) {
 	store, err := db.Open(ctx, db.Options{
 		Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits, Version: version,
 		WriteTimeout: time.Duration(c.WriteTimeout),
@@ -99,7 +107,7 @@ func restoreInto(ctx context.Context, e *pg.Engine, lost *fleet.HostShown, c Con
 		return nil, err
 	}
 	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}, Damaged: []fleet.DamagedCheckpoint{}}
-	return done, bringBack(ctx, e, store, c.identities(store.ID), done)
+	return done, bringBack(ctx, e, o, store, c.identities(store.ID), done)
 }
 
 // mustBeEmpty refuses a database that has agents of its own. Those that a restore which
@@ -123,7 +131,7 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 }
 
 // bringBack imports the agents of each owner.
-func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, ids *fleet.Identities, done *fleet.Restored) error {
+func bringBack(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, ids *fleet.Identities, done *fleet.Restored) error {
 	agents, err := e.Lost(ctx, store.ID)
 	if err != nil {
 		return err
@@ -132,13 +140,14 @@ func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, ids *fleet.Id
 		agents[i].Owner = ids.Here(agents[i].Principal, agents[i].Owner)
 	}
 	slices.SortStableFunc(agents, func(a, b fleet.LostAgent) int { return strings.Compare(a.Owner, b.Owner) })
+	agents = opened(o, agents, done)
 	for len(agents) > 0 {
 		owner := agents[0].Owner
 		n := slices.IndexFunc(agents, func(a fleet.LostAgent) bool { return a.Owner != owner })
 		if n < 0 {
 			n = len(agents)
 		}
-		if err := importLost(ctx, e, store, agents[:n], done); err != nil {
+		if err := importLost(ctx, e, o, store, agents[:n], done); err != nil {
 			return fmt.Errorf("the agents of %s could not be brought back: %w", owner, err)
 		}
 		agents = agents[n:]
@@ -146,11 +155,23 @@ func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, ids *fleet.Id
 	return nil
 }
 
+// opened are the agents that can be opened. The others are named.
+func opened(o *seal.Opener, agents []fleet.LostAgent, done *fleet.Restored) (all []fleet.LostAgent) {
+	for _, a := range agents {
+		if err := o.Agent(&a); err != nil {
+			done.Damaged = append(done.Damaged, fleet.DamagedCheckpoint{Kind: "agent", Owner: a.Owner, Agent: a.Name, ID: a.UID, Reason: err.Error()})
+			continue
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
 // importLost imports the agents of one owner.
-func importLost(ctx context.Context, e *pg.Engine, store *db.Store, agents []fleet.LostAgent, done *fleet.Restored) error {
+func importLost(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, agents []fleet.LostAgent, done *fleet.Restored) error {
 	owner := agents[0].Owner
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner, Reason: "restored from the fleet's engine, host " + done.Host}
-	report, damaged, err := importFilled(ctx, e, store, sc, agents, journal.KeepLost(agents))
+	report, damaged, err := importFilled(ctx, e, o, store, sc, agents, journal.KeepLost(agents))
 	if err != nil {
 		return err
 	}

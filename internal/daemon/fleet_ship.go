@@ -15,6 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
@@ -39,7 +40,9 @@ type shipper struct {
 	log    *slog.Logger
 
 	who     atomic.Pointer[fleet.Identities] // who the users of this host are in the fleet
-	renamed atomic.Bool                      // and that has changed
+	renamed atomic.Bool                      // and that has changed, or the keys have
+	keys    func() (*seal.Ring, error)       // nil to ship in the clear
+	sealer  *seal.Sealer                     // nil for the same
 
 	waiters *waiters
 	assume  bool          // the engine replicates, whatever it says
@@ -171,6 +174,10 @@ func (s *shipper) once(ctx context.Context) error {
 		}
 	}
 	if s.renamed.Swap(false) {
+		if err := s.loadKeys(); err != nil {
+			s.renamed.Store(true)
+			return err
+		}
 		if err := s.nameOwners(ctx); err != nil {
 			return err
 		}
@@ -183,7 +190,9 @@ func (s *shipper) once(ctx context.Context) error {
 		if c.Empty() {
 			return s.sayHello(ctx)
 		}
-		s.identities().Name(c)
+		if err := s.prepare(c); err != nil {
+			return err
+		}
 		began := time.Now()
 		fenced, err := s.engine.Ship(ctx, s.host.DB, c)
 		if err != nil {
@@ -332,6 +341,7 @@ func (s *service) startFleet(ctx context.Context) {
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.shipper.who.Store(c.identities(s.store.ID))
+	s.shipper.keys = func() (*seal.Ring, error) { return c.Keys(os.Getenv) }
 	s.shipper.keepLease(lease.New(lease.Boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
 	s.workers.Go(func() { _ = s.shipper.keeper.Run(ctx) })

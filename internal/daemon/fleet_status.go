@@ -36,7 +36,10 @@ func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Stat
 	}
 	host := v.shipper.host
 	st := &fleet.Status{On: true, State: stateOf(&t), Name: host.Name, DB: host.DB, Engine: t.engine, EngineID: t.engineID,
-		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: true}
+		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: len(t.sealing) == 0, Keys: t.sealing}
+	if st.Keys == nil {
+		st.Keys = []string{}
+	}
 	ids := v.shipper.identities()
 	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
 	v.shipper.keeper.tell(st)

@@ -95,6 +95,8 @@ func (c *Config) Settings() []Setting {
 			"own.", start, &c.FleetBatch},
 		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` although it does not say that its commits wait " +
 			"for another machine. Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
+		{"fleet.key_file", "", "The file with the keys that seal states and texts before they are shipped (`ckptsidecar fleet keys add` makes it), or " +
+			"credential:NAME; empty to store in the clear, so that whoever can read the engine reads them.", start, &c.FleetKeys},
 		{"fleet.principals", "", "Who users of this host are in the whole fleet, as a table such as { \"uid:1000\" = \"acme/build\" }. A user who is the " +
 			"same principal on two hosts sees his runs of both. See docs/FLEET.md.", live, &c.FleetPrincipals},
 		{"fleet.realms", "", "Ranges of uids that a directory gives on every host, as a table such as { acme = \"uid:200000-299999\" }. Then uid " +

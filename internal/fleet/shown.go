@@ -22,6 +22,8 @@ type Status struct {
 	Took      float64 `json:"batch_seconds"`  // the last one
 	Clear     bool    `json:"stored_in_the_clear"`
 
+	Keys []string `json:"sealed_with"` // the names of the keys that seal what is shipped
+
 	Principals map[string]string `json:"principals"` // as the settings map users of this host
 	Realms     map[string]string `json:"realms"`
 	Lease      string            `json:"lease"` // held or doubtful
@@ -113,4 +115,17 @@ func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 	}
 	updatedAt, uid, ok = strings.Cut(q.Before, "/")
 	return updatedAt, uid, ok && updatedAt != "" && uid != ""
+}
+
+// KeyShown is a key of a key file, without the key.
+type KeyShown struct {
+	Realm string `json:"realm"`
+	ID    string `json:"id"`
+	State string `json:"state"` // seals, opens or retired
+}
+
+// Keys are the keys of a key file.
+type Keys struct {
+	File string     `json:"file"`
+	Keys []KeyShown `json:"keys"`
 }

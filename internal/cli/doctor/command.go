@@ -34,6 +34,7 @@ var checks = []struct {
 	{"retention", lookRetention},
 	{"backups", lookBackups},
 	{"sqlite3", lookSQLite},
+	{"fleet", lookFleet},
 }
 
 // Run ends with 1 where a check failed. A warning is advice.

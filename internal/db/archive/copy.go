@@ -90,13 +90,18 @@ func (c *CopyWriter) Checkpoint(run, row string, seq int64, state *blob.StateRow
 		err = json.Unmarshal([]byte(row), &kind)
 	}
 	if err != nil {
-		c.x.damaged(run, lineCheckpoint, state.ID, seq, err)
-		if c.Damaged != nil {
-			c.Damaged(run, state.ID, seq, err)
-		}
+		c.Lost(run, state.ID, seq, err)
 		return
 	}
 	c.x.checkpoint(&ckpt.Checkpoint{Run: run, ContentType: kind.ContentType, State: bytes}, []byte(row))
+}
+
+// Lost records that a checkpoint is damaged.
+func (c *CopyWriter) Lost(run, id string, seq int64, err error) {
+	c.x.damaged(run, lineCheckpoint, id, seq, err)
+	if c.Damaged != nil {
+		c.Damaged(run, id, seq, err)
+	}
 }
 
 // KeptSegment is a segment as it is stored.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -20,12 +21,22 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 	for i := range agents {
 		a := &agents[i]
 		x.Damaged = func(run, id string, seq int64, why error) {
-			damaged = append(damaged, fleet.DamagedCheckpoint{Owner: a.Owner, Agent: a.Name, Run: run, ID: id, Seq: seq, Reason: why.Error()})
+			damaged = append(damaged, fleet.DamagedCheckpoint{Kind: "checkpoint", Owner: a.Owner, Agent: a.Name, Run: run, ID: id, Seq: seq, Reason: why.Error()})
 		}
 		x.Agent(a.Doc)
 		for _, run := range a.Runs {
+			lost := func(kind, id, why string) {
+				damaged = append(damaged, fleet.DamagedCheckpoint{Kind: kind, Owner: a.Owner, Agent: a.Name, Run: run.Name, ID: id, Reason: why})
+			}
+			if run.Damage != "" {
+				lost("run", run.UID, run.Damage)
+				continue
+			}
 			if err := fill(&run); err != nil {
 				return nil, err
+			}
+			for _, row := range run.Unread {
+				lost(row.Kind, row.Key, row.Reason)
 			}
 			writeRun(x, &run)
 		}
@@ -65,9 +76,13 @@ func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
 	}
 	for i := range r.Checkpoints {
 		c := &r.Checkpoints[i]
+		if c.Damage != "" {
+			x.Lost(r.Name, c.ID, c.Seq, errors.New(c.Damage))
+			continue
+		}
 		x.Checkpoint(r.Name, c.Doc, c.Seq, &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, segments)
 	}
-	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning))
+	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning) || len(r.Unread) > 0)
 	inOrder(r.Rows)
 	for _, row := range r.Rows {
 		x.Row(row.Kind, r.Name, row.Doc)

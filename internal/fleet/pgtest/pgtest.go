@@ -227,6 +227,16 @@ func (s *Server) Rows(database, query string) (list []string) {
 	return list
 }
 
+// Dump answers what pg_dump writes of a database.
+func (s *Server) Dump(database string) string {
+	s.t.Helper()
+	out, err := s.try("pg_dump", s.URL(database))
+	if err != nil {
+		s.t.Fatalf("pg_dump: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
 func (s *Server) with(database string, f func(context.Context, *pgx.Conn) error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

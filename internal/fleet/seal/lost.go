@@ -60,11 +60,11 @@ func (o *Opener) Run(r *fleet.LostRun) {
 }
 
 func (o *Opener) checkpoint(r *fleet.LostRun, c *fleet.Checkpoint, why map[int64]error) (err error) {
-	if c.KeyID == "" {
-		return nil
-	}
 	if !strings.HasPrefix(c.Doc, textMark) {
-		return ErrBroken
+		if c.KeyID != "" {
+			return ErrBroken
+		}
+		return nil
 	}
 	text, err := o.Text(c.Doc, r.UID, checkpointPlace(r.UID, r.DB, c.N, "doc"))
 	if err != nil {
@@ -75,7 +75,7 @@ func (o *Opener) checkpoint(r *fleet.LostRun, c *fleet.Checkpoint, why map[int64
 		return ErrBroken
 	}
 	c.SHA256, c.Doc = sha, doc
-	if c.Body != nil {
+	if c.Body != nil && c.KeyID != "" { // its document may have been sealed after its state was shipped in the clear
 		if c.Body, err = o.Open(c.Body, r.UID, checkpointPlace(r.UID, r.DB, c.N, "body")); err != nil {
 			return err
 		}

@@ -36,19 +36,17 @@ func New(realm, id string) *Key {
 
 // Line is a key as a line of the key file.
 func (k *Key) Line() string {
-	line := k.Realm + " " + k.ID + " " + base64.StdEncoding.EncodeToString(k.secret)
-	if k.Retired {
-		line += " " + retired
-	}
-	return line
+	return k.Realm + " " + k.ID + " " + base64.StdEncoding.EncodeToString(k.secret)
 }
 
-// retired is the word that ends the line of a key which seals nothing any more.
+// RetiredLine is the line that retires a key, so that a key file only grows.
+func (k *Key) RetiredLine() string { return k.Realm + " " + k.ID + " " + retired }
+
 const retired = "retired"
 
-// Read reads a key file: one key a line, which is its realm, its id, 32 bytes as
-// base64, and perhaps the word retired. Empty lines and lines that begin with # count
-// for nothing. No error shows a key.
+// Read reads a key file: one key a line, which is its realm, its id, and 32 bytes as
+// base64. A later line may have the word retired instead. Empty lines and lines that
+// begin with # count for nothing. No error shows a key.
 func Read(text string) (*Ring, error) {
 	r := &Ring{}
 	for i, line := range strings.Split(text, "\n") {
@@ -56,35 +54,82 @@ func Read(text string) (*Ring, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		k, err := readLine(line)
-		if err == nil && r.Find(k.Name()) != nil {
-			err = fmt.Errorf("the realm %s has two keys %s", k.Realm, k.ID)
-		}
-		if err != nil {
+		if err := r.take(line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
-		r.keys = append(r.keys, k)
 	}
-	if r.For(Everybody) == nil {
-		return nil, fmt.Errorf("there is no key of the realm %s, which seals for everybody whose realm has no key: make one with `ckptsidecar fleet keys add`", Everybody)
-	}
-	return r, nil
+	return r, r.complete()
 }
 
-func readLine(line string) (*Key, error) {
+// take takes a line of the key file.
+func (r *Ring) take(line string) error {
 	words := strings.Fields(line)
-	if len(words) < 3 || len(words) > 4 || len(words) == 4 && words[3] != retired {
-		return nil, fmt.Errorf("a key is REALM ID BASE64, and perhaps the word %s", retired)
+	if len(words) != 3 {
+		return fmt.Errorf("a key is REALM ID BASE64, or REALM ID %s", retired)
 	}
-	k := &Key{Realm: words[0], ID: words[1], Retired: len(words) == 4}
-	if len(k.Name()) > mostName || strings.Contains(k.ID, "/") {
-		return nil, fmt.Errorf("the realm and the id together may have %d bytes, and the id no slash", mostName-1)
+	k := &Key{Realm: words[0], ID: words[1]}
+	if err := k.check(); err != nil {
+		return err
+	}
+	there := r.Find(k.Name())
+	switch {
+	case words[2] == retired && there == nil:
+		return fmt.Errorf("there is no key %s to retire", k.Name())
+	case words[2] == retired:
+		there.Retired = true
+		return nil
+	case there != nil:
+		return fmt.Errorf("the realm %s has two keys %s", k.Realm, k.ID)
 	}
 	var err error
 	if k.secret, err = base64.StdEncoding.DecodeString(words[2]); err != nil || len(k.secret) != keyBytes {
-		return nil, fmt.Errorf("the key %s is not %d bytes as base64", k.Name(), keyBytes)
+		return fmt.Errorf("the key %s is not %d bytes as base64", k.Name(), keyBytes)
 	}
-	return k, nil
+	r.keys = append(r.keys, k)
+	return nil
+}
+
+// check refuses a name that cannot stand in a key file.
+func (k *Key) check() error {
+	words := strings.Fields(k.Realm + " " + k.ID)
+	if len(words) != 2 || words[0] != k.Realm || strings.HasPrefix(k.Realm, "#") {
+		return fmt.Errorf("%q and %q cannot name a key: write a realm and an id without blanks", k.Realm, k.ID)
+	}
+	if len(k.Name()) > mostName || strings.Contains(k.ID, "/") {
+		return fmt.Errorf("the realm and the id together may have %d bytes, and the id no slash", mostName-1)
+	}
+	return nil
+}
+
+// Add makes a new key of a realm, which seals from now on, and answers its line.
+func (r *Ring) Add(realm, id string) (line string, err error) {
+	k := New(realm, id)
+	if err := k.check(); err != nil {
+		return "", err
+	}
+	if r.Find(k.Name()) != nil {
+		return "", fmt.Errorf("there is a key %s already: choose another id", k.Name())
+	}
+	r.keys = append(r.keys, k)
+	return k.Line(), r.complete()
+}
+
+// Retire lets a key only open from now on, and answers the line that says so.
+func (r *Ring) Retire(realm, id string) (line string, err error) {
+	k := r.Find((&Key{Realm: realm, ID: id}).Name())
+	if k == nil {
+		return "", fmt.Errorf("there is no key %s/%s: `ckptsidecar fleet keys list` lists them", realm, id)
+	}
+	k.Retired = true
+	return k.RetiredLine(), r.complete()
+}
+
+// complete refuses a ring that would not seal for everybody.
+func (r *Ring) complete() error {
+	if r.For(Everybody) == nil {
+		return fmt.Errorf("there is no key of the realm %s, which seals for everybody whose realm has no key: make one with `ckptsidecar fleet keys add`", Everybody)
+	}
+	return nil
 }
 
 // For is the key that seals for a realm: the newest of its own, else that of everybody.

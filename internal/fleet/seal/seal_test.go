@@ -15,6 +15,9 @@ func ringOf(t testing.TB, keys ...*Key) *Ring {
 	var lines []string
 	for _, k := range keys {
 		lines = append(lines, k.Line())
+		if k.Retired {
+			lines = append(lines, k.RetiredLine())
+		}
 	}
 	r, err := Read("# keys\n\n" + strings.Join(lines, "\n") + "\n")
 	if err != nil {
@@ -48,6 +51,45 @@ func TestRing(t *testing.T) {
 	}
 }
 
+// TestAddAndRetire changes a ring as the commands do.
+func TestAddAndRetire(t *testing.T) {
+	r := &Ring{}
+	if _, err := r.Add("acme", "1"); err == nil || !strings.Contains(err.Error(), "realm *") {
+		t.Errorf("a ring without a key for everybody answers %v", err)
+	}
+	r = &Ring{}
+	text, err := r.Add(Everybody, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range [][2]string{{"*", "1"}, {"a b", "1"}, {"#a", "1"}, {"a", ""}, {"a", "x/y"}} {
+		if _, err := r.Add(bad[0], bad[1]); err == nil {
+			t.Errorf("the key %q is added", bad)
+		}
+	}
+	if r, err = Read(text); err != nil {
+		t.Fatal(err)
+	}
+	next, err := r.Add(Everybody, "2")
+	if err != nil || r.For("x").ID != "2" {
+		t.Fatalf("after adding, %s seals, %v", r.For("x").ID, err)
+	}
+	gone, err := r.Retire(Everybody, "2")
+	if err != nil || r.For("x").ID != "1" {
+		t.Fatalf("after retiring, %s seals, %v", r.For("x").ID, err)
+	}
+	again, err := Read(text + "\n" + next + "\n" + gone)
+	if err != nil || again.For("x").ID != "1" || again.Find("*/2") == nil || len(again.Keys()) != 2 {
+		t.Errorf("the lines read as %+v, %v", again, err)
+	}
+	if _, err := r.Retire("x", "1"); err == nil {
+		t.Error("a key that is not there is retired")
+	}
+	if _, err := r.Retire(Everybody, "1"); err == nil {
+		t.Error("the last key for everybody is retired")
+	}
+}
+
 // TestReadRefuses names the line, and shows no key.
 func TestReadRefuses(t *testing.T) {
 	all := New("*", "k").Line()
@@ -55,10 +97,11 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "no key of the realm *",
 		New("acme", "1").Line():             "no key of the realm *",
-		all + " retired":                    "no key of the realm *",
+		all + "\n* k retired":               "no key of the realm *",
 		all + "\n" + all:                    "line 2: the realm * has two keys k",
 		all + "\nacme 1":                    "line 2: a key is REALM ID BASE64",
 		all + "\nacme 1 " + secret + " old": "line 2: a key is REALM ID BASE64",
+		all + "\nacme 1 retired":            "line 2: there is no key acme/1 to retire",
 		all + "\nacme 1 " + secret[:20]:     "line 2: the key acme/1 is not 32 bytes",
 		all + "\nacme 1 " + secret + secret: "line 2: the key acme/1 is not 32 bytes",
 		all + "\nacme a/b " + secret:        "no slash",

@@ -39,7 +39,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff, Principals: map[string]string{}, Realms: map[string]string{}}, nil
+	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {

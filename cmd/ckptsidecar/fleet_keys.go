@@ -1,0 +1,117 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+type fleetKeysCmd struct {
+	List   fleetKeysListCmd   `cmd:"" help:"List the keys. Shows no key itself."`
+	Add    fleetKeysAddCmd    `cmd:"" help:"Add a new key, with which the realm is sealed from now on."`
+	Retire fleetKeysRetireCmd `cmd:"" help:"Let a key open what it has sealed, and seal nothing any more."`
+}
+
+// Help is what `fleet keys --help` adds.
+func (*fleetKeysCmd) Help() string {
+	return `The key file has one key a line: a realm, an id, and 32 bytes as base64. The newest
+key of a realm seals what is shipped. Older ones open what they have sealed. The keys
+of the realm * seal for everybody whose realm has no key.
+
+Copy the file to every host that may take over runs of these realms, with mode 0600, and
+keep a copy away from the hosts: what is sealed is lost with its keys. Reload the daemon
+after a change.`
+}
+
+// keyFlags name the key file.
+type keyFlags struct {
+	File   string `help:"The key file. Default: what fleet.key_file names." placeholder:"PATH"`
+	System bool   `help:"Read the settings of the system service."`
+}
+
+func (f *keyFlags) find(a *app) (string, error) {
+	if f.File != "" {
+		return f.File, nil
+	}
+	config, err := (&cli.SettingFlags{System: f.System}).Settings(a.App)
+	switch {
+	case err != nil:
+		return "", err
+	case config.FleetKeys == "":
+		return "", cli.Usagef("fleet.key_file is not set: set it, or give --file PATH")
+	case strings.HasPrefix(config.FleetKeys, "credential:"):
+		return "", cli.Usagef("fleet.key_file is %s: give the file that the unit loads with --file PATH", config.FleetKeys)
+	}
+	return config.FleetKeys, nil
+}
+
+type fleetKeysListCmd struct {
+	keyFlags `embed:""`
+}
+
+func (c *fleetKeysListCmd) Run(a *app) error {
+	path, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	all, err := daemon.FleetKeys(path)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(all)
+	}
+	t := term.NewTable("REALM", "ID", "STATE")
+	for _, k := range all.Keys {
+		t.Add(k.Realm, k.ID, k.State)
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
+}
+
+type fleetKeysAddCmd struct {
+	keyFlags `embed:""`
+	Realm    string `arg:"" optional:"" default:"*" help:"The realm. Default: *, everybody whose realm has no key."`
+	ID       string `help:"The key's id. Default: today's date." placeholder:"ID"`
+}
+
+func (c *fleetKeysAddCmd) Run(a *app) error {
+	path, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	id, err := daemon.FleetAddKey(path, c.Realm, c.ID, time.Now())
+	if err != nil {
+		return err
+	}
+	return told(a, path, c.Realm, id, "added")
+}
+
+type fleetKeysRetireCmd struct {
+	keyFlags `embed:""`
+	Realm    string `arg:"" help:"The key's realm."`
+	ID       string `arg:"" help:"The key's id."`
+}
+
+func (c *fleetKeysRetireCmd) Run(a *app) error {
+	path, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	if err := daemon.FleetRetireKey(path, c.Realm, c.ID); err != nil {
+		return err
+	}
+	return told(a, path, c.Realm, c.ID, "retired")
+}
+
+// told says what became of a key.
+func told(a *app, path, realm, id, what string) error {
+	if a.JSON {
+		return a.WriteJSON(map[string]string{"file": path, "realm": realm, "id": id, "done": what})
+	}
+	term.Printf(a.Stdout, "%s  key %s of realm %s in %s; copy the file to the other hosts, and reload their daemons\n", a.Out.Green(what), id, realm, path)
+	return nil
+}

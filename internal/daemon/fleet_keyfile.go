@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
+)
+
+// States of a key.
+const (
+	keySeals   = "seals"
+	keyOpens   = "opens" // a newer one seals
+	keyRetired = "retired"
+)
+
+// FleetKeys lists the keys of a file.
+func FleetKeys(path string) (*fleet.Keys, error) {
+	ring, err := readKeyFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := &fleet.Keys{File: path, Keys: []fleet.KeyShown{}}
+	for _, k := range ring.Keys() {
+		state := keyOpens
+		if k.Retired {
+			state = keyRetired
+		} else if ring.For(k.Realm) == k {
+			state = keySeals
+		}
+		all.Keys = append(all.Keys, fleet.KeyShown{Realm: k.Realm, ID: k.ID, State: state})
+	}
+	return all, nil
+}
+
+func readKeyFile(path string) (*seal.Ring, error) {
+	c := Config{FleetKeys: path}
+	return c.Keys(func(string) string { return "" })
+}
+
+// FleetAddKey adds a new key of a realm to a file, or makes the file. id is "" for one
+// that has today's date. It answers the key's id.
+func FleetAddKey(path, realm, id string, now time.Time) (string, error) {
+	ring, err := readKeyFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		ring, err = &seal.Ring{}, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if id == "" {
+		id = freeID(ring, realm, now.UTC().Format("2006-01-02"))
+	}
+	line, err := ring.Add(realm, id)
+	if err != nil {
+		return "", err
+	}
+	return id, appendLine(path, line)
+}
+
+// freeID is an id that the realm has not, which begins with day.
+func freeID(ring *seal.Ring, realm, day string) string {
+	id := day
+	for n := 2; ring.Find((&seal.Key{Realm: realm, ID: id}).Name()) != nil; n++ {
+		id = fmt.Sprintf("%s.%d", day, n)
+	}
+	return id
+}
+
+// FleetRetireKey lets a key of a file only open from now on.
+func FleetRetireKey(path, realm, id string) error {
+	ring, err := readKeyFile(path)
+	if err != nil {
+		return err
+	}
+	line, err := ring.Retire(realm, id)
+	if err != nil {
+		return err
+	}
+	return appendLine(path, line)
+}
+
+// appendLine adds a line to a file that only its owner may read. Nothing that is there is
+// written again: who loses the keys loses what they have sealed.
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}
