@@ -78,4 +78,13 @@ type Erased struct {
 	Checkpoints int64  `json:"checkpoints"`
 	StoredBytes int64  `json:"stored_bytes"`
 	FilesBytes  int64  `json:"files_bytes"`
+
+	Fleet *ErasedFleet `json:"fleet,omitempty"` // nil for a host that belongs to no fleet
+}
+
+// ErasedFleet says which hosts of the fleet have erased an agent. The others hear of it
+// when they next speak to the engine.
+type ErasedFleet struct {
+	Confirmed []string `json:"confirmed"`
+	Waiting   []string `json:"waiting_for"`
 }

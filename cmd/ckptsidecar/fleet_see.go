@@ -70,6 +70,13 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	p.Add("mark", fmt.Sprintf("row %d of the audit log", s.Mark.N))
 	p.Add("not shipped", term.Count(s.Unshipped, "row")+lagText(s))
 	p.Add("batches", batchesText(s))
+	for _, x := range s.Erasures {
+		var names []string
+		for _, h := range x.Waits {
+			names = append(names, h.Name)
+		}
+		p.Add("erasure", fmt.Sprintf("agent %s of %s, on host %s: waiting for %s", x.Agent, x.Owner, x.Host, strings.Join(names, ", ")))
+	}
 	for _, local := range slices.Sorted(maps.Keys(s.Principals)) {
 		p.Add("principal", local+" is "+s.Principals[local])
 	}

@@ -19,6 +19,9 @@ type shipped struct {
 	met              bool // the engine was reached
 	engine, engineID string
 	sealing          []string // the names of the keys that seal what is shipped
+	wentBack         int64
+	erasures         []fleet.ErasureShown // that some host has not confirmed
+	others           []fleet.HostNamed    // other hosts of the fleet
 	failure          error
 }
 
@@ -60,7 +63,7 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 
 // Describe is for Prometheus.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc} {
+	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc, fleetBackDesc, fleetErasuresDesc} {
 		ch <- d
 	}
 }
@@ -71,6 +74,8 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(fleetBatchDesc, prometheus.GaugeValue, t.took.Seconds())
 	ch <- prometheus.MustNewConstMetric(fleetBatchesDesc, prometheus.CounterValue, float64(t.batches))
 	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(t.failing))
+	ch <- prometheus.MustNewConstMetric(fleetBackDesc, prometheus.CounterValue, float64(t.wentBack))
+	ch <- prometheus.MustNewConstMetric(fleetErasuresDesc, prometheus.GaugeValue, float64(len(t.erasures)))
 	if s.keeper != nil {
 		ch <- prometheus.MustNewConstMetric(fleetLeaseDesc, prometheus.GaugeValue, s.keeper.lease.Left().Seconds())
 	}

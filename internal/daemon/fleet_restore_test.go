@@ -46,7 +46,7 @@ func openFleetStore(t *testing.T, path string) *db.Store {
 
 func shipperOf(s *db.Store, url, name string) *shipper {
 	return &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(s.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
-		waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+		erase: s.Erase, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 }
 
 // work does some of everything on a host that will be lost.

@@ -43,6 +43,8 @@ type shipper struct {
 	renamed atomic.Bool                      // and that has changed, or the keys have
 	keys    func() (*seal.Ring, error)       // nil to ship in the clear
 	sealer  *seal.Sealer                     // nil for the same
+	erase   eraser
+	learned time.Time // when the erasures of other hosts were asked for
 
 	waiters *waiters
 	assume  bool          // the engine replicates, whatever it says
@@ -182,6 +184,9 @@ func (s *shipper) once(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.learnErasures(ctx); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: fleetRows, Bytes: s.bytes}, func(uid string, id int64) bool { return s.known[uid][id] })
 		if err != nil {
@@ -246,11 +251,15 @@ func (s *shipper) register(ctx context.Context) error {
 		return fmt.Errorf("%w (it has row %d, here the last one is %d)", errSplit, mark.N, head.N)
 	case fleet.WentBack:
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
+		s.mu.Lock()
+		s.tally.wentBack++
+		s.mu.Unlock()
 	}
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
 	s.met()
 	s.renamed.Store(true)
+	s.learned = time.Time{}
 	s.keepWord(true)
 	fenced, err := s.learnTaken(ctx)
 	if err != nil {
@@ -341,6 +350,7 @@ func (s *service) startFleet(ctx context.Context) {
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.shipper.who.Store(c.identities(s.store.ID))
+	s.shipper.erase = s.store.Erase
 	s.shipper.keys = func() (*seal.Ring, error) { return c.Keys(os.Getenv) }
 	s.shipper.keepLease(lease.New(lease.Boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })

@@ -37,6 +37,10 @@ func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Stat
 	host := v.shipper.host
 	st := &fleet.Status{On: true, State: stateOf(&t), Name: host.Name, DB: host.DB, Engine: t.engine, EngineID: t.engineID,
 		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: len(t.sealing) == 0, Keys: t.sealing}
+	st.WentBack = t.wentBack
+	if st.Erasures = t.erasures; st.Erasures == nil {
+		st.Erasures = []fleet.ErasureShown{}
+	}
 	if st.Keys == nil {
 		st.Keys = []string{}
 	}

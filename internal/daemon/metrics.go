@@ -158,6 +158,9 @@ var (
 	fleetBatchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
 	fleetFailingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
 
+	fleetBackDesc     = prometheus.NewDesc("ckptsidecar_fleet_went_back_total", "How often the fleet's engine had lost what it had acknowledged.", nil, nil)
+	fleetErasuresDesc = prometheus.NewDesc("ckptsidecar_fleet_erasures_waiting", "Erasures of the fleet that some host has not confirmed.", nil, nil)
+
 	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a bug in the daemon.", nil, nil)
 )
 

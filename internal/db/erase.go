@@ -76,6 +76,10 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes, erased.FilesBytes = row.Runs, row.Checkpoints, row.StoredBytes, row.FilesBytes
+	var uids []string // a fleet knows other copies by them
+	if err := tx.List(&uids, `SELECT uid FROM agents WHERE id = ?1 UNION ALL SELECT uid FROM runs WHERE agent_id = ?1`, agent.ID); err != nil {
+		return nil, err
+	}
 	if err := tx.FreeAgent(agent); err != nil {
 		return nil, err
 	}
@@ -102,7 +106,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)
 		s.Files.ForgetAgent(agent)
 	})
-	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes, "files_bytes": erased.FilesBytes}
+	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes, "files_bytes": erased.FilesBytes, "uids": uids}
 	return erased, tx.Audit(e)
 }
 

@@ -46,11 +46,15 @@ type JournalRow struct {
 	KeyID   string // of the key that Texts is sealed with, "" for a text in the clear; the same in what follows
 }
 
-// Erasure is an agent that was erased: its texts in rows before N are gone.
+// Erasure is an agent that was erased: its texts in rows before N are gone. UIDs are
+// those of the agent and its runs, by which other hosts know their copies. There are none
+// where this host has followed the erasure of another one.
 type Erasure struct {
-	N     int64  `db:"n"`
-	Owner string `db:"owner"`
-	Agent string `db:"agent"`
+	N         int64    `db:"n"`
+	Owner     string   `db:"owner"`
+	Agent     string   `db:"agent"`
+	UIDs      []string `db:"-"`
+	Principal string   `db:"-"` // of the owner
 }
 
 // Agent is an agent as it is now. Doc is its line in an export.

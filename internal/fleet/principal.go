@@ -85,6 +85,9 @@ func (ids *Identities) Name(c *Changes) {
 	for i := range c.Agents {
 		c.Agents[i].Principal = ids.Principal(c.Agents[i].Owner)
 	}
+	for i := range c.Erased {
+		c.Erased[i].Principal = ids.Principal(c.Erased[i].Owner)
+	}
 	for i := range c.Runs {
 		c.Runs[i].Principal = ids.Principal(c.Runs[i].Owner)
 	}

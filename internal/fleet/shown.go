@@ -22,7 +22,9 @@ type Status struct {
 	Took      float64 `json:"batch_seconds"`  // the last one
 	Clear     bool    `json:"stored_in_the_clear"`
 
-	Keys []string `json:"sealed_with"` // the names of the keys that seal what is shipped
+	Keys     []string       `json:"sealed_with"` // the names of the keys that seal what is shipped
+	Erasures []ErasureShown `json:"erasures"`    // that some host has not confirmed
+	WentBack int64          `json:"went_back"`   // how often the engine had lost what it had acknowledged, since the daemon began
 
 	Principals map[string]string `json:"principals"` // as the settings map users of this host
 	Realms     map[string]string `json:"realms"`

@@ -152,7 +152,7 @@ func (r *reading) note(row *logRow) error {
 	r.agents[place{p.owner, p.agent, ""}] = true
 	switch {
 	case row.Action == "erase":
-		r.Erased = append(r.Erased, fleet.Erasure{N: row.N, Owner: p.owner, Agent: p.agent})
+		r.Erased = append(r.Erased, fleet.Erasure{N: row.N, Owner: p.owner, Agent: p.agent, UIDs: erasedUIDs(row)})
 	case partOf(row.Action) == none:
 	case p.run == "" && partOf(row.Action) >= whole:
 		r.all[p] = max(r.all[p], partOf(row.Action))
@@ -297,3 +297,38 @@ func (j *Journal) Owners(ctx context.Context) (map[string]string, error) {
 	}
 	return all, err
 }
+
+// erasedUIDs are the uids of what a row says was erased. The daemon itself only follows
+// the erasure of another host: that is not told on.
+func erasedUIDs(row *logRow) []string {
+	var d struct {
+		UIDs []string `json:"uids"`
+	}
+	if row.Who == ledger.Daemon || json.Unmarshal([]byte(row.Detail), &d) != nil {
+		return nil
+	}
+	return d.UIDs
+}
+
+// Place is an agent of this host.
+type Place struct {
+	Owner string `db:"owner"`
+	Name  string `db:"name"`
+}
+
+// Copies are the agents that are stored here under one of some uids, or have a run that
+// is.
+func (j *Journal) Copies(ctx context.Context, uids []string) (all []Place, err error) {
+	list, err := json.Marshal(uids)
+	if err != nil {
+		return nil, err
+	}
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.SelectContext(ctx, &all, `SELECT owner, name FROM agents WHERE uid IN (SELECT value FROM json_each(?1))
+			UNION SELECT a.owner, a.name FROM agents a JOIN runs r ON r.agent_id = a.id WHERE r.uid IN (SELECT value FROM json_each(?1))`, string(list))
+	})
+	return all, err
+}
+
+// Daemon is who does what no user of this host has asked for.
+const Daemon = ledger.Daemon

@@ -73,7 +73,7 @@ func rightsTo(table string) []string {
 	switch table {
 	case "fleet_meta":
 		return []string{"SELECT"}
-	case "fleet_erasures":
+	case "fleet_erasures", "fleet_erased", "fleet_confirmations":
 		return []string{"SELECT", "INSERT"}
 	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims":
 		return []string{"SELECT", "INSERT", "UPDATE"}

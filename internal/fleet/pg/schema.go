@@ -3,7 +3,7 @@ package pg
 // SchemaVersion is the version of the tables below. MinReader is the oldest version
 // whose programs may use them.
 const (
-	SchemaVersion = 3
+	SchemaVersion = 4
 	minReader     = 1
 )
 
@@ -66,10 +66,16 @@ var schema = []string{
 	`ALTER TABLE fleet_segments ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_rows ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_audit ADD COLUMN IF NOT EXISTS key_id text`,
+	// Version 4: the uids of agents and runs that an erasure has taken, which nobody may
+	// ship again, and the hosts that have erased their own copies.
+	`CREATE TABLE IF NOT EXISTS fleet_erased (uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, PRIMARY KEY (uid))`,
+	`CREATE TABLE IF NOT EXISTS fleet_confirmations (
+		db text NOT NULL, n bigint NOT NULL, host text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n, host))`,
+	`CREATE INDEX IF NOT EXISTS fleet_erased_by ON fleet_erased (db, n)`,
 }
 
 // tables are those that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations",
 }

@@ -153,6 +153,7 @@ func (s *shipping) all() {
 	s.fence = -1
 	s.Queue(moveMark, s.db, c.From.N, c.From.Hash, c.To.N, c.To.Hash)
 	s.Queue(needMark, s.db, c.To.N, c.To.Hash)
+	s.erasures()
 	s.names()
 	s.agents()
 	if len(c.Runs) > 0 {

@@ -20,13 +20,14 @@ const (
 		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover, u.key_id
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
 		AS u(uid, owner, agent, doc, principal, takeover, key_id)
+		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e)
 		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
 		takeover = excluded.takeover, key_id = excluded.key_id
 		WHERE fleet_agents.host = excluded.host`
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
-		ON CONFLICT (uid) DO NOTHING`
+		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e) ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
 		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],

@@ -18,6 +18,9 @@ type Fleet interface {
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
 	// Claim makes this host the owner of a run of another host, and brings it here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
+	// Erased says who has erased an agent that this host has just erased. It does not ask
+	// the engine. It is nil where there is no fleet.
+	Erased() *ckpt.ErasedFleet
 	// Strands lists what this host has of runs that other hosts have claimed.
 	Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error)
 	// Decide adopts or drops the strand of the run with a uid.
@@ -39,7 +42,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Principals: map[string]string{}, Realms: map[string]string{}}, nil
+	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
@@ -54,6 +57,8 @@ func (n noFleet) FleetRuns(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) 
 func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (*fleet.Claimed, error) {
 	return nil, n.refuse(sc)
 }
+
+func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
 
 func (n noFleet) Strands(_ context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
 	return nil, n.refuse(sc)

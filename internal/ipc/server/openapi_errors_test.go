@@ -191,6 +191,8 @@ func (f failing) SetOwnerPolicy(context.Context, ckpt.Scope, []byte) (*ckpt.Owne
 	return nil, f.err
 }
 
+func (f failing) Erased() *ckpt.ErasedFleet { return nil }
+
 func (f failing) Erase(context.Context, ckpt.Scope, string) (*ckpt.Erased, error) {
 	return nil, f.err
 }
