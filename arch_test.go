@@ -56,6 +56,7 @@ var arrows = map[string][]string{
 	"internal/wellformed":            {root, "internal/jsontext"},
 	"internal/tree":                  {root},
 	"internal/survey":                {root},
+	"internal/otlp/observed":         {root},
 	"internal/files":                 {root, "internal/osfile", "internal/tree"},
 	"internal/files/rewind":          {root, "internal/osfile", "internal/tree"},
 
@@ -81,6 +82,7 @@ var arrows = map[string][]string{
 	},
 	"internal/db/spans": {
 		root, "internal/db/sqlite", "internal/db/ledger", "internal/db/driftlog", "internal/drift/observer", "internal/jsontext",
+		"internal/otlp/observed",
 	},
 	"internal/db/saves": {
 		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog",
@@ -113,12 +115,12 @@ var arrows = map[string][]string{
 	"internal/monitor":      {root, "internal/liveness", "internal/periodic"},
 	"internal/secrets":      {root, "internal/jsontext"},
 	"internal/foreign":      {root, "internal/jsontext", "internal/wellformed"},
-	"internal/otlp":         {root, "internal/jsontext"},
+	"internal/otlp":         {root, "internal/jsontext", "internal/otlp/observed"},
 	"internal/fleet/pg":     {"internal/fleet"},
 	"internal/fleet/seal":   {"internal/fleet"},
 	"internal/fleet/pgtest": {}, // tests only: nothing else may import it
 	"internal/ipc":          {root},
-	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
+	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp", "internal/otlp/observed"},
 	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/fleet", "internal/jsontext", "internal/survey", "internal/wellformed"},
 	"internal/ipc/client": {
 		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/fleet", "internal/jsontext", "internal/periodic",
@@ -129,7 +131,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit", "internal/db/journal",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/fleet/seal", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey",
+		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/fleet/seal", "internal/ipc/receiver", "internal/osfile", "internal/otlp/observed", "internal/periodic", "internal/survey",
 		"internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},

@@ -273,3 +273,6 @@ func (r *EndRequest) Check() error {
 	}
 	return checkLong("error", string(r.Error))
 }
+
+// SourceOTLP is the source of a run that is observed through OpenTelemetry.
+const SourceOTLP = "otlp"

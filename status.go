@@ -35,11 +35,11 @@ type WaitingStatus struct {
 
 // OTLPStatus is the status of receiving OpenTelemetry spans.
 type OTLPStatus struct {
-	Enabled  bool        `json:"enabled"`
-	Socket   string      `json:"socket"`   // "" where there is none
-	Loopback string      `json:"loopback"` // the address of the port, "" where there is none
-	Content  SpanContent `json:"content"`
-	Spans    SpanCounts  `json:"spans"`
+	Enabled  bool       `json:"enabled"`
+	Socket   string     `json:"socket"`   // "" where there is none
+	Loopback string     `json:"loopback"` // the address of the port, "" where there is none
+	Content  string     `json:"content"`
+	Spans    SpanCounts `json:"spans"`
 }
 
 // SpanCounts counts what happened to spans since the daemon started.

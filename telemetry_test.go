@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 func TestTheTableOfTelemetryNamesIsDescribed(t *testing.T) {
@@ -14,7 +14,7 @@ func TestTheTableOfTelemetryNamesIsDescribed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range ckpt.TelemetryNames {
+		for _, n := range server.TelemetryNames {
 			if !strings.Contains(string(text), n.Name) {
 				t.Errorf("%s does not name %s", path, n.Name)
 			}

@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -117,7 +118,7 @@ func Default(system bool, env Environment) Config {
 		FleetBatch:           8 << 20,
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
-		OTLPContent:          string(ckpt.SpanContentHash),
+		OTLPContent:          string(observed.Hash),
 	}
 	if system {
 		c.DatabaseMode = 0o640 // auditors' group reads

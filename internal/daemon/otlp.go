@@ -13,6 +13,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/receiver"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // settleEvery is how often spans are looked at that wait for the rest of their
@@ -46,7 +47,7 @@ func (s *service) openReceiver(ctx context.Context) error {
 		s.log.Warn("otlp.enabled is set, but there is no endpoint to send spans to: set otlp.loopback too")
 		return nil
 	}
-	s.otlp.Enabled, s.otlp.Content = true, ckpt.SpanContent(c.OTLPContent)
+	s.otlp.Enabled, s.otlp.Content = true, c.OTLPContent
 	return nil
 }
 
@@ -80,7 +81,7 @@ func (s *service) openSpanSocket(ctx context.Context) error {
 // otlp refuses settings that would let strangers in.
 func (k *checking) otlp() {
 	c := k.c
-	if !slices.Contains(ckpt.SpanContents, ckpt.SpanContent(c.OTLPContent)) {
+	if !slices.Contains(observed.Contents, observed.Content(c.OTLPContent)) {
 		k.bad("otlp.content", "is %q: it must be hash, none or keep", c.OTLPContent)
 	}
 	if c.OTLPLoopback == "" {
@@ -104,7 +105,7 @@ func (s *service) startReceiver(ctx context.Context) {
 		every = settleEvery
 		c := &s.daemon.Config
 		s.receiver = receiver.New(receiver.Options{
-			Store: s.store, Log: s.log, Content: s.otlp.Content, Now: s.daemon.Now,
+			Store: s.store, Log: s.log, Content: observed.Content(s.otlp.Content), Now: s.daemon.Now,
 			WritesPerSecond: c.OwnerWritesPerSecond, Connections: c.OwnerConnections,
 		})
 		for _, listener := range s.spanListeners {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // A tool whose span failed without a word has a negative answer, as a search that
@@ -26,9 +27,9 @@ func TestSpansThatFailWithoutAWordAreNegative(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := openObserving(t)
-			spans := []ckpt.Span{rootSpan("a", 20)}
+			spans := []observed.Span{rootSpan("a", 20)}
 			for n := range 6 {
-				spans = append(spans, toolSpan("a", n, func(s *ckpt.Span) {
+				spans = append(spans, toolSpan("a", n, func(s *observed.Span) {
 					s.Args, s.Result, s.Failed, s.Error = ckpt.JSON(fmt.Sprintf(`{"q":%d}`, n)), ckpt.JSON(test.result), true, test.failure
 				}))
 			}

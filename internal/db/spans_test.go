@@ -11,14 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
-	"github.com/google/go-cmp/cmp"
 )
 
 // observing is a store that observes spans.
@@ -41,22 +43,22 @@ func openObserving(t testing.TB, change ...func(*db.Options)) *observing {
 }
 
 // golden are the spans of an emitter, as internal/otlp reads them.
-func (o *observing) golden(emitter string) []ckpt.Span {
+func (o *observing) golden(emitter string) []observed.Span {
 	o.t.Helper()
 	body, err := os.ReadFile("../otlp/testdata/" + emitter + ".json")
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	batch, err := otlp.Read(body, otlp.Options{Form: otlp.JSON, Content: ckpt.SpanContentHash, Now: o.clock.Now()})
+	batch, err := otlp.Read(body, otlp.Options{Form: otlp.JSON, Content: observed.Hash, Now: o.clock.Now()})
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	return batch.Spans
 }
 
-func (o *observing) send(spans ...ckpt.Span) *ckpt.SpansObserved {
+func (o *observing) send(spans ...observed.Span) *observed.Counts {
 	o.t.Helper()
-	done, err := o.Observe(o.t.Context(), ann, slices.Clone(spans), ckpt.SpanContentHash)
+	done, err := o.Observe(o.t.Context(), ann, slices.Clone(spans), observed.Hash)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -108,9 +110,9 @@ func (o *observing) look(agent, run string) seen {
 }
 
 // toolSpan is a call of a tool below a root, the nth of its trace.
-func toolSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
+func toolSpan(trace string, n int, change ...func(*observed.Span)) observed.Span {
 	at := time.Unix(1_790_000_000, 0).UTC().Add(time.Duration(n) * 100 * time.Millisecond)
-	s := ckpt.Span{Trace: strings.Repeat(trace, 32), ID: fmt.Sprintf("%016x", n+1), Parent: "00000000000000ff", Kind: ckpt.SpanTool, Service: "shop",
+	s := observed.Span{Trace: strings.Repeat(trace, 32), ID: fmt.Sprintf("%016x", n+1), Parent: "00000000000000ff", Kind: observed.Tool, Service: "shop",
 		Name: "search", Began: ckpt.At(at), Ended: ckpt.At(at.Add(50 * time.Millisecond))}
 	for _, f := range change {
 		f(&s)
@@ -119,16 +121,16 @@ func toolSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
 	return s
 }
 
-func failing(s *ckpt.Span) { s.Failed, s.Error = true, "TimeoutError" }
+func failing(s *observed.Span) { s.Failed, s.Error = true, "TimeoutError" }
 
 // rootSpan is the root of a trace.
-func rootSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
-	return toolSpan(trace, n, append([]func(*ckpt.Span){func(s *ckpt.Span) { s.ID, s.Parent, s.Kind = "00000000000000ff", "", ckpt.SpanAgent }}, change...)...)
+func rootSpan(trace string, n int, change ...func(*observed.Span)) observed.Span {
+	return toolSpan(trace, n, append([]func(*observed.Span){func(s *observed.Span) { s.ID, s.Parent, s.Kind = "00000000000000ff", "", observed.Agent }}, change...)...)
 }
 
-func modelSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
-	return toolSpan(trace, n, append([]func(*ckpt.Span){func(s *ckpt.Span) {
-		s.Kind, s.Name = ckpt.SpanInference, ""
+func modelSpan(trace string, n int, change ...func(*observed.Span)) observed.Span {
+	return toolSpan(trace, n, append([]func(*observed.Span){func(s *observed.Span) {
+		s.Kind, s.Name = observed.Inference, ""
 		in, out := int64(100), int64(10)
 		s.InputTokens, s.OutputTokens = &in, &out
 	}}, change...)...)
@@ -172,9 +174,9 @@ func TestObservedRun(t *testing.T) {
 // matter.
 func TestShuffledSpansGiveTheSameRun(t *testing.T) {
 	t.Parallel()
-	var spans []ckpt.Span
+	var spans []observed.Span
 	for n := range 40 {
-		change := func(*ckpt.Span) {}
+		change := func(*observed.Span) {}
 		if n%3 == 1 {
 			spans = append(spans, modelSpan("a", n))
 			continue
@@ -253,7 +255,7 @@ func TestObservedRunsBelongToNobody(t *testing.T) {
 func TestObservedRunsEnd(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)
-	o.send(toolSpan("a", 1), rootSpan("a", 2, failing), toolSpan("b", 1, func(s *ckpt.Span) { s.Run = "talk" }))
+	o.send(toolSpan("a", 1), rootSpan("a", 2, failing), toolSpan("b", 1, func(s *observed.Span) { s.Run = "talk" }))
 	o.settle()
 	a := strings.Repeat("a", 32)
 	o.clock.add(50 * time.Second)
@@ -274,7 +276,7 @@ func TestObservedRunsEnd(t *testing.T) {
 	if s := o.look("shop", "talk"); s.Run.Status != ckpt.RunCompleted {
 		t.Errorf("after half an hour a conversation is %s", s.Run.Status)
 	}
-	o.send(toolSpan("b", 9, func(s *ckpt.Span) { s.Run = "talk" }))
+	o.send(toolSpan("b", 9, func(s *observed.Span) { s.Run = "talk" }))
 	o.settle()
 	if s := o.look("shop", "talk"); s.Run.Status != ckpt.RunRunning || s.Run.Attempt != 2 || len(s.Steps) != 2 {
 		t.Errorf("a later span does not open a new segment: %+v", s.Run)
@@ -299,8 +301,11 @@ func TestLateSpansHaveNoPlaceInTheOrder(t *testing.T) {
 // One call may have several spans; a call id alone is no identity.
 func TestNestedSpansOfOneCallAreOneStep(t *testing.T) {
 	t.Parallel()
-	named := func(s *ckpt.Span) { s.Call = "call_0" }
-	outer := toolSpan("a", 1, named, func(s *ckpt.Span) { s.Ended = ckpt.At(s.Began.Add(90 * time.Millisecond)); s.ID = "00000000000000a1" })
+	named := func(s *observed.Span) { s.Call = "call_0" }
+	outer := toolSpan("a", 1, named, func(s *observed.Span) {
+		s.Ended = ckpt.At(s.Began.Add(90 * time.Millisecond))
+		s.ID = "00000000000000a1"
+	})
 	inner := toolSpan("a", 1, named, failing)
 	for name, send := range map[string]func(*observing){
 		"together":      func(o *observing) { o.send(inner, outer) },
@@ -357,13 +362,13 @@ func TestEraseTakesObservedSpans(t *testing.T) {
 func TestNothingPlantedIsKept(t *testing.T) {
 	t.Parallel()
 	const token = "sk-proj-" + "Zq3vT7mK9pLw2XcR5nBd8HsJ4fGy6AeU"
-	for _, content := range []ckpt.SpanContent{ckpt.SpanContentHash, ckpt.SpanContentNone, ckpt.SpanContentKeep} {
+	for _, content := range []observed.Content{observed.Hash, observed.None, observed.Keep} {
 		o := openObserving(t)
-		planted := func(s *ckpt.Span) {
+		planted := func(s *observed.Span) {
 			s.Run, s.RootAgent, s.Agent, s.Service, s.Call, s.Name, s.Error = token, token, token, token, token, token, token
 			s.Args, s.Result = ckpt.JSON(`{"q":"`+token+` CANARY-IN-CONTENT"}`), ckpt.JSON(`"`+token+` CANARY-IN-CONTENT"`)
 		}
-		_, err := o.Observe(t.Context(), ann, []ckpt.Span{toolSpan("a", 1, planted), modelSpan("a", 2, planted), rootSpan("a", 3, planted)}, content)
+		_, err := o.Observe(t.Context(), ann, []observed.Span{toolSpan("a", 1, planted), modelSpan("a", 2, planted), rootSpan("a", 3, planted)}, content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +381,7 @@ func TestNothingPlantedIsKept(t *testing.T) {
 			if bytes.Contains(bytesOf, []byte(token)) {
 				t.Errorf("%s: the file%s holds the token", content, name)
 			}
-			if content != ckpt.SpanContentKeep && bytes.Contains(bytesOf, []byte("CANARY")) {
+			if content != observed.Keep && bytes.Contains(bytesOf, []byte("CANARY")) {
 				t.Errorf("%s: the file%s holds content", content, name)
 			}
 		}
@@ -386,7 +391,7 @@ func TestNothingPlantedIsKept(t *testing.T) {
 // The same call in two databases has different prints, and the same ones in one.
 func TestPrintsAreKeyed(t *testing.T) {
 	t.Parallel()
-	said := func(s *ckpt.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
+	said := func(s *observed.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
 	var prints []string
 	for range 2 {
 		o := openObserving(t)
@@ -427,7 +432,7 @@ func TestObservedRunsTravel(t *testing.T) {
 func TestRulesThatSeeNothingAreNamed(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)
-	said := func(s *ckpt.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
+	said := func(s *observed.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
 	o.send(toolSpan("a", 1, said), toolSpan("b", 1))
 	o.settle()
 	for run, blind := range map[string]bool{"a": false, "b": true} {
@@ -456,7 +461,7 @@ func TestPartialRunsSaySo(t *testing.T) {
 	if _, err := o.SetPolicy(t.Context(), ann, "shop", p); err != nil {
 		t.Fatal(err)
 	}
-	o.send(modelSpan("a", 1, func(s *ckpt.Span) { s.Partial = true }), modelSpan("a", 2))
+	o.send(modelSpan("a", 1, func(s *observed.Span) { s.Partial = true }), modelSpan("a", 2))
 	o.settle()
 	report, err := o.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "shop", Run: strings.Repeat("a", 32)})
 	if err != nil {
@@ -492,12 +497,12 @@ func TestSpansCountForTheQuota(t *testing.T) {
 	var err error
 	n := 0
 	for ; n < 5000 && err == nil; n++ {
-		_, err = o.Observe(t.Context(), ann, []ckpt.Span{toolSpan("a", n)}, ckpt.SpanContentHash)
+		_, err = o.Observe(t.Context(), ann, []observed.Span{toolSpan("a", n)}, observed.Hash)
 	}
 	if ckpt.CodeOf(err) != ckpt.CodeQuota {
 		t.Fatalf("after %d spans: %v", n, err)
 	}
-	if _, err := o.Observe(t.Context(), bob, []ckpt.Span{toolSpan("a", 1)}, ckpt.SpanContentHash); err != nil {
+	if _, err := o.Observe(t.Context(), bob, []observed.Span{toolSpan("a", 1)}, observed.Hash); err != nil {
 		t.Errorf("another owner: %v", err)
 	}
 	o.settle()

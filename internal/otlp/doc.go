@@ -4,9 +4,9 @@
 //
 // A body is counted before it is decoded (count.go), because 4 MiB of empty
 // spans decode to 610 MiB. It is then decoded (decode.go), and each span is read
-// by the tables of the root package, SpanMarks and SpanFields (translate.go). No
+// by the two tables of tables.go (translate.go). No
 // other attribute is looked at.
 //
-// It may import the root package and internal/jsontext; of others,
+// It may import the root package, internal/jsontext and internal/otlp/observed; of others,
 // go.opentelemetry.io/proto/slim/otlp and google.golang.org/protobuf.
 package otlp

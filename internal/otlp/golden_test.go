@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -36,7 +36,7 @@ func TestGoldenSpansOfEmitters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := shown(t, body, Options{Form: JSON, Content: ckpt.SpanContentKeep, Now: recorded})
+			got := shown(t, body, Options{Form: JSON, Content: observed.Keep, Now: recorded})
 			golden := strings.TrimSuffix(path, ".json") + ".golden.json"
 			if *update {
 				if err := os.WriteFile(golden, got, 0o600); err != nil {
@@ -53,10 +53,10 @@ func TestGoldenSpansOfEmitters(t *testing.T) {
 			if bytes.Contains(got, []byte("PRIVATE")) || bytes.Contains(got, []byte("PROJECT")) {
 				t.Error("what must never be kept was read")
 			}
-			if binary := shown(t, binaryOf(t, body), Options{Form: Binary, Content: ckpt.SpanContentKeep, Now: recorded}); !bytes.Equal(binary, got) {
+			if binary := shown(t, binaryOf(t, body), Options{Form: Binary, Content: observed.Keep, Now: recorded}); !bytes.Equal(binary, got) {
 				t.Errorf("the binary form is read as\n%s\nand JSON as\n%s", binary, got)
 			}
-			none, err := Read(body, Options{Form: JSON, Content: ckpt.SpanContentNone, Now: recorded})
+			none, err := Read(body, Options{Form: JSON, Content: observed.None, Now: recorded})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // field is a field of bytes in binary form.
@@ -80,7 +81,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(request(bytes.Repeat(field(2, field(9, nil)), 100)), false)
 	f.Fuzz(func(t *testing.T, body []byte, isJSON bool) {
-		o := Options{Form: Binary, Content: ckpt.SpanContentKeep, Now: recorded}
+		o := Options{Form: Binary, Content: observed.Keep, Now: recorded}
 		if isJSON {
 			o.Form = JSON
 		}

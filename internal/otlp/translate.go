@@ -14,6 +14,7 @@ import (
 	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // The bounds of what is read of a span.
@@ -26,13 +27,13 @@ const (
 // Options say how to read a body.
 type Options struct {
 	Form    Form
-	Content ckpt.SpanContent
+	Content observed.Content
 	Now     time.Time
 }
 
 // Batch is what a body holds.
 type Batch struct {
-	Spans   []ckpt.Span // what stands for something, structure included
+	Spans   []observed.Span // what stands for something, structure included
 	All     int
 	Ignored int
 	Refused int
@@ -83,7 +84,7 @@ func (b *Batch) add(s *trace.Span, service string, o *Options) {
 }
 
 // translate reads one span. Where it cannot be taken, it answers why.
-func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known bool, why string) {
+func translate(s *trace.Span, service string, o *Options) (read observed.Span, known bool, why string) {
 	if s == nil {
 		return read, false, ""
 	}
@@ -94,7 +95,7 @@ func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known
 	root := isZero(s.ParentSpanId)
 	read.Kind = kindOf(s, attributes, root)
 	if read.Kind == "" && root {
-		read.Kind = ckpt.SpanStructure // that it has ended says that the trace is whole
+		read.Kind = observed.Structure // that it has ended says that the trace is whole
 	}
 	if read.Kind == "" {
 		return read, false, ""
@@ -113,12 +114,12 @@ func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known
 	read.Began, read.Ended, read.Service = ckpt.At(began), ckpt.At(ended), service
 	read.BeganNS, read.EndedNS = began.UnixNano(), ended.UnixNano()
 	read.Partial = s.DroppedAttributesCount > 0 || len(s.Attributes) > maxAttributes || sampled(s.TraceState)
-	for i := range ckpt.SpanFields {
-		if field := &ckpt.SpanFields[i]; applies(field, s, attributes, read.Kind) {
+	for i := range fields {
+		if field := &fields[i]; applies(field, s, attributes, read.Kind) {
 			take(&read, field, attributes, o.Content)
 		}
 	}
-	if read.Kind == ckpt.SpanTool && read.Name == "" {
+	if read.Kind == observed.Tool && read.Name == "" {
 		read.Name = short(strings.TrimPrefix(s.Name, "execute_tool "))
 	}
 	if read.Failed = read.Failed || read.Error != "" || s.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR; read.Failed && read.Error == "" {
@@ -128,9 +129,9 @@ func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known
 }
 
 // kindOf is what a span stands for, "" for nothing.
-func kindOf(s *trace.Span, attributes []*common.KeyValue, root bool) ckpt.SpanKind {
-	for i := range ckpt.SpanMarks {
-		mark := &ckpt.SpanMarks[i]
+func kindOf(s *trace.Span, attributes []*common.KeyValue, root bool) observed.Kind {
+	for i := range marks {
+		mark := &marks[i]
 		if mark.Root && !root {
 			continue
 		}
@@ -168,13 +169,13 @@ func fits(text, pattern string) bool {
 	}
 }
 
-func applies(f *ckpt.SpanField, s *trace.Span, attributes []*common.KeyValue, kind ckpt.SpanKind) bool {
+func applies(f *spanField, s *trace.Span, attributes []*common.KeyValue, kind observed.Kind) bool {
 	return (f.Of == "" || f.Of == kind) && strings.HasPrefix(s.Name, f.Name) &&
 		(f.Mark == "" || textOf(find(attributes, "openinference.span.kind")) == f.Mark)
 }
 
 // take reads a field, unless an earlier row of the table has given it.
-func take(s *ckpt.Span, f *ckpt.SpanField, attributes []*common.KeyValue, content ckpt.SpanContent) {
+func take(s *observed.Span, f *spanField, attributes []*common.KeyValue, content observed.Content) {
 	switch f.Field {
 	case "run":
 		if session := textOf(first(f, attributes)); session != "" {
@@ -209,15 +210,15 @@ func take(s *ckpt.Span, f *ckpt.SpanField, attributes []*common.KeyValue, conten
 	}
 }
 
-func takeText(had string, f *ckpt.SpanField, attributes []*common.KeyValue) string {
+func takeText(had string, f *spanField, attributes []*common.KeyValue) string {
 	if had != "" {
 		return had
 	}
 	return short(textOf(first(f, attributes)))
 }
 
-func takeContent(had *ckpt.JSON, f *ckpt.SpanField, attributes []*common.KeyValue, content ckpt.SpanContent) {
-	if content == ckpt.SpanContentNone || *had != nil {
+func takeContent(had *ckpt.JSON, f *spanField, attributes []*common.KeyValue, content observed.Content) {
+	if content == observed.None || *had != nil {
 		return
 	}
 	if value := first(f, attributes); value != nil {
@@ -228,7 +229,7 @@ func takeContent(had *ckpt.JSON, f *ckpt.SpanField, attributes []*common.KeyValu
 // maxCount is more than anybody uses, and can be added up often.
 const maxCount = 1e12
 
-func takeCount(had **int64, f *ckpt.SpanField, attributes []*common.KeyValue) {
+func takeCount(had **int64, f *spanField, attributes []*common.KeyValue) {
 	if *had != nil {
 		return
 	}
@@ -251,7 +252,7 @@ func takeCount(had **int64, f *ckpt.SpanField, attributes []*common.KeyValue) {
 }
 
 // first is the value of the first attribute of a field that is there.
-func first(f *ckpt.SpanField, attributes []*common.KeyValue) *common.AnyValue {
+func first(f *spanField, attributes []*common.KeyValue) *common.AnyValue {
 	for _, name := range f.Names {
 		if value := find(attributes, name); value != nil {
 			return value
@@ -329,10 +330,10 @@ func short(s string) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s[:min(len(s), 2*ckpt.MaxSpanText)], "\ufffd"))
+	}, strings.ToValidUTF8(s[:min(len(s), 2*maxText)], "\ufffd"))
 	s = strings.TrimSpace(s)
-	if len(s) > ckpt.MaxSpanText {
-		s = strings.ToValidUTF8(s[:ckpt.MaxSpanText], "")
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "")
 	}
 	return s
 }

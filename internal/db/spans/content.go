@@ -9,22 +9,23 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // read makes of a span what is kept of it while it waits.
-func (s *Spans) read(ctx context.Context, span ckpt.Span, content ckpt.SpanContent) said {
+func (s *Spans) read(ctx context.Context, span observed.Span, content observed.Content) said {
 	s.screenNames(&span)
 	took := span.Ended.Sub(span.Began.Time).Milliseconds()
 	span.DurationMS = &took
 	kept := said{Span: span}
-	if span.Kind != ckpt.SpanTool {
+	if span.Kind != observed.Tool {
 		kept.Args, kept.Result = nil, nil
 		return kept
 	}
 	switch content {
-	case ckpt.SpanContentNone:
+	case observed.None:
 		kept.Args, kept.Result = nil, nil
-	case ckpt.SpanContentKeep:
+	case observed.Keep:
 		s.redact(&kept.Span)
 	}
 	step := ckpt.Step{Key: span.Key(), Name: span.Name, Args: kept.Args, Result: kept.Result, Error: ckpt.Ref(span.Error), Status: ckpt.StepSucceeded,
@@ -36,7 +37,7 @@ func (s *Spans) read(ctx context.Context, span ckpt.Span, content ckpt.SpanConte
 		kept.Sig, kept.Res, kept.Cause, kept.Shape, kept.Effect = print.Sig, print.Res, print.Cause, print.Shape, print.Effect
 		kept.Negative, kept.Unparsable = print.Negative, print.Unparsable
 	}
-	if content != ckpt.SpanContentKeep {
+	if content != observed.Keep {
 		s.key(&kept)
 		kept.Args, kept.Result = nil, nil
 	}
@@ -58,7 +59,7 @@ func (s *Spans) key(kept *said) {
 }
 
 // redact takes what looks like a secret out of arguments and results.
-func (s *Spans) redact(span *ckpt.Span) {
+func (s *Spans) redact(span *observed.Span) {
 	if s.Opt.Secrets == nil {
 		return
 	}
@@ -80,7 +81,7 @@ const redacted = "redacted"
 const maxClean = 10_000
 
 // screenNames looks for secrets in what is kept of every span.
-func (s *Spans) screenNames(span *ckpt.Span) {
+func (s *Spans) screenNames(span *observed.Span) {
 	if s.Opt.Secrets == nil {
 		return
 	}

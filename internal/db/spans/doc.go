@@ -16,5 +16,6 @@
 // (traces.go): a restart loses it, and then a span's run is that of its trace.
 //
 // It may import the root package, internal/db/driftlog, internal/db/ledger,
-// internal/db/sqlite, internal/drift/observer and internal/jsontext.
+// internal/db/sqlite, internal/drift/observer, internal/jsontext and
+// internal/otlp/observed.
 package spans

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 const insertSpan = `INSERT INTO spans (owner, trace, span, call, said) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
@@ -19,12 +20,12 @@ type row struct {
 // Observe takes the spans of one request over, in one transaction. One that is
 // there already is a duplicate, and changes nothing: an exporter that lost an
 // answer sends them again.
-func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []ckpt.Span, content ckpt.SpanContent) (*ckpt.SpansObserved, error) {
-	o := &ckpt.SpansObserved{}
+func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Span, content observed.Content) (*observed.Counts, error) {
+	o := &observed.Counts{}
 	rows := make([]row, 0, len(batch))
 	size := int64(0)
 	for i := range batch {
-		if batch[i].Kind == ckpt.SpanStructure {
+		if batch[i].Kind == observed.Structure {
 			o.Ignored++
 			s.screenNames(&batch[i])
 			continue
@@ -54,7 +55,7 @@ func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []ckpt.Span, c
 	return o, nil
 }
 
-func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *ckpt.SpansObserved, kept map[string]int, e ledger.AuditEntry) error {
+func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Counts, kept map[string]int, e ledger.AuditEntry) error {
 	for i := range rows {
 		r := &rows[i]
 		n, err := tx.ExecCount(insertSpan, owner, r.Trace, r.ID, ckpt.Ref(r.Call), r.text)
@@ -64,7 +65,7 @@ func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *ckpt.SpansObs
 		case n == 0:
 			o.Duplicates++
 			continue
-		case r.Kind == ckpt.SpanTool:
+		case r.Kind == observed.Tool:
 			o.Steps++
 		default:
 			o.Usage++

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // group is what belongs to one run of an agent, in the order in which it ended.
@@ -128,13 +129,13 @@ func agentOf(spans []*said, known *trace, former *bound) string {
 func turnsOf(spans []*said, known *trace) map[string]string {
 	answers := slices.Clone(known.turns)
 	for _, span := range spans {
-		if span.Kind == ckpt.SpanInference {
+		if span.Kind == observed.Inference {
 			answers = append(answers, turn{span.ID, below(span, known), span.EndedNS})
 		}
 	}
 	turns := map[string]string{}
 	for _, span := range spans {
-		if span.Kind != ckpt.SpanTool {
+		if span.Kind != observed.Tool {
 			continue
 		}
 		best := turn{span: span.ID}
@@ -167,7 +168,7 @@ func below(span *said, known *trace) string {
 // answersOf are the turns that later spans of the trace may have come from.
 func answersOf(spans []*said, known *trace) (list []turn) {
 	for _, span := range spans {
-		if span.Kind == ckpt.SpanInference {
+		if span.Kind == observed.Inference {
 			list = append(list, turn{span.ID, below(span, known), span.EndedNS})
 		}
 	}

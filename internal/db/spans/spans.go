@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // Spans keeps what is observed through OpenTelemetry.
@@ -44,7 +44,7 @@ const (
 
 // said is what is known of a span while it waits.
 type said struct {
-	ckpt.Span
+	observed.Span
 	Sig        string `json:"sig,omitempty"`
 	Res        string `json:"res,omitempty"`
 	Cause      string `json:"cause,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // tell writes groups of spans down as steps and usage of their runs, and shows
@@ -48,7 +49,7 @@ type teller struct {
 	run     *ledger.RunRow
 	watched *driftlog.Watched
 	owned   bool // somebody else speaks for the run: usage alone is added
-	old     observed
+	old     observedRow
 
 	spans         []*said // those that still wait
 	steps, late   int64
@@ -59,8 +60,8 @@ type teller struct {
 	last          *said
 }
 
-// observed is a row of the table of that name.
-type observed struct {
+// observedRow is a row of the table observed.
+type observedRow struct {
 	ToldNS int64 `db:"told_ns"`
 	Failed bool  `db:"failed"`
 }
@@ -151,7 +152,7 @@ func (t *teller) addSpans() error {
 	for _, span := range t.spans {
 		t.partial = t.partial || span.Partial
 		key := ckpt.Ref("")
-		if span.Kind == ckpt.SpanTool && !t.owned {
+		if span.Kind == observed.Tool && !t.owned {
 			in := outer[span]
 			key = ckpt.Ref(in.Key())
 			if in == span {
@@ -182,7 +183,7 @@ func (t *teller) addSpans() error {
 // alone is no identity, because local models use the same again and again.
 func (t *teller) outermost() map[*said]*said {
 	outer := map[*said]*said{}
-	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != ckpt.SpanTool })
+	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != observed.Tool })
 	slices.SortFunc(tools, func(a, b *said) int {
 		return cmp.Or(cmp.Compare(a.BeganNS, b.BeganNS), cmp.Compare(b.EndedNS, a.EndedNS), cmp.Compare(a.ID, b.ID))
 	})
@@ -281,7 +282,7 @@ const insertStep = `INSERT INTO steps (run_id, key, name, status, args, result, 
 // those below, and is not counted again.
 func (t *teller) addUsage(span *said) error {
 	t.note(span)
-	if span.Kind != ckpt.SpanInference {
+	if span.Kind != observed.Inference {
 		return nil
 	}
 	t.input, t.output, t.cost = t.input+used(span.InputTokens), t.output+used(span.OutputTokens), t.cost+used(span.CostUSD)

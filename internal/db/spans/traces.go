@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // The bounds of what is remembered of traces.
@@ -49,7 +49,7 @@ type traces struct {
 }
 
 // hear notes what a batch says of its traces. kept are the spans that wait now.
-func (t *traces) hear(owner string, spans []ckpt.Span, kept map[string]int, now time.Time) {
+func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range spans {
@@ -62,7 +62,7 @@ func (t *traces) hear(owner string, spans []ckpt.Span, kept map[string]int, now 
 			}
 		}
 		if len(at.links) < mostLinks {
-			at.links[span.ID] = link{span.Parent, span.Run, span.Kind == ckpt.SpanAgent}
+			at.links[span.ID] = link{span.Parent, span.Run, span.Kind == observed.Agent}
 		}
 	}
 	for id, n := range kept {

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // formOf is how the body of a request by HTTP is written; -1 for neither way.
@@ -77,7 +78,7 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 	case ckpt.CodeOf(err) == ckpt.CodeQuota: // it would be the same the next time
 		batch.Refused += len(batch.Spans)
 		batch.Why = "The owner's quota is reached: none of this was stored."
-		done = &ckpt.SpansObserved{}
+		done = &observed.Counts{}
 	case err != nil:
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 }
 
 // observe tries again while the database is busy, and there is time.
-func (r *Receiver) observe(ctx context.Context, who ckpt.Caller, spans []ckpt.Span) (*ckpt.SpansObserved, error) {
+func (r *Receiver) observe(ctx context.Context, who ckpt.Caller, spans []observed.Span) (*observed.Counts, error) {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		done, err := r.opt.Store.Observe(ctx, ckpt.Scope{Caller: who}, spans, r.opt.Content)
 		if ckpt.CodeOf(err) != ckpt.CodeBusy {

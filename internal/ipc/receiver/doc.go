@@ -16,6 +16,7 @@
 // speaks gRPC around that (grpc.go): it is given an empty message, because the
 // body was read before.
 //
-// It may import the root package, internal/otlp, internal/ipc/endpoint; of others,
+// It may import the root package, internal/otlp, internal/otlp/observed,
+// internal/ipc/endpoint; of others,
 // connectrpc.com/connect, golang.org/x/sync and golang.org/x/time.
 package receiver

@@ -13,11 +13,12 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // Store is what the receiver needs of the database.
 type Store interface {
-	Observe(ctx context.Context, sc ckpt.Scope, spans []ckpt.Span, content ckpt.SpanContent) (*ckpt.SpansObserved, error)
+	Observe(ctx context.Context, sc ckpt.Scope, spans []observed.Span, content observed.Content) (*observed.Counts, error)
 	// OwnerOfToken is whom a token names. Its error is denied for every other text.
 	OwnerOfToken(ctx context.Context, token string) (owner string, err error)
 	// Refused records a refusal in the audit log.
@@ -28,7 +29,7 @@ type Store interface {
 type Options struct {
 	Store           Store
 	Log             *slog.Logger // nil for none
-	Content         ckpt.SpanContent
+	Content         observed.Content
 	Now             func() time.Time // the wall clock; nil means the system's
 	WritesPerSecond int              // requests of one owner; 0 for no limit
 	Connections     int              // of one owner, and four times as many of all; 0 means 256

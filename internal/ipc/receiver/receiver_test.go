@@ -21,6 +21,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // recorded is when the spans of testdata were made.
@@ -39,7 +40,7 @@ type notes struct {
 	block   chan struct{}
 }
 
-func (n *notes) Observe(ctx context.Context, sc ckpt.Scope, spans []ckpt.Span, _ ckpt.SpanContent) (*ckpt.SpansObserved, error) {
+func (n *notes) Observe(ctx context.Context, sc ckpt.Scope, spans []observed.Span, _ observed.Content) (*observed.Counts, error) {
 	if n.block != nil {
 		<-n.block
 	}
@@ -52,7 +53,7 @@ func (n *notes) Observe(ctx context.Context, sc ckpt.Scope, spans []ckpt.Span, _
 	}
 	n.owners = append(n.owners, sc.Caller.Owner)
 	n.spans += len(spans)
-	return &ckpt.SpansObserved{Steps: len(spans)}, nil
+	return &observed.Counts{Steps: len(spans)}, nil
 }
 
 func (n *notes) OwnerOfToken(_ context.Context, token string) (string, error) {

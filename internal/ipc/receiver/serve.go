@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // New makes a receiver that has yet to Serve.
@@ -24,7 +25,7 @@ func New(o Options) *Receiver {
 		o.Now = time.Now
 	}
 	if o.Content == "" {
-		o.Content = ckpt.SpanContentHash
+		o.Content = observed.Hash
 	}
 	if o.Connections <= 0 {
 		o.Connections = 256

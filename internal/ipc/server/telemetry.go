@@ -39,7 +39,7 @@ func stepFromTelemetry(body []byte, finish bool) ([]byte, error) {
 	if !object {
 		return body, nil
 	}
-	for _, t := range ckpt.TelemetryNames {
+	for _, t := range TelemetryNames {
 		value := said[t.Name]
 		if value == nil || string(value) == "null" || has[t.Field] || finish && t.Begin {
 			continue
@@ -64,7 +64,7 @@ func telemetryMember(name string, value []byte) string {
 
 // readTelemetry converts a value to the form of its field. OTLP's JSON has
 // numbers as strings, and arguments as JSON inside a string.
-func readTelemetry(t ckpt.TelemetryName, value []byte) ([]byte, error) {
+func readTelemetry(t TelemetryName, value []byte) ([]byte, error) {
 	text, quoted := unquoted(value)
 	switch {
 	case slices.Contains([]string{"args", "result"}, t.Field):

@@ -1,4 +1,4 @@
-package ckptsidecar
+package server
 
 // TelemetryName is a name of OpenTelemetry's conventions for generative AI and
 // the field of a step that it stands for.
