@@ -22,7 +22,10 @@ type ResumeRequest struct {
 	Reason           string    `json:"reason,omitempty"`
 	DryRun           bool      `json:"dry_run,omitempty"`
 	Force            bool      `json:"force,omitempty"` // take the run over from a live owner
-	IdempotencyKey   string    `json:"-"`
+	// Fleet, if false, looks at this host only: a run of another host of the fleet stays there.
+	Fleet          *bool      `json:"fleet,omitempty"`
+	Claimed        *PlanFleet `json:"-"` // the daemon has just claimed the run from another host
+	IdempotencyKey string     `json:"-"`
 }
 
 // Check refuses a request that is wrong in itself.
@@ -64,7 +67,18 @@ type Plan struct {
 	ExternalSession     Ref               `json:"external_session"`
 	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a new beginning loses
 	Prompt              *Prompt           `json:"prompt"`
-	Questions           []Prompt          `json:"questions"` // the run's own, oldest first: open ones, and answers that came after the checkpoint
+	Fleet               *PlanFleet        `json:"fleet,omitempty"` // where the run was just claimed from another host
+	Questions           []Prompt          `json:"questions"`       // the run's own, oldest first: open ones, and answers that came after the checkpoint
+}
+
+// PlanFleet says in a plan what is known of a run that was claimed from another host of
+// the fleet.
+type PlanFleet struct {
+	FromHost       string   `json:"from_host"`
+	Term           int64    `json:"term"`
+	AcknowledgedTo int64    `json:"acknowledged_to"` // the newest checkpoint that the engine had
+	LostAtMost     Duration `json:"lost_at_most"`    // for how long the former host may have worked on what the engine has not
+	StrandPossible bool     `json:"strand_possible"` // the former host may have more of the run, and has not been heard of
 }
 
 // CompletedStep is a step that does not have to run again.

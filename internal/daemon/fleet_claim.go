@@ -3,16 +3,19 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
@@ -26,6 +29,13 @@ type claimant struct {
 	host  fleet.Host
 	who   func() *fleet.Identities
 	keys  func() (*seal.Ring, error) // nil for a host without keys
+	grace time.Duration
+	lease *lease.Lease // of this host; nil where it holds none
+	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
+	shipped  func(ctx context.Context, n int64) error
+	learn    func(ctx context.Context, e *pg.Engine, run string) error // hears of a run that this host owns from now on
+	failing  func() bool                                               // the engine could not be reached when it was last tried
+	bringing chan struct{}                                             // one resumption brings a run at a time
 }
 
 // fleet is what the server asks of the engine, nil where none is set.
@@ -36,7 +46,9 @@ func (s *service) fleet() server.Fleet {
 	return struct {
 		*claimant
 		*fleetView
-	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys}, newFleetView(s.shipper, s.store)}
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys, lease: s.lease(),
+		grace: time.Duration(s.daemon.Config.FleetGrace), shipped: s.shipper.shippedTo, learn: s.shipper.owns, failing: func() bool { return s.shipper.told().failing },
+		bringing: make(chan struct{}, 1)}, newFleetView(s.shipper, s.store)}
 }
 
 const claimsAndStrands = "claim runs and decide about strands"
@@ -86,28 +98,80 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 	if err != nil {
 		return nil, err
 	}
-	term := run.Term
+	e, run, err = c.take(ctx, e, sc, run, run.Ground(c.grace, r.Force))
+	if err != nil {
+		return nil, err
+	}
+	return c.takeOver(ctx, e, sc, run)
+}
+
+// take asks the engine for a run, unless this host has it already, and answers the run
+// as the engine has it after that: what the former owner had under way is committed
+// before the claim, or refused. The connection may be another one then.
+func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, ground fleet.Ground) (*pg.Engine, *fleet.Claimable, error) {
+	was := *run
 	if run.DB != c.host.DB {
-		term, err = e.Claim(ctx, fleet.Claim{Run: run, To: c.host.DB, By: sc.Caller.Owner, Forced: r.Force})
+		if err := c.allShipped(ctx); err != nil {
+			return e, nil, err
+		}
+		_, err := e.Claim(ctx, fleet.Claim{Run: run, To: c.host.DB, By: sc.Caller.Owner, Ground: ground, Grace: c.grace})
 		if pg.IsUnknown(err) {
 			again, dialed := c.dial(ctx)
 			if dialed != nil {
-				return nil, dialed
+				return e, nil, dialed
 			}
 			e.Close()
-			e = again
-			term, err = c.claimedAfterAll(ctx, e, run)
+			e, err = again, nil
 		}
 		if errors.Is(err, pg.ErrTaken) {
-			return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
+			return e, nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
 				run.Run, run.Agent, run.Host, run.Agent)
 		}
 		if err != nil {
-			return nil, err
+			return e, nil, err
 		}
 	}
-	return c.takeOver(ctx, e, sc, run, term)
+	now, err := c.mine(ctx, e, run)
+	if err != nil {
+		return e, nil, err
+	}
+	if c.learn != nil {
+		if err := c.learn(ctx, e, fleet.RunName(was.Here, was.Agent, was.Run)); err != nil {
+			return e, nil, err
+		}
+	}
+	now.Here, now.Host, now.DB, now.SeenAgo = was.Here, was.Host, was.DB, was.SeenAgo
+	now.Sure = ground == fleet.GroundReleased || ground == fleet.GroundDrained
+	return e, now, nil
 }
+
+// durableFleet says whether the policy in the line of an agent keeps every effect in the
+// engine before the agent goes on.
+func durableFleet(line string) bool {
+	var agent struct {
+		Policy ckpt.Policy `json:"policy"`
+	}
+	err := json.Unmarshal([]byte(line), &agent)
+	return err == nil && agent.Policy.Durability == ckpt.DurabilityFleet && agent.Policy.OnOutage == ckpt.OutageRefuse
+}
+
+// allShipped waits until the engine has what this host has committed so far. What it
+// still had to tell of a run of the same name, a removal for example, would otherwise be
+// told of the run that is claimed.
+func (c *claimant) allShipped(ctx context.Context) error {
+	if c.shipped == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fleetSettle)
+	defer cancel()
+	if err := c.shipped(ctx, c.store.Committed()); err != nil {
+		return ckpt.Wrap(ckpt.CodeBusy, err, "this host has not shipped everything of its own yet; nothing was claimed: try again")
+	}
+	return nil
+}
+
+// fleetSettle is how long a claim waits for this host's own shipping.
+const fleetSettle = 10 * time.Second
 
 // choose finds the one run that a claim may take.
 func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, error) {
@@ -148,11 +212,25 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "%d runs fit: %s: name the run, or add --host or --owner", len(found), candidates(found))
 	}
 	run := &found[0]
-	if run.DB != c.host.DB && run.SeenAgo < fleetAlive.Seconds() && !r.Force {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "host %s, which owns run %s of %s, was there %.0f s ago: stop its daemon and wait two minutes, or add --force if you know that it is lost",
-			run.Host, run.Run, run.Agent, run.SeenAgo)
+	switch {
+	case run.DB == c.host.DB, r.Force:
+	case run.Takeover == string(ckpt.TakeoverNever):
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "the policy of %s says takeover: never: add --force if you know that host %s is lost", run.Agent, run.Host)
+	case run.Ground(c.grace, false) == "":
+		return nil, c.stillOwned(run)
 	}
 	return run, nil
+}
+
+// stillOwned says why a run cannot be claimed yet.
+func (c *claimant) stillOwned(run *fleet.Claimable) error {
+	wait := run.Wait(c.grace)
+	how := fmt.Sprintf("was there %.0f s ago: stop its daemon and wait two minutes", run.SeenAgo)
+	if run.Lease != nil {
+		how = fmt.Sprintf("holds its lease: run `ckptsidecar fleet release` or `fleet drain` there, or stop its daemon and wait %.0f s", wait.Seconds())
+	}
+	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: wait,
+		Message: fmt.Sprintf("host %s, which owns run %s of %s, %s; or add --force if you know that it is lost", run.Host, run.Run, run.Agent, how)}
 }
 
 func candidates(runs []fleet.Claimable) string {
@@ -163,37 +241,39 @@ func candidates(runs []fleet.Claimable) string {
 	return strings.Join(list, ", ")
 }
 
-// claimedAfterAll finds out what became of a claim whose answer did not come.
-func (c *claimant) claimedAfterAll(ctx context.Context, e *pg.Engine, run *fleet.Claimable) (int64, error) {
+// mine is a run that the engine has given to this host, as it is now.
+func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable) (*fleet.Claimable, error) {
 	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: run.Agent, Run: run.Run, Owner: run.Owner})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for i := range all {
 		if all[i].UID == run.UID && all[i].DB == c.host.DB {
-			return all[i].Term, nil
+			return &all[i], nil
 		}
 	}
-	return 0, &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
+	return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
 }
 
 // takeOver brings a run here that the engine has given to this host.
-func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, term int64) (*fleet.Claimed, error) {
+func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) (*fleet.Claimed, error) {
 	o, err := opener(c.keys)
 	if err != nil {
 		return nil, err
 	}
-	agents := []fleet.LostAgent{run.Lost(term)}
+	agents := []fleet.LostAgent{run.Lost(run.Term)}
 	if err := o.Agent(&agents[0]); err != nil {
 		return nil, fmt.Errorf("run %s: %w", run.Run, err)
 	}
+	run.Sure = run.Sure || durableFleet(agents[0].Doc)
+	agents[0].Runs[0].Sure = run.Sure
 	sc.Target = run.Here
-	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, term))
+	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, run.Term))
 	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
-	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB, Term: term, Checkpoints: report.Imported}
+	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB, Term: run.Term, Checkpoints: report.Imported}
 	if len(report.Uncertain) > 0 {
 		done.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
 	}

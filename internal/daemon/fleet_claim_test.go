@@ -178,7 +178,7 @@ func TestInterruptedClaim(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %+v, %v", found, err)
 	}
-	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &found[0], To: two.host.DB, By: "uid:0", Forced: true}); err != nil {
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &found[0], To: two.host.DB, By: "uid:0", Ground: fleet.GroundForced}); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := two.Claim(t.Context(), fleetAdmin, ask); err != nil || done.Checkpoints != 4 || done.Term != 1 {

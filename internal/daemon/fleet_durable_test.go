@@ -231,7 +231,7 @@ func (h *fleetHost) claimed(url string) {
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("the engine has %+v, %v", runs, err)
 	}
-	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &runs[0], To: "another", Forced: true}); err != nil {
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &runs[0], To: "another", Ground: fleet.GroundForced}); err != nil {
 		t.Fatal(err)
 	}
 	late := newID()

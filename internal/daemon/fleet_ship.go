@@ -218,6 +218,20 @@ func (s *shipper) once(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// shippedTo waits until the engine has a row of this host's audit log, replicated or not.
+func (s *shipper) shippedTo(ctx context.Context, n int64) error {
+	for s.told().mark.N < n {
+		select {
+		case s.waiters.wake <- struct{}{}:
+		default:
+		}
+		if err := periodic.Wait(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // register connects, and compares the engine's mark with the audit log.
 func (s *shipper) register(ctx context.Context) error {
 	url, err := s.url()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
 // learnTaken asks the engine which runs of this host other hosts have claimed, and
@@ -26,6 +27,16 @@ func (s *shipper) heedRenewal(ctx context.Context, ask func(context.Context) ([]
 	}
 	s.waiters.fence(fenced)
 	return nil
+}
+
+// owns hears that this host has claimed a run, as Ship names it, which another host may
+// have claimed from it before.
+func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
+	err := s.heedRenewal(ctx, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
+	if err == nil {
+		s.waiters.forgive(run)
+	}
+	return err
 }
 
 // heedTaken asks, and heeds the answer unless one to a later question was heeded before.

@@ -146,6 +146,13 @@ func (w *waiters) fence(fenced []string) {
 	w.tell("")
 }
 
+// forgive forgets that another host owned a run.
+func (w *waiters) forgive(run string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.fenced, run)
+}
+
 // renewed answers those who waited for the lease.
 func (w *waiters) renewed() {
 	w.mu.Lock()

@@ -195,7 +195,7 @@ const factCheckpoints = 64
 
 // facts are all that is known of a run.
 func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*resume.Facts, error) {
-	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
+	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Claimed: r.Claimed, Autoresume: true}
 	if agent != nil {
 		f.Autoresume = agent.Settings.Autoresume
 		f.Load = func(id string) (*ckpt.Checkpoint, error) {

@@ -1,24 +1,32 @@
 package fleet
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Claimable is a run as the engine holds it, with what a claimant must know of its owner.
 type Claimable struct {
 	RunShown
 	AgentUID string
-	Here     string  // who owns it on the claimant's host
-	AgentDoc string  // the agent's line in an export
-	Doc      string  // the run's row in an export
-	KeyID    string  // that it is sealed with, "" for in the clear
-	SeenAgo  float64 // seconds since the engine heard of the owner, by the engine's clock
-	Seen     any     // when that was, as the engine stores it: a claim compares it
+	Here     string   // who owns it on the claimant's host
+	AgentDoc string   // the agent's line in an export
+	Doc      string   // the run's row in an export
+	Takeover string   // what the agent's policy says: auto, manual or never; "" where its host does not tell
+	Lease    *float64 // seconds until the owner's lease is over, by the engine's clock; nil for a host that holds none
+	Released bool     // the owner has let go of the run
+	Drained  bool     // the owner has let go of all of its runs
+	Sure     bool     // nothing can have happened to it that the engine has not
+	SeenAgo  float64  // seconds since the engine heard of the owner, by the engine's clock
+	Seen     any      // when that was, as the engine stores it: a claim compares it
+	KeyID    string   // that it is sealed with, "" for in the clear
 }
 
 // Lost is the run, to be brought to the host that has claimed it. term is the one that
 // the claim gave it.
 func (c *Claimable) Lost(term int64) LostAgent {
 	return LostAgent{UID: c.AgentUID, Owner: c.Here, Name: c.Agent, Doc: c.AgentDoc,
-		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc, KeyID: c.KeyID}}}
+		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc, KeyID: c.KeyID, Sure: c.Sure}}}
 }
 
 // Claim says who takes which run from whom.
@@ -26,14 +34,72 @@ type Claim struct {
 	Run    *Claimable
 	To     string // the claimant's database
 	By     string // who asked for it
-	Forced bool   // the owner may be alive
+	Ground Ground
+	Grace  time.Duration // for GroundLease: how long the lease must be over
+}
+
+// Ground is why a claim is right. The engine checks it in the claim's own transaction.
+type Ground string
+
+// The grounds of claims.
+const (
+	GroundLease    Ground = "lease"    // the owner's lease, and the grace, are over
+	GroundReleased Ground = "released" // the owner has let go of the run
+	GroundDrained  Ground = "drained"  // the owner has let go of all of its runs
+	GroundSilent   Ground = "silent"   // the owner holds no lease, and was not heard of for long
+	GroundForced   Ground = "forced"   // a person says so
+)
+
+// SilentFor is how long a host without a lease must be silent before its runs are claimed.
+const SilentFor = 2 * time.Minute
+
+// Ground says why the run may be claimed now, "" where it may not. It is only a look: the
+// engine decides.
+func (c *Claimable) Ground(grace time.Duration, force bool) Ground {
+	switch {
+	case force:
+		return GroundForced
+	case c.Released:
+		return GroundReleased
+	case c.Drained:
+		return GroundDrained
+	case c.Lease != nil && *c.Lease+grace.Seconds() < 0:
+		return GroundLease
+	case c.Lease == nil && c.SeenAgo >= SilentFor.Seconds():
+		return GroundSilent
+	}
+	return ""
+}
+
+// Wait is how long it takes until the run may be claimed, if nothing changes.
+func (c *Claimable) Wait(grace time.Duration) time.Duration {
+	if c.Ground(grace, false) != "" {
+		return 0
+	}
+	left := SilentFor.Seconds() - c.SeenAgo
+	if c.Lease != nil {
+		left = *c.Lease + grace.Seconds()
+	}
+	return time.Duration(max(left, 0.001) * float64(time.Second))
 }
 
 // How a run came to another host by a claim. A restore of a whole host notes "restored".
 const (
-	HowClaimed = "claimed"
-	HowForced  = "forced"
+	HowClaimed  = "claimed"
+	HowReleased = "released"
+	HowForced   = "forced"
 )
+
+// How is what the engine notes of a claim.
+func (g Ground) How() string {
+	switch g {
+	case GroundForced:
+		return HowForced
+	case GroundReleased, GroundDrained:
+		return HowReleased
+	}
+	return HowClaimed
+}
 
 // Taken is a run of this host that another host has claimed. What this host has of the
 // run after row From of its audit log, the claimant has not: that is the strand.

@@ -15,6 +15,7 @@ type LostRun struct {
 	Term        int64
 	Status      string
 	Doc         string // its row in an export
+	Sure        bool   // nothing can have happened to it that the engine has not
 	Checkpoints []Checkpoint
 	Segments    []Segment
 	Rows        []Row

@@ -16,6 +16,7 @@ type Facts struct {
 	OwnerAlive  bool     // the owner's process lives and beats
 	CallerOwns  bool     // it is the owner itself that asks
 	Force       bool
+	Claimed     *ckpt.PlanFleet // the run has just come from another host
 	DryRun      bool
 	Checkpoints []FactCheckpoint // newest first, of the present beginning of the run
 	Steps       []ckpt.Step      // those that ended since, and all that are open or interrupted; in order

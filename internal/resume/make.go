@@ -30,6 +30,8 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 		}
 	}
 	m.takeQuestions()
+	m.plan.Fleet = f.Claimed
+	m.say(m.claimed())
 	if f.DryRun {
 		m.say("This was a dry run: nothing was claimed or changed.")
 	}
@@ -89,7 +91,7 @@ func (m *maker) verdict() ckpt.ResumeVerdict {
 	case m.asks():
 		return ckpt.VerdictAsk
 	case len(m.plan.Skipped) > 0, len(m.plan.InterruptedSteps) > 0,
-		len(m.plan.UncertainOperations) > 0, m.choice.suspect(), m.f.OwnerStands:
+		len(m.plan.UncertainOperations) > 0, m.choice.suspect(), m.f.OwnerStands, m.f.Claimed != nil:
 		return ckpt.VerdictRepair
 	}
 	return ckpt.VerdictResume

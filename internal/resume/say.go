@@ -47,6 +47,20 @@ func (m *maker) conclusion() string {
 	return "It is safe to continue."
 }
 
+// claimed says where the run comes from. "" is nothing to say.
+func (m *maker) claimed() string {
+	c := m.f.Claimed
+	switch {
+	case c == nil:
+		return ""
+	case !c.StrandPossible:
+		return fmt.Sprintf("The run was claimed from host %s, which had let it go.", c.FromHost)
+	case c.LostAtMost > 0:
+		return fmt.Sprintf("The run was claimed from host %s, which was not heard of for %s. What it did in that time is not known here.", c.FromHost, c.LostAtMost)
+	}
+	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. Everything that it acknowledged is here. Check outside effects: that host's process may still have been acting.", c.FromHost)
+}
+
 func (m *maker) thereIsNone() string {
 	if m.f.Run.Run == "" {
 		return "There is no such run yet, so there is nothing to resume: start from the beginning."

@@ -82,7 +82,7 @@ func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
 		}
 		x.Checkpoint(r.Name, c.Doc, c.Seq, &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, segments)
 	}
-	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning) || len(r.Unread) > 0)
+	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning) && !r.Sure || len(r.Unread) > 0)
 	inOrder(r.Rows)
 	for _, row := range r.Rows {
 		x.Row(row.Kind, r.Name, row.Doc)

@@ -69,6 +69,23 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 	return s, err
 }
 
+// HasAgent says whether an owner has an agent of a name here.
+func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.GetContext(ctx, &is, `SELECT EXISTS (SELECT 1 FROM agents WHERE owner = ? AND name = ?)`, owner, agent)
+	})
+	return is, err
+}
+
+// IsElsewhere says whether a run that is stored here belongs to another host now.
+func (j *Journal) IsElsewhere(ctx context.Context, owner, agent, run string) (is bool, err error) {
+	var id int64
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.GetContext(ctx, &id, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
+	})
+	return err == nil && j.core.IsElsewhere(id), err
+}
+
 // HasRun says whether a run is stored here: under its identity, and under its name.
 func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (same, named bool, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {

@@ -30,6 +30,16 @@ func (s *Core) SetElsewhere(runs map[int64]Elsewhere) {
 	s.elsewhere.runs.Store(&runs)
 }
 
+// IsElsewhere says whether another host owns the run of a number.
+func (s *Core) IsElsewhere(run int64) bool {
+	runs := s.elsewhere.runs.Load()
+	if runs == nil {
+		return false
+	}
+	_, is := (*runs)[run]
+	return is
+}
+
 // OwnedHere refuses a run that another host of the fleet owns.
 func (s *Core) OwnedHere(r *RunRow) error {
 	runs := s.elsewhere.runs.Load()

@@ -15,20 +15,29 @@ import (
 // owner was heard of since the claimant looked.
 var ErrTaken = errors.New("the run has another owner by now, or its owner was heard of since")
 
-// The statements of a claim, in their order. The first locks the former owner's mark,
-// as the first statement of its batches does: a batch is committed before the claim, or
-// meets the new term. Everything after it depends on the run and its term.
+// The statements of a claim, in their order. The first locks the former owner's lease,
+// the third its mark, as the first statement of its batches does: a batch is committed
+// before the claim, or meets the new term. Everything after it depends on the run and its term.
 const (
+	// lockHost holds up the former owner's renewals until the claim is decided, and checks
+	// the ground of the claim by the engine's clock.
+	lockHost   = `UPDATE fleet_hosts SET incarnation = incarnation WHERE db = $1`
+	needGround = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND ($2 IN ('forced', 'released') OR $2 = 'drained' AND drained = 1
+		OR $2 = 'silent' AND lease_until IS NULL OR $2 = 'lease' AND lease_until + $3::interval < clock_timestamp())`
 	lockMark = `UPDATE fleet_marks SET beats = beats + 1 WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	needSeen = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
-	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
-		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
+	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by, from_hash)
+		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text, m.mark_hash FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
 		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
-	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1 WHERE uid = $1 AND term = $2 AND host = $3`
+	// takeRun leaves as_of_n at 0 until the new owner ships the run: before that nothing
+	// of its audit log tells anything about it.
+	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1, released = NULL, as_of_n = 0 WHERE uid = $1 AND term = $2 AND host = $3
+		AND ($5 <> 'released' OR released = 1)`
 	needRun = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND term = $2 + 1 AND host = $3`
 
 	findRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.doc,
-		coalesce(r.principal, ''), coalesce(r.key_id, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp()
+		coalesce(r.principal, ''), coalesce(r.key_id, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp(),
+		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(a.takeover, '')
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
@@ -51,8 +60,11 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 	var all []fleet.Claimable
 	var c fleet.Claimable
 	var seen, now time.Time
+	var until *time.Time
+	var drained, released int64
 	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.DB, &c.Host, &c.Owner, &c.Agent, &c.Run, &c.Status, &c.Term, &c.Seq, &c.UpdatedAt, &c.AsOf, &c.Doc,
-		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now}, func() error {
+		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now, &until, &drained, &released, &c.Takeover}, func() error {
+		c.Lease, c.Drained, c.Released = secondsFrom(now, until), drained == 1, released == 1
 		c.Seen, c.SeenAgo = seen, now.Sub(seen).Seconds()
 		all = append(all, c)
 		return nil
@@ -65,15 +77,14 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	how := fleet.HowClaimed
-	if c.Forced {
-		how = fleet.HowForced
-	}
+	anyTime := bit(c.Ground != fleet.GroundSilent) // only a host without a lease is known to be gone by its silence
 	b := &pgx.Batch{}
-	b.Queue(lockMark, c.Run.DB, c.Run.Seen, bit(c.Forced))
-	b.Queue(needSeen, c.Run.DB, c.Run.Seen, bit(c.Forced))
-	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, how, c.By)
-	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To)
+	b.Queue(lockHost, c.Run.DB)
+	b.Queue(needGround, c.Run.DB, string(c.Ground), c.Grace)
+	b.Queue(lockMark, c.Run.DB, c.Run.Seen, anyTime)
+	b.Queue(needSeen, c.Run.DB, c.Run.Seen, anyTime)
+	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, c.Ground.How(), c.By)
+	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To, string(c.Ground))
 	b.Queue(needRun, c.Run.UID, c.Run.Term, c.To)
 	b.Queue(beat, c.To) // a transaction that answers somebody must write
 	if err := e.send(ctx, b, nil); err != nil {

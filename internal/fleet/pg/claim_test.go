@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 	}
 	ship(t, old, "db1", batch(2, 3))
 	e := dial(t, s.URL("fleet"))
-	if _, err := e.Claim(t.Context(), fleet.Claim{Run: seen, To: "db2", By: "uid:0"}); !errors.Is(err, pg.ErrTaken) {
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: seen, To: "db2", By: "uid:0", Ground: fleet.GroundSilent}); !errors.Is(err, pg.ErrTaken) {
 		t.Fatalf("a run whose owner was heard of since is claimed: %v", err)
 	}
 	if got := s.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
@@ -51,7 +51,7 @@ func TestClaim(t *testing.T) {
 	errs := make([]error, len(names))
 	for i, name := range names {
 		wg.Go(func() {
-			_, errs[i] = claimants[name].Claim(t.Context(), fleet.Claim{Run: seen, To: name, By: "uid:0"})
+			_, errs[i] = claimants[name].Claim(t.Context(), fleet.Claim{Run: seen, To: name, By: "uid:0", Ground: fleet.GroundSilent})
 		})
 	}
 	wg.Wait()
@@ -59,7 +59,7 @@ func TestClaim(t *testing.T) {
 	if winner < 0 || !errors.Is(errs[1-winner], pg.ErrTaken) {
 		t.Fatalf("two claimants are answered %v", errs)
 	}
-	if got := s.Rows("fleet", `SELECT host, term, as_of_n FROM fleet_runs`); !slices.Equal(got, []string{names[winner] + " 1 3"}) {
+	if got := s.Rows("fleet", `SELECT host, term, as_of_n FROM fleet_runs`); !slices.Equal(got, []string{names[winner] + " 1 0"}) {
 		t.Errorf("the run is %q", got)
 	}
 	want := "1 db1 " + names[winner] + " claimed 3 uid:0"
@@ -83,7 +83,7 @@ func TestClaim(t *testing.T) {
 }
 
 // TestClaimBehindASilentOwner is T6 in part: an owner that falls silent inside its
-// transaction holds its mark. Its session ends after 5 s, and the claim goes through.
+// transaction holds its mark. Its session ends after 1.5 s, and the claim goes through.
 func TestClaimBehindASilentOwner(t *testing.T) {
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
@@ -99,7 +99,7 @@ func TestClaimBehindASilentOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for { // the claimant's own wait for a lock may end first: it asks again then
-		_, err = e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0"})
+		_, err = e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0", Ground: fleet.GroundSilent})
 		if err == nil {
 			break
 		}

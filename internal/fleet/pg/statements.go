@@ -8,9 +8,10 @@ const (
 	// needMark undoes all where the mark was not where this host left it.
 	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3`
 
-	// goneRuns are runs of this host whose names now stand for others, or for nothing.
+	// goneRuns are runs of this host whose names now stand for others, or for nothing. What
+	// this host has claimed and not shipped yet is not among them.
 	goneRuns = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS u(owner, agent, run, uid)
-		ON f.owner = u.owner AND f.agent = u.agent AND f.run = u.run AND f.uid <> u.uid WHERE f.host = $1`
+		ON f.owner = u.owner AND f.agent = u.agent AND f.run = u.run AND f.uid <> u.uid WHERE f.host = $1 AND f.as_of_n > 0`
 	// goneAgents are the agents of this host for which the same is true.
 	goneAgents = `SELECT f.uid FROM fleet_agents f JOIN unnest($2::text[], $3::text[], $4::text[]) AS u(owner, agent, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`

@@ -21,6 +21,8 @@ type Fleet interface {
 	// Erased says who has erased an agent that this host has just erased. It does not ask
 	// the engine. It is nil where there is no fleet.
 	Erased() *ckpt.ErasedFleet
+	// Bring brings the run here that a resumption asks for, if another host has it and it may come by itself.
+	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
 	// Strands lists what this host has of runs that other hosts have claimed.
 	Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error)
 	// Decide adopts or drops the strand of the run with a uid.
@@ -59,6 +61,8 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 }
 
 func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
+// Bring leaves a resumption to this host.
+func (noFleet) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return nil }
 
 func (n noFleet) Strands(_ context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
 	return nil, n.refuse(sc)

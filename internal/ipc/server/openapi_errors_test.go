@@ -420,3 +420,5 @@ func (f failing) DiffFiles(context.Context, ckpt.Scope, ckpt.FilesDiffFilter) (*
 func (f failing) Attach(context.Context, ckpt.Scope, ckpt.AttachRequest) (*ckpt.Checkpoint, bool, error) {
 	return nil, false, f.err
 }
+
+func (f failing) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return f.err }

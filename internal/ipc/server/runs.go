@@ -195,6 +195,9 @@ func (c *call) resume() error {
 			return err
 		}
 	}
+	if err := c.bring(&r); err != nil {
+		return err
+	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
 	plan, replayed, err := c.server.store.Resume(ctx, c.scope, r)
@@ -203,6 +206,13 @@ func (c *call) resume() error {
 	}
 	c.markReplayed(replayed)
 	return c.sendPlan(plan)
+}
+
+// bring lets the fleet bring the run here, where another host has it.
+func (c *call) bring(r *ckpt.ResumeRequest) error {
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	return c.server.fleet.Bring(ctx, c.scope, r)
 }
 
 // given is an optional JSON value. null counts as absent, because many languages
