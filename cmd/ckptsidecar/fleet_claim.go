@@ -15,7 +15,7 @@ import (
 type fleetClaimCmd struct {
 	Name  string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
 	Host  string `help:"Only a run of this host, by its name or its database." placeholder:"NAME"`
-	Force bool   `help:"Claim the run even if its host was seen in the last two minutes, because you know that it is lost."`
+	Force bool   `help:"Claim the run even if its host holds its lease or its policy says never, because you know that the host is lost."`
 }
 
 // Help is what `fleet claim --help` adds.

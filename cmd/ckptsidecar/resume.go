@@ -17,6 +17,7 @@ type resumeCmd struct {
 	DryRun           bool           `help:"Only look: claim and change nothing."`
 	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
 	Reason           string         `help:"Why, for the audit log." placeholder:"TEXT"`
+	Here             bool           `help:"Look at this host only: claim no run of another host of the fleet."`
 	PID              int            `name:"pid" help:"The process that owns the run from now on. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
 	HeartbeatTimeout *ckpt.Duration `help:"The run is timed_out after this time without a heartbeat or a write. Default: the agent's policy." placeholder:"TIME"`
 	ProgressTimeout  *ckpt.Duration `help:"The run is also timed_out after this time without progress. Default: the agent's policy." placeholder:"TIME"`
@@ -32,6 +33,9 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	r := ckpt.ResumeRequest{
 		Agent: c.Agent, Run: a.InRun(c.Agent, c.InRun), PID: a.OwnerPID(c.PID), HeartbeatTimeout: c.HeartbeatTimeout,
 		ProgressTimeout: c.ProgressTimeout, Reason: c.Reason, DryRun: c.DryRun, Force: c.Force,
+	}
+	if c.Here {
+		r.Fleet = new(bool)
 	}
 	if err := cli.Checked(r.Check()); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (s *service) fleet() server.Fleet {
 		*claimant
 		*fleetView
 	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys, lease: s.lease(),
-		grace: time.Duration(s.daemon.Config.FleetGrace), shipped: s.shipper.shippedTo, learn: s.shipper.owns, failing: func() bool { return s.shipper.told().failing },
+		grace: s.shipper.grace, shipped: s.shipper.shippedTo, learn: s.shipper.owns, failing: func() bool { return s.shipper.told().failing },
 		bringing: make(chan struct{}, 1)}, newFleetView(s.shipper, s.store)}
 }
 

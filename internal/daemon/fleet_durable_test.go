@@ -75,15 +75,21 @@ type answered struct {
 
 func (h *fleetHost) ask(method, path, body string) (a answered) {
 	h.t.Helper()
+	a.status, a.replay = h.askInto(method, path, body, &a)
+	return a
+}
+
+// askInto asks, and reads the answer into v.
+func (h *fleetHost) askInto(method, path, body string, v any) (status int, replay bool) {
+	h.t.Helper()
 	r := httptest.NewRequest(method, "http://local"+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	h.api.ServeHTTP(w, r)
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+	if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
 		h.t.Errorf("%s: %v", w.Body, err)
 	}
-	a.status, a.replay = w.Code, w.Header().Get("Idempotent-Replayed") == "true"
-	return a
+	return w.Code, w.Header().Get("Idempotent-Replayed") == "true"
 }
 
 // save saves under an id, a new one for "".

@@ -149,7 +149,7 @@ func (k *keeper) tell(st *fleet.Status) {
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
 	s.keeper = &keeper{url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal, renewed: s.waiters.renewed, hindered: s.hindered}
-	s.waiters.lease = l
+	s.waiters.lease, s.grace = l, grace
 }
 
 // hindered is why this host must not hold a lease: its database is not the one that the

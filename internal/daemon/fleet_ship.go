@@ -62,6 +62,7 @@ type shipper struct {
 	keptAt   time.Time
 
 	keeper    *keeper // nil for a host that holds no lease
+	grace     time.Duration
 	questions atomic.Int64
 	heeding   sync.Mutex
 	heeded    int64 // the newest question of which runs are taken that was answered

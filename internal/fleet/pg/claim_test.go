@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
@@ -111,5 +112,55 @@ func TestClaimBehindASilentOwner(t *testing.T) {
 	}
 	if got := s.Rows("fleet", `SELECT host, term FROM fleet_runs`); !slices.Equal(got, []string{"db2 1"}) {
 		t.Errorf("the run is %q", got)
+	}
+}
+
+// TestGroundsAreTheEngines: a claim goes through only where the engine itself finds its
+// ground, whatever the claimant has seen.
+func TestGroundsAreTheEngines(t *testing.T) {
+	s := pgtest.Start(t)
+	old := migrated(t, s.Database("fleet"))
+	register(t, old, "db1")
+	ship(t, old, "db1", batch(0, 2))
+	const grace = 5 * time.Second
+	for _, c := range []struct {
+		set    string // what the engine has of the owner
+		ground fleet.Ground
+		may    bool
+	}{
+		{`lease_until = clock_timestamp() + interval '10 seconds'`, fleet.GroundLease, false},
+		{`lease_until = clock_timestamp() - interval '4 seconds'`, fleet.GroundLease, false},
+		{`lease_until = clock_timestamp() - interval '4 seconds'`, fleet.GroundSilent, false},
+		{`lease_until = clock_timestamp() - interval '4 seconds'`, fleet.GroundReleased, false},
+		{`lease_until = clock_timestamp() - interval '4 seconds'`, fleet.GroundDrained, false},
+		{`lease_until = clock_timestamp() - interval '6 seconds'`, fleet.GroundLease, true},
+		{`lease_until = clock_timestamp() + interval '1 hour', drained = 1`, fleet.GroundDrained, true},
+		{`lease_until = clock_timestamp() + interval '1 hour', drained = NULL`, fleet.GroundForced, true},
+	} {
+		s.Exec("fleet", `UPDATE fleet_hosts SET `+c.set+` WHERE db = 'db1'`)
+		e := dial(t, s.URL("fleet"))
+		register(t, e, "db2")
+		all, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+		if err != nil || len(all) != 1 {
+			t.Fatalf("found %+v, %v", all, err)
+		}
+		term, err := e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0", Ground: c.ground, Grace: grace})
+		if c.may != (err == nil) || !c.may && !errors.Is(err, pg.ErrTaken) {
+			t.Errorf("with %s, a claim on the ground %s answers %d, %v", c.set, c.ground, term, err)
+		}
+		s.Exec("fleet", `UPDATE fleet_runs SET host = 'db1'`)
+	}
+	s.Exec("fleet", `UPDATE fleet_runs SET released = 1`)
+	e := dial(t, s.URL("fleet"))
+	register(t, e, "db2")
+	all, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+	if err != nil || !all[0].Released {
+		t.Fatalf("found %+v, %v", all, err)
+	}
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0", Ground: fleet.GroundReleased}); err != nil {
+		t.Errorf("a released run: %v", err)
+	}
+	if got := s.Rows("fleet", `SELECT how, from_hash <> '' FROM fleet_claims ORDER BY term DESC LIMIT 1`); got[0] != "released true" {
+		t.Errorf("the claim is noted as %q", got)
 	}
 }

@@ -61,6 +61,7 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 }
 
 func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
+
 // Bring leaves a resumption to this host.
 func (noFleet) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return nil }
 
