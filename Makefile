@@ -79,6 +79,7 @@ fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root
 	go test -v -count=1 -timeout 300s ./internal/fleet/... ./internal/db/journal
 	go test -v -count=1 -timeout 300s -run '^(TestShipper|TestFleetClaim|TestInterruptedClaim|TestFleetRestore|TestDurableFleet|TestFleetRights|TestSlowEngine|TestFleetPrincipals|TestFleetRestorePrincipals|TestFleetSealed|TestFleetSealChanged|TestFleetErase|TestFleetErasePrincipal)$$' ./internal/daemon
 	go test -v -count=1 -timeout 300s -run '^TestFleetSeen$$' ./cmd/ckptsidecar
+	go test -v -count=1 -timeout 300s -run '^TestFleetPage$$' ./internal/console
 	examples/fleet/story.sh
 
 bench: build ## durable saves a second on this disk

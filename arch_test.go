@@ -139,7 +139,7 @@ var arrows = map[string][]string{
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
 
-	"internal/console": {root, "internal/ipc/client", "internal/survey", "internal/wellformed"},
+	"internal/console": {root, "internal/fleet", "internal/ipc/client", "internal/survey", "internal/wellformed"},
 
 	// Level 3: people.
 	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/survey"},

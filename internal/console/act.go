@@ -22,6 +22,7 @@ type done struct{ said, page string }
 var acts = map[string]func(*Console, context.Context, *subject, url.Values) (done, error){
 	"resolve": actResolve, "answer": actAnswer, "dismiss": actDismiss, "pin": actPin, "unpin": actPin, "label": actLabel,
 	"restore": actRestore, "fork": actFork, "policy": actPolicy, "prune": actPrune,
+	"claim": actClaim, "adopt": actAdopt, "drop": actDrop,
 }
 
 // headerForm marks a form that the script has sent: the page stays where it is.

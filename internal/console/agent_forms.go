@@ -16,8 +16,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// agentForms make the forms that are about an agent and not about one of its runs.
-var agentForms = map[string]func(*Console, context.Context, *subject, url.Values) (*askView, error){"policy": askPolicy, "prune": askPrune}
+// agentForms are the forms that are about an agent, or about a run of it that need not be
+// on this host, and the page that each is reached from.
+var agentForms = map[string]struct {
+	page string
+	ask  func(*Console, context.Context, *subject, url.Values) (*askView, error)
+}{
+	"policy": {"storage", askPolicy}, "prune": {"storage", askPrune},
+	"claim": {"fleet", askClaim}, "adopt": {"fleet", askAdopt}, "drop": {"fleet", askDrop},
+}
 
 // policyFields are the values of a policy that have a field of their own.
 var policyFields = []struct {

@@ -54,8 +54,8 @@ type subject struct {
 
 // subjectOf reads the run that a request names.
 func (c *Console) subjectOf(ctx context.Context, base, what string, q url.Values) (*subject, error) {
-	if agentForms[what] != nil {
-		s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent")}, owner: q.Get("owner"), page: base + "storage"}
+	if form, is := agentForms[what]; is {
+		s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent")}, owner: q.Get("owner"), page: base + form.page}
 		return s, ckpt.CheckAgentName(s.ref.Agent)
 	}
 	s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent"), Run: q.Get("run")}}
@@ -94,8 +94,8 @@ var forms = map[string]func(*Console, context.Context, *subject, url.Values) (*a
 func (c *Console) ask(w http.ResponseWriter, r *http.Request) {
 	what, q := r.PathValue("what"), r.URL.Query()
 	form, ok := forms[what]
-	if agents := agentForms[what]; agents != nil {
-		form, ok = agents, true
+	if agents, is := agentForms[what]; is {
+		form, ok = agents.ask, true
 	}
 	if !ok {
 		http.NotFound(w, r)

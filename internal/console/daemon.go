@@ -21,6 +21,7 @@ type daemon struct {
 	mu    sync.Mutex
 	lines map[string]*client.Client
 	admin *bool // nil until it was asked
+	fleet *bool // whether it belongs to a fleet; nil until it was asked
 	since time.Time
 
 	overviews sync.Mutex // one question at a time, however many pages look
@@ -87,8 +88,32 @@ func (d *daemon) isAdmin() bool {
 	return d.admin != nil && *d.admin
 }
 
-// learn asks once whether the caller is an administrator.
+// inFleet says whether the daemon belongs to a fleet, as far as the caller may know.
+func (d *daemon) inFleet() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fleet != nil && *d.fleet
+}
+
+// learn asks once whether the caller is an administrator, and whether there is a fleet.
 func (d *daemon) learn(ctx context.Context) error {
+	if err := d.learnAdmin(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	known := d.fleet != nil
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	is := d.askFleet(ctx)
+	d.mu.Lock()
+	d.fleet = &is
+	d.mu.Unlock()
+	return nil
+}
+
+func (d *daemon) learnAdmin(ctx context.Context) error {
 	d.mu.Lock()
 	known := d.admin != nil
 	d.mu.Unlock()
@@ -208,7 +233,7 @@ func (d *daemon) isAway(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.since.IsZero() {
-		d.since = now
+		d.since, d.fleet = now, nil // it may come back with other settings
 	}
 }
 

@@ -7,6 +7,6 @@
 // Pages are HTML and SVG that Go draws. One style sheet and one script are written by
 // hand; the pages are complete without the script.
 //
-// This package may import the root package, internal/ipc/client and
-// internal/survey.
+// This package may import the root package, internal/fleet, internal/ipc/client,
+// internal/survey and internal/wellformed.
 package console

@@ -138,6 +138,7 @@ func TestGoldenPages(t *testing.T) {
 		"audit":     {"audit", viewAudit(frameForTests(), statusForTests(), auditForTests(), 0, 7, url.Values{})},
 		"system":    {"system", viewSystem(frameForTests(), statusForTests(), checksForTests(), settingsForTests())},
 		"system_2":  {"system", viewSystem(frameForTests(), statusForTests(), nil, nil)},
+		"fleet":     {"fleet", fleetForTests()},
 		"find":      {"find", findForTests()},
 		"whatif":    {"whatif", whatIfForTests()},
 		"drift":     {"drift", viewDrift(frameForTests(), findings, after(120), 2*time.Hour, "last two hours", url.Values{})},

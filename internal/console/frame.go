@@ -62,6 +62,9 @@ func (c *Console) frameOf(r *http.Request, title, here string) frame {
 		}
 		f.Nav = append(f.Nav, item)
 	}
+	if c.daemon.inFleet() {
+		f.Nav = append(f.Nav, navItem{Name: "Fleet", Href: f.Base + "fleet", Key: "f", Here: here == "fleet"})
+	}
 	return f
 }
 

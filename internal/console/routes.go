@@ -20,6 +20,7 @@ func (c *Console) routes() http.Handler {
 	read("/o/{owner}/{agent}/{run}", c.run)
 	read("/runs", c.runs)
 	read("/find", c.find)
+	read("/fleet", c.fleet)
 	read("/storage", c.storage)
 	read("/audit", c.audit)
 	read("/audit/chain", c.chain)

@@ -185,7 +185,7 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // done, so the same form again gets the first answer from here. The daemon knows the
 // keys of the other forms.
 func (x *session) once(what string, q url.Values, do func() (done, error)) (done, error) {
-	if agentForms[what] == nil {
+	if _, is := agentForms[what]; !is {
 		return do()
 	}
 	same := maps.Clone(q)

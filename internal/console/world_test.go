@@ -30,6 +30,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return worldWith(t, func(*real.Config) {})
+}
+
+// worldWith is a world whose daemon has other settings.
+func worldWith(t *testing.T, set func(*real.Config)) *world {
+	t.Helper()
 	config := real.Default(false, func(name string) string {
 		if name == "HOME" {
 			return os.Getenv("HOME")
@@ -37,6 +43,7 @@ func newWorld(t *testing.T) *world {
 		return ""
 	})
 	config.Database, config.Socket = filepath.Join(t.TempDir(), "ckpt.db"), filepath.Join(t.TempDir(), "s")
+	set(&config)
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {

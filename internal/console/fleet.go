@@ -1,0 +1,290 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// fleetView is what this host's daemon knows of all hosts. Only administrators see the
+// engine, the hosts and the strands.
+type fleetView struct {
+	frame
+	Status  *fleet.Status
+	Sealed  string
+	Behind  string
+	Lease   string
+	Hosts   []fleetHost
+	Strands []fleetStrand
+	Filters []filter
+	Agent   string
+	Runs    []fleetRun
+	Next    string // the address of the next page
+	Trouble string // why the engine told nothing
+}
+
+type fleetHost struct {
+	fleet.HostShown
+	Lease badge
+	Seen  string
+	Href  string // its runs
+}
+
+type fleetRun struct {
+	fleet.RunShown
+	Status  badge
+	Changed *ckpt.Time // nil where the engine has none
+	Here    string     // the page of the run, "" for a run of another host
+	Claim   string     // the form that brings it here
+}
+
+type fleetStrand struct {
+	fleet.Strand
+	Run         string // the page of the run as it is here
+	Adopt, Drop string // the forms
+}
+
+// mostRunsOfFleet is how many runs of the fleet a page lists.
+const mostRunsOfFleet = 100
+
+// fleetPatience is how long a page waits for the engine.
+const fleetPatience = 5 * time.Second
+
+func (c *Console) fleet(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), fleetPatience)
+	defer cancel()
+	q, line := r.URL.Query(), c.daemon.all()
+	v := &fleetView{frame: c.frameOf(r, "Fleet", "fleet"), Agent: q.Get("agent")}
+	var err error
+	if c.daemon.isAdmin() {
+		if v.Status, err = line.Fleet(ctx); err != nil {
+			c.trouble(w, r, err)
+			return
+		}
+		v.describe(v.Status)
+	}
+	err = v.ask(ctx, line, q)
+	switch {
+	case away(err):
+		c.trouble(w, r, err)
+		return
+	case err != nil:
+		v.Trouble = messageOf(err)
+	}
+	c.show(w, r, http.StatusOK, "fleet", v)
+}
+
+// ask reads what the engine knows.
+func (v *fleetView) ask(ctx context.Context, line client.Operator, q url.Values) error {
+	if v.Status != nil && !v.Status.On {
+		return nil
+	}
+	var hosts []fleet.HostShown
+	if v.Admin {
+		all, err := line.FleetHosts(ctx)
+		if err != nil {
+			return err
+		}
+		strands, err := line.Strands(ctx)
+		if err != nil {
+			return err
+		}
+		hosts = all.Hosts
+		v.addHosts(hosts)
+		v.addStrands(strands.Strands)
+	}
+	runs, err := line.FleetRuns(ctx, fleet.RunsQuery{
+		Host: q.Get("host"), Agent: v.Agent, Status: q.Get("status"), Before: q.Get("before"), Limit: mostRunsOfFleet,
+	})
+	if err != nil {
+		return err
+	}
+	v.addFilters(hosts, q)
+	v.addRuns(runs, hosts, q)
+	return nil
+}
+
+// describe words how shipping goes.
+func (v *fleetView) describe(st *fleet.Status) {
+	v.Sealed = "in the clear: who can read the engine can read the states"
+	if !st.Clear {
+		v.Sealed = "sealed with " + strings.Join(st.Keys, ", ")
+	}
+	v.Behind = "nothing"
+	if st.Unshipped > 0 {
+		v.Behind = fmt.Sprintf("%s, the oldest for %s", plural(int(st.Unshipped), "row"), ageOf(st.Lag))
+	}
+	v.Lease = "none"
+	if st.Lease != "" {
+		v.Lease = fmt.Sprintf("%s, %s of %s left", st.Lease, ageOf(st.LeaseLeft), ageOf(st.LeaseSpan))
+	}
+}
+
+// ageOf is a number of seconds as people read it.
+func ageOf(s float64) string { return ageText(time.Duration(s * float64(time.Second))) }
+
+func (v *fleetView) addHosts(hosts []fleet.HostShown) {
+	for _, h := range hosts {
+		row := fleetHost{HostShown: h, Seen: ageOf(h.SeenAgo), Href: v.Base + "fleet?host=" + url.QueryEscape(h.DB)}
+		switch {
+		case h.Restored != "":
+			row.Lease = badge{"", "done", "restored"}
+		case h.Lease == nil:
+			row.Lease = badge{"", "pause", "no lease"}
+		case *h.Lease > 0:
+			row.Lease = badge{"live", "live", "alive"}
+		default:
+			row.Lease = badge{"warn", "lost", "lease over"}
+		}
+		v.Hosts = append(v.Hosts, row)
+	}
+}
+
+func (v *fleetView) addStrands(strands []fleet.Strand) {
+	for _, s := range strands {
+		names := url.Values{"owner": {s.Owner}, "agent": {s.Agent}, "run": {s.Run}, "uid": {s.UID}, "term": {fmt.Sprint(s.Term)}}.Encode()
+		row := fleetStrand{Strand: s, Run: runPath(v.Base, s.Owner, s.Agent, s.Run)}
+		if s.Decided == "" {
+			row.Adopt, row.Drop = v.Base+"ask/adopt?"+names, v.Base+"ask/drop?"+names
+		}
+		v.Strands = append(v.Strands, row)
+	}
+}
+
+func (v *fleetView) addFilters(hosts []fleet.HostShown, q url.Values) {
+	statuses, names := []option{{Label: "every status"}}, []option{{Label: "every host"}}
+	for _, s := range ckpt.RunStatuses {
+		statuses = append(statuses, option{Value: string(s), Label: statusOf(s).Word, Chosen: q.Get("status") == string(s)})
+	}
+	for _, h := range hosts {
+		names = append(names, option{Value: h.DB, Label: h.Name, Chosen: q.Get("host") == h.DB})
+	}
+	v.Filters = []filter{{"status", "Status", statuses}}
+	if len(hosts) > 0 {
+		v.Filters = append(v.Filters, filter{"host", "Host", names})
+	}
+}
+
+func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Values) {
+	here, others := map[string]bool{}, map[string]bool{}
+	for _, h := range hosts {
+		here[h.DB], others[h.DB] = h.This, !h.This
+	}
+	for _, r := range page.Runs {
+		row := fleetRun{RunShown: r, Status: statusOf(ckpt.RunStatus(r.Status))}
+		if at, err := ckpt.ParseTime(r.UpdatedAt); err == nil {
+			row.Changed = &at
+		}
+		if here[r.DB] || !v.Admin {
+			row.Here = runPath(v.Base, r.Owner, r.Agent, r.Run)
+		}
+		if others[r.DB] {
+			row.Claim = v.Base + "ask/claim?" + url.Values{"owner": {r.Owner}, "agent": {r.Agent}, "run": {r.Run}, "host": {r.DB}, "name": {r.Host}}.Encode()
+		}
+		v.Runs = append(v.Runs, row)
+	}
+	if page.Next != nil {
+		next := url.Values{"agent": {v.Agent}, "status": {q.Get("status")}, "host": {q.Get("host")}, "before": {*page.Next}}
+		v.Next = v.Base + "fleet?" + next.Encode()
+	}
+}
+
+// askFleet asks whether the daemon belongs to a fleet.
+func (d *daemon) askFleet(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if d.isAdmin() {
+		st, err := d.all().Fleet(ctx)
+		return err == nil && st.On
+	}
+	_, err := d.all().FleetRuns(ctx, fleet.RunsQuery{Limit: 1})
+	var e *ckpt.Error
+	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // a daemon without a fleet says so
+}
+
+// askClaim is the form that brings a run of another host here.
+func askClaim(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
+	return &askView{
+		Reason: true, Do: "Claim it", Heading: fmt.Sprintf("Claim %s / %s", s.ref.Agent, q.Get("run")),
+		Intro: fmt.Sprintf("Host %s has this run. The engine gives it to this host, and the other one is fenced: its writes to the run are refused. "+
+			"If the run was running, a person decides about what was open before it goes on.", q.Get("name")),
+		Fields: []field{{ID: "force", Name: "force", Label: "Claim it although its host is alive", Kind: "yes",
+			Help: "Only where you know that the host is lost, or that the agent there has stopped."}},
+		Hidden: []pair{{"run", q.Get("run")}, {"host", q.Get("host")}, {"name", q.Get("name")}},
+	}, nil
+}
+
+func actClaim(c *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	reason, err := why(q)
+	if err != nil {
+		return done{}, err
+	}
+	claimed, err := c.daemon.all().ClaimRun(client.WithReason(ctx, reason), fleet.ClaimRequest{
+		Agent: s.ref.Agent, Run: q.Get("run"), Owner: s.owner, Host: q.Get("host"), Force: q.Get("force") != "",
+	})
+	if err != nil {
+		return done{}, err
+	}
+	said := fmt.Sprintf("Claimed: %s / %s is on this host now, with %s.", claimed.Agent, claimed.Run, plural(claimed.Checkpoints, "checkpoint"))
+	if claimed.Uncertain != "" {
+		said += " Decide about what was open before it goes on."
+	}
+	return done{said, runPath(sessionBase(s.page), claimed.Owner, claimed.Agent, claimed.Run)}, nil
+}
+
+// sessionBase is what the address of the page of the fleet begins with.
+func sessionBase(page string) string { return strings.TrimSuffix(page, "fleet") }
+
+// askAdopt is the form that makes a run of a strand.
+func askAdopt(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
+	var term int64
+	_, _ = fmt.Sscan(q.Get("term"), &term)
+	return &askView{
+		Reason: true, Do: "Adopt it", Heading: fmt.Sprintf("Adopt the strand of %s / %s", s.ref.Agent, q.Get("run")),
+		Intro:  "Its newest checkpoint becomes the first of a new run. Nothing is overwritten. This is decided once.",
+		Fields: []field{{ID: "into", Name: "into", Label: "The new run", Kind: "text", Value: fleet.AdoptedName(q.Get("run"), term), Required: true}},
+		Hidden: []pair{{"run", q.Get("run")}, {"uid", q.Get("uid")}},
+	}, nil
+}
+
+// askDrop is the form that gives a strand up.
+func askDrop(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
+	return &askView{
+		Reason: true, Do: "Drop it", Heading: fmt.Sprintf("Drop the strand of %s / %s", s.ref.Agent, q.Get("run")),
+		Intro:  "It is noted that nobody needs what this host did after the claim. Nothing is deleted: the run stays until somebody deletes it. This is decided once.",
+		Hidden: []pair{{"run", q.Get("run")}, {"uid", q.Get("uid")}},
+	}, nil
+}
+
+func actAdopt(c *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	decided, err := decide(c, ctx, q, fleet.StrandDecision{Decision: fleet.Adopted, Run: q.Get("into")})
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Adopted: its newest checkpoint is the first of %s.", decided.Into),
+		runPath(sessionBase(s.page), decided.Owner, decided.Agent, decided.Into)}, nil
+}
+
+func actDrop(c *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	decided, err := decide(c, ctx, q, fleet.StrandDecision{Decision: fleet.Dropped})
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Dropped: the strand of %s / %s.", decided.Agent, decided.Run), s.page}, nil
+}
+
+func decide(c *Console, ctx context.Context, q url.Values, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
+	reason, err := why(q)
+	if err != nil {
+		return nil, err
+	}
+	return c.daemon.all().DecideStrand(client.WithReason(ctx, reason), q.Get("uid"), d)
+}
