@@ -18,6 +18,7 @@ type fleetCmd struct {
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
 	Claim   fleetClaimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
 	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
+	Verify  fleetVerifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    fleetKeysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
 	Restore fleetRestoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }

@@ -75,7 +75,7 @@ func (c *fleetKeysListCmd) Run(a *app) error {
 type fleetKeysAddCmd struct {
 	keyFlags `embed:""`
 	Realm    string `arg:"" optional:"" default:"*" help:"The realm. Default: *, everybody whose realm has no key."`
-	ID       string `help:"The key's id. Default: today's date." placeholder:"ID"`
+	ID       string `help:"The key's id. Default: today's date and a few letters." placeholder:"ID"`
 }
 
 func (c *fleetKeysAddCmd) Run(a *app) error {

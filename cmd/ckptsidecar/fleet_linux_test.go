@@ -176,6 +176,8 @@ func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
 	engine.Exec("fleet", `UPDATE fleet_hosts SET name = 'lost'`) // JSON keeps what is in a name
 	engine.Exec("fleet", `UPDATE fleet_checkpoints SET body = 'damaged', pieces = NULL WHERE id = (SELECT id FROM fleet_checkpoints ORDER BY n LIMIT 1)`)
 	lost := engine.Rows("fleet", `SELECT id FROM fleet_checkpoints ORDER BY n LIMIT 1`)[0]
+	w.wants(t, cli.ExitDamaged, []string{"fleet", "verify", w.url}, lost, "checkpoint", "host lost", "the engine has 1 problem")
+	w.wants(t, cli.ExitDamaged, []string{"fleet", "verify", w.url, "--jq", ".problems[].rule"}, "checkpoint")
 	host := engine.Rows("fleet", `SELECT db FROM fleet_hosts`)[0]
 	for _, more := range [][]string{nil, {"--json"}} {
 		args := append([]string{"fleet", "restore", host, w.url, "--force", "--db", filepath.Join(w.folder, "restored.db")}, more...)

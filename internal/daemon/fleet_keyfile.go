@@ -1,10 +1,11 @@
 package daemon
 
 import (
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -43,7 +44,7 @@ func readKeyFile(path string) (*seal.Ring, error) {
 }
 
 // FleetAddKey adds a new key of a realm to a file, or makes the file. id is "" for one
-// that has today's date. It answers the key's id.
+// that begins with today's date. It answers the key's id.
 func FleetAddKey(path, realm, id string, now time.Time) (string, error) {
 	ring, err := readKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +54,7 @@ func FleetAddKey(path, realm, id string, now time.Time) (string, error) {
 		return "", err
 	}
 	if id == "" {
-		id = freeID(ring, realm, now.UTC().Format("2006-01-02"))
+		id = keyID(now)
 	}
 	line, err := ring.Add(realm, id)
 	if err != nil {
@@ -62,13 +63,10 @@ func FleetAddKey(path, realm, id string, now time.Time) (string, error) {
 	return id, appendLine(path, line)
 }
 
-// freeID is an id that the realm has not, which begins with day.
-func freeID(ring *seal.Ring, realm, day string) string {
-	id := day
-	for n := 2; ring.Find((&seal.Key{Realm: realm, ID: id}).Name()) != nil; n++ {
-		id = fmt.Sprintf("%s.%d", day, n)
-	}
-	return id
+// keyID is today's date and a few letters, so that keys which two hosts make on one day
+// have two names.
+func keyID(now time.Time) string {
+	return now.UTC().Format("2006-01-02") + "." + strings.ToLower(rand.Text()[:6])
 }
 
 // FleetRetireKey lets a key of a file only open from now on.

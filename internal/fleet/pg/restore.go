@@ -16,8 +16,8 @@ var ErrRestored = errors.New("the runs of this database were given to another ho
 // The statements that give a host's runs to another one. Each run gets a new term, so
 // that what the former host still ships of it is refused.
 const (
-	claimRuns = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n)
-		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
+	claimRuns = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, from_hash)
+		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n, m.mark_hash FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
 		WHERE r.host = $1 ON CONFLICT (run_uid, term) DO NOTHING`
 	giveRuns   = `UPDATE fleet_runs SET host = $2, term = term + 1 WHERE host = $1`
 	giveAgents = `UPDATE fleet_agents SET host = $2 WHERE host = $1`

@@ -17,7 +17,7 @@ import (
 // tables and columns: what PostgreSQL 13, CockroachDB, YugabyteDB, Aurora and AlloyDB
 // have in common. Advisory locks, LISTEN, SEQUENCE, TRIGGER, FUNCTION, SKIP LOCKED, large
 // objects and two-phase commits are not among them.
-var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT
+var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT GROUP UNION ALL
 	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN
 	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz interval version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum

@@ -16,13 +16,21 @@ func (o *Opener) Agent(a *fleet.LostAgent) error {
 	}
 	a.Doc = doc
 	for i := range a.Runs {
-		r := &a.Runs[i]
-		if r.Doc, err = o.Text(r.Doc, r.UID, runPlace(r.UID)); err != nil {
-			r.Damage = err.Error()
+		if err := o.RunDoc(&a.Runs[i]); err != nil {
+			a.Runs[i].Damage = err.Error()
 		}
 	}
 	return nil
 }
+
+// RunDoc opens the row of a run.
+func (o *Opener) RunDoc(r *fleet.LostRun) (err error) {
+	r.Doc, err = o.Text(r.Doc, r.UID, runPlace(r.UID))
+	return err
+}
+
+// NoKey says whether a text tells that only the key is missing here.
+func NoKey(text string) bool { return strings.Contains(text, ErrNoKey.Error()) }
 
 // Run opens what is in a run. What does not open is left out, and says why: a
 // checkpoint in its Damage, another row in Unread.
@@ -73,6 +81,15 @@ func (o *Opener) checkpoint(r *fleet.LostRun, c *fleet.Checkpoint, why map[int64
 	sha, doc, is := strings.Cut(text, "\n")
 	if !is {
 		return ErrBroken
+	}
+	if c.KeyID != "" {
+		b, err := o.box(c.KeyID, r.UID)
+		if err != nil {
+			return err
+		}
+		if b.Sum(sha) != c.SHA256 {
+			return ErrBroken
+		}
 	}
 	c.SHA256, c.Doc = sha, doc
 	if c.Body != nil && c.KeyID != "" { // its document may have been sealed after its state was shipped in the clear

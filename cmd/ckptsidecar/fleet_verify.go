@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+type fleetVerifyCmd struct {
+	engineFlags `embed:""`
+}
+
+// Help is what `fleet verify --help` adds.
+func (*fleetVerifyCmd) Help() string {
+	return `It checks that no row of an audit log is missing up to the host's mark, that claims fit
+the audit logs that they name, and each state and document against its hash or its
+seal. The audit log of this host is compared with the database of this host row by row.
+What is sealed with a key that this host does not have is counted and not opened.
+
+It only reads, and asks the engine itself. The exit code is 5 if something is damaged.`
+}
+
+func (c *fleetVerifyCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	config, err := (&cli.SettingFlags{System: c.System}).Settings(a.App)
+	if err != nil {
+		return err
+	}
+	p := a.Progress("verifying", "runs")
+	v, err := daemon.FleetVerify(ctx, url, config, p.Step)
+	p.Done()
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		err = a.WriteJSON(v)
+	} else {
+		verifiedText(a, v)
+	}
+	if n := len(v.Problems); err == nil && n > 0 {
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("the engine has %s; docs/FLEET.md says what to do", term.Count(n, "problem"))}
+	}
+	return err
+}
+
+func verifiedText(a *app, v *fleet.Verified) {
+	for i := range v.Problems {
+		term.Println(a.Stdout, a.Out.Red(v.Problems[i].String()))
+	}
+	if len(v.Problems) == 0 {
+		term.Printf(a.Stdout, "%s  nothing is damaged\n", a.Out.Green("ok"))
+	}
+	p := &term.Pairs{}
+	p.Add("hosts", fmt.Sprint(v.Hosts))
+	p.Add("audit logs", fmt.Sprintf("%s, %d compared with this host's", term.Count(v.AuditRows, "row"), v.Compared))
+	p.Add("claims", fmt.Sprint(v.Claims))
+	p.Add("runs", fmt.Sprintf("%d, with %s and %s", v.Runs, term.Count(v.Checkpoints, "checkpoint"), term.Count(v.Rows, "other row")))
+	if v.Unopened > 0 {
+		p.Add("not opened", fmt.Sprintf("%s, sealed with keys that this host does not have", term.Count(v.Unopened, "row")))
+	}
+	p.Write(a.Stdout, a.Out)
+}
