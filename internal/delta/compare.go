@@ -33,8 +33,11 @@ const (
 const tagless = 1<<16 - 1
 
 // near are the windows of the old state that are searched first, because what
-// was edited goes on nearby.
+// was edited goes on nearby. A base of at most fewWindows of a window is indexed as a
+// whole instead: that takes less time than a search in the window that finds nothing.
 var near = [...]int{2 << 10, 32 << 10}
+
+const fewWindows = 8
 
 // Compare describes state by copies from base and literals. Its time is linear
 // in both, whatever they hold. It stops searching after so many operations;
@@ -111,8 +114,8 @@ func (d *differ) search(i, j int) (at, from int, found bool) {
 	if len(d.state)-j < minMatch || len(d.ops) >= d.most {
 		return 0, 0, false
 	}
-	for _, size := range near {
-		if d.patience < 0 || len(d.base)-i < minMatch {
+	for n, size := range near {
+		if d.patience < 0 || len(d.base)-i < minMatch || n > 0 && len(d.base) <= fewWindows*size {
 			break
 		}
 		if at, from, found = d.searchNear(i, j, size); found {

@@ -290,6 +290,7 @@ func BenchmarkEncode(b *testing.B) {
 		{"compacted", chat, append([]byte(`{"summary":"short",`), chat[len(chat)/2:]...)},
 		{"edited", chat, bytes.Join([][]byte{chat[:900_000], words(r, 300), chat[900_500:1_200_000], words(r, 4000), chat[1_200_000:]}, nil)},
 		{"unlike", noise, random(r, 1<<20)},
+		{"unlike, of 64 KiB", noise[:64<<10], random(r, 64<<10)},
 		{"same", chat, bytes.Clone(chat)},
 		{"one byte", noise, one},
 		{"every 80th byte", noise, scattered},
