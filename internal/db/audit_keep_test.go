@@ -1,0 +1,64 @@
+package db_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// TestTheFileIsFlatUnderKeep: where old rows of the audit log go to archives and old
+// keys are forgotten, a database whose agents do the same each day grows no more once
+// it has the days that are kept. Each day has runs and agents with new names.
+func TestTheFileIsFlatUnderKeep(t *testing.T) {
+	t.Parallel()
+	const keep = 10 * 24 * time.Hour
+	days := 60
+	if testing.Short() {
+		days = 36
+	}
+	folder, c := t.TempDir(), newClock()
+	o := options(filepath.Join(folder, "ckpt.db"), c)
+	s := openWith(t, o)
+	var sizes []int64
+	for day := range days {
+		aDayOfSaves(t, s, c, day)
+		_, err := s.Expire(t.Context(), c.Now().Add(-7*24*time.Hour), 10_000)
+		must(t, err)
+		_, err = s.ArchiveOld(t.Context(), folder, keep)
+		must(t, err)
+		must(t, s.Upkeep(t.Context()))
+		info, err := os.Stat(o.Path)
+		must(t, err)
+		sizes = append(sizes, info.Size())
+	}
+	full := int(keep/(24*time.Hour)) + 3
+	middle, last := slices.Max(sizes[full:(full+days)/2]), slices.Max(sizes[(full+days)/2:])
+	t.Logf("the file has %d KiB after %d days, at most %d to day %d, and at most %d to day %d", sizes[full]>>10, full, middle>>10, (full+days)/2, last>>10, days)
+	if last > middle+middle/20 {
+		t.Errorf("the file grows from %d to %d bytes", middle, last)
+	}
+	flawless(t, o.Path)
+}
+
+// aDayOfSaves is what some agents do each day.
+func aDayOfSaves(t *testing.T, s *db.Store, c *clock, day int) {
+	t.Helper()
+	for i := range 120 {
+		r := request(fmt.Sprint("agent", i%4), ckpt.KindRoutine, fmt.Sprintf(`{"day":%d,"i":%d}`, day, i))
+		r.ID, r.Run = newID(t), fmt.Sprint("run", i%8)
+		_, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+		c.add(10 * time.Minute)
+	}
+	gone := fmt.Sprint("gone", day)
+	save(t, s, bob, gone, ckpt.KindRoutine, `{}`)
+	_, err := s.Erase(t.Context(), bob, gone)
+	must(t, err)
+	c.add(4 * time.Hour)
+}
