@@ -42,6 +42,7 @@ var notRun = []struct{ page, begins, why string }{
 	{"docs/FILES.md", "ckptsidecar hook install", "it asks; TestStories/rewind plays it"},
 	{"docs/FLEET.md", "ckptsidecar fleet check", "it needs PostgreSQL; make fleet runs it"},
 	{"docs/FLEET.md", "apt-get install postgresql", "it needs PostgreSQL; make fleet runs it"},
+	{"docs/FLEET.md", "ckptsidecar fleet keys add", "it writes into /etc; TestFleetSealed uses such keys"},
 	{"docs/FLEET.md", "ckptsidecar fleet strands", "it needs PostgreSQL; examples/fleet/story.sh does the same"},
 	{"docs/FLEET.md", "GRANT SELECT", "it needs PostgreSQL"},
 	{"docs/HOOKS.md", "ckptsidecar hook install", "it asks; TestStories/hook plays it, and docs/QUICKSTART.md with --yes"},

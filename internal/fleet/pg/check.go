@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,7 +165,7 @@ func (e *Engine) Migrate(ctx context.Context, id string) (from int, err error) {
 	if least, _ := strconv.Atoi(meta["min_reader"]); from > SchemaVersion || least > SchemaVersion {
 		return from, fmt.Errorf("%w: they have version %d, and this program knows %d: upgrade ckptsidecar first", ErrSchema, from, SchemaVersion)
 	}
-	for _, statement := range schema {
+	for _, statement := range slices.Concat(schema, views) {
 		if _, err := e.conn.Exec(ctx, statement); err != nil {
 			return from, told(err)
 		}

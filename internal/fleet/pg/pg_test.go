@@ -94,6 +94,16 @@ func TestEngine(t *testing.T) {
 		t.Errorf("there are %s checkpoints, %s segments, %s rows of the log, %s others", count("fleet_checkpoints"), count("fleet_segments"), count("fleet_audit"), count("fleet_rows"))
 	}
 
+	t.Run("people read it with psql", func(t *testing.T) {
+		for view, want := range map[string]string{
+			"fleet_audit_hosts": "1", "fleet_audit_agents": "1", "fleet_audit_runs": "1", "fleet_audit_checkpoints": "2", "fleet_audit_log": "3",
+			"fleet_audit_claims": "0", "fleet_audit_erasures": "0",
+		} {
+			if got := count(view); got != want {
+				t.Errorf("%s has %s rows, want %s", view, got, want)
+			}
+		}
+	})
 	t.Run("the mark is compared", func(t *testing.T) {
 		if _, err := e.Ship(t.Context(), "db1", batch(2, 4)); !errors.Is(err, pg.ErrMoved) {
 			t.Fatalf("a batch from an old mark answers %v", err)

@@ -18,7 +18,7 @@ import (
 // have in common. Advisory locks, LISTEN, SEQUENCE, TRIGGER, FUNCTION, SKIP LOCKED, large
 // objects and two-phase commits are not among them.
 var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT GROUP UNION ALL
-	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN
+	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN REPLACE VIEW
 	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz interval version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum
 	idle_in_transaction_session_timeout lock_timeout statement_timeout transaction_timeout tcp_user_timeout
@@ -30,6 +30,7 @@ var (
 	sqlBegin = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|SET|SHOW|ALTER|DROP|GRANT|WITH|LOCK|BEGIN|COMMIT|CALL|LISTEN|NOTIFY|TRUNCATE|MERGE|COPY)\b`)
 	ddlNames = regexp.MustCompile(`([a-z_]+) (?:text|bigint|bytea|timestamptz)\b`)
 	ddlTable = regexp.MustCompile(`(?:TABLE|INDEX) IF NOT EXISTS ([a-z_]+)`)
+	renamed  = regexp.MustCompile(`AS ([a-z_0-9]+)[ ,\n]|(?:REPLACE VIEW) ([a-z_]+)`)
 	aliases  = regexp.MustCompile(`AS [uh]\(([a-z_, ]+)\)`)
 	inQuotes = regexp.MustCompile(`'[^']*'`)
 )
@@ -51,6 +52,9 @@ func TestSubset(t *testing.T) {
 				for _, m := range re.FindAllStringSubmatch(s, -1) {
 					known[m[1]] = true
 				}
+			}
+			for _, m := range renamed.FindAllStringSubmatch(s, -1) {
+				known[m[1]], known[m[2]] = true, true
 			}
 		}
 		for _, m := range aliases.FindAllStringSubmatch(s, -1) {
