@@ -55,9 +55,13 @@ func batch(from, to int64) *fleet.Changes {
 	return c
 }
 
+func host(db string) fleet.Host {
+	return fleet.Host{DB: db, Name: db, Version: "test", Schema: 6}
+}
+
 func register(t *testing.T, e *pg.Engine, db string) fleet.Mark {
 	t.Helper()
-	_, mark, err := e.Register(t.Context(), fleet.Host{DB: db, Name: db, Version: "test", Schema: 6})
+	_, mark, err := e.Register(t.Context(), host(db))
 	if err != nil {
 		t.Fatal(err)
 	}

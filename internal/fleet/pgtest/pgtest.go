@@ -156,14 +156,28 @@ func (s *Server) Small(mib int) {
 // Standby adds a synchronous standby and waits until commits wait for it.
 func (s *Server) Standby() *Server {
 	s.t.Helper()
-	b := &Server{t: s.t, bin: s.bin, folder: filepath.Join(filepath.Dir(s.folder), "standby"), port: freePort(s.t), user: s.user}
-	s.run("pg_basebackup", "-D", b.folder, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", s.port), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-	b.configure()
-	b.start()
+	b := s.Follower()
 	s.Exec("postgres", `ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby)'`)
 	s.Exec("postgres", `SELECT pg_reload_conf()`)
 	s.wait("the standby counts", `SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'`)
 	return b
+}
+
+// Follower adds a standby for which no commit waits.
+func (s *Server) Follower() *Server {
+	s.t.Helper()
+	b := &Server{t: s.t, bin: s.bin, folder: filepath.Join(filepath.Dir(s.folder), "standby"), port: freePort(s.t), user: s.user}
+	s.run("pg_basebackup", "-D", b.folder, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", s.port),
+		"-R", "-X", "stream", "-c", "fast", "--no-sync")
+	b.configure()
+	b.start()
+	return b
+}
+
+// Promote makes a primary of a standby.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.run("pg_ctl", "-D", s.folder, "-w", "-t", "60", "promote")
 }
 
 // wait waits until a question is answered with true.
