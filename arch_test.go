@@ -118,7 +118,7 @@ var arrows = map[string][]string{
 	"internal/otlp":         {root, "internal/jsontext", "internal/otlp/observed"},
 	"internal/fleet/pg":     {"internal/fleet"},
 	"internal/fleet/seal":   {"internal/fleet"},
-	"internal/fleet/pgtest": {}, // tests only: nothing else may import it
+	"internal/fleet/pgtest": {"internal/testenv"}, // tests only: nothing else may import it
 	"internal/ipc":          {root},
 	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp", "internal/otlp/observed"},
 	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/fleet", "internal/jsontext", "internal/survey", "internal/wellformed"},

@@ -2,5 +2,5 @@
 // folder, as another user where the test is root, with a synchronous standby where the
 // test asks for one. Where PostgreSQL is not installed, the test skips.
 //
-// Tests alone use it. This package may import jackc/pgx.
+// Tests alone use it. This package may import internal/testenv, and jackc/pgx.
 package pgtest

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // Server is a PostgreSQL server of a test.
@@ -49,16 +51,50 @@ func versionOf(path string) int {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := prepare(t)
-	s.run("initdb", "-D", s.folder, "-A", "trust", "--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C")
+	s.makeData()
 	s.configure("wal_level=replica", "max_wal_senders=8", "shared_buffers='32MB'", "hot_standby=on", "max_connections=40")
 	s.start()
 	return s
+}
+
+// making is held while a server's data are made.
+var making sync.Mutex
+
+// makeData makes the data of a new server. The first server of a test process makes them
+// with initdb, and the others copy those, which takes a tenth of the time.
+func (s *Server) makeData() {
+	s.t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	template := ""
+	if home := os.Getenv(testenv.Marker); home != "" { // it is removed when the process ends
+		template = filepath.Join(home, "postgresql")
+		if _, err := os.Stat(template); err == nil {
+			s.copyData(template, s.folder)
+			return
+		}
+	}
+	s.run("initdb", "-D", s.folder, "-A", "trust", "--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C")
+	if template != "" {
+		s.copyData(s.folder, template)
+	}
+}
+
+// copyData copies data of a server that does not run, with owners and modes.
+func (s *Server) copyData(from, to string) {
+	s.t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		s.t.Fatalf("cp: %v: %s", err, out)
+	}
 }
 
 // prepare finds the programs and makes a folder that the server's user may use.
 func prepare(t testing.TB) *Server {
 	t.Helper()
 	bin := Programs()
+	if os.Getenv("CKPTSIDECAR_NO_ENGINE") != "" {
+		t.Skip("CKPTSIDECAR_NO_ENGINE is set: make fleet runs the tests that need PostgreSQL")
+	}
 	if bin == "" {
 		t.Skip("PostgreSQL is not installed: apt-get install postgresql-15")
 	}
