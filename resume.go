@@ -23,7 +23,10 @@ type ResumeRequest struct {
 	DryRun           bool      `json:"dry_run,omitempty"`
 	Force            bool      `json:"force,omitempty"` // take the run over from a live owner
 	// Fleet, if false, looks at this host only: a run of another host of the fleet stays there.
-	Fleet          *bool      `json:"fleet,omitempty"`
+	Fleet *bool `json:"fleet,omitempty"`
+	// Standby asks for a run that is here already, or that can be claimed from another host now. Otherwise the answer
+	// is conflict, with the time after which to ask again.
+	Standby        bool       `json:"standby,omitempty"`
 	Claimed        *PlanFleet `json:"-"` // the daemon has just claimed the run from another host
 	IdempotencyKey string     `json:"-"`
 }

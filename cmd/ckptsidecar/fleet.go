@@ -17,6 +17,8 @@ type fleetCmd struct {
 	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts of the fleet."`
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
 	Claim   fleetClaimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
+	Release fleetReleaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
+	Drain   fleetDrainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
 	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Verify  fleetVerifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    fleetKeysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`

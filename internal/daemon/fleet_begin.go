@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
@@ -53,4 +55,22 @@ func (s *service) tellLease(sc ckpt.Scope, run *ckpt.Run) {
 	if run.LeaseLeftMS == 0 {
 		run.Lease = ckpt.LeaseLost
 	}
+}
+
+// began waits, where an agent's runs may move, until the engine has that this host works
+// on a run again: before that another host may claim one that had ended.
+func (s *service) began(ctx context.Context, sc ckpt.Scope, agent, run string) error {
+	if s.lease() == nil {
+		return nil
+	}
+	if p, err := s.store.FleetPolicyOf(sc.Whose(), agent); err == nil && p.Takeover != ckpt.TakeoverAuto {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.daemon.Config.WriteTimeout))
+	defer cancel()
+	if err := s.shipper.shippedTo(ctx, s.store.Committed()); err != nil {
+		return &ckpt.Error{Code: ckpt.CodeNotReplicated, Outcome: ckpt.OutcomeUnknown, RetryAfter: time.Second, Err: err,
+			Message: "the engine of the fleet has not confirmed in time that this host works on the run: try again"}
+	}
+	return s.shipper.waiters.owned(fleet.RunName(sc.Whose(), agent, runOr(run)))
 }

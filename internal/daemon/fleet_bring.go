@@ -16,6 +16,9 @@ import (
 // only.
 const fleetAsk = 10 * time.Second
 
+// fleetStandby is when a standby asks again for a run that no host has.
+const fleetStandby = 5 * time.Second
+
 // Bring brings the run here that a resumption asks for, if another host has it, its
 // agent's policy says takeover: auto, and the caller owns it here too. It notes in the
 // request what the plan must say. Where the engine cannot be asked, agents whose runs may
@@ -37,7 +40,7 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 	defer cancel()
 	e, err := c.reach(ctx)
 	if err != nil {
-		if c.moves(sc, r.Agent) {
+		if r.Standby || c.moves(sc, r.Agent) {
 			return err
 		}
 		return nil
@@ -58,6 +61,9 @@ func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Re
 	}
 	if named {
 		return j.IsElsewhere(ctx, sc.Whose(), r.Agent, runOr(r.Run))
+	}
+	if r.Standby {
+		return true, nil
 	}
 	known, err := j.HasAgent(ctx, sc.Whose(), r.Agent)
 	return err == nil && (!known || c.moves(sc, r.Agent)), err
@@ -115,6 +121,10 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 			return e, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
 		}
 		return c.claimFor(ctx, e, sc, &run, same, r)
+	}
+	if r.Standby {
+		return e, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: fleetStandby,
+			Message: fmt.Sprintf("no host of the fleet has run %s of %s that you own and whose policy says takeover: auto", runOr(r.Run), r.Agent)}
 	}
 	return e, nil
 }

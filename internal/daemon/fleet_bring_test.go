@@ -33,7 +33,7 @@ func roamingHost(t *testing.T, url, name string) *roaming {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.s.shipper.keeper.hangUp)
-	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.durable, MayBegin: r.s.mayBegin, Lease: r.s.tellLease, Fleet: r.s.fleet()})
+	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.durable, MayBegin: r.s.mayBegin, Lease: r.s.tellLease, Began: r.s.began, Fleet: r.s.fleet()})
 	r.fleetHost.api = r.api.HandlerFor(fleetUser.Caller)
 	return r
 }

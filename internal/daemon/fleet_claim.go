@@ -31,6 +31,8 @@ type claimant struct {
 	keys  func() (*seal.Ring, error) // nil for a host without keys
 	grace time.Duration
 	lease *lease.Lease // of this host; nil where it holds none
+	// keeper renews that lease; nil likewise.
+	keeper *keeper
 	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
 	shipped  func(ctx context.Context, n int64) error
 	learn    func(ctx context.Context, e *pg.Engine, run string) error // hears of a run that this host owns from now on
@@ -46,7 +48,7 @@ func (s *service) fleet() server.Fleet {
 	return struct {
 		*claimant
 		*fleetView
-	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys, lease: s.lease(),
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys, lease: s.lease(), keeper: s.shipper.keeper,
 		grace: s.shipper.grace, shipped: s.shipper.shippedTo, learn: s.shipper.owns, failing: func() bool { return s.shipper.told().failing },
 		bringing: make(chan struct{}, 1)}, newFleetView(s.shipper, s.store)}
 }

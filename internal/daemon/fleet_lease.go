@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -32,6 +33,9 @@ type keeper struct {
 	begun       bool       // this daemon has held the lease
 	incarnation int64      // the last one
 
+	last     atomic.Int64 // the incarnation, for who drains
+	draining atomic.Bool  // this host has let go of its runs
+
 	mu      sync.Mutex
 	problem error // why the last renewal failed
 }
@@ -56,7 +60,11 @@ func (k *keeper) Run(ctx context.Context) error {
 
 // renew moves the lease on, on the engine's clock and then on this host's.
 func (k *keeper) renew(ctx context.Context) error {
-	if err := k.hindered(); err != nil {
+	err := k.hindered()
+	if k.draining.Load() {
+		err = errDrained
+	}
+	if err != nil {
 		k.lease.LetGo()
 		return err
 	}
@@ -68,14 +76,14 @@ func (k *keeper) renew(ctx context.Context) error {
 		}
 	}
 	sent := k.lease.Sending()
-	err := k.heed(ctx, func(ctx context.Context) ([]fleet.Taken, error) {
+	err = k.heed(ctx, func(ctx context.Context) ([]fleet.Taken, error) {
 		return k.engine.Renew(ctx, k.host.DB, k.incarnation, k.lease.Span())
 	})
 	switch {
 	case errors.Is(err, pg.ErrMoved):
 		k.lease.LetGo()
 		return pg.ErrLease
-	case err == nil:
+	case err == nil && !k.draining.Load():
 		k.lease.Renewed(sent)
 		k.renewed()
 	}
@@ -102,6 +110,7 @@ func (k *keeper) connect(ctx context.Context) error {
 		return err
 	}
 	k.begun, k.incarnation = true, incarnation
+	k.last.Store(incarnation)
 	return nil
 }
 

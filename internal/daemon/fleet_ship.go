@@ -205,13 +205,14 @@ func (s *shipper) once(ctx context.Context) error {
 			return err
 		}
 		s.shipped(c, fenced)
-		s.tell(c.To, time.Since(began))
+		took := time.Since(began)
 		if len(fenced) > 0 {
 			if _, err := s.learnTaken(ctx); err != nil {
 				return err
 			}
 		}
 		s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
+		s.tell(c.To, took) // after that: who sees the mark must see the fence
 		if c.To.N >= c.Head {
 			return nil
 		}

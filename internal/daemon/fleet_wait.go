@@ -146,6 +146,16 @@ func (w *waiters) fence(fenced []string) {
 	w.tell("")
 }
 
+// owned refuses a run, as Ship names it, that another host owns.
+func (w *waiters) owned(run string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isFenced(run) {
+		return ckpt.Errorf(ckpt.CodeFenced, "another host of the fleet owns this run now: stop this process")
+	}
+	return nil
+}
+
 // forgive forgets that another host owned a run.
 func (w *waiters) forgive(run string) {
 	w.mu.Lock()

@@ -101,6 +101,16 @@ type Run struct {
 	FirstEvent  int64    // events before it are gone; 0 for none
 }
 
+// Ended says that the run's owner has ended its segment, and so let go of the run. One
+// that was only found dead is not ended: whoever watches it here may start it again.
+func (r *Run) Ended() bool {
+	switch r.Status {
+	case "completed", "failed", "suspended", "awaiting_continuation":
+		return true
+	}
+	return false
+}
+
 // RunName names a run for people, and a run that another host owns.
 func RunName(owner, agent, run string) string { return owner + " " + agent + "/" + run }
 

@@ -139,6 +139,25 @@ type Claimed struct {
 	Uncertain   string `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" for nothing
 }
 
+// Released says which run a host has let go of.
+type Released struct {
+	Owner string `json:"owner"`
+	Agent string `json:"agent"`
+	Run   string `json:"run"`
+	UID   string `json:"uid"`
+}
+
+// DrainRequest asks a host to let go of all of its runs, or to take them up again.
+type DrainRequest struct {
+	Undo bool `json:"undo,omitempty"`
+}
+
+// Drained says whether a host has let go of its runs.
+type Drained struct {
+	Host    string `json:"host"`
+	Drained bool   `json:"drained"`
+}
+
 // Strand is what a host has of a run that another host has claimed, beyond what the
 // claimant got.
 type Strand struct {

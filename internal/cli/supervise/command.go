@@ -21,6 +21,8 @@ type Command struct {
 	Heartbeat        ckpt.Duration `default:"10s" help:"How often to send a heartbeat. Default: ${default}." placeholder:"TIME"`
 	HeartbeatTimeout ckpt.Duration `default:"30s" help:"The run is timed_out after this time without a heartbeat; 0 for never. Default: ${default}." placeholder:"TIME"`
 	ProgressTimeout  ckpt.Duration `help:"The agent counts as frozen after this time without progress, which the agent itself reports. Default: the agent's policy." placeholder:"TIME"`
+	Standby          bool          `help:"Wait until the run's host in the fleet is gone or lets go of it, claim the run, and go on with it here."`
+	Here             bool          `help:"Look at this host only: claim no run of another host of the fleet."`
 	Force            bool          `help:"Take the run over from an owner that is alive."`
 	Reason           string        `help:"Why, for the audit log." placeholder:"TEXT"`
 	Command          []string      `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -48,6 +50,8 @@ func (c *Command) check(a *cli.App) error {
 		return cli.Usagef("give the command to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
 	case a.Owner != "":
 		return cli.Usagef("exec does not take --owner: the command runs as you, so its agent is yours")
+	case c.Standby && (c.Here || c.Force):
+		return cli.Usagef("--standby waits for another host: it does not go with --here or --force")
 	case c.MaxRestarts < 0:
 		return cli.Usagef("--max-restarts must be 0 (none) or more; got %d", c.MaxRestarts)
 	case time.Duration(c.Heartbeat) < 10*time.Millisecond:
@@ -66,6 +70,10 @@ func (c *Command) check(a *cli.App) error {
 func (c *Command) request(pid int) ckpt.ResumeRequest {
 	r := ckpt.ResumeRequest{
 		Agent: c.Agent, Run: c.InRun, PID: pid, HeartbeatTimeout: &c.HeartbeatTimeout, Force: c.Force, Reason: c.Reason,
+	}
+	r.Standby = c.Standby
+	if c.Here {
+		r.Fleet = new(bool)
 	}
 	if c.ProgressTimeout != 0 {
 		r.ProgressTimeout = &c.ProgressTimeout

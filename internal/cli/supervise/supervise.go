@@ -166,9 +166,21 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	}
 	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	told := false
 	for began, tries := time.Now(), 1; ; tries++ {
 		plan, err := s.resume(ctx, request)
-		first := s.restarts == 0 && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
+		if wait := s.standsBy(err); wait > 0 {
+			if !told {
+				s.note("standby", "%s; exec waits", cli.MessageOf(err))
+				told = true
+			}
+			if !s.pause(wait) {
+				return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while another host had the run"}
+			}
+			began, tries = time.Now(), 0
+			continue
+		}
+		first := s.restarts == 0 && !s.cmd.Standby && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
 		if err == nil || first || !away(err) {
 			return plan, err
 		}
@@ -179,6 +191,21 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 			return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the daemon was away"}
 		}
 	}
+}
+
+// standbyLook is how often a standby looks at least: its run may be released at any time.
+const (
+	standbyLook  = 5 * time.Second
+	standbyClose = 250 * time.Millisecond // and near the end of a lease: the daemon's word is in whole seconds, rounded up
+)
+
+// standsBy says how long a standby waits before it asks again, 0 where it does not wait.
+func (s *supervisor) standsBy(err error) time.Duration {
+	var e *ckpt.Error
+	if !s.cmd.Standby || !errors.As(err, &e) || e.Code != ckpt.CodeConflict || e.RetryAfter == 0 {
+		return 0
+	}
+	return min(max(e.RetryAfter-time.Second, standbyClose), standbyLook)
 }
 
 func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {

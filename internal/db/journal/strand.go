@@ -77,6 +77,14 @@ func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, e
 	return is, err
 }
 
+// RunUID is the identity of a run in the whole fleet.
+func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid string, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.GetContext(ctx, &uid, `SELECT r.uid FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
+	})
+	return uid, err
+}
+
 // IsElsewhere says whether a run that is stored here belongs to another host now.
 func (j *Journal) IsElsewhere(ctx context.Context, owner, agent, run string) (is bool, err error) {
 	var id int64

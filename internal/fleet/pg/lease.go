@@ -21,6 +21,9 @@ const (
 	beginLease = `UPDATE fleet_hosts SET incarnation = incarnation + 1, lease_until = clock_timestamp() + $2::interval, drained = NULL
 		WHERE db = $1 AND ($3 = 1 OR lease_until IS NULL OR lease_until < clock_timestamp() OR incarnation <= $4) RETURNING incarnation`
 	renewLease = `UPDATE fleet_hosts SET lease_until = clock_timestamp() + $3::interval WHERE db = $1 AND incarnation = $2`
+	endLease   = `UPDATE fleet_hosts SET lease_until = clock_timestamp(), drained = 1 WHERE db = $1 AND incarnation = $2`
+	releaseRun = `UPDATE fleet_runs SET released = 1 WHERE uid = $1 AND host = $2`
+	needFreed  = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND released = 1`
 	needLease  = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND incarnation = $2`
 )
 
@@ -55,4 +58,24 @@ func (e *Engine) Renew(ctx context.Context, db string, incarnation int64, span t
 		return taken.scan(rows)
 	})
 	return taken.list(), err
+}
+
+// Drain ends the lease of a database at once, and lets go of all of its runs.
+func (e *Engine) Drain(ctx context.Context, db string, incarnation int64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(endLease, db, incarnation)
+	b.Queue(needLease, db, incarnation)
+	return e.send(ctx, b, nil)
+}
+
+// Release lets go of one run of a database, so that another host may claim it at once.
+func (e *Engine) Release(ctx context.Context, db, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(releaseRun, uid, db)
+	b.Queue(needFreed, uid, db)
+	return e.send(ctx, b, nil)
 }

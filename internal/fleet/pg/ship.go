@@ -212,7 +212,7 @@ func (s *shipping) agents() {
 func (s *shipping) runs() {
 	var agentUID, owner, agent, run, status, updated, doc, principal []string
 	var key []*string
-	var asOf, seq []int64
+	var asOf, seq, released []int64
 	var fresh struct {
 		uid, agentUID, owner, agent, run []string
 		term                             []int64
@@ -226,13 +226,13 @@ func (s *shipping) runs() {
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
 		}
 		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
-		principal, key = append(principal, r.Principal), append(key, orNull(r.KeyID))
+		principal, key, released = append(principal, r.Principal), append(key, orNull(r.KeyID)), append(released, bit(r.Ended()))
 	}
 	if len(fresh.uid) > 0 {
 		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
 	}
 	s.fence = s.Len()
-	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key)
+	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key, released)
 }
 
 // held queues a statement for runs that are still this host's.

@@ -30,9 +30,9 @@ const (
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
 		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e) ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
-		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id
+		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = u.released
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
-		$14::text[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id)
+		$14::text[], $15::bigint[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id, released)
 		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term RETURNING fleet_runs.uid`
 
 	held = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::bigint[]) AS h(uid, term) ON f.uid = h.uid AND f.term = h.term WHERE f.host = $1`

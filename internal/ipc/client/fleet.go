@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
@@ -39,6 +40,28 @@ func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDe
 		return nil, err
 	}
 	v := new(fleet.StrandDecided)
+	_, err = o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
+
+// ReleaseRun lets another host claim a run of this host at once.
+func (c *Client) ReleaseRun(ctx context.Context, ref ckpt.RunRef) (*fleet.Released, error) {
+	path, err := runPath(ref, "release")
+	if err != nil {
+		return nil, err
+	}
+	v := new(fleet.Released)
+	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: path, repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// Drain lets go of all runs of this host, or takes them up again. For administrators.
+func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drained, error) {
+	a, err := jsonAsk(http.MethodPost, "/v1/fleet/drain", r)
+	if err != nil {
+		return nil, err
+	}
+	v := new(fleet.Drained)
 	_, err = o.fetch(ctx, a, v)
 	return orNil(v, err)
 }

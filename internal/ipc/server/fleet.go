@@ -23,6 +23,10 @@ type Fleet interface {
 	Erased() *ckpt.ErasedFleet
 	// Bring brings the run here that a resumption asks for, if another host has it and it may come by itself.
 	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
+	// Release lets another host claim a run of this host at once.
+	Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error)
+	// Drain lets go of all runs of this host, or takes them up again.
+	Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (*fleet.Drained, error)
 	// Strands lists what this host has of runs that other hosts have claimed.
 	Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error)
 	// Decide adopts or drops the strand of the run with a uid.
@@ -63,7 +67,22 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
 
 // Bring leaves a resumption to this host.
-func (noFleet) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return nil }
+func (n noFleet) Bring(_ context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
+	if !r.Standby {
+		return nil
+	}
+	sc.Admin = true // everybody may stand by for the own runs
+	return n.refuse(sc)
+}
+
+func (n noFleet) Release(_ context.Context, sc ckpt.Scope, _ ckpt.RunRef) (*fleet.Released, error) {
+	sc.Admin = true // everybody may ask it of the own runs
+	return nil, n.refuse(sc)
+}
+
+func (n noFleet) Drain(_ context.Context, sc ckpt.Scope, _ fleet.DrainRequest) (*fleet.Drained, error) {
+	return nil, n.refuse(sc)
+}
 
 func (n noFleet) Strands(_ context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
 	return nil, n.refuse(sc)
@@ -81,6 +100,30 @@ func (c *call) claimRun() error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
 	done, err := c.server.fleet.Claim(ctx, c.scope, r)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, done)
+}
+
+func (c *call) releaseRun() error {
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	done, err := c.server.fleet.Release(ctx, c.scope, c.ref())
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, done)
+}
+
+func (c *call) drainHost() error {
+	var r fleet.DrainRequest
+	if err := c.decodeOptional(maxSmallBody, &r); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	done, err := c.server.fleet.Drain(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

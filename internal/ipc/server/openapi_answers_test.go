@@ -580,6 +580,9 @@ func (a *api) daemon() {
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet/hosts"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(409, get("/v1/fleet/runs"))
+	a.want(409, post("/v1/agents/tagged/runs/main/release", ""))
+	a.want(409, post("/v1/fleet/drain", `{"undo":true}`))
+	a.want(409, post("/v1/agents/tagged/runs/main/resume", `{"standby":true}`))
 	a.want(200, put("/v1/agents/tagged/policy?reason=first%20of%20all", `{"routine_keep":1}`))
 	tag, err := a.store.PolicyTag(a.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}, "tagged")
 	if err != nil {

@@ -422,3 +422,11 @@ func (f failing) Attach(context.Context, ckpt.Scope, ckpt.AttachRequest) (*ckpt.
 }
 
 func (f failing) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return f.err }
+
+func (f failing) Release(context.Context, ckpt.Scope, ckpt.RunRef) (*fleet.Released, error) {
+	return nil, f.err
+}
+
+func (f failing) Drain(context.Context, ckpt.Scope, fleet.DrainRequest) (*fleet.Drained, error) {
+	return nil, f.err
+}

@@ -100,6 +100,8 @@ var routes = []route{
 	{name: "findings", method: "GET", path: "/v1/findings", params: findingParams, do: (*call).listFindings},
 	{name: "chown", method: "POST", path: "/v1/owners/chown", write: true, do: (*call).chownAgents},
 	{name: "claim_run", method: "POST", path: "/v1/fleet/claim", write: true, do: (*call).claimRun},
+	{name: "release_run", method: "POST", path: oneRunPath + "/release", write: true, do: (*call).releaseRun},
+	{name: "drain", method: "POST", path: "/v1/fleet/drain", write: true, do: (*call).drainHost},
 	{name: "strands", method: "GET", path: "/v1/fleet/strands", do: (*call).listStrands},
 	{name: "adopt_strand", method: "POST", path: "/v1/fleet/strands/{id}/adopt", write: true, do: (*call).adoptStrand},
 	{name: "drop_strand", method: "POST", path: "/v1/fleet/strands/{id}/drop", write: true, do: (*call).dropStrand},

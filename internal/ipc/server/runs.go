@@ -81,7 +81,11 @@ func (c *call) startRun() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		return c.server.store.StartRun(ctx, c.scope, r)
+		run, replayed, err := c.server.store.StartRun(ctx, c.scope, r)
+		if err == nil {
+			err = c.awaitOwnership(r.Run)
+		}
+		return run, replayed, err
 	})
 }
 
@@ -145,6 +149,20 @@ func (c *call) listRuns() error {
 	})
 }
 
+// awaitOwnership waits until this host may work on a run that was started or resumed. The shares
+// of the request are given back before it waits.
+func (c *call) awaitOwnership(run string) error {
+	if c.server.began == nil {
+		return nil
+	}
+	c.giveBack(&c.conn.owner.requests)
+	c.giveBack(&c.conn.owner.bytes)
+	ctx, cancel := c.reading(c.server.limits.WriteTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.server.stopping, cancel)()
+	return c.server.began(ctx, c.scope, c.agent, run)
+}
+
 // may asks whether something may begin now.
 func (c *call) may(what Beginning) error {
 	if c.server.mayBegin == nil {
@@ -203,6 +221,11 @@ func (c *call) resume() error {
 	plan, replayed, err := c.server.store.Resume(ctx, c.scope, r)
 	if err != nil {
 		return err
+	}
+	if plan.Claimed {
+		if err := c.awaitOwnership(r.Run); err != nil {
+			return err
+		}
 	}
 	c.markReplayed(replayed)
 	return c.sendPlan(plan)

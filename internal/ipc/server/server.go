@@ -31,6 +31,8 @@ type Options struct {
 	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
 	// MayBegin, if set, is asked before a step or an operation begins, and before a run is resumed.
 	MayBegin func(sc ckpt.Scope, agent string, what Beginning) error
+	// Began, if set, waits after a run was started or resumed until this host may work on it.
+	Began func(ctx context.Context, sc ckpt.Scope, agent, run string) error
 	// Lease, if set, notes in the answer to a heartbeat how this host's lease in a fleet stands.
 	Lease func(sc ckpt.Scope, run *ckpt.Run)
 	// Fleet is the engine that many hosts share; nil where there is none.
@@ -80,6 +82,7 @@ type Server struct {
 	observe  func(Observation)
 	durable  func(ckpt.Scope, string, string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error))
 	mayBegin func(ckpt.Scope, string, Beginning) error
+	began    func(context.Context, ckpt.Scope, string, string) error
 	lease    func(ckpt.Scope, *ckpt.Run)
 	fleet    Fleet
 	settings func() []survey.Setting

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+type fleetReleaseCmd struct {
+	Name string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
+}
+
+// Help is what `fleet release --help` adds.
+func (c *fleetReleaseCmd) Help() string {
+	return `The engine gets everything first. Then another host may claim the run at once, without waiting for this host's lease. A run that is running is refused. Who resumes the run here first keeps it here.`
+}
+
+func (c *fleetReleaseCmd) Run(ctx context.Context, a *app) error {
+	ref := ckpt.RunRef{}
+	ref.Agent, ref.Run, _ = strings.Cut(c.Name, "/")
+	if err := cli.Checked(ref.Check()); err != nil {
+		return err
+	}
+	done, err := a.Client().ReleaseRun(ctx, ref)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(done)
+	}
+	term.Printf(a.Stdout, "%s  run %s of %s: another host may claim it now\n", a.Out.Green("released"), done.Run, done.Agent)
+	return nil
+}
+
+type fleetDrainCmd struct {
+	Undo bool `help:"Take the runs up again."`
+}
+
+// Help is what `fleet drain --help` adds.
+func (c *fleetDrainCmd) Help() string {
+	return `For administrators, before maintenance. Nothing begins on this host any more for agents with takeover: auto, and exec stops them. When none can believe any more that this host holds its lease, the engine gets everything, and other hosts may claim the runs at once. This takes as long as the rest of the lease.
+The daemon stays drained until it starts again, or until ckptsidecar fleet drain --undo.`
+}
+
+func (c *fleetDrainCmd) Run(ctx context.Context, a *app) error {
+	if !c.Undo {
+		a.Tell("waiting until the agents of this host have stopped")
+	}
+	done, err := client.Operator{Client: a.Client()}.Drain(ctx, fleet.DrainRequest{Undo: c.Undo})
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(done)
+	case c.Undo:
+		term.Printf(a.Stdout, "host %s takes up its runs again\n", done.Host)
+		return nil
+	}
+	term.Printf(a.Stdout, "%s  host %s: other hosts may claim its runs now\n", a.Out.Green("drained"), done.Host)
+	return nil
+}
