@@ -22,6 +22,7 @@ type fleetCmd struct {
 	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Verify  fleetVerifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    fleetKeysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
+	Rejoin  fleetRejoinCmd  `cmd:"" help:"Join the fleet anew, where an older copy of this host's database was put back, or is in use elsewhere."`
 	Restore fleetRestoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }
 

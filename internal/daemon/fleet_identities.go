@@ -83,7 +83,7 @@ func (s *service) renameUsers() {
 	if s.shipper == nil {
 		return
 	}
-	s.shipper.who.Store(s.daemon.Config.identities(s.store.ID))
+	s.shipper.who.Store(s.daemon.Config.identities(s.store.FleetID()))
 	s.shipper.renamed.Store(true)
 }
 

@@ -94,20 +94,20 @@ func restoreInto(ctx context.Context, e *pg.Engine, o *seal.Opener, lost *fleet.
 	if err := mustBeEmpty(ctx, e, store, c.Database); err != nil {
 		return nil, err
 	}
-	if by := lost.Restored; by != "" && by != store.ID {
+	if by := lost.Restored; by != "" && by != store.FleetID() {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "database %s has the runs of host %s already: restore that one's runs, if it is lost too", by, lost.Name)
 	}
-	if lost.DB == store.ID {
+	if lost.DB == store.FleetID() {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this is the database of host %s itself", lost.Name)
 	}
-	if _, _, err := e.Register(ctx, fleet.Host{DB: store.ID, Name: c.HostName(), Version: version, Schema: ckpt.SchemaVersion}); err != nil {
+	if _, _, err := e.Register(ctx, fleet.Host{DB: store.FleetID(), Name: c.HostName(), Version: version, Schema: ckpt.SchemaVersion}); err != nil {
 		return nil, err
 	}
-	if err := e.Give(ctx, lost.DB, store.ID); err != nil {
+	if err := e.Give(ctx, lost.DB, store.FleetID()); err != nil {
 		return nil, err
 	}
 	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}, Damaged: []fleet.DamagedCheckpoint{}}
-	return done, bringBack(ctx, e, o, store, c.identities(store.ID), done)
+	return done, bringBack(ctx, e, o, store, c.identities(store.FleetID()), done)
 }
 
 // mustBeEmpty refuses a database that has agents of its own. Those that a restore which
@@ -117,7 +117,7 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 	if err := store.RO.SelectContext(ctx, &uids, `SELECT uid FROM agents`); err != nil || len(uids) == 0 {
 		return err
 	}
-	given, err := e.Lost(ctx, store.ID)
+	given, err := e.Lost(ctx, store.FleetID())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 
 // bringBack imports the agents of each owner.
 func bringBack(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, ids *fleet.Identities, done *fleet.Restored) error {
-	agents, err := e.Lost(ctx, store.ID)
+	agents, err := e.Lost(ctx, store.FleetID())
 	if err != nil {
 		return err
 	}

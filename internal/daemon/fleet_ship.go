@@ -167,7 +167,7 @@ func (s *shipper) Problem() string {
 }
 
 // errSplit is what a person must settle.
-var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped")
+var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped; `ckptsidecar fleet rejoin` settles it")
 
 // once ships one batch, or as many as lie behind.
 func (s *shipper) once(ctx context.Context) error {
@@ -352,7 +352,7 @@ func (s *shipper) sayHello(ctx context.Context) error {
 // startFleet starts the shipper where an engine is set.
 func (s *service) startFleet(ctx context.Context) {
 	c := &s.daemon.Config
-	taken, err := fenceAsBefore(ctx, c.Database+fleetSuffix, journal.New(s.store.Core), s.store.ID)
+	taken, err := fenceAsBefore(ctx, c.Database+fleetSuffix, journal.New(s.store.Core), s.store.FleetID())
 	if err != nil {
 		s.log.Error("it is not known which runs of this host other hosts have claimed; the fleet's engine tells when it can be reached", "error", err)
 	}
@@ -362,10 +362,10 @@ func (s *service) startFleet(ctx context.Context) {
 	s.shipper = &shipper{
 		wordFile: c.Database + fleetSuffix,
 		url:      func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
-		host: fleet.Host{DB: s.store.ID, Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
+		host: fleet.Host{DB: s.store.FleetID(), Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
-	s.shipper.who.Store(c.identities(s.store.ID))
+	s.shipper.who.Store(c.identities(s.store.FleetID()))
 	s.shipper.erase = s.store.Erase
 	s.shipper.keys = func() (*seal.Ring, error) { return c.Keys(os.Getenv) }
 	s.shipper.keepLease(lease.New(lease.Boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))

@@ -88,6 +88,7 @@ const (
 	HowClaimed  = "claimed"
 	HowReleased = "released"
 	HowForced   = "forced"
+	HowRejoined = "rejoined" // nobody has claimed it: this host has joined anew, and its former id has the run
 )
 
 // How is what the engine notes of a claim.

@@ -63,3 +63,10 @@ type UncertainRun struct {
 	Run    string `json:"run"`
 	Reason string `json:"reason"`
 }
+
+// Rejoined says under which id a host belongs to the fleet now.
+type Rejoined struct {
+	From   string `json:"from_db"`
+	To     string `json:"to_db"`
+	Common int64  `json:"common_row"` // the last row of the audit log that the engine has as well
+}

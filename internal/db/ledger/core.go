@@ -31,7 +31,8 @@ type Core struct {
 	oldKeys      bool      // whether saves of an older version may be asked for again
 	agents       agentCache
 	elsewhere    elsewhere
-	newest       newestOf // checkpoint of each agent
+	fleetID      atomic.Pointer[string] // nil where it is the database's own
+	newest       newestOf               // checkpoint of each agent
 	States       *blob.States
 	Preparer     blob.Preparer // of states, before they go to the writer
 	Damages      damages       // checkpoints that are known to be damaged

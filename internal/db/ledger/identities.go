@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 
@@ -35,4 +36,43 @@ func (s *Core) SetIdentityMap(text string) error {
 		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_principals", Outcome: OutcomeDone,
 			Detail: map[string]any{"map": json.RawMessage(text)}})
 	}})
+}
+
+// fleetIDKey is the row of meta with the id under which this database belongs to a fleet,
+// where that is not the database's own.
+const fleetIDKey = "fleet_id"
+
+// FleetID is the id under which this database belongs to a fleet: its own, until an
+// operator lets it join anew under another one.
+func (s *Core) FleetID() string {
+	if id := s.fleetID.Load(); id != nil {
+		return *id
+	}
+	return s.ID
+}
+
+// loadFleetID reads it.
+func (s *Core) loadFleetID(ctx context.Context) error {
+	var there []string
+	if err := s.RO.SelectContext(ctx, &there, `SELECT value FROM meta WHERE key = ?`, fleetIDKey); err != nil || len(there) == 0 {
+		return err
+	}
+	s.fleetID.Store(&there[0])
+	return nil
+}
+
+// SetFleetID gives this database another id in the fleet. why stands in the audit log.
+func (s *Core) SetFleetID(id, why string) error {
+	err := s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		err := tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, fleetIDKey, id)
+		if err != nil {
+			return err
+		}
+		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "rejoin_fleet", Outcome: OutcomeDone, Reason: why,
+			Detail: map[string]any{"from": s.FleetID(), "to": id}})
+	}})
+	if err == nil {
+		s.fleetID.Store(&id)
+	}
+	return err
 }

@@ -69,6 +69,9 @@ func (s *Core) startUp(ctx context.Context) error {
 	if err := s.RO.GetContext(ctx, &s.ID, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
 		return s.Engine.OpenError(err)
 	}
+	if err := s.loadFleetID(ctx); err != nil {
+		return s.Engine.OpenError(err)
+	}
 	s.NoteHead("start")
 	return nil
 }

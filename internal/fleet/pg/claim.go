@@ -44,7 +44,10 @@ const (
 
 	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, ''), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''), coalesce(c.decided_by, '')
 		FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
-		WHERE c.from_db = $1 AND r.host <> $1 ORDER BY c.run_uid, c.term DESC`
+		WHERE c.from_db = $1 AND r.host <> $1
+		UNION ALL SELECT j.run_uid, r.term, r.host, coalesce(h.name, ''), j.from_n, 'rejoined', j.at, coalesce(j.decided, ''), coalesce(j.decided_by, '')
+		FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
+		WHERE j.db = $1 AND r.host <> $1 ORDER BY 1, 2 DESC`
 	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND coalesce(decided, '') = ''`
 	needDecided  = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
 )
@@ -140,8 +143,13 @@ func (e *Engine) Decide(ctx context.Context, db string, t *fleet.Taken, decided,
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(decideStrand, t.UID, t.Term, db, decided, by)
-	b.Queue(needDecided, t.UID, t.Term, db, decided, by)
+	if t.How == fleet.HowRejoined {
+		b.Queue(decideRejoined, t.UID, db, decided, by)
+		b.Queue(needRejoined, t.UID, db, decided, by)
+	} else {
+		b.Queue(decideStrand, t.UID, t.Term, db, decided, by)
+		b.Queue(needDecided, t.UID, t.Term, db, decided, by)
+	}
 	b.Queue(beat, db)
 	err := e.send(ctx, b, nil)
 	if errors.Is(err, ErrMoved) {

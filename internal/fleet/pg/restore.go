@@ -25,7 +25,8 @@ const (
 
 	getRestored = `SELECT coalesce(h.restored_by, '') FROM fleet_hosts h WHERE h.db = $1`
 
-	lostAgents      = `SELECT uid, owner, agent, coalesce(principal, ''), doc FROM fleet_agents WHERE host = $1 ORDER BY owner, agent`
+	lostAgents = `SELECT uid, owner, agent, coalesce(principal, ''), doc FROM fleet_agents
+		WHERE host = $1 OR uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host = $1) ORDER BY owner, agent`
 	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc, coalesce(key_id, '') FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
 	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc, coalesce(key_id, '') FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
 	lostSegments    = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`

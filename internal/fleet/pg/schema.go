@@ -67,15 +67,18 @@ var schema = []string{
 	`ALTER TABLE fleet_rows ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_audit ADD COLUMN IF NOT EXISTS key_id text`,
 	// Version 4: the uids of agents and runs that an erasure has taken, which nobody may
-	// ship again, and the hosts that have erased their own copies.
+	// ship again, and the hosts that have erased their own copies. And the runs that a
+	// database which joined anew under another id has copies of.
 	`CREATE TABLE IF NOT EXISTS fleet_erased (uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, PRIMARY KEY (uid))`,
 	`CREATE TABLE IF NOT EXISTS fleet_confirmations (
 		db text NOT NULL, n bigint NOT NULL, host text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n, host))`,
+	`CREATE TABLE IF NOT EXISTS fleet_rejoined (
+		db text NOT NULL, run_uid text NOT NULL, from_n bigint NOT NULL, at timestamptz NOT NULL, decided text, decided_by text, PRIMARY KEY (db, run_uid))`,
 	`CREATE INDEX IF NOT EXISTS fleet_erased_by ON fleet_erased (db, n)`,
 }
 
 // tables are those that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined",
 }

@@ -23,7 +23,7 @@ var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VA
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum
 	idle_in_transaction_session_timeout lock_timeout statement_timeout transaction_timeout tcp_user_timeout
 	tcp_keepalives_idle tcp_keepalives_interval tcp_keepalives_count
-	a c e f h m o r u x`)
+	a c e f h j m o r u x`)
 
 var (
 	sqlWord  = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+type fleetRejoinCmd struct {
+	engineFlags `embed:""`
+	DB          string `name:"db" help:"The database. Default: $$CKPTSIDECAR_DB, then the configured one." placeholder:"FILE"`
+	Force       bool   `help:"Join anew even if the engine has no other past of this database, because another machine has a copy of it."`
+}
+
+// Help is what `fleet rejoin --help` adds.
+func (c *fleetRejoinCmd) Help() string {
+	return `For a host whose state is split: an older copy of its database was put back, or two machines
+have copies of one database. The daemon must be stopped. The database gets another id in the
+fleet, and ships again. Runs that the engine has under the former id cannot be written here any
+more. What this host has of them beyond the engine is a strand: see ckptsidecar fleet strands.
+Of two machines with one database, run it on the copy, not on the original.`
+}
+
+func (c *fleetRejoinCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a.App)
+	if err != nil {
+		return err
+	}
+	done, err := daemon.FleetRejoin(ctx, url, c.Force, config, programVersion())
+	switch {
+	case errors.Is(err, daemon.ErrRunning):
+		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(done)
+	}
+	term.Printf(a.Stdout, "%s  this host is database %s in the fleet now; it was %s\n", a.Out.Green("joined anew"), done.To, done.From)
+	term.Printf(a.Stdout, "what it did after row %d of its audit log on runs of that id are strands: see ckptsidecar fleet strands\n", done.Common)
+	return nil
+}

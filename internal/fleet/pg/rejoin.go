@@ -1,0 +1,43 @@
+package pg
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// The statements by which a database joins anew under another id. Its copies of runs that
+// the engine has under the former id are strands: somebody else may go on with those.
+const (
+	putRejoined = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $1, r.uid, $3::bigint, clock_timestamp()
+		FROM fleet_runs r WHERE r.host = $2 ON CONFLICT (db, run_uid) DO NOTHING`
+	hashAt         = `SELECT a.hash FROM fleet_audit a WHERE a.db = $1 AND a.n = $2`
+	decideRejoined = `UPDATE fleet_rejoined SET decided = $3, decided_by = $4 WHERE run_uid = $1 AND db = $2 AND coalesce(decided, '') = ''`
+	needRejoined   = `SELECT 1 / count(*) FROM fleet_rejoined WHERE run_uid = $1 AND db = $2 AND decided = $3 AND decided_by = $4`
+)
+
+// HashAt is the hash of a row of an audit log, "" where the engine has it not.
+func (e *Engine) HashAt(ctx context.Context, db string, n int64) (hash string, err error) {
+	err = e.conn.QueryRow(ctx, hashAt, db, n).Scan(&hash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return hash, told(err)
+}
+
+// Rejoin notes that a database joins anew: what it has of the runs of its former id after
+// row from of its audit log are strands.
+func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from int64) error {
+	if _, _, err := e.Register(ctx, to); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(putRejoined, to.DB, former, from)
+	b.Queue(beat, to.DB) // a transaction that answers somebody must write
+	return e.send(ctx, b, nil)
+}
