@@ -307,6 +307,20 @@ func (s *Server) Dump(database string) string {
 	return string(out)
 }
 
+// Try runs a statement at a URL, and answers how many rows it has changed.
+func (s *Server) Try(url, statement string) (rows int64, err error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	tag, err := c.Exec(ctx, statement)
+	return tag.RowsAffected(), err
+}
+
 func (s *Server) with(database string, f func(context.Context, *pgx.Conn) error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
