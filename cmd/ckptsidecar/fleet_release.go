@@ -26,7 +26,7 @@ func (c *fleetReleaseCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(ref.Check()); err != nil {
 		return err
 	}
-	done, err := a.Client().ReleaseRun(ctx, ref)
+	done, err := client.Operator{Client: a.Client()}.ReleaseRun(ctx, ref)
 	switch {
 	case err != nil:
 		return err

@@ -45,13 +45,13 @@ func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDe
 }
 
 // ReleaseRun lets another host claim a run of this host at once.
-func (c *Client) ReleaseRun(ctx context.Context, ref ckpt.RunRef) (*fleet.Released, error) {
+func (o Operator) ReleaseRun(ctx context.Context, ref ckpt.RunRef) (*fleet.Released, error) {
 	path, err := runPath(ref, "release")
 	if err != nil {
 		return nil, err
 	}
 	v := new(fleet.Released)
-	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: path, repeatable: true}, v)
+	_, err = o.fetch(ctx, &ask{method: http.MethodPost, path: path, repeatable: true}, v)
 	return orNil(v, err)
 }
 
