@@ -70,6 +70,9 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	p.Add("mark", fmt.Sprintf("row %d of the audit log", s.Mark.N))
 	p.Add("not shipped", term.Count(s.Unshipped, "row")+lagText(s))
 	p.Add("batches", batchesText(s))
+	if s.WentBack > 0 {
+		p.Add("went back", term.Count(s.WentBack, "time")+" since the daemon began: the engine had lost what it had acknowledged, and got it again")
+	}
 	for _, x := range s.Erasures {
 		var names []string
 		for _, h := range x.Waits {
