@@ -63,7 +63,7 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 
 // Describe is for Prometheus.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc, fleetBackDesc, fleetErasuresDesc} {
+	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetFencedDesc, fleetStrandsDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc, fleetBackDesc, fleetErasuresDesc} {
 		ch <- d
 	}
 }
@@ -81,6 +81,10 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
+	ch <- prometheus.MustNewConstMetric(fleetFencedDesc, prometheus.CounterValue, float64(s.fenced.Load()))
+	if n, err := s.openStrands(ctx); err == nil {
+		ch <- prometheus.MustNewConstMetric(fleetStrandsDesc, prometheus.GaugeValue, float64(n))
+	}
 	rows, lag, err := s.behind(ctx, t.mark.N)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(fleetRowsDesc, err)
@@ -88,4 +92,21 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(fleetRowsDesc, prometheus.GaugeValue, float64(rows))
 	ch <- prometheus.MustNewConstMetric(fleetLagDesc, prometheus.GaugeValue, lag)
+}
+
+// openStrands counts the strands with checkpoints that nobody has decided about.
+func (s *shipper) openStrands(ctx context.Context) (n int, err error) {
+	for _, t := range s.takenNow() {
+		if t.Decided != "" {
+			continue
+		}
+		strand, err := s.reader.Strand(ctx, &t)
+		if err != nil {
+			return 0, err
+		}
+		if strand != nil && strand.Checkpoints > 0 {
+			n++
+		}
+	}
+	return n, nil
 }

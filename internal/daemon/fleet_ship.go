@@ -65,7 +65,8 @@ type shipper struct {
 	grace     time.Duration
 	questions atomic.Int64
 	heeding   sync.Mutex
-	heeded    int64 // the newest question of which runs are taken that was answered
+	fenced    atomic.Int64 // runs that other hosts were found to have claimed
+	heeded    int64        // the newest question of which runs are taken that was answered
 
 	mu       sync.Mutex
 	problem  string

@@ -154,6 +154,8 @@ var (
 	fleetLagDesc     = prometheus.NewDesc("ckptsidecar_fleet_lag_seconds", "Age of the oldest row of the audit log that the fleet's engine lacks.", nil, nil)
 	fleetRowsDesc    = prometheus.NewDesc("ckptsidecar_fleet_unshipped_rows", "Rows of the audit log that the fleet's engine lacks.", nil, nil)
 	fleetLeaseDesc   = prometheus.NewDesc("ckptsidecar_fleet_lease_left_seconds", "How long this host still owns its runs in the fleet; 0 when another host may claim them.", nil, nil)
+	fleetFencedDesc  = prometheus.NewDesc("ckptsidecar_fleet_fenced_total", "Runs of this host that other hosts of the fleet were found to have claimed, since the daemon began.", nil, nil)
+	fleetStrandsDesc = prometheus.NewDesc("ckptsidecar_fleet_strands", "Runs that other hosts have claimed and of which this host has checkpoints that nobody has decided about.", nil, nil)
 	fleetBatchDesc   = prometheus.NewDesc("ckptsidecar_fleet_batch_seconds", "How long the last batch to the fleet's engine took.", nil, nil)
 	fleetBatchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
 	fleetFailingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
