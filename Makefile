@@ -13,7 +13,7 @@ SOAK ?= 2h
 # It stands above the targets, because make reads their prerequisites at once.
 PACKAGES = node_modules/.package-lock.json
 
-.PHONY: help fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help fleet fleet-long build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,11 +78,14 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root setpriv
 	go test -v -count=1 -timeout 300s ./internal/fleet/... ./internal/db/journal
 	go test -v -count=1 -timeout 300s -run '^(TestShipper|TestFleetClaim|TestInterruptedClaim|TestFleetRestore|TestDurableFleet|TestFleetRights|TestSlowEngine|TestFleetPrincipals|TestFleetRestorePrincipals|TestFleetSealed|TestFleetSealChanged|TestFleetErase|TestFleetErasePrincipal|TestFleetVerify|TestFleetWentBack|TestFleetRejoin|TestFleetRoles)$$' ./internal/daemon
-	go test -v -count=1 -timeout 300s -run '^(TestLeaseIsRenewed|TestSlowBatchKeepsTheLease|TestWhatBeginsWithoutALease|TestResumeClaims|TestResumeWithoutTheEngine|TestARemovalIsNotOfTheRunThatIsClaimed|TestClaimedRunsAreNotGone|TestRelease|TestDrain)$$' ./internal/daemon
+	go test -v -count=1 -timeout 300s -run '^(TestLeaseIsRenewed|TestSlowBatchKeepsTheLease|TestWhatBeginsWithoutALease|TestResumeClaims|TestResumeWithoutTheEngine|TestARemovalIsNotOfTheRunThatIsClaimed|TestClaimedRunsAreNotGone|TestRelease|TestDrain|TestFleetNemesis)$$' ./internal/daemon
 	go test -v -count=1 -timeout 300s -run '^TestFleetSeen$$' ./cmd/ckptsidecar
 	go test -v -count=1 -timeout 300s -run '^TestFleetPage$$' ./internal/console
 	examples/fleet/story.sh
 	examples/fleet/standby.sh
+
+fleet-long: ## ten minutes of hosts that die, on PostgreSQL, as root; FLEET_FOR=1h for longer
+	go test -v -count=1 -timeout 3h -run '^TestFleetNemesis$$' ./internal/daemon -args -fleet.for $(or $(FLEET_FOR),10m)
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save

@@ -68,6 +68,18 @@ func TestLeaseIsRenewed(t *testing.T) {
 		t.Fatalf("renewed again: %v", err)
 	}
 
+	t.Run("an answer that is late gives less", func(t *testing.T) {
+		heed := k.heed
+		defer func() { k.heed = heed }()
+		k.heed = func(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error)) error {
+			defer clock.pass(5 * time.Second)
+			return heed(ctx, ask)
+		}
+		clock.pass(11 * time.Second)
+		if err := k.renew(t.Context()); err != nil || k.lease.Left() != 7*time.Second {
+			t.Errorf("after an answer of 5 s, %v are left: %v", k.lease.Left(), err)
+		}
+	})
 	t.Run("a claim is heard of with the renewal", func(t *testing.T) {
 		if err := s.once(t.Context()); err != nil {
 			t.Fatal(err)

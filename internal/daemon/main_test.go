@@ -6,4 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !beSomethingElse() {
+		testenv.Main(m)
+	}
+}

@@ -58,8 +58,18 @@ func (r *Relay) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", r.port, database)
 }
 
+// Follow leads new connections to another server.
+func (r *Relay) Follow(s *Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = fmt.Sprintf("127.0.0.1:%d", s.port)
+}
+
 func (r *Relay) serve(client net.Conn) {
-	server, err := net.Dial("tcp", r.server)
+	r.mu.Lock()
+	at := r.server
+	r.mu.Unlock()
+	server, err := net.Dial("tcp", at)
 	if err != nil {
 		_ = client.Close()
 		return
