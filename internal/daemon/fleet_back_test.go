@@ -3,6 +3,7 @@ package daemon
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -50,7 +51,7 @@ func newBackWorld(t *testing.T, url string) *backWorld {
 		s := openFleetStore(t, path)
 		ship := shipperOf(s, url, name)
 		ship.url = func() (string, error) { return w.url, nil }
-		ship.wordFile = path + fleetSuffix
+		ship.wordFile, ship.inAudit = path+fleetSuffix, s.NoteWentBack
 		t.Cleanup(ship.hangUp)
 		w.stores, w.ships = append(w.stores, s), append(w.ships, ship)
 	}
@@ -83,6 +84,13 @@ func (w *backWorld) whole(server *pgtest.Server, url string) {
 		again(w.t, w.ships[i])
 		if there := server.Rows("fleet", ask); !slices.Equal(here, there) {
 			w.t.Errorf("the engine has %d checkpoints of a host that has %d", len(there), len(here))
+		}
+		var noted int
+		if err := s.RO.Get(&noted, `SELECT count(*) FROM audit_log WHERE action = 'engine_went_back' AND who = 'daemon'`); err != nil || noted != 1 {
+			w.t.Errorf("the audit log notes it %d times, %v", noted, err)
+		}
+		if got := w.ships[i].Problem(); !strings.Contains(got, "went back") {
+			w.t.Errorf("the status says %q", got)
 		}
 		if got := w.ships[i].told().wentBack; got != 1 {
 			w.t.Errorf("the host has noticed %d times that the engine went back", got)

@@ -24,6 +24,20 @@ func (v *fleetView) Erased() *ckpt.ErasedFleet {
 	return e
 }
 
+// noteBack notes that the engine had lost what it had acknowledged.
+func (s *shipper) noteBack(had, has int64) {
+	s.mu.Lock()
+	s.tally.wentBack++
+	s.tally.backAt = time.Now()
+	s.mu.Unlock()
+	if s.inAudit == nil {
+		return
+	}
+	if err := s.inAudit(had, has); err != nil {
+		s.log.Error("it could not be noted in the audit log that the fleet's engine went back", "error", err)
+	}
+}
+
 // learnErasures erases here what other hosts have erased, says so to the engine, and
 // notes who has not. It asks once in a while.
 func (s *shipper) learnErasures(ctx context.Context) error {

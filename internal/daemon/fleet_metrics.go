@@ -20,6 +20,7 @@ type shipped struct {
 	engine, engineID string
 	sealing          []string // the names of the keys that seal what is shipped
 	wentBack         int64
+	backAt           time.Time            // the last time
 	erasures         []fleet.ErasureShown // that some host has not confirmed
 	others           []fleet.HostNamed    // other hosts of the fleet
 	failure          error

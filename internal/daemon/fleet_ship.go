@@ -21,12 +21,13 @@ import (
 
 // What a shipper does by itself.
 const (
-	fleetRows    = 4000             // of the audit log in a batch
-	fleetMost    = 30 * time.Second // the longest pause after failures
-	fleetBeat    = 10 * time.Second // how often the engine hears of a host that has nothing to ship
-	fleetKnown   = 1 << 20          // segments that are remembered as shipped
-	fleetAgain   = time.Second      // the longest pause after failures while somebody waits
-	fleetPatient = time.Minute      // how long the engine may be away before status tells
+	fleetRows     = 4000             // of the audit log in a batch
+	fleetMost     = 30 * time.Second // the longest pause after failures
+	fleetBeat     = 10 * time.Second // how often the engine hears of a host that has nothing to ship
+	fleetKnown    = 1 << 20          // segments that are remembered as shipped
+	fleetAgain    = time.Second      // the longest pause after failures while somebody waits
+	fleetBackTold = time.Hour        // how long status tells that the engine went back
+	fleetPatient  = time.Minute      // how long the engine may be away before status tells
 )
 
 // shipper brings to the engine what this host has committed. It only reads the
@@ -44,7 +45,8 @@ type shipper struct {
 	keys    func() (*seal.Ring, error)       // nil to ship in the clear
 	sealer  *seal.Sealer                     // nil for the same
 	erase   eraser
-	learned time.Time // when the erasures of other hosts were asked for
+	inAudit func(had, has int64) error // notes that the engine went back, nil for nowhere
+	learned time.Time                  // when the erasures of other hosts were asked for
 
 	waiters *waiters
 	assume  bool          // the engine replicates, whatever it says
@@ -161,6 +163,10 @@ func (s *shipper) note(err error) {
 func (s *shipper) Problem() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if at := s.tally.backAt; !at.IsZero() && time.Since(at) < fleetBackTold {
+		return "the fleet's engine went back at " + at.UTC().Format(time.RFC3339) + ": it had lost what it had acknowledged, and gets it again; find out " +
+			"which copy of it was started"
+	}
 	if s.problem == "" || !s.critical && time.Since(s.since) < fleetPatient {
 		return ""
 	}
@@ -268,9 +274,7 @@ func (s *shipper) register(ctx context.Context) error {
 		return fmt.Errorf("%w (it has row %d, here the last one is %d)", errSplit, mark.N, head.N)
 	case fleet.WentBack:
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
-		s.mu.Lock()
-		s.tally.wentBack++
-		s.mu.Unlock()
+		s.noteBack(s.word.N, mark.N)
 	}
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
@@ -367,7 +371,7 @@ func (s *service) startFleet(ctx context.Context) {
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.shipper.who.Store(c.identities(s.store.FleetID()))
-	s.shipper.erase = s.store.Erase
+	s.shipper.erase, s.shipper.inAudit = s.store.Erase, s.store.NoteWentBack
 	s.shipper.keys = func() (*seal.Ring, error) { return c.Keys(os.Getenv) }
 	s.shipper.keepLease(lease.New(lease.Boottime, time.Duration(c.FleetLease)), time.Duration(c.FleetGrace))
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })

@@ -76,3 +76,15 @@ func (s *Core) SetFleetID(id, why string) error {
 	}
 	return err
 }
+
+// NoteWentBack notes in the audit log that the engine of a fleet, which had acknowledged
+// the row had, has no more than the row has.
+func (s *Core) NoteWentBack(had, has int64) error {
+	if s.Engine.ReadOnly() != "" {
+		return nil
+	}
+	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "engine_went_back", Outcome: OutcomeDone,
+			Detail: map[string]any{"had": had, "has": has}})
+	}})
+}
