@@ -54,6 +54,8 @@ type Error struct {
 	Outcome    Outcome       // "" means not_saved
 	RetryAfter time.Duration // when to try again; 0 where trying again will not help or is up to the caller
 	Missing    []string      // the SHA-256s of contents, or the ids of trees, that are not there
+	Host       string        // of the fleet that owns the run now; with fenced, where it is known
+	Term       int64         // under which it owns the run
 	Err        error         // the cause, for the log only
 }
 

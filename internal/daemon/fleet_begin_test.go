@@ -70,7 +70,7 @@ func TestWhatBeginsWithoutALease(t *testing.T) {
 		{"plain", "/resume", `{}`, 200, ""},
 	} {
 		if a := ask(c.agent, c.path, c.body); a.status != c.status || a.Code != c.code {
-			t.Errorf("%s%s %s: %+v, want %d %s", c.agent, c.path, c.body, a, c.status, c.code)
+			t.Fatalf("%s%s %s: %+v, want %d %s", c.agent, c.path, c.body, a, c.status, c.code)
 		}
 	}
 	if a := h.save("moves", ""); a.status != 201 || a.Durability != "local" {

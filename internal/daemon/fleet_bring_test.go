@@ -105,6 +105,12 @@ func TestResumeClaims(t *testing.T) {
 	if a := one.save("moves", ""); a.Code != "fenced" {
 		t.Errorf("the old owner saves: %+v", a)
 	}
+	if err := one.s.shipper.keeper.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := one.save("moves", ""); a.Code != "fenced" || a.Host != "two" || a.Term != 1 {
+		t.Errorf("the old owner, once it has heard of it, saves: %+v", a)
+	}
 
 	t.Run("and back", func(t *testing.T) {
 		leaseOver(server, two.store.ID)

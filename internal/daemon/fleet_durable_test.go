@@ -68,6 +68,8 @@ type answered struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
 
+	Host       string `json:"host"`
+	Term       int64  `json:"term"`
 	Durability string `json:"durability"`
 	Retryable  bool   `json:"retryable"`
 	Outcome    string `json:"outcome"`

@@ -159,7 +159,7 @@ func TestNoFleetAnswerWithoutALease(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Wait(ctx, 10, "o a/r", false); ckpt.CodeOf(err) != ckpt.CodeNotReplicated || !strings.Contains(err.Error(), "lease") {
-		t.Errorf("without a lease: %v", err)
+		t.Fatalf("without a lease: %v", err)
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- w.Wait(t.Context(), 10, "o a/r", false) }()

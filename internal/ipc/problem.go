@@ -38,7 +38,7 @@ const (
 	problemPrefix = "urn:ckptsidecar:problem:"
 )
 
-// Problem is an error on the wire: RFC 9457 with four members of ours.
+// Problem is an error on the wire: RFC 9457 with members of ours.
 type Problem struct {
 	Type      string       `json:"type"`
 	Title     string       `json:"title"`
@@ -48,6 +48,8 @@ type Problem struct {
 	Retryable bool         `json:"retryable"`
 	Outcome   ckpt.Outcome `json:"outcome"`
 	Missing   []string     `json:"missing,omitempty"`
+	Host      string       `json:"host,omitempty"`
+	Term      int64        `json:"term,omitempty"`
 
 	// RetryAfter is the header of that name, 0 for none.
 	RetryAfter time.Duration `json:"-"`
@@ -69,6 +71,8 @@ func NewProblem(err error) *Problem {
 		Retryable:  e.Retryable(),
 		Outcome:    e.OutcomeOrDefault(),
 		Missing:    e.Missing,
+		Host:       e.Host,
+		Term:       e.Term,
 		RetryAfter: retryAfter(e),
 	}
 }
@@ -85,7 +89,7 @@ func retryAfter(e *ckpt.Error) time.Duration {
 
 // Err is the error that the problem tells of: the inverse of NewProblem.
 func (p *Problem) Err() *ckpt.Error {
-	return &ckpt.Error{Code: p.Code, Message: p.Detail, Outcome: p.Outcome, Missing: p.Missing, RetryAfter: p.RetryAfter}
+	return &ckpt.Error{Code: p.Code, Message: p.Detail, Outcome: p.Outcome, Missing: p.Missing, Host: p.Host, Term: p.Term, RetryAfter: p.RetryAfter}
 }
 
 // readProblem is the error of a reply. A reply that is no problem of ours

@@ -1,6 +1,7 @@
 package pg_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -274,4 +275,31 @@ func TestCanceledWait(t *testing.T) {
 		t.Errorf("the mark is %v: the commit was local, and the standby has it by now", m)
 	}
 	ship(t, e, "db1", batch(2, 3))
+}
+
+// TestEveryAnswerWaitsForTheStandby: what answers somebody writes, also where nothing has
+// changed. A transaction that wrote nothing would be answered without the standby.
+func TestEveryAnswerWaitsForTheStandby(t *testing.T) {
+	s := pgtest.Start(t)
+	e := migrated(t, s.Database("fleet"))
+	standby := s.Standby()
+	register(t, e, "db1")
+	incarnation, err := e.BeginLease(t.Context(), "db1", 10*time.Second, true, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby.Stop()
+	for what, ask := range map[string]func(context.Context, *pg.Engine) error{
+		"a beat": func(ctx context.Context, e *pg.Engine) error { return e.Beat(ctx, "db1") },
+		"a renewal": func(ctx context.Context, e *pg.Engine) error {
+			_, err := e.Renew(ctx, "db1", incarnation, 10*time.Second)
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := ask(ctx, dial(t, s.URL("fleet"))); !pg.IsUnknown(err) {
+			t.Errorf("%s without the standby answers %v", what, err)
+		}
+		cancel()
+	}
 }
