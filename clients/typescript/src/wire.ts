@@ -345,6 +345,8 @@ export interface PlanInfo {
   prompt: Prompt | null;
   /** what the run itself has asked, oldest first: open questions, and answers that came after the checkpoint */
   questions: Prompt[];
+  /** only where this call has claimed the run from another host of the fleet */
+  fleet?: { from_host: string; term: number; acknowledged_to: number; lost_at_most: string; strand_possible: boolean };
 }
 
 export interface Policy {
