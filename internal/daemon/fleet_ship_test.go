@@ -77,7 +77,7 @@ func TestShipper(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s)
-	if families, err := registry.Gather(); err != nil || len(families) != 7 {
+	if families, err := registry.Gather(); err != nil || len(families) != 9 {
 		t.Errorf("the metrics are %v, %v", families, err)
 	}
 	hosts, err := FleetHosts(t.Context(), url)
