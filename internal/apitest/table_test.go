@@ -184,6 +184,8 @@ var table = []row{
 	{method: "POST", path: "/v1/owners/chown", contentType: ckpt.ContentTypeJSON, body: `{"from":"uid:4000000001","to":"uid:4000000002","reason":"moved"}`,
 		owner: 403, stranger: 403, missing: 403, admin: 404},
 	{method: "POST", path: "/v1/fleet/claim", contentType: ckpt.ContentTypeJSON, body: `{"agent":"a"}`, owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
+	{method: "POST", path: "/v1/fleet/drain", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
+	{method: "POST", path: agents + "/runs/{run}/release", owner: 409, stranger: 409, everyone: true}, // TestRelease asks where there is a fleet
 	{method: "GET", path: "/v1/fleet/strands", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/strands/{id}/adopt", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/strands/{id}/drop", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},

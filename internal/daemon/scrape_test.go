@@ -17,7 +17,11 @@ func TestPrometheusAsksAtAPort(t *testing.T) {
 	c.MetricsListen = "127.0.0.1:0"
 	r := start(t, c)
 	r.save("a", `{}`)
-	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(r.log.String())
+	address := ""
+	eventually(t, "the port of the metrics is open", func() bool { // it opens a little after the socket
+		address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(r.log.String())
+		return address != ""
+	})
 	ask := func(method, path, host string) (int, string) {
 		t.Helper()
 		q, err := http.NewRequestWithContext(t.Context(), method, address+path, nil)
