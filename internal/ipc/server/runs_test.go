@@ -158,6 +158,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 
 	resume := filled[ckpt.ResumeRequest](t)
 	resume.Agent, resume.Run, resume.IdempotencyKey = ref.Agent, ref.Run, "k3"
+	resume.Standby, resume.Claimed = false, nil // without a fleet a standby is refused, and the daemon alone notes a claim
 	plan, replayed, err := c.Resume(ctx, resume)
 	tell("Resume", replayed, err, plan, &runs.plan, resume)
 
