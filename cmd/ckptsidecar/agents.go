@@ -105,7 +105,8 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	term.Printf(a.Stdout, "%s  erased: %s, %s, %s%s\n", gone.Agent,
 		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes), andFiles(gone.FilesBytes))
 	if f := gone.Fleet; f != nil && len(f.Waiting) > 0 {
-		term.Printf(a.Stdout, "these hosts of the fleet have not erased their copies yet: %s; see ckptsidecar fleet status\n", strings.Join(f.Waiting, ", "))
+		term.Printf(a.Stdout, "these hosts of the fleet have not erased their copies yet: %s; see ckptsidecar fleet status\n",
+			strings.Join(f.Waiting, ", "))
 	}
 	return nil
 }

@@ -141,10 +141,12 @@ func decideStrand(ctx context.Context, a *app, f *strandFlags, d fleet.StrandDec
 	case a.JSON:
 		return a.WriteJSON(done)
 	case d.Decision == fleet.Dropped:
-		term.Printf(a.Stdout, "%s  the strand of %s/%s; what is stored of it stays until you delete the run\n", a.Out.Green("dropped"), done.Agent, done.Run)
+		term.Printf(a.Stdout, "%s  the strand of %s/%s; what is stored of it stays until you delete the run\n",
+			a.Out.Green("dropped"), done.Agent, done.Run)
 		return nil
 	}
-	term.Printf(a.Stdout, "%s  the strand of %s/%s: its newest checkpoint is the first of run %s\n", a.Out.Green("adopted"), done.Agent, done.Run, done.Into)
+	term.Printf(a.Stdout, "%s  the strand of %s/%s: its newest checkpoint is the first of run %s\n",
+		a.Out.Green("adopted"), done.Agent, done.Run, done.Into)
 	term.Printf(a.Stdout, "compare the two with: ckptsidecar diff %s %s\n", done.Newest, done.Checkpoint)
 	return nil
 }

@@ -112,6 +112,7 @@ func told(a *app, path, realm, id, what string) error {
 	if a.JSON {
 		return a.WriteJSON(map[string]string{"file": path, "realm": realm, "id": id, "done": what})
 	}
-	term.Printf(a.Stdout, "%s  key %s of realm %s in %s; copy the file to the other hosts, and reload their daemons\n", a.Out.Green(what), id, realm, path)
+	term.Printf(a.Stdout, "%s  key %s of realm %s in %s; copy the file to the other hosts, and reload their daemons\n",
+		a.Out.Green(what), id, realm, path)
 	return nil
 }

@@ -256,7 +256,8 @@ func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err erro
 	}
 	t := term.NewTable("HOST", "AGENT", "RUN", "STATUS", "CHANGED", ">CHECKPOINT", ">?TERM", "?OWNER", "?PRINCIPAL", "#UID")
 	for _, r := range all.Runs {
-		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt), fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.Principal, r.UID)
+		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt),
+			fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.Principal, r.UID)
 	}
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, next)

@@ -57,6 +57,7 @@ func (a *archives) once(ctx context.Context) {
 	case err != nil && ctx.Err() == nil:
 		a.log.Error("old rows of the audit log were not archived; the daemon tries again", "folder", a.folder, "error", err)
 	case done != nil:
-		a.log.Info("archived old rows of the audit log", "file", filepath.Join(a.folder, done.Name), "from", done.FromN, "to", done.ToN, "sha256", done.SHA256, "removed", done.Removed)
+		a.log.Info("archived old rows of the audit log", "file", filepath.Join(a.folder, done.Name), "from", done.FromN,
+			"to", done.ToN, "sha256", done.SHA256, "removed", done.Removed)
 	}
 }

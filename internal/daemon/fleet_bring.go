@@ -86,10 +86,12 @@ func (c *claimant) moves(sc ckpt.Scope, agent string) bool {
 // could not act for the run.
 func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 	if c.failing != nil && c.failing() {
-		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: "the fleet's engine is away, so it is not known whether another host has the run: try again"}
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: "the fleet's engine is away, so it is not known whether another host has the run: try again"}
 	}
 	if !c.lease.Held() {
-		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: "this host does not hold its lease in the fleet, so it can claim no run: try again"}
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: "this host does not hold its lease in the fleet, so it can claim no run: try again"}
 	}
 	return c.dial(ctx)
 }
@@ -118,7 +120,8 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
 			return e, c.stillOwned(&run)
 		case r.DryRun:
-			return e, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
+			return e, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
 		}
 		return c.claimFor(ctx, e, sc, &run, same, r)
 	}
@@ -130,7 +133,8 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 }
 
 // claimFor claims a run for a resumption.
-func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, same bool, r *ckpt.ResumeRequest) (*pg.Engine, error) {
+func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, same bool,
+	r *ckpt.ResumeRequest) (*pg.Engine, error) {
 	if same {
 		if err := c.clear(ctx, e, sc, run); err != nil {
 			return e, err
@@ -146,7 +150,8 @@ func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	if err != nil {
 		return e, err
 	}
-	r.Claimed = &ckpt.PlanFleet{FromHost: done.From, Term: done.Term, AcknowledgedTo: now.Seq, StrandPossible: ground != fleet.GroundReleased && ground != fleet.GroundDrained}
+	r.Claimed = &ckpt.PlanFleet{FromHost: done.From, Term: done.Term, AcknowledgedTo: now.Seq,
+		StrandPossible: ground != fleet.GroundReleased && ground != fleet.GroundDrained}
 	if !now.Sure {
 		r.Claimed.LostAtMost = ckpt.Duration(time.Duration(now.SeenAgo * float64(time.Second)).Round(time.Millisecond))
 	}
@@ -170,8 +175,9 @@ func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 			return err
 		}
 		if s != nil && s.Decided == "" && (s.Checkpoints > 0 || s.Rows > 0 && !c.acknowledgesNothing(run)) {
-			return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was claimed from this host, and what it did here after that no other host has (checkpoints: %d): "+
-				"decide about it with `ckptsidecar fleet strands`, then resume it", run.Run, run.Agent, s.Checkpoints)
+			return ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was claimed from this host, and what it did here after that no other host has (checkpoints: %d): "+
+					"decide about it with `ckptsidecar fleet strands`, then resume it", run.Run, run.Agent, s.Checkpoints)
 		}
 		admin := sc
 		admin.Admin, admin.Target, admin.Reason = true, run.Here, fmt.Sprintf("it comes back from host %s of the fleet", run.Host)

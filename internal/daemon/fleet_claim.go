@@ -48,7 +48,8 @@ func (s *service) fleet() server.Fleet {
 	return struct {
 		*claimant
 		*fleetView
-	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys, lease: s.lease(), keeper: s.shipper.keeper,
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host, who: s.shipper.identities, keys: s.shipper.keys,
+		lease: s.lease(), keeper: s.shipper.keeper,
 		grace: s.shipper.grace, shipped: s.shipper.shippedTo, learn: s.shipper.owns, failing: func() bool { return s.shipper.told().failing },
 		bringing: make(chan struct{}, 1)}, newFleetView(s.shipper, s.store)}
 }
@@ -110,7 +111,8 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 // take asks the engine for a run, unless this host has it already, and answers the run
 // as the engine has it after that: what the former owner had under way is committed
 // before the claim, or refused. The connection may be another one then.
-func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, ground fleet.Ground) (*pg.Engine, *fleet.Claimable, error) {
+func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable,
+	ground fleet.Ground) (*pg.Engine, *fleet.Claimable, error) {
 	was := *run
 	if run.DB != c.host.DB {
 		if err := c.allShipped(ctx); err != nil {
@@ -126,7 +128,8 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 			e, err = again, nil
 		}
 		if errors.Is(err, pg.ErrTaken) {
-			return e, nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
+			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
 				run.Run, run.Agent, run.Host, run.Agent)
 		}
 		if err != nil {
@@ -197,10 +200,12 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 			here = run
 			continue
 		case run.DB != c.host.DB && same && r.Run != "":
-			return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was claimed from this host, and what this host had of it is still here: decide about it with `ckptsidecar fleet strands`, then delete the run here",
+			return nil, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was claimed from this host, and what this host had of it is still here: decide about it with `ckptsidecar fleet strands`, then delete the run here",
 				run.Run, run.Agent)
 		case named && !same && r.Run != "":
-			return nil, ckpt.Errorf(ckpt.CodeConflict, "%s has a run %s of its own on this host: delete that one, or end it and export it, before you claim the other", run.Agent, run.Run)
+			return nil, ckpt.Errorf(ckpt.CodeConflict,
+				"%s has a run %s of its own on this host: delete that one, or end it and export it, before you claim the other", run.Agent, run.Run)
 		case !same && !named:
 			found = append(found, *run)
 		}
@@ -217,7 +222,8 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 	switch {
 	case run.DB == c.host.DB, r.Force:
 	case run.Takeover == string(ckpt.TakeoverNever):
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "the policy of %s says takeover: never: add --force if you know that host %s is lost", run.Agent, run.Host)
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"the policy of %s says takeover: never: add --force if you know that host %s is lost", run.Agent, run.Host)
 	case run.Ground(c.grace, false) == "":
 		return nil, c.stillOwned(run)
 	}
@@ -254,7 +260,8 @@ func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable)
 			return &all[i], nil
 		}
 	}
-	return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
+	return nil, &ckpt.Error{Code: ckpt.CodeBusy,
+		Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
 }
 
 // takeOver brings a run here that the engine has given to this host.
@@ -275,7 +282,8 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
-	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB, Term: run.Term, Checkpoints: report.Imported}
+	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB,
+		Term: run.Term, Checkpoints: report.Imported}
 	if len(report.Uncertain) > 0 {
 		done.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
 	}
@@ -292,7 +300,8 @@ func reasonWith(reason, what string) string {
 
 // importFilled imports agents of one owner by the way of an export in a file beside the
 // database, so that all that an import checks is checked. It answers what was left out.
-func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
+func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope,
+	agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
 	if err != nil {
 		return nil, nil, err

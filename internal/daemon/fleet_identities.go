@@ -129,7 +129,8 @@ func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable, r fleet.ClaimRe
 		}
 	}
 	if len(mine) == 0 && sealed != "" && sc.Admin {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "what is known of %s is sealed with the key %s, and this host does not have it: add it to fleet.key_file", r.Agent, sealed)
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"what is known of %s is sealed with the key %s, and this host does not have it: add it to fleet.key_file", r.Agent, sealed)
 	}
 	return mine, nil
 }

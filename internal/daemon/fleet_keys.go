@@ -133,5 +133,7 @@ func mustOpenSome(ctx context.Context, e *pg.Engine, o *seal.Opener, db string) 
 	if key == "" {
 		return nil
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "all runs of this host are sealed, for example with the key %s, and this host has none of the keys: add them to fleet.key_file; nothing was changed", key)
+	return ckpt.Errorf(ckpt.CodeConflict,
+		"all runs of this host are sealed, for example with the key %s, and this host has none of the keys: add them to fleet.key_file; nothing was changed",
+		key)
 }

@@ -131,7 +131,8 @@ func (k *keeper) note(err error) {
 	case err == nil && was != nil:
 		k.log.Info("this host's lease in the fleet is renewed again")
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		k.log.Warn("this host's lease in the fleet is not renewed; it is tried again", "left", k.lease.Left().Round(time.Millisecond).String(), "error", err)
+		k.log.Warn("this host's lease in the fleet is not renewed; it is tried again", "left",
+			k.lease.Left().Round(time.Millisecond).String(), "error", err)
 	}
 }
 
@@ -157,7 +158,8 @@ func (k *keeper) tell(st *fleet.Status) {
 
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal, renewed: s.waiters.renewed, hindered: s.hindered}
+	s.keeper = &keeper{url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+		renewed: s.waiters.renewed, hindered: s.hindered}
 	s.waiters.lease, s.grace = l, grace
 }
 

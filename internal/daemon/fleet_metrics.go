@@ -64,7 +64,8 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 
 // Describe is for Prometheus.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetFencedDesc, fleetStrandsDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc, fleetBackDesc, fleetErasuresDesc} {
+	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetLeaseDesc, fleetFencedDesc, fleetStrandsDesc, fleetRowsDesc,
+		fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc, fleetBackDesc, fleetErasuresDesc} {
 		ch <- d
 	}
 }

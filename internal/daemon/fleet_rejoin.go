@@ -57,7 +57,8 @@ func rejoin(ctx context.Context, e *pg.Engine, force bool, c Config, version str
 		return nil, err
 	}
 	if !split && !force {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "the engine and this database have the same past: there is nothing to settle; add --force if another machine has a copy of this database")
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"the engine and this database have the same past: there is nothing to settle; add --force if another machine has a copy of this database")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

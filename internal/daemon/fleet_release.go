@@ -26,7 +26,8 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 		return nil, err
 	}
 	if run.Status == ckpt.RunRunning {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is running (process %d): end it first, or let go of all runs with `ckptsidecar fleet drain`", run.Run, run.Agent, run.PID)
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"run %s of %s is running (process %d): end it first, or let go of all runs with `ckptsidecar fleet drain`", run.Run, run.Agent, run.PID)
 	}
 	if err := c.allShipped(ctx); err != nil {
 		return nil, err
@@ -41,7 +42,8 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 	}
 	defer e.Close()
 	if err := e.Release(ctx, c.host.DB, uid); err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeConflict, err, "run %s of %s was not released: the engine does not have it, or another host owns it", run.Run, run.Agent)
+		return nil, ckpt.Wrap(ckpt.CodeConflict, err,
+			"run %s of %s was not released: the engine does not have it, or another host owns it", run.Run, run.Agent)
 	}
 	return &fleet.Released{Owner: run.Owner, Agent: run.Agent, Run: run.Run, UID: uid}, nil
 }

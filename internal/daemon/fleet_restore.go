@@ -75,7 +75,8 @@ func findLost(ctx context.Context, e *pg.Engine, host string, force bool) (*flee
 	case len(found) > 1:
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "%d hosts are named %s: give the database, as `ckptsidecar fleet hosts` lists it", len(found), host)
 	case found[0].SeenAgo < fleetAlive.Seconds() && found[0].Restored == "" && !force:
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "host %s was there %.0f s ago: stop its daemon and wait two minutes, or add --force if you know that it is lost",
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"host %s was there %.0f s ago: stop its daemon and wait two minutes, or add --force if you know that it is lost",
 			found[0].Name, found[0].SeenAgo)
 	}
 	return &found[0], nil
@@ -106,7 +107,8 @@ func restoreInto(ctx context.Context, e *pg.Engine, o *seal.Opener, lost *fleet.
 	if err := e.Give(ctx, lost.DB, store.FleetID()); err != nil {
 		return nil, err
 	}
-	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}, Damaged: []fleet.DamagedCheckpoint{}}
+	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{},
+		Damaged: []fleet.DamagedCheckpoint{}}
 	return done, bringBack(ctx, e, o, store, c.identities(store.FleetID()), done)
 }
 
@@ -125,7 +127,8 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 		return slices.ContainsFunc(given, func(a fleet.LostAgent) bool { return a.UID == uid })
 	})
 	if len(uids) > 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "%s is not empty, it has %d agents: restore into a new database (--db FILE), or move this one away first", path, len(uids))
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"%s is not empty, it has %d agents: restore into a new database (--db FILE), or move this one away first", path, len(uids))
 	}
 	return nil
 }
@@ -170,7 +173,8 @@ func opened(o *seal.Opener, agents []fleet.LostAgent, done *fleet.Restored) (all
 // importLost imports the agents of one owner.
 func importLost(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, agents []fleet.LostAgent, done *fleet.Restored) error {
 	owner := agents[0].Owner
-	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner, Reason: "restored from the fleet's engine, host " + done.Host}
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner,
+		Reason: "restored from the fleet's engine, host " + done.Host}
 	report, damaged, err := importFilled(ctx, e, o, store, sc, agents, journal.KeepLost(agents))
 	if err != nil {
 		return err

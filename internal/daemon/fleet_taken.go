@@ -59,7 +59,8 @@ func (s *shipper) heedTaken(ctx context.Context, ask func(context.Context) ([]fl
 	for i := range taken {
 		if !s.isTaken(taken[i].UID, taken[i].Term) {
 			s.fenced.Add(1)
-			s.log.Warn("another host has claimed a run of this host; writes to it are refused here", "run", taken[i].UID, "host", taken[i].Host, "term", taken[i].Term)
+			s.log.Warn("another host has claimed a run of this host; writes to it are refused here", "run", taken[i].UID,
+				"host", taken[i].Host, "term", taken[i].Term)
 		}
 	}
 	s.mu.Lock()

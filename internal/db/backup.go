@@ -73,7 +73,8 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
 		var rows int64
 		if _, err := tx.Get(&rows, `SELECT count(*) FROM acts a JOIN words x ON x.id = a.action JOIN act_texts t ON t.n = a.n
-			WHERE a.n > (SELECT n - 64 FROM audit_head) AND x.word = 'restore_backup' AND json_extract(t.detail, '$.set_aside') = ?`, done.SetAside); err != nil || rows > 0 {
+			WHERE a.n > (SELECT n - 64 FROM audit_head) AND x.word = 'restore_backup'
+			AND json_extract(t.detail, '$.set_aside') = ?`, done.SetAside); err != nil || rows > 0 {
 			return err
 		}
 		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "restore_backup", Outcome: ledger.OutcomeDone,

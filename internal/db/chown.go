@@ -59,7 +59,8 @@ func (s *Store) Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, k
 
 func (s *Store) chown(tx *ledger.Tx, r ckpt.ChownRequest, e ledger.AuditEntry, done *ckpt.Chowned) error {
 	var agents []ledger.Given
-	err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own, coalesce(uid, '') AS uid FROM agents WHERE owner = ?1 AND (?2 = '' OR name = ?2) ORDER BY name`, r.From, r.Agent)
+	err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own, coalesce(uid, '') AS uid FROM agents
+		WHERE owner = ?1 AND (?2 = '' OR name = ?2) ORDER BY name`, r.From, r.Agent)
 	if err != nil {
 		return err
 	}
@@ -111,15 +112,18 @@ func parsed(row ledger.AgentRow) (ledger.AgentRow, error) {
 // id, with an owner, and agents that work.
 func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Given) error {
 	if len(agents) == 0 {
-		return ckpt.Errorf(ckpt.CodeNotFound, "%s has no agent %s: see who has agents with ckptsidecar agents --owner '*'", r.From, cmp.Or(r.Agent, "at all"))
+		return ckpt.Errorf(ckpt.CodeNotFound, "%s has no agent %s: see who has agents with ckptsidecar agents --owner '*'",
+			r.From, cmp.Or(r.Agent, "at all"))
 	}
 	var taken []string
-	err := tx.List(&taken, `SELECT a.name FROM agents a JOIN agents b ON b.owner = ?2 AND b.name = a.name WHERE a.owner = ?1 AND (?3 = '' OR a.name = ?3) ORDER BY a.name`, r.From, r.To, r.Agent)
+	err := tx.List(&taken, `SELECT a.name FROM agents a JOIN agents b ON b.owner = ?2 AND b.name = a.name
+		WHERE a.owner = ?1 AND (?3 = '' OR a.name = ?3) ORDER BY a.name`, r.From, r.To, r.Agent)
 	if err != nil {
 		return err
 	}
 	if len(taken) > 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "%s already has an agent with the name %s: nothing was moved; move the other agents one by one, or erase one of the two", r.To, someOf(taken))
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"%s already has an agent with the name %s: nothing was moved; move the other agents one by one, or erase one of the two", r.To, someOf(taken))
 	}
 	for i := range agents {
 		a := &agents[i]
@@ -144,7 +148,8 @@ func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Giv
 // noneRuns refuses an agent with a run whose owner is alive.
 func (s *Store) noneRuns(tx *ledger.Tx, a *ledger.Given) error {
 	var runs []ledger.RunRow
-	err := tx.List(&runs, `SELECT `+ledger.RunColumns+` FROM runs WHERE agent_id = ? AND status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0)`, a.ID)
+	err := tx.List(&runs, `SELECT `+ledger.RunColumns+
+		` FROM runs WHERE agent_id = ? AND status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0)`, a.ID)
 	if err != nil {
 		return err
 	}

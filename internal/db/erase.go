@@ -40,7 +40,8 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 var erasures = []string{
 	`DELETE FROM prompts WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
 	`DELETE FROM findings WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
-	`DELETE FROM event_batches WHERE (owner, n) IN (SELECT a.owner, e.batch FROM events e JOIN runs r ON r.id = e.run_id JOIN agents a ON a.id = r.agent_id WHERE r.agent_id = ?)`,
+	`DELETE FROM event_batches WHERE (owner, n) IN (SELECT a.owner, e.batch FROM events e JOIN runs r ON r.id = e.run_id
+		JOIN agents a ON a.id = r.agent_id WHERE r.agent_id = ?)`,
 	`DELETE FROM events WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
 	`DELETE FROM operations WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
 	`DELETE FROM steps WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
@@ -106,7 +107,8 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)
 		s.Files.ForgetAgent(agent)
 	})
-	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes, "files_bytes": erased.FilesBytes, "uids": uids}
+	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes,
+		"files_bytes": erased.FilesBytes, "uids": uids}
 	return erased, tx.Audit(e)
 }
 

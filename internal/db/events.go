@@ -63,7 +63,8 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 			payload = ckpt.JSON("{}")
 		}
 		run.LastEvent++
-		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload, batch) VALUES (?, ?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload, batch)
+		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload, batch)
+			VALUES (?, ?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +76,8 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	over := run.LastEvent - int64(agent.Settings.MaxEvents)
 	if over > 0 {
-		if err := tx.Exec(`DELETE FROM event_batches WHERE owner = ?1 AND last <= ?3 AND n IN (SELECT batch FROM events WHERE run_id = ?2 AND seq <= ?3)`, agent.Owner, run.ID, over); err != nil {
+		if err := tx.Exec(`DELETE FROM event_batches WHERE owner = ?1 AND last <= ?3 AND n IN (SELECT batch FROM events
+			WHERE run_id = ?2 AND seq <= ?3)`, agent.Owner, run.ID, over); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +110,8 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 	s.AuditRead(sc, "read_events", ref.Agent, "")
 	page := &ckpt.EventPage{Events: []ckpt.Event{}}
 	err = s.RO.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
-		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?)
+		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events
+		WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?)
 		WHERE before < ? ORDER BY seq`, run.ID, after, limit+1, ledger.PageBytes)
 	if n := min(len(page.Events), limit); n > 0 && page.Events[n-1].Seq < run.LastEvent {
 		page.Events = page.Events[:n]
@@ -140,7 +143,8 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 		Batch int64 `db:"batch"`
 		Index int64 `db:"place"`
 	}
-	err = s.RO.SelectContext(ctx, &rows, `SELECT agent, run, seq, at, type, payload, batch, place FROM (SELECT *, sum(length(payload)) OVER (ORDER BY batch, seq) - length(payload) AS before FROM (
+	err = s.RO.SelectContext(ctx, &rows, `SELECT agent, run, seq, at, type, payload, batch, place
+		FROM (SELECT *, sum(length(payload)) OVER (ORDER BY batch, seq) - length(payload) AS before FROM (
 		SELECT a.name AS agent, r.name AS run, e.seq, e.at, e.type, e.payload, b.n AS batch, e.seq - b.first AS place
 		FROM event_batches b CROSS JOIN events e ON e.run_id = b.run_id AND e.seq BETWEEN b.first AND b.last AND e.batch = b.n
 		CROSS JOIN runs r ON r.id = b.run_id CROSS JOIN agents a ON a.id = r.agent_id

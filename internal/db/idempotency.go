@@ -30,7 +30,8 @@ type keyTable struct {
 
 // keyTables are all that keep keys.
 var keyTables = []keyTable{
-	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.keysSeen }, `idempotency k`, `k.key`, `k.created_at < strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')`,
+	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.keysSeen }, `idempotency k`, `k.key`,
+		`k.created_at < strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')`,
 		`DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + usage.OfKey},
 	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.idsSeen }, `ids k JOIN acts a ON a.n = k.n`, `k.id`, `a.at < ?`,
 		`DELETE FROM ids WHERE id = ? AND agent_id = ? RETURNING ` + usage.OfID},
@@ -93,7 +94,8 @@ func (s *Store) expire(ctx context.Context, table *keyTable, before time.Time, l
 
 // oldKeys looks at a part of the keys, after a place, and answers the next one:
 // the beginning again where the end was reached.
-func (s *Store) oldKeys(ctx context.Context, table *keyTable, after keyPlace, before time.Time, limit int) (old []keyPlace, next keyPlace, err error) {
+func (s *Store) oldKeys(ctx context.Context, table *keyTable, after keyPlace, before time.Time,
+	limit int) (old []keyPlace, next keyPlace, err error) {
 	ask := `SELECT ` + table.key + ` AS key, k.agent_id FROM ` + table.from + ` WHERE (` + table.key + `, k.agent_id) > (?, ?)`
 	order := ` ORDER BY ` + table.key + `, k.agent_id LIMIT 0 + ?`
 	err = s.RO.GetContext(ctx, &next, ask+order+` OFFSET ?`, after.Key, after.Agent, 1, keySlice-1)

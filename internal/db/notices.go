@@ -38,7 +38,8 @@ func (s *Store) SetHooks(hooks []ledger.Hook) error {
 				continue
 			}
 			tx.Wrote = true
-			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is no longer in the settings' WHERE hook = ? AND state = 'pending'`, tx.Now, name)
+			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is no longer in the settings'
+				WHERE hook = ? AND state = 'pending'`, tx.Now, name)
 			if err != nil {
 				return err
 			}
@@ -53,7 +54,8 @@ func (s *Store) DueDeliveries(ctx context.Context, limit int) (due []outbox.Deli
 	now := ckpt.At(s.Opt.Now())
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		err := q.SelectContext(ctx, &due, `SELECT d.notice, d.hook, n.id, n.type, CAST(n.body AS BLOB) AS body, d.attempts
-			FROM deliveries d JOIN notices n ON n.n = d.notice WHERE d.state = 'pending' AND d.next_at <= ? ORDER BY d.next_at, d.notice LIMIT 0 + ?`, now, limit)
+			FROM deliveries d JOIN notices n ON n.n = d.notice WHERE d.state = 'pending' AND d.next_at <= ?
+			ORDER BY d.next_at, d.notice LIMIT 0 + ?`, now, limit)
 		if err != nil {
 			return err
 		}
@@ -83,7 +85,8 @@ func (s *Store) NoteDelivered(_ context.Context, list []outbox.Attempt) error {
 			} else {
 				next = tx.Now
 			}
-			err := tx.Exec(`UPDATE deliveries SET state = ?, attempts = attempts + 1, next_at = ?, done_at = ?, error = ? WHERE notice = ? AND hook = ? AND state = 'pending'`,
+			err := tx.Exec(`UPDATE deliveries SET state = ?, attempts = attempts + 1, next_at = ?, done_at = ?, error = ?
+				WHERE notice = ? AND hook = ? AND state = 'pending'`,
 				d.State, next, done, ckpt.Ref(d.Error), d.Notice, d.Hook)
 			if err != nil {
 				return err
@@ -141,9 +144,11 @@ func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.Not
 // NotifyStatus counts the notices of each hook by state.
 func (s *Store) NotifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
 	st := &ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}
-	err := s.RO.SelectContext(ctx, &st.Hooks, `SELECT hook, count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'delivered') AS delivered,
+	err := s.RO.SelectContext(ctx, &st.Hooks, `SELECT hook, count(*) FILTER (WHERE state = 'pending') AS pending,
+		count(*) FILTER (WHERE state = 'delivered') AS delivered,
 		count(*) FILTER (WHERE state = 'dead') AS dead, min(CASE WHEN state = 'pending' THEN (SELECT at FROM notices WHERE n = d.notice) END) AS oldest,
-		(SELECT error FROM deliveries l WHERE l.hook = d.hook AND l.state <> 'delivered' AND l.error IS NOT NULL ORDER BY l.notice DESC LIMIT 1) AS last_error
+		(SELECT error FROM deliveries l WHERE l.hook = d.hook AND l.state <> 'delivered' AND l.error IS NOT NULL
+		ORDER BY l.notice DESC LIMIT 1) AS last_error
 		FROM deliveries d GROUP BY hook ORDER BY hook`)
 	if err == nil {
 		err = s.RO.GetContext(ctx, &st.Dropped, `SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM meta WHERE key = 'notices_dropped'`)

@@ -31,7 +31,8 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if err != nil {
 		return nil, err
 	}
-	p := &ckpt.Prompt{ID: id.String(), Kind: ckpt.PromptDecision, Status: ckpt.PromptOpen, Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.Now, MemoryDiff: plan.MemoryDiff}
+	p := &ckpt.Prompt{ID: id.String(), Kind: ckpt.PromptDecision, Status: ckpt.PromptOpen, Agent: agent.Name,
+		Owner: agent.Owner, Run: run.Name, At: tx.Now, MemoryDiff: plan.MemoryDiff}
 	p.Question, p.Reason = s.Opt.Ask(plan)
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
@@ -53,7 +54,8 @@ func (s *Store) tellOfPrompt(tx *ledger.Tx, p *ckpt.Prompt) error {
 // withdrawDecisions closes what nobody has decided and nobody needs to any more.
 // The run's own questions stay: a resumed run asks them again.
 func withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
-	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
+	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
+		WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
 // withdrawPrompts closes every prompt of a run that nobody has answered.
@@ -142,7 +144,8 @@ func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	return &p, sqlite.ReadError(err)
 }
 
-func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, a ckpt.PromptAnswer, e ledger.AuditEntry) (*ckpt.Prompt, error) {
+func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, a ckpt.PromptAnswer,
+	e ledger.AuditEntry) (*ckpt.Prompt, error) {
 	changed, err := tx.ExecCount(`UPDATE prompts SET choice = ?, answered_at = ?, answered_by = ? WHERE id = ? AND answered_at IS NULL`,
 		string(a.Choice), tx.Now, sc.Caller.Owner, a.ID)
 	if err != nil {

@@ -78,7 +78,8 @@ func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequ
 	if r.Expires > 0 {
 		expires = ckpt.At(tx.Now.Add(time.Duration(r.Expires)))
 	}
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, key, choices, schema, expires_at, asked_seq) VALUES (?, ?, ?, ?, ?, 'question', ?, ?, ?, ?, ?)`,
+	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, key, choices, schema, expires_at, asked_seq)
+		VALUES (?, ?, ?, ?, ?, 'question', ?, ?, ?, ?, ?)`,
 		id.String(), run.ID, tx.Now, r.Question, r.Reason, ckpt.Ref(r.Key), r.Choices, r.Schema, expires, run.LastSeq)
 	if err != nil {
 		return nil, false, err
@@ -146,7 +147,8 @@ func (s *Store) fits(ctx context.Context, schema, data ckpt.JSON) error {
 
 // answerQuestion keeps the answer to a question. The same answer again changes
 // nothing, which the bool says. Another one is a conflict.
-func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, a ckpt.PromptAnswer, e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
+func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, a ckpt.PromptAnswer,
+	e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
 	p, err := readPrompt(tx, a.ID)
 	if err != nil || p == nil {
 		return nil, false, ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeNotFound, "prompt %s no longer exists", a.ID))
@@ -195,7 +197,8 @@ func answerDetail(a *ckpt.PromptAnswer) map[string]any {
 // retireQuestions is for a run that begins anew: what it asked before is history.
 func (s *Store) retireQuestions(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
-	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind = 'question' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
+	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
+		WHERE run_id = ? AND kind = 'question' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 	if err != nil {
 		return err
 	}

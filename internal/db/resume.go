@@ -248,8 +248,10 @@ func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
 		return none, err
 	}
 	var left bool
-	_, err := tx.Get(&left, `SELECT EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2
-		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.checkpoint = c.id AND c.kind = 'recovery' AND (f.closed IS NULL OR f.closed = 'dismissed')))`,
+	_, err := tx.Get(&left, `SELECT EXISTS (SELECT 1 FROM checkpoints c
+		WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2
+		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.checkpoint = c.id AND c.kind = 'recovery'
+		AND (f.closed IS NULL OR f.closed = 'dismissed')))`,
 		run.ID, head)
 	if err != nil || !left {
 		return none, err
@@ -267,18 +269,24 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) err
 	var rows []ledger.HeldRow
 	err = tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5
+			ORDER BY seq DESC LIMIT 0 + ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
+			ORDER BY seq DESC LIMIT 0 + ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5
+			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5
+			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
+			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION `+ledger.SlotOfFork+`)
 		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		f.Checkpoints = append(f.Checkpoints, resume.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
+		f.Checkpoints = append(f.Checkpoints, resume.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind,
+			Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
 	}
 	f.LastSeq = run.LastSeq
 	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ? AND seq > ?`, run.ID, newest, run.BaseSeq)
@@ -316,7 +324,8 @@ func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) erro
 
 func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var p ckpt.Prompt
-	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
+	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+
+		`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
 	if found {
 		f.Prompt = &p
 	}
@@ -332,7 +341,8 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 		ckpt.Prompt
 		Seq int64 `db:"answered_seq"`
 	}
-	err := tx.List(&rows, `SELECT `+promptColumns+`, coalesce(p.answered_seq, 0) AS answered_seq`+promptTables+`WHERE p.run_id = ? AND p.kind = 'question' AND NOT p.retired
+	err := tx.List(&rows, `SELECT `+promptColumns+`, coalesce(p.answered_seq, 0) AS answered_seq`+promptTables+
+		`WHERE p.run_id = ? AND p.kind = 'question' AND NOT p.retired
 		ORDER BY p.id DESC LIMIT 0 + ?`, run.ID, maxFactQuestions)
 	for _, row := range slices.Backward(rows) {
 		row.Status = row.StatusAt(tx.Now, ledger.Daemon)
@@ -343,7 +353,8 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 
 // factFindings are what made suspects of the run's checkpoints.
 func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+
+		`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
 		ORDER BY f.id DESC LIMIT 0 + ?`, run.ID, factFindings)
 }
 

@@ -70,12 +70,14 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its checkpoint %s is pinned; unpin it first", run.Name, pinned)
 	}
 	var fork string
-	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
+	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from
+		WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
 	if err != nil {
 		return err
 	}
 	if fork != "" {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its fork %s has no checkpoint of its own yet; save one in the fork, or end the fork, first", run.Name, fork)
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"run %s cannot be deleted: its fork %s has no checkpoint of its own yet; save one in the fork, or end the fork, first", run.Name, fork)
 	}
 	if force {
 		return nil
@@ -93,7 +95,8 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 
 // deleteSome removes the oldest checkpoints of a run, and where none is left the
 // run. before is how many went in earlier transactions.
-func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, e ledger.AuditEntry, before int64, gone *ckpt.DeletedRun) (more bool, err error) {
+func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow,
+	e ledger.AuditEntry, before int64, gone *ckpt.DeletedRun) (more bool, err error) {
 	gone.Agent, gone.Owner, gone.Run = agent.Name, agent.Owner, run.Name
 	rows, err := oldestOf(tx, run)
 	if err != nil {
@@ -159,9 +162,11 @@ func (s *Store) ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*
 	return cleared, nil
 }
 
-func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, e ledger.AuditEntry, after int64, cleared *ckpt.ClearedRun) (last int64, more bool, err error) {
+func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow,
+	e ledger.AuditEntry, after int64, cleared *ckpt.ClearedRun) (last int64, more bool, err error) {
 	var rows, gone []ledger.HeldRow
-	if err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?`, run.ID, after, removedAtOnce); err != nil {
+	if err := tx.List(&rows, `SELECT `+ledger.HeldColumns+
+		` FROM checkpoints WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?`, run.ID, after, removedAtOnce); err != nil {
 		return 0, false, err
 	}
 	for _, row := range rows {

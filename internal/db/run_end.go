@@ -138,7 +138,8 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	room := sqlite.Frees // retention has its say
 	if len(r.State) > 0 {
 		var err error
-		if final, err = s.NewSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
+		if final, err = s.NewSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine,
+			ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
 		defer final.Leave()
@@ -178,7 +179,8 @@ func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) err
 			return err
 		}
 	}
-	return tx.Exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL, pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
+	return tx.Exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL,
+		pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
 		WHERE id = ?`, string(r.Status), ended, run.Accumulated(tx.Now.Time), r.ContinuationPrompt, r.Error, r.Result, tx.Now, run.ID)
 }
 

@@ -106,10 +106,12 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
 		return err
 	}
 	switch {
-	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.Process() == owner:
+	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0,
+		run.Status == ckpt.RunRunning && run.Process() == owner:
 		return nil
 	case s.OwnerAlive(run):
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
 }
@@ -173,7 +175,8 @@ func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.Now, ckpt.Time{}, nil
 	return tx.Exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
-		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, external_session = NULL,
+		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL,
+		external_session = NULL,
 		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`,
 		run.Epoch, run.Attempt, tx.Now, tx.Now, tx.Now, run.ID)
 }

@@ -16,7 +16,8 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
-	st := &ckpt.Status{Version: s.Opt.Version, Now: ckpt.At(s.Opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}, Notify: ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}}
+	st := &ckpt.Status{Version: s.Opt.Version, Now: ckpt.At(s.Opt.Now()), State: "ready", Problems: []string{},
+		Counts: map[ckpt.Kind]int64{}, Notify: ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}}
 	for _, kind := range ckpt.Kinds {
 		st.Counts[kind] = 0
 	}
@@ -72,7 +73,8 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 		Status                    ckpt.RunStatus
 		Runs, Stored, Checkpoints int64
 	}
-	err = q.SelectContext(ctx, &runs, `SELECT `+ledger.ShownStatus+` AS status, count(*) AS runs, sum(r.stored_bytes) AS stored, sum(r.last_seq - r.removed) AS checkpoints
+	err = q.SelectContext(ctx, &runs,
+		`SELECT `+ledger.ShownStatus+` AS status, count(*) AS runs, sum(r.stored_bytes) AS stored, sum(r.last_seq - r.removed) AS checkpoints
 		FROM runs r WHERE `+owned+` GROUP BY 1`, owner)
 	if err != nil {
 		return err
@@ -81,7 +83,8 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 		st.Waiting.RunsByStatus[r.Status] = r.Runs
 		st.Runs, st.Stored, checkpoints = st.Runs+r.Runs, st.Stored+r.Stored, checkpoints+r.Checkpoints
 	}
-	err = q.GetContext(ctx, &st.Files, `SELECT coalesce(sum(length(c.data)), 0) FROM agents a CROSS JOIN contents c ON c.agent_id = a.id WHERE a.owner = ?1 OR ?1 = '*'`, owner)
+	err = q.GetContext(ctx, &st.Files, `SELECT coalesce(sum(length(c.data)), 0) FROM agents a
+		CROSS JOIN contents c ON c.agent_id = a.id WHERE a.owner = ?1 OR ?1 = '*'`, owner)
 	if err != nil {
 		return err
 	}
@@ -112,13 +115,15 @@ func countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status
 }
 
 // countLeftOut counts what the newest tree of each folder of an agent leaves out.
-const countLeftOut = `SELECT coalesce(sum(json_array_length(t.left_out)), 0) FROM trees t WHERE t.id IN (SELECT max(n.id) FROM trees n JOIN agents a ON a.id = n.agent_id
+const countLeftOut = `SELECT coalesce(sum(json_array_length(t.left_out)), 0) FROM trees t
+	WHERE t.id IN (SELECT max(n.id) FROM trees n JOIN agents a ON a.id = n.agent_id
 	WHERE n.sha256 IS NOT NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY n.agent_id, n.root)`
 
 const (
 	ofOwner        = ` CROSS JOIN runs r ON r.id = x.run_id JOIN agents a ON a.id = r.agent_id WHERE (a.owner = ?1 OR ?1 = '*')`
 	countUncertain = `SELECT count(*) FROM operations x INDEXED BY operations_uncertain` + ofOwner + ` AND x.status = 'uncertain'`
-	countPrompts   = `SELECT count(*) FROM prompts x INDEXED BY prompts_waiting` + ofOwner + ` AND x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2)`
+	countPrompts   = `SELECT count(*) FROM prompts x INDEXED BY prompts_waiting` + ofOwner +
+		` AND x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2)`
 )
 
 func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.DatabaseStatus) error {
@@ -155,7 +160,8 @@ func (s *Store) problems(st *ckpt.Status) {
 		add("read_only", "only reads are served: "+why)
 	}
 	if doubt := s.Trust.Problem(); doubt != "" {
-		add("degraded", fmt.Sprintf("the audit log was changed outside the daemon: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
+		add("degraded", fmt.Sprintf(
+			"the audit log was changed outside the daemon: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
 			doubt, s.Opt.Path+ledger.HeadSuffix))
 	}
 	if len(s.Trust.Guards) > 0 {
@@ -171,7 +177,8 @@ func (s *Store) problems(st *ckpt.Status) {
 		add("degraded", problem)
 	}
 	if n := s.Watches.Panics.Load(); n > 0 {
-		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched; saves continue; read the daemon's log", n))
+		add("degraded", fmt.Sprintf(
+			"drift detectors failed %d times since the start, so some runs are not watched; saves continue; read the daemon's log", n))
 	}
 	st.Problems = slices.Clip(st.Problems)
 }

@@ -111,8 +111,10 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 }
 
 // putStep begins a step, or its next attempt, or records a whole one.
-func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
-	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.Now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
+func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint,
+	e ledger.AuditEntry) (*ckpt.Step, error) {
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result,
+		Error: r.Error, StartedAt: tx.Now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
 	}
@@ -126,11 +128,14 @@ func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 			return nil, err
 		}
 	}
-	err := tx.Exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq,
+	err := tx.Exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms,
+		input_tokens, output_tokens, cost_usd, progress, after_seq,
 		stretch, failures, sig, res, cause, unparsable, turn, outcome, shape, effect)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+		?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
 		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
-		run.Stretch, failures, ckpt.Ref(print.Sig), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, ckpt.Ref(print.Shape), ckpt.Ref(print.Effect))
+		run.Stretch, failures, ckpt.Ref(print.Sig), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn,
+		step.Outcome, ckpt.Ref(print.Shape), ckpt.Ref(print.Effect))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +163,8 @@ func failuresIn(s *ledger.StepRow, run *ledger.RunRow) int64 {
 	return s.Failures
 }
 
-func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint,
+	e ledger.AuditEntry) (*ckpt.Step, error) {
 	step := old.Step
 	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.Now, r.Measured()
 	if r.Turn != "" {
@@ -169,8 +175,11 @@ func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 		took := tx.Now.Sub(step.StartedAt.Time).Milliseconds()
 		step.DurationMS = &took
 	}
-	err := tx.Exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
-		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
+	err := tx.Exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?,
+		output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
+		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ?
+		WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens,
+		step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
 		run.Stretch, failuresIn(old, run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, old.ID)
 	if err != nil {
 		return nil, err
@@ -219,7 +228,8 @@ func selectSteps(status string) string {
 }
 
 // listOf prepares a page of what belongs to a run.
-func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter, action string) (run *ledger.ReadRun, from int64, limit int, err error) {
+func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter,
+	action string) (run *ledger.ReadRun, from int64, limit int, err error) {
 	if limit, err = ledger.PageSizeOf(f.Limit); err != nil {
 		return nil, 0, 0, err
 	}

@@ -46,7 +46,8 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 		}
 		made = true
 		*token = ckpt.Token{ID: r.ID, Owner: sc.Whose(), Note: r.Note, CreatedAt: tx.Now}
-		if err := tx.Exec(`INSERT INTO tokens (id, owner, note, hash, created_at) VALUES (?, ?, ?, ?, ?)`, r.ID, token.Owner, r.Note, r.SHA256, tx.Now); err != nil {
+		if err := tx.Exec(`INSERT INTO tokens (id, owner, note, hash, created_at)
+			VALUES (?, ?, ?, ?, ?)`, r.ID, token.Owner, r.Note, r.SHA256, tx.Now); err != nil {
 			return err
 		}
 		return tx.Audit(e)
@@ -102,7 +103,8 @@ func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (
 		if err := ckpt.CheckTokenID(f.Before); err != nil {
 			return nil, err
 		}
-		if err := s.RO.GetContext(ctx, &before, `SELECT created_at FROM tokens WHERE (owner = ?1 OR ?1 = '*') AND id = ?2 LIMIT 1`, sc.Whose(), f.Before); err != nil && !ledger.IsNoRows(err) {
+		if err := s.RO.GetContext(ctx, &before, `SELECT created_at FROM tokens
+			WHERE (owner = ?1 OR ?1 = '*') AND id = ?2 LIMIT 1`, sc.Whose(), f.Before); err != nil && !ledger.IsNoRows(err) {
 			return nil, sqlite.ReadError(err)
 		}
 	}

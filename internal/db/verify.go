@@ -21,7 +21,8 @@ func (s *Store) VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verifie
 		return nil, err
 	}
 	if !s.verifying.TryLock() {
-		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "a verification of the audit log is already running: try again when it ends", RetryAfter: time.Second}
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy,
+			Message: "a verification of the audit log is already running: try again when it ends", RetryAfter: time.Second}
 	}
 	defer s.verifying.Unlock()
 	began := time.Now()

@@ -16,7 +16,8 @@ import (
 // selectWatched has its condition word for word from the index runs_watched,
 // without which it would look at every run there is, each second.
 const selectWatched = `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.process_start, r.boot_id, r.started_at, r.updated_at, r.heartbeat_at,
-	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched JOIN agents a ON a.id = r.agent_id
+	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched
+	JOIN agents a ON a.id = r.agent_id
 	WHERE r.id > ? AND r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?`
 
 // Watched returns running runs that have a known owner process or a timeout, by ascending id.
@@ -37,7 +38,8 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness
 	for i := range rows {
 		r := &rows[i]
 		runs[i] = liveness.Run{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
-			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
+			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond,
+			ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
 	}
 	return runs, nil
 }
@@ -70,7 +72,8 @@ func (s *Store) foundDead(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	if err := interruptRun(tx, run, status); err != nil {
 		return err
 	}
-	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Outcome: ledger.OutcomeDone,
+	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner,
+		Agent: agent.Name, Run: run.Name, Outcome: ledger.OutcomeDone,
 		Reason: reason, Detail: map[string]any{"status": status, "epoch": run.Epoch}}
 	if err := tx.Audit(e); err != nil {
 		return err

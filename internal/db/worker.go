@@ -41,7 +41,8 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
 	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
-		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
+		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry,
+			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		return p.runs(runs)
 	}})
 	if err != nil {
@@ -55,7 +56,8 @@ const dropAtOnce = 2000
 
 // Drop removes those of the runs that have ended and have no checkpoint left, with everything that
 // belongs to them.
-func (s *Store) Drop(_ context.Context, runs []int64, over func(retention.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
+func (s *Store) Drop(_ context.Context, runs []int64, over func(retention.History, ckpt.Policy, time.Time) bool,
+	now time.Time) (dropped int, more bool, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped, more = 0, false
 		rows := int64(0)
@@ -108,7 +110,8 @@ func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64
 const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, closer to its budget.
-func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
+func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict,
+	int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
@@ -147,7 +150,8 @@ func (s *Store) overBy(tx *ledger.Tx, agent int64) (over int64, err error) {
 
 func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64) ([]retention.Verdict, int64)) error {
 	var ids []int64
-	err := p.tx.List(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed ORDER BY stored_bytes DESC LIMIT 0 + ?2`, agent, trimRuns)
+	err := p.tx.List(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed
+		ORDER BY stored_bytes DESC LIMIT 0 + ?2`, agent, trimRuns)
 	if err != nil {
 		return err
 	}

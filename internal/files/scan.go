@@ -84,7 +84,8 @@ func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 	if s.Choice != nil {
 		choice = *s.Choice
 	}
-	w := &scan{Scanner: s, choice: choice, before: before, started: now(), most: most, folders: map[string]folderState{}, reading: make(chan *reading, 64)}
+	w := &scan{Scanner: s, choice: choice, before: before, started: now(), most: most, folders: map[string]folderState{},
+		reading: make(chan *reading, 64)}
 	w.found.choice = choice
 	w.found.Tree = ckpt.Tree{Root: s.Root, CapturedAt: ckpt.At(w.started), Complete: true}
 	w.found.records, w.found.data = map[string]record{}, map[string][]byte{}

@@ -40,7 +40,8 @@ func (x *Index) Put(ctx context.Context, to Store, agent string, f *Found) (*ckp
 	for range storeTries {
 		stored, err := u.tree(ctx)
 		if err == nil && stored.ID != f.Tree.ID {
-			return nil, ckpt.Errorf(ckpt.CodeInternal, "the daemon gives the tree the id %s, and this program %s: install the same version of both", stored.ID, f.Tree.ID)
+			return nil, ckpt.Errorf(ckpt.CodeInternal,
+				"the daemon gives the tree the id %s, and this program %s: install the same version of both", stored.ID, f.Tree.ID)
 		}
 		if err == nil {
 			x.Stored[agent] = stored.ID

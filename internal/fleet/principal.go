@@ -175,7 +175,8 @@ func checkEntry(local, principal string) error {
 
 // checkRealm refuses what is no name of a realm.
 func checkRealm(realm string) error {
-	if realm == "" || len(realm) > 64 || strings.Trim(strings.ToLower(realm), "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" || strings.HasPrefix(realm, "S-1-") {
+	if realm == "" || len(realm) > 64 ||
+		strings.Trim(strings.ToLower(realm), "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" || strings.HasPrefix(realm, "S-1-") {
 		return fmt.Errorf("%q is no realm: use letters, digits, dots, hyphens and underscores", realm)
 	}
 	if realm == HostRealm {

@@ -56,9 +56,11 @@ func (m *maker) claimed() string {
 	case !c.StrandPossible:
 		return fmt.Sprintf("The run was claimed from host %s, which had let it go.", c.FromHost)
 	case c.LostAtMost > 0:
-		return fmt.Sprintf("The run was claimed from host %s, which was not heard of for %s. What it did in that time is not known here.", c.FromHost, c.LostAtMost)
+		return fmt.Sprintf("The run was claimed from host %s, which was not heard of for %s. What it did in that time is not known here.",
+			c.FromHost, c.LostAtMost)
 	}
-	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. Everything that it acknowledged is here. Check outside effects: that host's process may still have been acting.", c.FromHost)
+	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. Everything that it acknowledged is here. Check outside effects: that host's process may still have been acting.",
+		c.FromHost)
 }
 
 func (m *maker) thereIsNone() string {

@@ -33,7 +33,8 @@ func (q *ForecastQuery) Check() error {
 	if q.Limit < 0 || q.Limit > MaxForecast {
 		return ckpt.Errorf(ckpt.CodeInvalid, "limit must be between 1 and %[2]d; got %[1]d", q.Limit, MaxForecast)
 	}
-	for name, d := range map[string]*ckpt.Duration{"recovery_keep": q.RecoveryKeep, "pre_operation_keep": q.PreOperationKeep, "ended_keep": q.EndedKeep} {
+	for name, d := range map[string]*ckpt.Duration{"recovery_keep": q.RecoveryKeep,
+		"pre_operation_keep": q.PreOperationKeep, "ended_keep": q.EndedKeep} {
 		if d != nil && *d < 0 {
 			return ckpt.Errorf(ckpt.CodeInvalid, "%s is %s: it must be a duration, or 0 to keep all", name, *d)
 		}

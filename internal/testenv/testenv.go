@@ -23,7 +23,8 @@ import (
 const Marker = "CKPTSIDECAR_TEST_HOME"
 
 // kept are variables of ours that a caller sets on purpose for tests.
-var kept = map[string]bool{"CKPTSIDECAR_BIN": true, "CKPTSIDECAR_E2E_CACHE": true, "CKPTSIDECAR_OVERLAY": true, "CKPTSIDECAR_MEASURE": true, "CKPTSIDECAR_NO_ENGINE": true}
+var kept = map[string]bool{"CKPTSIDECAR_BIN": true, "CKPTSIDECAR_E2E_CACHE": true, "CKPTSIDECAR_OVERLAY": true,
+	"CKPTSIDECAR_MEASURE": true, "CKPTSIDECAR_NO_ENGINE": true}
 
 // Main runs the tests of a package in a home of their own and ends the
 // process. A package calls it in TestMain, after its child roles.

@@ -218,7 +218,8 @@ func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Pl
 // away says whether a call failed because nobody answers just now.
 func away(err error) bool {
 	var e *ckpt.Error
-	return daemon.Unreachable(err) || errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeStorageFull || e.Code == ckpt.CodeNotReplicated)
+	return daemon.Unreachable(err) || errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeStorageFull ||
+		e.Code == ckpt.CodeNotReplicated)
 }
 
 // mayBegin stops where a person must act first, and says how.

@@ -256,7 +256,8 @@ func (t *table) prepare() *table {
 func (t *table) prepareRuns() *table {
 	list := t.list()
 	t.query = `SELECT ` + list + ` FROM runs WHERE id = ?`
-	t.insert += ` (id, agent_id, name, removed, uid, ` + list + `) VALUES (` + ledger.NextRun + `, ?, ?, ?, ?` + strings.Repeat(", ?", len(t.columns)) + `) RETURNING id`
+	t.insert += ` (id, agent_id, name, removed, uid, ` + list + `) VALUES (` + ledger.NextRun + `, ?, ?, ?, ?` +
+		strings.Repeat(", ?", len(t.columns)) + `) RETURNING id`
 	return t
 }
 

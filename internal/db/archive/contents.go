@@ -73,7 +73,8 @@ func (c *checking) begin(line *exportLine) error {
 	case line.Type != lineBegin:
 		return ckpt.Errorf(ckpt.CodeInvalid, "this is not an export of ckptsidecar: its first line has no type %q", lineBegin)
 	case line.Version < 1 || line.Version > exportVersion:
-		return ckpt.Errorf(ckpt.CodeInvalid, "the export has version %d, and this program reads versions 1 to %d: use a newer program", line.Version, exportVersion)
+		return ckpt.Errorf(ckpt.CodeInvalid,
+			"the export has version %d, and this program reads versions 1 to %d: use a newer program", line.Version, exportVersion)
 	}
 	if c.version = line.Version; c.version == 1 {
 		return c.beginAgent(line)
@@ -92,7 +93,8 @@ func (c *checking) beginAgent(line *exportLine) error {
 		return fmt.Errorf("agent %s comes twice", line.Agent)
 	}
 	c.names[line.Agent] = true
-	c.agent = &agentSeen{name: line.Agent, target: line.Agent, owner: line.Owner, policy: line.Policy, runs: map[string]*runSeen{}, marks: map[string]markSeen{},
+	c.agent = &agentSeen{name: line.Agent, target: line.Agent, owner: line.Owner, policy: line.Policy,
+		runs: map[string]*runSeen{}, marks: map[string]markSeen{},
 		threads: map[ckpt.GraphThread]bool{}}
 	c.open = nil
 	c.agents = append(c.agents, c.agent)

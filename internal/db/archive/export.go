@@ -243,7 +243,8 @@ func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
 		Pinned  bool                        `db:"pinned"`
 		Suspect bool                        `db:"suspect"`
 	}
-	err := q.SelectContext(ctx, &rows, `SELECT id, labels, pinned, suspect FROM checkpoints WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2)) ORDER BY n`,
+	err := q.SelectContext(ctx, &rows, `SELECT id, labels, pinned, suspect FROM checkpoints WHERE run_id IN (SELECT id FROM runs
+		WHERE agent_id = ?1 AND (?2 = '' OR name = ?2)) ORDER BY n`,
 		e.agent.ID, e.run)
 	if err != nil {
 		return err

@@ -46,7 +46,8 @@ func (e *exporting) files(ctx context.Context, q *sqlx.Tx) error {
 	err := q.SelectContext(ctx, &names, `SELECT `+files.TreeColumns+`, c.n, c.id AS checkpoint, r.name AS run, c.seq FROM runs r
 		JOIN checkpoint_trees x ON x.run_id = r.id
 		JOIN checkpoints c ON c.run_id = x.run_id AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = x.seq AND c.n = x.n
-		JOIN trees t ON t.id = x.tree_id WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2) AND t.sha256 IS NOT NULL ORDER BY c.n, x.place`, e.agent.ID, e.run)
+		JOIN trees t ON t.id = x.tree_id WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2) AND t.sha256 IS NOT NULL ORDER BY c.n, x.place`,
+		e.agent.ID, e.run)
 	if err != nil {
 		return err
 	}

@@ -133,9 +133,11 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 	}
 	switch {
 	case !same:
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has another run %s: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"agent %s already has another run %s: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
 	case run.LastSeq < r.lastSeq || run.LastEvent < r.lastEvent || run.Epoch < r.epoch:
-		return ckpt.Errorf(ckpt.CodeConflict, "the export has more of run %s of agent %s than this database (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"the export has more of run %s of agent %s than this database (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
 			r.name, agent.Name, r.lastSeq, run.LastSeq)
 	}
 	r.present = true
@@ -211,7 +213,8 @@ func (im *importing) runLine(ctx context.Context, l *exportLine, a *agentSeen) e
 // screen does with secrets what the policy says, in what comes from another
 // program. What an export of ours holds was screened when it was written first.
 // report makes the findings.
-func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, what string) (clean []byte, report func(*ledger.Tx) error, err error) {
+func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, what string) (clean []byte,
+	report func(*ledger.Tx) error, err error) {
 	nothing := func(*ledger.Tx) error { return nil }
 	if !r.unscreened || im.store.Opt.Secrets == nil || a.secrets == ckpt.SecretsOff {
 		return data, nothing, nil
@@ -221,7 +224,8 @@ func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, 
 	case len(found) == 0:
 		return data, nothing, nil
 	case a.secrets == ckpt.SecretsReject:
-		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "run %s holds what looks like %s at %q in %s, and the policy of agent %s says secrets: reject; nothing was imported",
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid,
+			"run %s holds what looks like %s at %q in %s, and the policy of agent %s says secrets: reject; nothing was imported",
 			r.name, found[0].Kind, found[0].Path, what, a.target)
 	case a.secrets == ckpt.SecretsRedact:
 		return clean, nothing, nil
@@ -288,7 +292,8 @@ func (im *importing) disown(t *table, row []any, r *runSeen) {
 }
 
 func isHalf(tx *ledger.Tx, run *ledger.RunRow) (half bool, err error) {
-	_, err = tx.Get(&half, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run.ID, halfKey, halfName)
+	_, err = tx.Get(&half, `SELECT EXISTS (SELECT 1 FROM operations
+		WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run.ID, halfKey, halfName)
 	return half, err
 }
 
@@ -437,7 +442,8 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	if err != nil || run == nil {
 		return ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeConflict, "run %s was removed while it was imported: import it again", r.name))
 	}
-	row := ledger.CheckpointRow{N: tx.Head.N + 1, Seq: c.seq, Kind: c.request.Kind, CreatedAt: c.createdAt, ContentType: c.request.ContentType, Labels: c.request.Labels,
+	row := ledger.CheckpointRow{N: tx.Head.N + 1, Seq: c.seq, Kind: c.request.Kind, CreatedAt: c.createdAt,
+		ContentType: c.request.ContentType, Labels: c.request.Labels,
 		Metadata: ledger.MetadataText(c.request.Metadata), Step: c.request.Step, Operation: c.operation, Pinned: c.pinned, Suspect: c.suspect}
 	if row.ID, err = im.here(tx, agent, c.request.ID); err != nil {
 		return err
@@ -456,7 +462,8 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	if taken, err := tx.IDTaken(agent.Owner, row.ID); err != nil {
 		return err
 	} else if taken {
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has checkpoint %s in another run: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"agent %s already has checkpoint %s in another run: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
 	}
 	if _, err := tx.InsertRow(run, &row, &c.state); err != nil {
 		return err
@@ -484,7 +491,8 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 		return err
 	}
 	err = tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND suspect = 0 AND EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1
-		AND f.severity = 'critical' AND f.dismissed_at IS NULL AND checkpoints.seq > f.since_seq AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, r.id)
+		AND f.severity = 'critical' AND f.dismissed_at IS NULL AND checkpoints.seq > f.since_seq
+		AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, r.id)
 	if err != nil {
 		return err
 	}
@@ -523,7 +531,8 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 		return nil
 	}
 	// While ages are held back, what is too old stays; that the run changed just now says so.
-	return tx.Exec(`UPDATE runs SET updated_at = ?1 WHERE id = ?2 AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?2 AND kind = 'recovery' AND created_at < ?3)`,
+	return tx.Exec(`UPDATE runs SET updated_at = ?1 WHERE id = ?2 AND EXISTS (SELECT 1 FROM checkpoints
+		WHERE run_id = ?2 AND kind = 'recovery' AND created_at < ?3)`,
 		tx.Now, run.ID, ckpt.At(tx.Now.Add(-time.Duration(agent.Settings.RecoveryKeep))))
 }
 
@@ -532,7 +541,8 @@ func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	var fork string
 	if from := ledger.ForkWithout(run); from != "" {
 		var there bool
-		_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, from, agent.ID)
+		_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
+			WHERE c.id = ? AND r.agent_id = ?)`, from, agent.ID)
 		if err != nil {
 			return "", err
 		}

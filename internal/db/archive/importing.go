@@ -117,7 +117,8 @@ func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy c
 	if im.scope.Whose() == ckpt.AllOwners {
 		return ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", ckpt.AllOwners)
 	}
-	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, im.kept.Agents[a.target], a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
+	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, im.kept.Agents[a.target], a.createdAt,
+		string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return err
 	}
 	e.Detail = map[string]any{"policy": a.policy}
@@ -170,7 +171,8 @@ func otherID(id string, agent *ledger.AgentRow) string {
 	return u.String()
 }
 
-func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
+func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
+	row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
 	e := ledger.Entry(im.scope, "import", agent.Name)
 	e.Run, e.Subject = run.Name, row.ID
 	e.Detail = map[string]any{"from_owner": owner, "from_seq": seq}

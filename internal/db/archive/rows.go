@@ -39,7 +39,8 @@ func AgentText(ctx context.Context, q *sqlx.Tx, id int64) (string, error) {
 	if err := q.GetContext(ctx, &a, `SELECT owner, name, created_at, policy_at, policy FROM agents WHERE id = ?`, id); err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(&exportLine{Type: lineAgent, Agent: a.Name, Owner: a.Owner, CreatedAt: &a.CreatedAt, PolicyAt: &a.PolicyAt, Policy: json.RawMessage(a.Policy)})
+	text, err := json.Marshal(&exportLine{Type: lineAgent, Agent: a.Name, Owner: a.Owner, CreatedAt: &a.CreatedAt,
+		PolicyAt: &a.PolicyAt, Policy: json.RawMessage(a.Policy)})
 	return string(text), err
 }
 
@@ -65,7 +66,8 @@ func CheckpointText(ctx context.Context, q *sqlx.Tx, slot int64) (text string, e
 
 // Half says whether a run is being imported and is not whole yet.
 func Half(ctx context.Context, q *sqlx.Tx, run int64) (half bool, err error) {
-	err = q.GetContext(ctx, &half, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run, halfKey, halfName)
+	err = q.GetContext(ctx, &half, `SELECT EXISTS (SELECT 1 FROM operations
+		WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run, halfKey, halfName)
 	return half, err
 }
 
@@ -87,7 +89,8 @@ func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string
 				if column == "" {
 					column = "key"
 				}
-				query = strings.Replace(query, `WHERE run_id = ?`, `WHERE run_id = ?1 AND `+column+` IN (SELECT value FROM json_each(`+quoted(string(texts))+`))`, 1)
+				query = strings.Replace(query, `WHERE run_id = ?`, `WHERE run_id = ?1 AND `+column+` IN (SELECT value
+					FROM json_each(`+quoted(string(texts))+`))`, 1)
 			}
 		}
 		err := eachRow(ctx, q, query, run, func(values []any) error {

@@ -100,7 +100,8 @@ var marks = &table{kind: lineMark, columns: []column{
 
 // runs has the columns of runs, without those that count what is stored.
 var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
-	word("status", true, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted, ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
+	word("status", true, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted,
+		ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
 	{name: "epoch", form: whole, need: true, least: 1}, {name: "attempt", form: whole, need: true, least: 1},
 	always(when("started_at")), always(when("updated_at")), when("ended_at"),
 	count("last_seq"), count("base_seq"), ref("head"),
@@ -122,19 +123,23 @@ var children = []*table{
 		{name: "duration_ms", form: whole, least: -1 << 62}, {name: "input_tokens", form: whole, least: -1 << 62},
 		{name: "output_tokens", form: whole, least: -1 << 62}, measure("cost_usd"), measure("progress"),
 		count("after_seq"), count("stretch"), count("failures"), short("sig"), short("res"), short("cause"),
-		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn}, word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),
+		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn},
+		word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),
 	}}).prepare(),
 	(&table{kind: lineOperation, insert: `INSERT INTO operations`, order: "id", columns: []column{
 		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.OperationStatuses...),
 		ref("checkpoint"), always(when("started_at")), when("ended_at"), anyJSON("result"), long("error"),
 	}}).prepare(),
 	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
-		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn, ckpt.SeverityCritical), always(long("message")), long("advice"),
+		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn,
+			ckpt.SeverityCritical), always(long("message")), long("advice"),
 		{name: "evidence", form: object, need: true}, ref("checkpoint"), {name: "since_seq", form: whole}, {name: "until_seq", form: whole},
-		word("closed", false, ckpt.ClosedDismissed, ckpt.ClosedResumed, ckpt.ClosedRestored, ckpt.ClosedBegun), when("closed_at"), when("dismissed_at"), short("dismissed_by"),
+		word("closed", false, ckpt.ClosedDismissed, ckpt.ClosedResumed, ckpt.ClosedRestored, ckpt.ClosedBegun),
+		when("closed_at"), when("dismissed_at"), short("dismissed_by"),
 	}}).prepare(),
 	(&table{kind: linePrompt, insert: `INSERT INTO prompts`, order: "id", columns: []column{
-		id("id"), always(when("at")), always(long("question")), {name: "reason", form: text, need: true, most: ckpt.MaxValue}, ref("checkpoint"), anyJSON("memory_diff"),
+		id("id"), always(when("at")), always(long("question")),
+		{name: "reason", form: text, need: true, most: ckpt.MaxValue}, ref("checkpoint"), anyJSON("memory_diff"),
 		word("choice", false, ckpt.ChoiceResume, ckpt.ChoiceReinitialize, ckpt.ChoiceAbandon), when("answered_at"), short("answered_by"),
 		orElse(word("kind", true, ckpt.PromptDecision, ckpt.PromptQuestion), string(ckpt.PromptDecision)), short("key"),
 		{name: "choices", form: value, check: ckpt.CheckChoices}, {name: "schema", form: object, most: ckpt.MaxSchema}, when("expires_at"),
@@ -153,7 +158,8 @@ var children = []*table{
 // writes are LangGraph's task writes. data is what was written, not how it is stored.
 var writes = &table{
 	kind: lineWrite, columns: []column{
-		always(name("checkpoint")), always(name("task")), {name: "idx", form: whole, need: true, least: -1 << 31}, always(name("path")), always(name("channel")), always(name("type")),
+		always(name("checkpoint")), always(name("task")), {name: "idx", form: whole, need: true, least: -1 << 31},
+		always(name("path")), always(name("channel")), always(name("type")),
 		{name: "data", form: bytea, need: true},
 	},
 	query:  `SELECT checkpoint, task, idx, path, channel, type, data, size, crc FROM graph_writes WHERE run_id = ? ORDER BY checkpoint, task, idx`,

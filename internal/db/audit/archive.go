@@ -24,8 +24,10 @@ import (
 
 // namedBefore are the rows before the first that the rows of the archive name: the views
 // tell of them. ?1 is the first row, ?2 the last.
-const namedBefore = `(SELECT gone AS n FROM acts WHERE n BETWEEN ?1 AND ?2 AND gone < ?1 UNION SELECT parent FROM acts WHERE n BETWEEN ?1 AND ?2 AND parent < ?1
-	UNION SELECT json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e WHERE a.n BETWEEN ?1 AND ?2 AND a.more IS NOT NULL AND json_extract(e.value, '$[0]') < ?1)`
+const namedBefore = `(SELECT gone AS n FROM acts WHERE n BETWEEN ?1 AND ?2 AND gone < ?1 UNION SELECT parent FROM acts
+	WHERE n BETWEEN ?1 AND ?2 AND parent < ?1
+	UNION SELECT json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e
+	WHERE a.n BETWEEN ?1 AND ?2 AND a.more IS NOT NULL AND json_extract(e.value, '$[0]') < ?1)`
 
 const archivedRows = `(n BETWEEN ?1 AND ?2 OR n IN ` + namedBefore + `)`
 
@@ -43,7 +45,9 @@ var archiveTables = []struct{ name, query string }{
 	{"acts", `SELECT * FROM acts WHERE ` + archivedRows},
 	{"act_texts", `SELECT * FROM act_texts WHERE ` + archivedRows},
 	{"audit_archives", `SELECT * FROM audit_archives WHERE to_n < ?1 AND ?2 ORDER BY to_n`},
-	{"audit_links", `SELECT n - 1, hash FROM (SELECT e.n, ` + ledger.HashOf("e.n - 1") + ` AS hash FROM (SELECT ?1 AS n UNION SELECT n FROM ` + namedBefore + `) e) WHERE hash IS NOT NULL`},
+	{"audit_links", `SELECT n - 1, hash FROM (SELECT e.n,
+		` + ledger.HashOf("e.n - 1") + ` AS hash FROM (SELECT ?1 AS n
+		UNION SELECT n FROM ` + namedBefore + `) e) WHERE hash IS NOT NULL`},
 }
 
 // Archive writes the rows of the audit log that are older than a time into a new file
@@ -65,7 +69,8 @@ func Archive(ctx context.Context, path, folder string, now, before time.Time, pr
 	}
 	out := filepath.Join(folder, a.Name)
 	if _, err := os.Lstat(out); err != nil {
-		err := sqlite.Make(ctx, out, func(made *sqlx.Conn) error { return fillArchive(ctx, db, made, a) }, func(made string) error { return approve(ctx, made, a, progress) })
+		err := sqlite.Make(ctx, out, func(made *sqlx.Conn) error { return fillArchive(ctx, db, made, a) },
+			func(made string) error { return approve(ctx, made, a, progress) })
 		if err != nil {
 			return nil, err
 		}
@@ -92,15 +97,19 @@ func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.Audi
 		return nil, err
 	}
 	if version != ckpt.SchemaVersion {
-		return nil, &sqlite.OperatorError{Message: fmt.Sprintf("the database has schema version %d, and this program archives only from version %d on: start the daemon of this version once", version, ckpt.SchemaVersion)}
+		return nil, &sqlite.OperatorError{Message: fmt.Sprintf(
+			"the database has schema version %d, and this program archives only from version %d on: start the daemon of this version once",
+			version, ckpt.SchemaVersion)}
 	}
 	var row struct {
 		From int64  `db:"from_n"`
 		To   int64  `db:"to_n"`
 		ID   string `db:"id"`
 	}
-	err := db.GetContext(ctx, &row, `SELECT coalesce((SELECT max(to_n) FROM audit_archives), 0) + 1 AS from_n, (SELECT value FROM meta WHERE key = 'database_id') AS id,
-		min((SELECT n FROM audit_head), coalesce((SELECT min(n) FROM acts WHERE at >= ?1), 1 << 62), coalesce((SELECT min(n) FROM audit_log_3 WHERE at >= ?2), 1 << 62)) - 1 AS to_n`,
+	err := db.GetContext(ctx, &row, `SELECT coalesce((SELECT max(to_n) FROM audit_archives), 0) + 1 AS from_n, (SELECT value
+		FROM meta WHERE key = 'database_id') AS id,
+		min((SELECT n FROM audit_head), coalesce((SELECT min(n) FROM acts WHERE at >= ?1), 1 << 62), coalesce((SELECT min(n)
+		FROM audit_log_3 WHERE at >= ?2), 1 << 62)) - 1 AS to_n`,
 		before.UnixMilli(), ckpt.At(before).String())
 	if err != nil || row.To < row.From {
 		return nil, err
@@ -175,7 +184,8 @@ func approve(ctx context.Context, path string, a *ckpt.AuditArchive, progress fu
 		return fmt.Errorf("the archive %s failed verification, so nothing was archived: %s", a.Name, report.Problems[0])
 	}
 	if report.AuditHead != a.Hash || report.AuditRows < a.ToN-a.FromN+1 {
-		return fmt.Errorf("the archive %s has %d rows up to hash %s, but needs %d rows up to %s: remove it and try again", a.Name, report.AuditRows, report.AuditHead, a.ToN-a.FromN+1, a.Hash)
+		return fmt.Errorf("the archive %s has %d rows up to hash %s, but needs %d rows up to %s: remove it and try again",
+			a.Name, report.AuditRows, report.AuditHead, a.ToN-a.FromN+1, a.Hash)
 	}
 	return nil
 }
@@ -231,10 +241,12 @@ func verifyArchive(ctx context.Context, file string, a ckpt.AuditArchive, heads 
 		return nil, err
 	}
 	if hash != a.SHA256 {
-		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name, "it is not the file that was archived: its SHA-256 is " + hash + ", the database has recorded " + a.SHA256})
+		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name,
+			"it is not the file that was archived: its SHA-256 is " + hash + ", the database has recorded " + a.SHA256})
 	}
 	if report.AuditHead != a.Hash {
-		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name, fmt.Sprintf("it ends with the hash %s, and the database continues from %s", report.AuditHead, a.Hash)})
+		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name,
+			fmt.Sprintf("it ends with the hash %s, and the database continues from %s", report.AuditHead, a.Hash)})
 	}
 	return report, nil
 }

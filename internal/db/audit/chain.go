@@ -67,7 +67,8 @@ func (v *verifier) follows(last ledger.ChainHead, n int64) ledger.ChainHead {
 // asActs lets a database of an older version be asked as one of today: no policy of
 // it gives pre_operation checkpoints an age, its log is audit_log_3, and there are no acts.
 const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
-	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why, subject, sha256, rest, beside, more, hash);
+	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored,
+	gone, why, subject, sha256, rest, beside, more, hash);
 	CREATE TEMP TABLE places (id INTEGER PRIMARY KEY, n, owner, agent, run);
 	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);
 	CREATE TEMP TABLE act_texts (n INTEGER PRIMARY KEY, salt, subject, reason, detail);
@@ -225,11 +226,14 @@ func (v *verifier) missingTexts(ctx context.Context) error {
 	if v.version < ownersSince {
 		owners = `(SELECT 0 AS agent_id, 0 AS n, '' AS agent, '' AS from_owner, '' AS to_owner WHERE 0)`
 	}
-	err := v.db.SelectContext(ctx, &missing, `WITH changes AS (SELECT agent_id, n, agent, from_owner, to_owner FROM `+owners+`), erasures (owner, agent, after, upto) AS (
+	err := v.db.SelectContext(ctx, &missing, `WITH changes AS (SELECT agent_id, n, agent, from_owner, to_owner
+		FROM `+owners+`),
+		erasures (owner, agent, after, upto) AS (
 			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM changes o WHERE o.from_owner = p.owner AND o.agent = p.agent AND o.n < a.n), 0), a.n
 			FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place WHERE w.word = 'erase' AND a.outcome IS NULL
 			UNION ALL -- it had another owner before
-			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent AND b.n < o.n), 0), o.n
+			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent
+			AND b.n < o.n), 0), o.n
 			FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
 			UNION ALL -- the row that records who received it stays, and that of the erasure may lie in an archive
 			SELECT o.to_owner, o.agent, o.n, o.n + 1 FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)

@@ -100,7 +100,8 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 			continue
 		}
 		if before, twice := v.heads[h.N]; twice && before != h.Hash {
-			v.found("audit_head", fmt.Sprintf("row %d", h.N), "the daemon logged two hashes of it: %s and %s; an older copy of the database was put back and used", before, h.Hash)
+			v.found("audit_head", fmt.Sprintf("row %d", h.N),
+				"the daemon logged two hashes of it: %s and %s; an older copy of the database was put back and used", before, h.Hash)
 		}
 		v.heads[h.N] = h.Hash
 	}
@@ -115,7 +116,8 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 func (v *verifier) compareHead(n int64, hash string) {
 	logged, is := v.heads[n]
 	if is && logged != hash {
-		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged %s as its hash, and the database has another: the log was rewritten, or an older copy was put back and used", logged)
+		v.found("audit_head", fmt.Sprintf("row %d", n),
+			"the daemon logged %s as its hash, and the database has another: the log was rewritten, or an older copy was put back and used", logged)
 	}
 	delete(v.heads, n)
 }
@@ -127,6 +129,7 @@ func (v *verifier) missingHeads() {
 			v.report.HeadsArchived++
 			continue
 		}
-		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged it, and the database does not have it: rows were removed, or this is an older copy")
+		v.found("audit_head", fmt.Sprintf("row %d", n),
+			"the daemon logged it, and the database does not have it: rows were removed, or this is an older copy")
 	}
 }

@@ -73,7 +73,8 @@ const restColumns = `c.id, c.parent, c.created_at, c.content_type, c.labels, c.m
 // an older version wrote have no hashes.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []restRow
-	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action WHERE x.n > ?3 AND w.word = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
+	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action
+		WHERE x.n > ?3 AND w.word = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
 	if v.version < actsSince {
 		later = `EXISTS (SELECT 1 FROM audit_log x WHERE x.n > ?3 AND x.action = 'change' AND x.subject = c.id)`
 	}
@@ -89,7 +90,8 @@ func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error 
 		return nil
 	}
 	rows = nil
-	err = q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+` AS saved_from, a.rest, a.more, `+later+` AS later
+	err = q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+
+		` AS saved_from, a.rest, a.more, `+later+` AS later
 		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)
 	for i := range rows {
 		v.compareRest(&rows[i])

@@ -29,7 +29,8 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 // VerifyChain checks the chain of the audit log alone, with what stands beside it, over
 // connections of a daemon.
 func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
-	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {}, changes: map[string]changed{}, version: ckpt.SchemaVersion}
+	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {},
+		changes: map[string]changed{}, version: ckpt.SchemaVersion}
 	for _, check := range []func(context.Context) error{v.chain, v.texts} {
 		if err := check(ctx); err != nil {
 			return nil, err
@@ -67,7 +68,8 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 
 func (v *verifier) identity(ctx context.Context) error {
 	var appID, version int64
-	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version FROM pragma_user_version())`).Scan(&appID, &version)
+	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version
+		FROM pragma_user_version())`).Scan(&appID, &version)
 	switch {
 	case sqlite.Code(err) == 26:
 		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
@@ -77,7 +79,8 @@ func (v *verifier) identity(ctx context.Context) error {
 	case appID != ckpt.ApplicationID:
 		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
 	case version < 1 || version > ckpt.SchemaVersion:
-		return &sqlite.OperatorError{Message: fmt.Sprintf("%s has schema version %d, and this program checks up to version %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
+		return &sqlite.OperatorError{Message: fmt.Sprintf(
+			"%s has schema version %d, and this program checks up to version %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
 	}
 	v.version = version
 	return nil
@@ -175,7 +178,8 @@ func (v *verifier) material(ctx context.Context) error {
 		SELECT 'segment_unused' AS rule, 'segment ' || id AS subject, 'no checkpoint of its run uses it' AS detail
 		FROM segments WHERE id NOT IN (SELECT id FROM used WHERE id IS NOT NULL)
 		UNION ALL
-		SELECT 'stored_bytes', a.name || '/' || r.name, 'the run counts ' || r.stored_bytes || ' bytes, there are ' || coalesce(b.bytes, 0) + coalesce(s.bytes, 0)
+		SELECT 'stored_bytes', a.name || '/' || r.name, 'the run counts ' || r.stored_bytes || ' bytes, there are ' || coalesce(b.bytes,
+		0) + coalesce(s.bytes, 0)
 		FROM runs r JOIN agents a ON a.id = r.agent_id
 		LEFT JOIN (SELECT run_id, sum(length(body)) AS bytes FROM checkpoints GROUP BY run_id) b ON b.run_id = r.id
 		LEFT JOIN (SELECT run_id, sum(length(data)) AS bytes FROM segments GROUP BY run_id) s ON s.run_id = r.id
@@ -211,7 +215,8 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 		blob.StateRow
 		Row int64 `db:"row"`
 	}
-	err = q.SelectContext(ctx, &rows, `SELECT rowid AS row, n, id, size, sha256, body, pieces FROM checkpoints WHERE rowid > ? ORDER BY rowid LIMIT 0 + ?`, *last, verifyAtOnce)
+	err = q.SelectContext(ctx, &rows, `SELECT rowid AS row, n, id, size, sha256, body, pieces FROM checkpoints
+		WHERE rowid > ? ORDER BY rowid LIMIT 0 + ?`, *last, verifyAtOnce)
 	if err != nil {
 		return 0, err
 	}

@@ -39,7 +39,8 @@ func (v *verifier) someContents(ctx context.Context, last *int64) (int, error) {
 	}
 	defer q.Rollback()
 	var ids []int64 // the bytes are read one by one
-	if err := q.SelectContext(ctx, &ids, `SELECT id FROM contents WHERE id > ? AND sha256 IS NOT NULL ORDER BY id LIMIT 0 + ?`, *last, verifyAtOnce); err != nil {
+	if err := q.SelectContext(ctx, &ids, `SELECT id FROM contents WHERE id > ? AND sha256 IS NOT NULL
+		ORDER BY id LIMIT 0 + ?`, *last, verifyAtOnce); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {

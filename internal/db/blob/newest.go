@@ -29,7 +29,8 @@ func isNewest(tx *sqlite.Tx, b *Stored) (newest bool, err error) {
 		return false, nil
 	}
 	_, err = tx.Get(&newest, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE n = ?1 AND id = ?2 AND +run_id = ?3 AND pieces IS NOT NULL)
-		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4 AND pieces IS NOT NULL)`,
+		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4
+		AND pieces IS NOT NULL)`,
 		b.N, b.ID, b.RunID, b.Seq)
 	return newest, err
 }
@@ -44,7 +45,8 @@ func Again(tx *sqlite.Tx, runID int64, c *ckpt.Checkpoint) (e Encoded, err error
 		Pieces  *string       `db:"pieces"`
 		StateOf sql.NullInt64 `db:"state_of"`
 	}
-	found, err := tx.Get(&row, `SELECT c.n, c.run_id, c.pieces, c.state_of FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
+	found, err := tx.Get(&row, `SELECT c.n, c.run_id, c.pieces, c.state_of FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id
+		CROSS JOIN agents a ON a.id = r.agent_id
 		WHERE c.id = ? AND a.owner = ?`, c.ID, c.Owner)
 	if err != nil {
 		return Encoded{}, err

@@ -221,7 +221,8 @@ func (p *Preparer) readBase(key RunKey) (base *Stored, err error) {
 	doubts := p.States.Doubts.Load() // before the snapshot is taken: what comes later casts doubt on it
 	err = p.Reading(ctx, func(q *sqlx.Tx) error {
 		var runID int64
-		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
+		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

@@ -24,7 +24,8 @@ func nearest(where, order, columns string) string {
 		kinds = append(kinds, `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = '`+string(kind)+`' AND `+where+
 			` pieces IS NOT NULL ORDER BY seq `+order+` LIMIT 1)`)
 	}
-	return `SELECT ` + columns + ` FROM checkpoints WHERE slot = (SELECT slot FROM (` + strings.Join(kinds, ` UNION ALL `) + `) ORDER BY seq ` + order + ` LIMIT 1)`
+	return `SELECT ` + columns + ` FROM checkpoints WHERE slot = (SELECT slot
+		FROM (` + strings.Join(kinds, ` UNION ALL `) + `) ORDER BY seq ` + order + ` LIMIT 1)`
 }
 
 // Sweep removes those segments of a removed checkpoint that no other uses, and

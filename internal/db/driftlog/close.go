@@ -115,7 +115,8 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		return nil, err
 	}
 	d := &ckpt.DismissedFinding{Cleaned: []string{}}
-	changed, err := tx.ExecCount(`UPDATE findings SET dismissed_at = ?1, dismissed_by = ?2, closed = coalesce(closed, 'dismissed'), closed_at = coalesce(closed_at, ?1),
+	changed, err := tx.ExecCount(`UPDATE findings SET dismissed_at = ?1, dismissed_by = ?2, closed = coalesce(closed, 'dismissed'),
+		closed_at = coalesce(closed_at, ?1),
 		until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE coalesce(until_seq, ?3) END WHERE id = ?4 AND run_id = ?5 AND dismissed_at IS NULL`,
 		tx.Now, sc.Caller.Owner, run.LastSeq, id, run.ID)
 	if err != nil {
@@ -153,7 +154,8 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 // clean makes the checkpoints clean again that were suspect because of a
 // finding and of no other that stands.
 func cleanAgain(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Finding, ids *[]string) error {
-	err := tx.List(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
+	err := tx.List(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery')
+		AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
 		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq)
 	for i := 0; err == nil && i < len(*ids); i++ {

@@ -31,7 +31,8 @@ func (s *Drifts) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckp
 		Found     int64  `db:"found"`
 		Dismissed int64  `db:"dismissed"`
 	}
-	err = s.RO.SelectContext(ctx, &rows, `SELECT f.rule, count(*) AS found, count(f.dismissed_at) AS dismissed FROM findings f JOIN runs r ON r.id = f.run_id
+	err = s.RO.SelectContext(ctx, &rows, `SELECT f.rule, count(*) AS found, count(f.dismissed_at) AS dismissed FROM findings f
+		JOIN runs r ON r.id = f.run_id
 		WHERE r.agent_id = ? AND f.severity <> 'info' GROUP BY f.rule ORDER BY dismissed DESC, found DESC, f.rule`, agent.ID)
 	if err != nil {
 		return nil, sqlite.ReadError(err)

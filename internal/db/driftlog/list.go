@@ -35,7 +35,8 @@ func (s *Drifts) Findings(ctx context.Context, sc ckpt.Scope, f survey.FindingsQ
 	}
 	page := &survey.Findings{Findings: []ckpt.Finding{}}
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.SelectContext(ctx, &page.Findings, selectAllFindings, f.Before, sc.Whose(), f.Agent, f.Run, f.Rule, string(f.Severity), f.Since.String(), f.Until.String(), f.Closed, limit+1)
+		return q.SelectContext(ctx, &page.Findings, selectAllFindings, f.Before, sc.Whose(), f.Agent, f.Run, f.Rule,
+			string(f.Severity), f.Since.String(), f.Until.String(), f.Closed, limit+1)
 	})
 	if err != nil {
 		return nil, err

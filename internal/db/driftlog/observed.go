@@ -38,7 +38,8 @@ const (
 
 // SeeObserved lets a run's watch see what was observed, and does what follows. No
 // checkpoint stands in such a run, so nothing has to be kept or marked.
-func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, print observer.StepPrint, told Told, partial bool) error {
+func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
+	print observer.StepPrint, told Told, partial bool) error {
 	found := s.see(w, func(watch observer.RunWatch) []observer.Found {
 		if told == InOrder {
 			return watch.Step(print)

@@ -46,7 +46,8 @@ func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 			ID      int64 `db:"id"` // 0 where it is new
 			AgentID int64 `db:"agent_id"`
 		}
-		err := q.GetContext(ctx, &run, `SELECT coalesce((SELECT id FROM runs WHERE agent_id = a.id AND name = ?), 0) AS id, a.id AS agent_id FROM agents a WHERE a.owner = ? AND a.name = ?`,
+		err := q.GetContext(ctx, &run, `SELECT coalesce((SELECT id FROM runs WHERE agent_id = a.id AND name = ?), 0) AS id,
+			a.id AS agent_id FROM agents a WHERE a.owner = ? AND a.name = ?`,
 			key.Run, key.Owner, key.Agent)
 		if ledger.IsNoRows(err) {
 			return nil
@@ -114,14 +115,16 @@ const newestOfRun = `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WH
 // as its oldest runs have them.
 func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]observer.StepPrint, error) {
 	var runs []int64
-	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM (SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT 0 + ?) r WHERE EXISTS (SELECT 1 FROM steps WHERE run_id = r.id)`, agentID, baselineRuns)
+	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM (SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT 0 + ?) r
+		WHERE EXISTS (SELECT 1 FROM steps WHERE run_id = r.id)`, agentID, baselineRuns)
 	if err != nil {
 		return nil, err
 	}
 	var list []observer.StepPrint
 	of := map[[2]string]int{}
 	for _, id := range runs {
-		steps, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL ORDER BY after_seq, id LIMIT 0 + ?`, id, baselineSteps)
+		steps, err := readPrints(ctx, q, `SELECT `+printColumns+
+			` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL ORDER BY after_seq, id LIMIT 0 + ?`, id, baselineSteps)
 		if err != nil {
 			return nil, err
 		}

@@ -129,7 +129,8 @@ func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *observer.R
 
 func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, error) {
 	var row ledger.StepRow
-	err := q.GetContext(ctx, &row, `SELECT `+ledger.StepColumns+` FROM steps WHERE run_id = ? AND status IN ('succeeded', 'failed') ORDER BY after_seq DESC, id DESC LIMIT 1`, runID)
+	err := q.GetContext(ctx, &row, `SELECT `+ledger.StepColumns+
+		` FROM steps WHERE run_id = ? AND status IN ('succeeded', 'failed') ORDER BY after_seq DESC, id DESC LIMIT 1`, runID)
 	if ledger.IsNoRows(err) {
 		return nil, nil
 	}
@@ -143,7 +144,8 @@ const previousMost = 1 << 20
 // readPrevious reads the run's newest state. One that is damaged is none.
 func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
 	var row blob.StateRow
-	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1) AND size <= ?`, runID, 1, previousMost)
+	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints
+		WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1) AND size <= ?`, runID, 1, previousMost)
 	if ledger.IsNoRows(err) {
 		return nil, nil
 	}
@@ -197,7 +199,8 @@ func (s *Drifts) readBegun(key blob.RunKey, step *ckpt.Step) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
 	defer cancel()
 	var row ledger.StepRow
-	err := s.RO.GetContext(ctx, &row, `SELECT s.id, s.key, s.name, s.args, s.status, s.attempt, s.started_at FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
+	err := s.RO.GetContext(ctx, &row, `SELECT s.id, s.key, s.name, s.args, s.status, s.attempt, s.started_at FROM steps s
+		JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE a.owner = ? AND a.name = ? AND r.name = ? AND s.key = ?`, key.Owner, key.Agent, key.Run, step.Key)
 	if err != nil {
 		return false

@@ -41,7 +41,8 @@ func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*
 		StartedAt: row.StartedAt.Time, Goal: string(row.Goal),
 	}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		rows, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL LIMIT 0 + ?`, row.ID, ckpt.MaxEvaluated)
+		rows, err := readPrints(ctx, q, `SELECT `+printColumns+
+			` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL LIMIT 0 + ?`, row.ID, ckpt.MaxEvaluated)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,8 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 		Kind ckpt.Kind                 `db:"kind"`
 		At   ledger.Lenient[ckpt.Time] `db:"created_at"`
 	}
-	err := q.SelectContext(ctx, &rows, `SELECT id, seq, kind, created_at FROM checkpoints WHERE slot IN (SELECT slot FROM (`+newestOfRun+`)) AND kind <> 'recovery' ORDER BY seq`, row.ID, pastStates)
+	err := q.SelectContext(ctx, &rows, `SELECT id, seq, kind, created_at FROM checkpoints
+		WHERE slot IN (SELECT slot FROM (`+newestOfRun+`)) AND kind <> 'recovery' ORDER BY seq`, row.ID, pastStates)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

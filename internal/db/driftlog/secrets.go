@@ -26,7 +26,8 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 			continue
 		}
 		f := &ckpt.Finding{Rule: ckpt.RuleSecret, Severity: ckpt.SeverityWarn, Evidence: evidence, Checkpoint: ckpt.Ref(checkpoint),
-			Message: fmt.Sprintf("The %s holds what looks like %s at %q. Keep secrets out, or set the policy's secrets to redact.", cmp.Or(secret.In, "state"), secret.Kind, secret.Path)}
+			Message: fmt.Sprintf("The %s holds what looks like %s at %q. Keep secrets out, or set the policy's secrets to redact.",
+				cmp.Or(secret.In, "state"), secret.Kind, secret.Path)}
 		if err := s.begin(tx, agent, run, f); err != nil {
 			return err
 		}

@@ -219,7 +219,8 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 			At          ledger.Lenient[ckpt.Time] `db:"created_at"`
 			ContentType string                    `db:"content_type"`
 		}
-		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1)`, runs[0], 1)
+		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints
+			WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1)`, runs[0], 1)
 		if ledger.IsNoRows(err) || err == nil && !ckpt.IsJSON(row.ContentType) {
 			return nil
 		}
@@ -374,7 +375,8 @@ func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time)
 	others := strings.Join(evidence.Others, ", ") + more
 	return observer.Found{
 		Rule: ckpt.RuleSharedKeys, Severity: ckpt.SeverityWarn, Evidence: evidence,
-		Message: fmt.Sprintf("The state of %s has had another value at %s than %s since %s; the policy lets them differ for %s.", a.Name, key.pointer, others, ckpt.At(since), a.Settings.Settle),
-		Advice:  fmt.Sprintf("Read %s anew from its source: you and %s do not agree on it.", key.pointer, others),
+		Message: fmt.Sprintf("The state of %s has had another value at %s than %s since %s; the policy lets them differ for %s.",
+			a.Name, key.pointer, others, ckpt.At(since), a.Settings.Settle),
+		Advice: fmt.Sprintf("Read %s anew from its source: you and %s do not agree on it.", key.pointer, others),
 	}
 }

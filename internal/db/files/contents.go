@@ -128,7 +128,8 @@ func (s *Files) KeepContents(ctx context.Context, sc ckpt.Scope, agent string, n
 	return s.store(ctx, sc, agent, ckpt.SecretsOff, next)
 }
 
-func (s *Files) store(ctx context.Context, sc ckpt.Scope, agent string, mode ckpt.SecretsMode, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
+func (s *Files) store(ctx context.Context, sc ckpt.Scope, agent string, mode ckpt.SecretsMode,
+	next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
 	u := &upload{Files: s, ctx: ctx, sc: sc, agent: agent, mode: mode, answer: &ckpt.ContentsStored{Refused: []ckpt.ContentRefused{}}}
 	for {
 		content, err := next()
@@ -372,7 +373,8 @@ func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) error {
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`,
+	return tx.Exec(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE
+		SET until = max(until, excluded.until)`,
 		e.rowID, leased(tx.Now))
 }
 

@@ -102,7 +102,8 @@ func material(ctx context.Context, q sqlx.QueryerContext, of, id int64) ([]byte,
 		Fresh int64  `db:"fresh"`
 		Data  []byte `db:"data"`
 	}
-	err := sqlx.SelectContext(ctx, q, &rows, `SELECT m.fresh, m.data FROM contents m JOIN contents c ON c.agent_id = m.agent_id WHERE m.id = ? AND c.id = ?`, id, of)
+	err := sqlx.SelectContext(ctx, q, &rows, `SELECT m.fresh, m.data FROM contents m JOIN contents c ON c.agent_id = m.agent_id
+		WHERE m.id = ? AND c.id = ?`, id, of)
 	if err != nil {
 		return nil, err
 	}

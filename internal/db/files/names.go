@@ -31,7 +31,8 @@ func (s *Files) find(tx *ledger.Tx, agent *ledger.AgentRow, sums []string) ([]na
 		if agent != nil {
 			var err error
 			there, err = tx.Get(&trees[i], `SELECT id, sha256, root, base, files, until IS NULL OR until > ?3
-				OR EXISTS (SELECT 1 FROM checkpoint_trees x WHERE x.tree_id = t.id) AS lives FROM trees t WHERE agent_id = ?1 AND sha256 = ?2`, agent.ID, sum, tx.Now)
+				OR EXISTS (SELECT 1 FROM checkpoint_trees x WHERE x.tree_id = t.id) AS lives FROM trees t
+				WHERE agent_id = ?1 AND sha256 = ?2`, agent.ID, sum, tx.Now)
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +118,8 @@ func (s *Files) NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint s
 		return err
 	}
 	for i, t := range trees {
-		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, at.N, i+1, at.RunID, at.Seq, t.ID)
+		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT DO NOTHING`, at.N, i+1, at.RunID, at.Seq, t.ID)
 		if err != nil {
 			return err
 		}
@@ -185,7 +187,8 @@ func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	return s.Warn(tx, agent, run, &ckpt.Finding{Rule: ckpt.RuleFilesVanished, Checkpoint: ckpt.Ref(before.Checkpoint), Evidence: evidence,
 		Message: fmt.Sprintf("%d of %d files below %s vanished since checkpoint %s.", gone, before.Files, t.Root, before.Checkpoint),
-		Advice:  ckpt.Ref(fmt.Sprintf("See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
+		Advice: ckpt.Ref(fmt.Sprintf(
+			"See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
 }
 
 // Attach gives a checkpoint its trees after it was saved: once, and within a minute.
@@ -202,7 +205,8 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 			return err
 		}
 		var there []string
-		err = tx.List(&there, `SELECT coalesce(t.sha256, '') FROM checkpoint_trees x LEFT JOIN trees t ON t.id = x.tree_id WHERE x.n = ? AND x.run_id = ? ORDER BY x.place`, at.N, run.ID)
+		err = tx.List(&there, `SELECT coalesce(t.sha256, '') FROM checkpoint_trees x LEFT JOIN trees t ON t.id = x.tree_id
+			WHERE x.n = ? AND x.run_id = ? ORDER BY x.place`, at.N, run.ID)
 		switch {
 		case err != nil:
 			return err
@@ -211,7 +215,8 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 		case len(there) > 0:
 			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s already has its files", r.Checkpoint)
 		case tx.Now.Sub(at.CreatedAt.Value.Time).Abs() > attachWithin:
-			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s was saved at %s, and takes files only for one minute: save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
+			return ckpt.Errorf(ckpt.CodeConflict,
+				"checkpoint %s was saved at %s, and takes files only for one minute: save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
 		default:
 			if err := s.MayWrite(run, sc, r.Epoch); err != nil {
 				return err
@@ -264,7 +269,8 @@ type attachedRow struct {
 // attachable finds a checkpoint that the scope may change, with its agent and run.
 func (s *Files) attachable(tx *ledger.Tx, sc ckpt.Scope, r *ckpt.AttachRequest) (*ledger.HeldRow, *ledger.AgentRow, *ledger.RunRow, error) {
 	var rows []attachedRow
-	err := tx.List(&rows, `SELECT c.slot, c.n, c.id, c.seq, c.created_at, c.run_id, a.owner`+ledger.ReadTables+`WHERE c.id = ?1 AND (?2 = '' OR a.owner = ?2) ORDER BY a.owner <> ?3 LIMIT 2`,
+	err := tx.List(&rows, `SELECT c.slot, c.n, c.id, c.seq, c.created_at, c.run_id,
+		a.owner`+ledger.ReadTables+`WHERE c.id = ?1 AND (?2 = '' OR a.owner = ?2) ORDER BY a.owner <> ?3 LIMIT 2`,
 		r.Checkpoint, ledger.WhoseByID(sc), sc.Caller.Owner)
 	if err != nil {
 		return nil, nil, nil, err

@@ -157,7 +157,8 @@ func removeTree(tx *ledger.Tx, t *treeGoing) (int64, error) {
 // else what of it nobody uses any more.
 func leaveBase(tx *ledger.Tx, owner string, id int64) error {
 	var base treeGoing
-	there, err := tx.Get(&base, `SELECT t.id, t.agent_id, t.sha256, t.base, 0 AS named, EXISTS (SELECT 1 FROM trees d WHERE d.base = t.id) AS is_base, '' AS owner FROM trees t WHERE t.id = ?`, id)
+	there, err := tx.Get(&base, `SELECT t.id, t.agent_id, t.sha256, t.base, 0 AS named, EXISTS (SELECT 1 FROM trees d
+		WHERE d.base = t.id) AS is_base, '' AS owner FROM trees t WHERE t.id = ?`, id)
 	if err != nil || !there || base.Sum != nil {
 		return err
 	}
@@ -182,7 +183,8 @@ func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, er
 		Content *int64 `db:"content_id"`
 		Bytes   int64  `db:"bytes"`
 	}
-	if err := tx.List(&gone, `DELETE FROM tree_files WHERE tree_id = ?1 AND path IN (`+paths+`) RETURNING content_id, `+usage.OfTreeFile+` AS bytes`, id); err != nil {
+	if err := tx.List(&gone, `DELETE FROM tree_files WHERE tree_id = ?1
+		AND path IN (`+paths+`) RETURNING content_id, `+usage.OfTreeFile+` AS bytes`, id); err != nil {
 		return 0, err
 	}
 	tx.Wrote = true
@@ -198,7 +200,8 @@ func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, er
 	if len(ids) == 0 {
 		return int64(len(gone)), nil
 	}
-	return int64(len(gone)), tx.Exec(`INSERT INTO content_leases (content_id, until) SELECT DISTINCT value, ?2 FROM json_each(?1) WHERE true ON CONFLICT (content_id) DO NOTHING`, list(ids), tx.Now)
+	return int64(len(gone)), tx.Exec(`INSERT INTO content_leases (content_id, until) SELECT DISTINCT value, ?2 FROM json_each(?1)
+		WHERE true ON CONFLICT (content_id) DO NOTHING`, list(ids), tx.Now)
 }
 
 // contentGoing is a content whose time is over.
@@ -220,8 +223,10 @@ func (s *Files) sweepContents(ctx context.Context) (more bool, err error) {
 		var rows []contentGoing
 		// Those of one agent, of which all lists are looked through once.
 		err := tx.List(&rows, `WITH one AS (SELECT c.agent_id FROM content_leases l JOIN contents c ON c.id = l.content_id WHERE l.until <= ?1 LIMIT 1),
-			some AS MATERIALIZED (SELECT l.content_id AS id FROM content_leases l JOIN contents c ON c.id = l.content_id WHERE l.until <= ?1 AND c.agent_id = (SELECT agent_id FROM one) LIMIT 0 + ?2),
-			named AS MATERIALIZED (SELECT DISTINCT f.content_id AS id FROM trees t JOIN tree_files f ON f.tree_id = t.id WHERE t.agent_id = (SELECT agent_id FROM one) AND f.content_id IN (SELECT id FROM some))
+			some AS MATERIALIZED (SELECT l.content_id AS id FROM content_leases l JOIN contents c ON c.id = l.content_id
+			WHERE l.until <= ?1 AND c.agent_id = (SELECT agent_id FROM one) LIMIT 0 + ?2),
+			named AS MATERIALIZED (SELECT DISTINCT f.content_id AS id FROM trees t JOIN tree_files f ON f.tree_id = t.id
+			WHERE t.agent_id = (SELECT agent_id FROM one) AND f.content_id IN (SELECT id FROM some))
 			SELECT c.id, c.agent_id, (SELECT owner FROM agents a WHERE a.id = c.agent_id) AS owner, c.pieces, c.id IN (SELECT id FROM named) AS named,
 			EXISTS (SELECT 1 FROM content_uses u WHERE u.used = c.id) AS used FROM some JOIN contents c ON c.id = some.id`, tx.Now, batchRows)
 		if err != nil {
@@ -271,7 +276,8 @@ func removeContent(tx *ledger.Tx, c *contentGoing) error {
 		}
 		tx.Tally.Add(c.Owner, -usage.RowLength())
 		var idle bool
-		_, err := tx.Get(&idle, `SELECT EXISTS (SELECT 1 FROM contents WHERE id = ?1 AND sha256 IS NULL) AND NOT EXISTS (SELECT 1 FROM content_uses WHERE used = ?1)`, used)
+		_, err := tx.Get(&idle, `SELECT EXISTS (SELECT 1 FROM contents WHERE id = ?1 AND sha256 IS NULL) AND NOT EXISTS (SELECT 1
+			FROM content_uses WHERE used = ?1)`, used)
 		if err != nil {
 			return err
 		}
@@ -320,7 +326,8 @@ func (s *Files) makeRoom(ctx context.Context, sc ckpt.Scope, name string, size i
 	if over, err = s.trim(ctx, agent, size); err != nil || over <= 0 {
 		return err
 	}
-	return ckpt.Errorf(ckpt.CodeQuota, "the files of agent %s take %d bytes more than the %d that an agent may have: unpin or delete checkpoints, or leave files out", name, over, most)
+	return ckpt.Errorf(ckpt.CodeQuota,
+		"the files of agent %s take %d bytes more than the %d that an agent may have: unpin or delete checkpoints, or leave files out", name, over, most)
 }
 
 // overBudget is by how much an agent's contents would be over the budget with size
@@ -417,7 +424,8 @@ func (s *Files) trimAgents(ctx context.Context) error {
 		Owner string `db:"owner"`
 		Name  string `db:"name"`
 	}
-	err := s.RO.SelectContext(ctx, &over, `SELECT a.owner, a.name FROM contents c JOIN agents a ON a.id = c.agent_id GROUP BY a.id HAVING sum(length(c.data)) > ?`, s.Opt.MaxAgentFiles)
+	err := s.RO.SelectContext(ctx, &over, `SELECT a.owner, a.name FROM contents c JOIN agents a ON a.id = c.agent_id
+		GROUP BY a.id HAVING sum(length(c.data)) > ?`, s.Opt.MaxAgentFiles)
 	if err != nil {
 		return sqlite.ReadError(err)
 	}

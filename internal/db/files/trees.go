@@ -158,7 +158,8 @@ func (p *planting) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.tree = ckpt.Tree{Root: r.Root, GitHead: r.GitHead, CapturedAt: r.CapturedAt, Complete: r.Complete, LeftOut: slices.Clone(r.LeftOut), Entries: entries}
+	p.tree = ckpt.Tree{Root: r.Root, GitHead: r.GitHead, CapturedAt: r.CapturedAt, Complete: r.Complete,
+		LeftOut: slices.Clone(r.LeftOut), Entries: entries}
 	if p.tree.CapturedAt.IsZero() {
 		p.tree.CapturedAt = ckpt.At(p.Opt.Now())
 	}
@@ -295,7 +296,8 @@ func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 	}
 	var id int64
 	_, err = tx.Get(&id, `INSERT INTO trees (agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, agent.ID, p.tree.ID, listID, p.tree.Root, p.tree.GitHead, p.tree.CapturedAt, p.tree.Complete,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, agent.ID, p.tree.ID, listID, p.tree.Root, p.tree.GitHead,
+		p.tree.CapturedAt, p.tree.Complete,
 		p.leftOut, p.tree.Files, p.tree.Bytes, leased(tx.Now))
 	if err != nil {
 		return err
@@ -442,7 +444,8 @@ func pageOf(limit int) (int, error) {
 func treesOf(ctx context.Context, q *sqlx.Tx, c *ckpt.Checkpoint) ([]TreeRow, error) {
 	var trees []TreeRow
 	err := q.SelectContext(ctx, &trees, `SELECT `+TreeColumns+` FROM (SELECT c.run_id, c.n`+ledger.OwnedTables+`?) k
-		JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id JOIN trees t ON t.id = x.tree_id AND t.sha256 IS NOT NULL ORDER BY x.place`, c.ID, c.Owner)
+		JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id JOIN trees t ON t.id = x.tree_id AND t.sha256 IS NOT NULL ORDER BY x.place`,
+		c.ID, c.Owner)
 	if err != nil || len(trees) > 0 {
 		return trees, err
 	}

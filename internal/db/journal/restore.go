@@ -21,7 +21,8 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 	for i := range agents {
 		a := &agents[i]
 		x.Damaged = func(run, id string, seq int64, why error) {
-			damaged = append(damaged, fleet.DamagedCheckpoint{Kind: "checkpoint", Owner: a.Owner, Agent: a.Name, Run: run, ID: id, Seq: seq, Reason: why.Error()})
+			damaged = append(damaged, fleet.DamagedCheckpoint{Kind: "checkpoint", Owner: a.Owner, Agent: a.Name, Run: run,
+				ID: id, Seq: seq, Reason: why.Error()})
 		}
 		x.Agent(a.Doc)
 		for _, run := range a.Runs {

@@ -101,14 +101,16 @@ func (r *reading) readStates(ctx context.Context, q *sqlx.Tx, id int64, run *fle
 		from = 0
 	}
 	var rows []stateRow
-	err := q.SelectContext(ctx, &rows, `SELECT slot, n, id, seq, kind, suspect, sha256, size, CASE WHEN n > ?2 THEN pieces END AS pieces, CASE WHEN n > ?2 THEN body END AS body
+	err := q.SelectContext(ctx, &rows, `SELECT slot, n, id, seq, kind, suspect, sha256, size, CASE WHEN n > ?2
+		THEN pieces END AS pieces, CASE WHEN n > ?2 THEN body END AS body
 		FROM checkpoints WHERE run_id = ?1 AND (n > ?2 OR ?3) ORDER BY n`, id, from, run.Whole)
 	if err != nil {
 		return err
 	}
 	for i := range rows {
 		s := &rows[i]
-		c := fleet.Checkpoint{N: s.N, ID: s.ID, Seq: s.Seq, Kind: s.Kind, Suspect: s.Suspect, SHA256: s.SHA256, Size: s.Size, Pieces: s.Pieces, Body: s.Body}
+		c := fleet.Checkpoint{N: s.N, ID: s.ID, Seq: s.Seq, Kind: s.Kind, Suspect: s.Suspect, SHA256: s.SHA256, Size: s.Size,
+			Pieces: s.Pieces, Body: s.Body}
 		if c.Doc, err = archive.CheckpointText(ctx, q, s.Slot); err != nil {
 			return err
 		}
@@ -159,9 +161,11 @@ func has(list []fleet.Segment, id int64) bool {
 // readGone finds the checkpoints that rows of the batch say went, and where any did the
 // segments that are left.
 func (r *reading) readGone(ctx context.Context, q *sqlx.Tx, id int64, run *fleet.Run) error {
-	err := q.SelectContext(ctx, &run.Gone, `SELECT a.gone FROM acts a JOIN places p ON p.id = a.place WHERE a.n > ?1 AND a.n <= ?2 AND a.gone IS NOT NULL AND p.owner = ?3 AND p.agent = ?4 AND p.run = ?5
+	err := q.SelectContext(ctx, &run.Gone, `SELECT a.gone FROM acts a JOIN places p ON p.id = a.place
+		WHERE a.n > ?1 AND a.n <= ?2 AND a.gone IS NOT NULL AND p.owner = ?3 AND p.agent = ?4 AND p.run = ?5
 		UNION SELECT json_extract(e.value, '$[0]') FROM acts a JOIN places p ON p.id = a.place, json_each(a.more, '$.removed') e
-		WHERE a.n > ?1 AND a.n <= ?2 AND a.more IS NOT NULL AND p.owner = ?3 AND p.agent = ?4 AND p.run = ?5`, r.From.N, r.To.N, run.Owner, run.Agent, run.Name)
+		WHERE a.n > ?1 AND a.n <= ?2 AND a.more IS NOT NULL AND p.owner = ?3 AND p.agent = ?4
+		AND p.run = ?5`, r.From.N, r.To.N, run.Owner, run.Agent, run.Name)
 	if err != nil || len(run.Gone) == 0 && !run.Whole {
 		return err
 	}

@@ -127,7 +127,8 @@ func (r *reading) note(row *logRow) error {
 	if err != nil {
 		return err
 	}
-	shown := fleet.JournalRow{N: row.N, At: row.At.UnixMilli(), Who: row.Who, Action: row.Action, Owner: row.Owner.String, Agent: row.Agent.String, Run: row.Run.String,
+	shown := fleet.JournalRow{N: row.N, At: row.At.UnixMilli(), Who: row.Who, Action: row.Action, Owner: row.Owner.String,
+		Agent: row.Agent.String, Run: row.Run.String,
 		Outcome: row.Outcome, Doc: string(doc), Hash: row.Hash}
 	said, err := json.Marshal(map[string]string{"subject": row.Subject.String, "reason": row.Reason.String, "detail": row.Detail})
 	if err != nil {
@@ -167,7 +168,8 @@ func (r *reading) eraseFormer(ctx context.Context, q *sqlx.Tx) error {
 	for i := 0; i < len(r.Erased); i++ { // it grows
 		e := r.Erased[i]
 		var former []fleet.Erasure
-		err := q.SelectContext(ctx, &former, `SELECT n + 1 AS n, from_owner AS owner, agent FROM owner_changes WHERE to_owner = ? AND agent = ? AND n < ?`, e.Owner, e.Agent, e.N)
+		err := q.SelectContext(ctx, &former, `SELECT n + 1 AS n, from_owner AS owner, agent FROM owner_changes
+			WHERE to_owner = ? AND agent = ? AND n < ?`, e.Owner, e.Agent, e.N)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 		if err := row.Scan(&s.Owner, &s.Agent, &s.Run, &s.Status); err != nil {
 			return err
 		}
-		err := q.GetContext(ctx, &s.Checkpoints, `SELECT count(*) FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE r.uid = ? AND c.n > ?`, t.UID, t.From)
+		err := q.GetContext(ctx, &s.Checkpoints, `SELECT count(*) FROM checkpoints c JOIN runs r ON r.id = c.run_id
+			WHERE r.uid = ? AND c.n > ?`, t.UID, t.From)
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,8 @@ func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, e
 // RunUID is the identity of a run in the whole fleet.
 func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid string, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.GetContext(ctx, &uid, `SELECT r.uid FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
+		return q.GetContext(ctx, &uid, `SELECT r.uid FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
 	})
 	return uid, err
 }
@@ -89,7 +91,8 @@ func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid str
 func (j *Journal) IsElsewhere(ctx context.Context, owner, agent, run string) (is bool, err error) {
 	var id int64
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.GetContext(ctx, &id, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
+		return q.GetContext(ctx, &id, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
 	})
 	return err == nil && j.core.IsElsewhere(id), err
 }
@@ -100,7 +103,8 @@ func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (sa
 		if err := q.GetContext(ctx, &same, `SELECT EXISTS (SELECT 1 FROM runs WHERE uid = ?)`, uid); err != nil {
 			return err
 		}
-		return q.GetContext(ctx, &named, `SELECT EXISTS (SELECT 1 FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?)`, owner, agent, run)
+		return q.GetContext(ctx, &named, `SELECT EXISTS (SELECT 1 FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?)`, owner, agent, run)
 	})
 	return same, named, err
 }

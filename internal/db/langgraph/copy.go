@@ -41,7 +41,8 @@ func (c *graphCopying) all(ctx context.Context) error {
 func (c *graphCopying) next(ctx context.Context, after int64) (d *graphDocument, id string, slot int64, err error) {
 	err = c.store.Reading(ctx, func(q *sqlx.Tx) error {
 		var row graphRow
-		err := q.GetContext(ctx, &row, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = g.run_id
+		err := q.GetContext(ctx, &row,
+			`SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = g.run_id
 			JOIN agents a ON a.id = r.agent_id WHERE g.run_id = ? AND g.slot > ? ORDER BY g.slot LIMIT 1`, c.from, after)
 		if err != nil {
 			return notThere(err)

@@ -66,8 +66,10 @@ func (g *graphSearch) run(ctx context.Context, s *Threads, q *sqlx.Tx, runID int
 		return false, err
 	}
 	var rows []graphRow
-	err = q.SelectContext(ctx, &rows, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = g.run_id
-		JOIN agents a ON a.id = r.agent_id WHERE g.run_id = ?1 AND EXISTS (SELECT 1 FROM json_each(g.channels) WHERE value IN (SELECT value FROM json_each(?2)))
+	err = q.SelectContext(ctx, &rows, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
+		JOIN runs r ON r.id = g.run_id
+		JOIN agents a ON a.id = r.agent_id WHERE g.run_id = ?1 AND EXISTS (SELECT 1 FROM json_each(g.channels)
+		WHERE value IN (SELECT value FROM json_each(?2)))
 		ORDER BY g.id LIMIT 0 + ?3`, runID, string(list), graphSearchMost+1)
 	if err != nil {
 		return false, err

@@ -141,7 +141,8 @@ func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t
 		return nil, nil, err
 	}
 	var ours string
-	err = s.RO.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
+	err = s.RO.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+		JOIN checkpoints c ON c.slot = g.slot
 		WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`, row.ID, t.Thread, t.NS, id)
 	if ledger.IsNoRows(err) {
 		return nil, nil, ledger.NoCheckpoint(id)
@@ -240,7 +241,8 @@ func (s *Threads) graphAgent(tx *ledger.Tx, sc ckpt.Scope, name string) (*ledger
 // checkGraphRun refuses a run that is another thread's.
 func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.GraphThread) error {
 	var there ckpt.GraphThread
-	found, err := tx.Get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
+	found, err := tx.Get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id
+		WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
 	if err == nil && found && there != t {
 		return ckpt.Errorf(ckpt.CodeConflict, "the run %s belongs to another thread: give this run another name", run)
 	}
@@ -249,7 +251,8 @@ func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.Gra
 
 func findGraphThere(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut) (old, parent *graphThere, err error) {
 	var rows []graphThere
-	err = tx.List(&rows, `SELECT g.id, g.slot, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+	err = tx.List(&rows, `SELECT g.id, g.slot, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t
+		JOIN graph_checkpoints g ON g.run_id = t.run_id
 		JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
 		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
 	for i := range rows {
@@ -280,7 +283,8 @@ func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, 
 		}
 		runID = run.ID
 	}
-	err := tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) SELECT slot, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1 AND +run_id = ?2
+	err := tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) SELECT slot, ?2, ?3, ?4, ?5 FROM checkpoints
+		WHERE id = ?1 AND +run_id = ?2
 		ON CONFLICT (run_id, id) DO UPDATE SET slot = excluded.slot, parent = excluded.parent, channels = excluded.channels`,
 		p.Save.Saved.ID, runID, p.id, p.document.Parent, p.channels)
 	if err != nil || old == nil {
@@ -311,7 +315,8 @@ func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID in
 
 // graphThread notes which thread a run is.
 func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ckpt.GraphThread) error {
-	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
+	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
 // RunName is the name of the run that a thread and namespace have.
@@ -338,7 +343,8 @@ func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, se
 	if err := graphThread(tx, agent, run, d.GraphThread); err != nil {
 		return err
 	}
-	return tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, ledger.Slot(run.ID, seq), run.ID, head.ID, d.Parent, channels)
+	return tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`, ledger.Slot(run.ID, seq), run.ID, head.ID, d.Parent, channels)
 }
 
 // graphRuns are the runs of a thread, or of all threads of an agent, and of a

@@ -141,12 +141,14 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 		if err != nil || len(runs) == 0 {
 			return nil, err
 		}
-		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
+		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_checkpoints g
+			JOIN checkpoints c ON c.slot = g.slot
 			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3) AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT 0 + ?5`,
 			runs[0], only, before, afterID, limit)
 	}
 	return places, q.SelectContext(ctx, &places,
-		`SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
+		`SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+			JOIN checkpoints c ON c.slot = g.slot
 		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3) AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
 		AND (?6 IS NULL OR (g.id, g.run_id) < (?6, ?7)) ORDER BY g.id DESC, g.run_id DESC LIMIT 0 + ?8`,
 		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterRun, limit)
@@ -199,7 +201,8 @@ func passes(metadata string, filter map[string]ckpt.JSON) bool {
 
 // The places of a checkpoint: by its number, by LangGraph's id, and the newest of a thread and namespace.
 const (
-	graphTupleFrom = `SELECT ` + graphColumns + ` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
+	graphTupleFrom = `SELECT ` + graphColumns +
+		` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 		JOIN agents a ON a.id = t.agent_id `
 	selectGraphSlot   = graphTupleFrom + `WHERE g.slot = ?`
 	selectGraphID     = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`

@@ -117,7 +117,8 @@ func (g *graphRemoving) run(id int64) error {
 func (g *graphRemoving) mayGo(run *ledger.RunRow) error {
 	var by string
 	_, err := g.tx.Get(&by, `SELECT 'the checkpoint ' || id || ' is pinned: unpin it first' FROM checkpoints WHERE run_id = ?1 AND pinned = 1
-		UNION ALL SELECT 'the operation ' || key || ' is ' || status || ': end it first' FROM operations WHERE run_id = ?1 AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
+		UNION ALL SELECT 'the operation ' || key || ' is ' || status || ': end it first' FROM operations
+		WHERE run_id = ?1 AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
 	if err == nil && by != "" {
 		return ckpt.Errorf(ckpt.CodeConflict, "the run %s cannot be deleted, and nothing was removed: %s", run.Name, by)
 	}
@@ -155,9 +156,11 @@ func (s *Threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string
 			ledger.HeldRow
 			RunID int64 `db:"run_id"`
 		}
-		err := g.tx.List(&rows, `SELECT c.slot, c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, c.run_id
+		err := g.tx.List(&rows, `SELECT c.slot, c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation,
+			c.pieces IS NULL AS inline, c.run_id
 			FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
-			WHERE t.agent_id = ?1 AND c.pinned = 0 AND json_extract(c.metadata, '$.run_id') IN (SELECT value FROM json_each(?2)) ORDER BY c.run_id, c.seq LIMIT 0 + ?3`,
+			WHERE t.agent_id = ?1 AND c.pinned = 0 AND json_extract(c.metadata, '$.run_id') IN (SELECT value FROM json_each(?2))
+			ORDER BY c.run_id, c.seq LIMIT 0 + ?3`,
 			g.agent.ID, string(list), g.left)
 		if err != nil {
 			return err
@@ -314,7 +317,8 @@ func (g *graphRemoving) deltaChannels(slot int64) (open map[string]bool, steps i
 
 // sends is 1 where the tasks of a checkpoint have sent to nodes, else 0.
 func (g *graphRemoving) sends(runID int64, id ckpt.Ref) (some int, err error) {
-	_, err = g.tx.Get(&some, `SELECT EXISTS (SELECT 1 FROM graph_writes WHERE run_id = ? AND checkpoint = ? AND channel = ?)`, runID, string(id), ckpt.GraphTasks)
+	_, err = g.tx.Get(&some, `SELECT EXISTS (SELECT 1 FROM graph_writes
+		WHERE run_id = ? AND checkpoint = ? AND channel = ?)`, runID, string(id), ckpt.GraphTasks)
 	return some, err
 }
 

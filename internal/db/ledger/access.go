@@ -69,7 +69,8 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 		Seq   int64 `db:"seq"`
 		Known bool  `db:"known"`
 	}
-	found, err := tx.Get(&at, `SELECT run_id, seq, EXISTS (SELECT 1 FROM findings f WHERE f.run_id = c.run_id AND f.rule = 'corruption' AND f.checkpoint = c.id) AS known
+	found, err := tx.Get(&at, `SELECT run_id, seq, EXISTS (SELECT 1 FROM findings f
+		WHERE f.run_id = c.run_id AND f.rule = 'corruption' AND f.checkpoint = c.id) AS known
 		FROM checkpoints c WHERE id = ?1 AND (?2 = 0 OR n = ?2)`, damage.ID, damage.N)
 	if err != nil {
 		return err
@@ -78,7 +79,8 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 		tx.OnCommit(func() { s.Damages.forget(damage.ID) })
 		return nil
 	}
-	err = tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, damagedKey+damage.ID, damage.What)
+	err = tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE
+		SET value = excluded.value`, damagedKey+damage.ID, damage.What)
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,8 @@ func (s *Core) unmark(tx *Tx, id string) error {
 func (s *Core) UnmarkAgent(tx *Tx, agent *AgentRow) error {
 	for _, id := range s.Damages.ids() {
 		var mine bool
-		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, id, agent.ID)
+		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
+			WHERE c.id = ? AND r.agent_id = ?)`, id, agent.ID)
 		if err == nil && mine {
 			err = s.unmark(tx, id)
 		}

@@ -64,7 +64,8 @@ func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 	if len(owners) == 0 {
 		return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s: its first save creates it", name)
 	}
-	return ckpt.Errorf(ckpt.CodeNotFound, "you have no agent %s, but %s has one: name the owner, for example with --owner %s, or take it over with ckptsidecar chown %[3]s %[4]s --agent %[1]s",
+	return ckpt.Errorf(ckpt.CodeNotFound,
+		"you have no agent %s, but %s has one: name the owner, for example with --owner %s, or take it over with ckptsidecar chown %[3]s %[4]s --agent %[1]s",
 		name, strings.Join(owners, " and "), owners[0], sc.Caller.Owner)
 }
 

@@ -56,7 +56,8 @@ func (tx *Tx) actOf(n int64) *act { return &tx.acts[n-tx.acts[0].n] }
 const auditRows = 16
 
 const (
-	insertActs = `INSERT INTO acts (n, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why, subject, sha256, rest, beside, more, hash) VALUES `
+	insertActs = `INSERT INTO acts (n, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why,
+		subject, sha256, rest, beside, more, hash) VALUES `
 	actValues  = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertText = `INSERT INTO act_texts (n, salt, subject, reason, detail) VALUES (?, ?, ?, ?, ?)`
 )

@@ -56,7 +56,8 @@ const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_ev
 const auditNumbers = `SELECT n FROM (
 		SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND n < ?2 AND (owner = ?3 OR ?3 = '*') AND (?4 = '' OR agent = ?4) AND (?5 = '' OR run = ?5)
 			AND (?6 = '' OR action = ?6 OR ?6 = 'decisions' AND action NOT IN ` + notDecisions + ` AND action NOT LIKE 'admin\_%' ESCAPE '\')
-			AND (?7 = '' OR who = ?7) AND (?8 = '' OR outcome = ?8 OR ?8 = 'refused' AND outcome <> 'done') AND (?9 = '' OR at >= ?9) ORDER BY n DIRECTION LIMIT 0 + ?11)
+			AND (?7 = '' OR who = ?7) AND (?8 = '' OR outcome = ?8 OR ?8 = 'refused' AND outcome <> 'done') AND (?9 = '' OR at >= ?9)
+			ORDER BY n DIRECTION LIMIT 0 + ?11)
 		UNION ALL SELECT * FROM (SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
 			LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
 			WHERE a.n > ?1 AND a.n > (CASE WHEN ?10 = 0 THEN 0 ELSE coalesce((SELECT n FROM acts WHERE at < ?10 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
@@ -88,7 +89,8 @@ func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string,
 	}
 	rows := make([]ckpt.AuditRow, len(numbers))
 	for i, n := range numbers {
-		err := q.GetContext(ctx, &rows[i], `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed FROM audit_log WHERE n = ?`, n)
+		err := q.GetContext(ctx, &rows[i], `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail,
+			prev, hash, removed FROM audit_log WHERE n = ?`, n)
 		if err != nil {
 			return nil, err
 		}

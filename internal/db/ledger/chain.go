@@ -42,7 +42,9 @@ const looksBack = 4096
 // brokenLink is the first of the newest rows of the audit log whose hash is not
 // of what it says, 0 for none.
 func (h hooks) brokenLink(db *sqlx.DB) (n int64, err error) {
-	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain WHERE n > ? AND n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives) ORDER BY n`, h.Head.N-looksBack)
+	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
+		WHERE n > ? AND n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)
+		ORDER BY n`, h.Head.N-looksBack)
 	if err != nil {
 		return 0, err
 	}

@@ -73,7 +73,8 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 func (tx *Tx) take(row *HeldRow, columns ...any) error {
 	changed, err := tx.ExecCount(takeRow, append(columns, row.Slot, row.N)...)
 	if err == nil && changed != 1 {
-		err = &sqlite.FatalError{Err: fmt.Errorf("another program has changed the checkpoints: that of row %d of the audit log is not where the daemon had written it", row.N)}
+		err = &sqlite.FatalError{Err: fmt.Errorf(
+			"another program has changed the checkpoints: that of row %d of the audit log is not where the daemon had written it", row.N)}
 	}
 	return err
 }

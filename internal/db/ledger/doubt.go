@@ -30,7 +30,9 @@ func (s *Core) seeForeign(tx *Tx) error {
 		return err
 	}
 	if head != last || (ChainHead{head.N, head.Hash}) != tx.Head {
-		return &sqlite.FatalError{Err: fmt.Errorf("another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d", last.N, head.N, tx.Head.N)}
+		return &sqlite.FatalError{Err: fmt.Errorf(
+			"another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d",
+			last.N, head.N, tx.Head.N)}
 	}
 	return nil
 }

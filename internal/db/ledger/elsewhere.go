@@ -50,7 +50,8 @@ func (s *Core) OwnedHere(r *RunRow) error {
 	if !is {
 		return nil
 	}
-	refused := ckpt.Errorf(ckpt.CodeFenced, "host %s of the fleet has claimed run %s (term %d): stop this agent; `ckptsidecar fleet strands` shows what was saved here after the claim",
+	refused := ckpt.Errorf(ckpt.CodeFenced,
+		"host %s of the fleet has claimed run %s (term %d): stop this agent; `ckptsidecar fleet strands` shows what was saved here after the claim",
 		owner.Host, r.Name, owner.Term)
 	refused.Host, refused.Term = owner.Host, owner.Term
 	return refused

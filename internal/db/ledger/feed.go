@@ -127,7 +127,8 @@ func whatOf(e *AuditEntry) string {
 	switch action := e.Action; {
 	case e.Outcome != OutcomeDone || e.Owner == "" || strings.HasPrefix(action, "admin_"):
 		return ""
-	case action == "save" || action == "remove" || action == "change" || action == "delete" || action == "restore" || action == "attach_files" || action == "let_go_of_files":
+	case action == "save" || action == "remove" || action == "change" || action == "delete" || action == "restore" ||
+		action == "attach_files" || action == "let_go_of_files":
 		return survey.ChangedCheckpoint
 	case strings.HasSuffix(action, "_step"):
 		return survey.ChangedStep

@@ -68,7 +68,8 @@ func (s *Core) restoreGuards(ctx context.Context) error {
 	if err != nil || len(broken) == 0 {
 		return err
 	}
-	s.Log.Error("triggers that keep rows from being rewritten by hand are missing or were changed: run ckptsidecar verify", "triggers", broken, "path", s.Opt.Path)
+	s.Log.Error("triggers that keep rows from being rewritten by hand are missing or were changed: run ckptsidecar verify",
+		"triggers", broken, "path", s.Opt.Path)
 	s.Trust.Guards = broken
 	if s.Engine.ReadOnly() != "" {
 		return nil

@@ -37,7 +37,8 @@ func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
 	var headHash sql.NullString
 	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
 			coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents),
-			max(coalesce((SELECT max(n) FROM act_texts), 0), coalesce((SELECT max(id) FROM segments), 0))`).Scan(&headN, &headHash, &e.checkpoints, &e.agents, &e.beside)
+			max(coalesce((SELECT max(n) FROM act_texts), 0), coalesce((SELECT max(id) FROM segments),
+			0))`).Scan(&headN, &headHash, &e.checkpoints, &e.agents, &e.beside)
 	if err != nil {
 		return e, err
 	}
@@ -57,7 +58,10 @@ const (
 
 // HashOf is, in SQL, the hash of a row of the audit log, also of one that is gone and that another follows.
 func HashOf(n string) string {
-	return `coalesce((SELECT lower(hex(hash)) FROM acts WHERE n = ` + n + `), (SELECT hash FROM audit_log_3 WHERE n = ` + n + `), (SELECT hash FROM audit_links WHERE n = ` + n + `))`
+	return `coalesce((SELECT lower(hex(hash)) FROM acts
+		WHERE n = ` + n + `), (SELECT hash FROM audit_log_3
+		WHERE n = ` + n + `),
+		(SELECT hash FROM audit_links WHERE n = ` + n + `))`
 }
 
 // doubts says what does not fit.
@@ -143,7 +147,8 @@ func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err
 	case note.Database != id.String:
 		list = append(list, "it is the log of another database than the one of the last daemon")
 	case note.N > end.last.N:
-		list = append(list, fmt.Sprintf("it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.N))
+		list = append(list, fmt.Sprintf(
+			"it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.N))
 	case note.N > 0 && hash.String != note.Hash:
 		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was rewritten, or an older copy was put back and used", note.N, note.At))
 	}

@@ -83,7 +83,8 @@ var (
 )
 
 var (
-	telling  = []string{insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
+	telling = []string{insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun,
+		updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
 )
 

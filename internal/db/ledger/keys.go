@@ -122,7 +122,8 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 	}
 	wrote, count := tx.Wrote, int64(0)
 	isNew, err := tx.onlyNew(func() (err error) {
-		count, err = tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`,
+		count, err = tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
+			WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`,
 			key, agentID, n, short, id)
 		return err
 	})
@@ -190,14 +191,16 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 		}
 	}
 	err = tx.List(&reply.Pruned, `SELECT `+IDOfSave("r.n")+` FROM (SELECT 0 AS place, gone AS n FROM acts WHERE n = ?1 AND gone IS NOT NULL
-		UNION ALL SELECT e.key, json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e WHERE a.n = ?1 AND a.more IS NOT NULL) r ORDER BY place`, row.N)
+		UNION ALL SELECT e.key, json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e
+		WHERE a.n = ?1 AND a.more IS NOT NULL) r ORDER BY place`, row.N)
 	return reply, true, err
 }
 
 // IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has
 // saved.
 func IDOfSave(n string) string {
-	return `coalesce((SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `), (SELECT g.subject FROM audit_log_3 g WHERE g.n = ` + n + `))`
+	return `coalesce((SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `), (SELECT g.subject FROM audit_log_3 g
+		WHERE g.n = ` + n + `))`
 }
 
 // TimeOf is, in SQL, a stored time as text.
@@ -208,14 +211,16 @@ func TimeOf(column string) string {
 // UUIDOf is, in SQL, a stored UUID as text.
 func UUIDOf(column string) string {
 	h := "hex(" + column + ")"
-	return `lower(substr(` + h + `, 1, 8) || '-' || substr(` + h + `, 9, 4) || '-' || substr(` + h + `, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
+	return `lower(substr(` + h + `, 1, 8) || '-' || substr(` + h + `, 9, 4) || '-' || substr(` + h +
+		`, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
 }
 
 // findOldKeys looks whether there are keys of saves that an older version has
 // kept as it keeps others: a save asks for them until they are forgotten. A database
 // that was made by this version has none, and its keys are not looked through.
 func (s *Core) findOldKeys(ctx context.Context) error {
-	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE (SELECT EXISTS (SELECT 1 FROM audit_log_3)) AND length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
+	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency
+		WHERE (SELECT EXISTS (SELECT 1 FROM audit_log_3)) AND length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
 }
 
 // isTaken says that a row was not inserted because its key is there.

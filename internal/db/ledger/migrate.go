@@ -58,7 +58,8 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 			return err
 		}
 	}
-	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2 FROM (VALUES ('database_id', ?), ('created_at', ?), ('chain_key', lower(hex(randomblob(32)))))
+	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2
+		FROM (VALUES ('database_id', ?), ('created_at', ?), ('chain_key', lower(hex(randomblob(32)))))
 		WHERE column1 NOT IN (SELECT key FROM meta)`, uuid.NewString(), ckpt.At(now).String())
 	return err
 }

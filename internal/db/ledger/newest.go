@@ -70,7 +70,8 @@ func (s *Core) newestRows(ctx context.Context, q sqlx.QueryerContext, agentID in
 }
 
 // rememberedRows reads the remembered checkpoint where it still stands and fits.
-func rememberedRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, c newestCheckpoint, f ckpt.CheckpointFilter, state bool) ([]ReadRow, error) {
+func rememberedRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, c newestCheckpoint,
+	f ckpt.CheckpointFilter, state bool) ([]ReadRow, error) {
 	if f.Kind != "" && f.Kind != c.kind {
 		return nil, nil
 	}

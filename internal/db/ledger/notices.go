@@ -57,7 +57,8 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 		return "", nil, err
 	}
 	if waiting.All >= mostPending || data.Owner != "" && waiting.Owner >= mostOwnerPending {
-		return "", nil, tx.Exec(`INSERT INTO meta (key, value) VALUES ('notices_dropped', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value + 1 AS TEXT)`)
+		return "", nil, tx.Exec(`INSERT INTO meta (key, value) VALUES ('notices_dropped', '1') ON CONFLICT (key) DO UPDATE
+			SET value = CAST(value + 1 AS TEXT)`)
 	}
 	made, err := uuid.NewV7()
 	if err != nil {

@@ -89,5 +89,6 @@ func (noProcesses) Stranger(int, liveness.Process, time.Time) bool { return fals
 
 // plainQuestion is asked where nobody has said how to ask.
 func plainQuestion(plan *ckpt.Plan) (question, reason string) {
-	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?", plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")
+	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?",
+		plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")
 }

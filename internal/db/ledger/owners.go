@@ -15,7 +15,8 @@ type Given struct {
 const stays = `(SELECT o.from_owner AS owner, coalesce((SELECT max(b.n) FROM owner_changes b WHERE b.agent_id = o.agent_id AND b.n < o.n),
 		(SELECT max(b.n) FROM owner_changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent AND b.n < o.n), 0) AS after, o.n AS upto
 	FROM owner_changes o WHERE o.agent_id = ?1
-	UNION ALL SELECT ?2, coalesce((SELECT max(n) FROM owner_changes WHERE agent_id = ?1), (SELECT max(n) FROM owner_changes WHERE from_owner = ?2 AND agent = ?3), 0), 1 << 62)`
+	UNION ALL SELECT ?2, coalesce((SELECT max(n) FROM owner_changes WHERE agent_id = ?1), (SELECT max(n) FROM owner_changes
+	WHERE from_owner = ?2 AND agent = ?3), 0), 1 << 62)`
 
 // GiveAgent gives an agent to another owner, with all that is kept of it by its
 // owner's name. What the audit log says stays as it is: the two rows that are added
@@ -79,7 +80,8 @@ func (s *Core) ownAt(tx *Tx, agent *Given, to string) (string, error) {
 // too, "" for none. No two checkpoints of an owner have the same id.
 func (tx *Tx) OwnerHas(agentID int64, owner string) (id ckpt.Ref, err error) {
 	_, err = tx.Get(&id, `SELECT c.id FROM runs r CROSS JOIN checkpoints c ON c.run_id = r.id
-		WHERE r.agent_id = ?1 AND EXISTS (SELECT 1 FROM checkpoints d JOIN runs o ON o.id = d.run_id JOIN agents a ON a.id = o.agent_id WHERE d.id = c.id AND a.owner = ?2) LIMIT 1`,
+		WHERE r.agent_id = ?1 AND EXISTS (SELECT 1 FROM checkpoints d JOIN runs o ON o.id = d.run_id JOIN agents a ON a.id = o.agent_id
+		WHERE d.id = c.id AND a.owner = ?2) LIMIT 1`,
 		agentID, owner)
 	return id, err
 }

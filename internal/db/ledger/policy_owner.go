@@ -78,7 +78,8 @@ type merging struct {
 // removals are recorded as.
 func (s *Core) mergeAnew(tx *Tx, owner string, e AuditEntry) (changed, removed int64, err error) {
 	var agents []AgentRow
-	if err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ?1 OR ?1 = '*' ORDER BY owner, name`, owner); err != nil {
+	if err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ?1 OR ?1 = '*'
+		ORDER BY owner, name`, owner); err != nil {
 		return 0, 0, err
 	}
 	m := &merging{Core: s, tx: tx, daemons: owner == everybody}
@@ -171,7 +172,8 @@ func (s *Core) SetDaemonPolicy(set []byte) error {
 		if err := s.storeLayer(tx, everybody, set); err != nil {
 			return err
 		}
-		e := AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_daemon_policy", Outcome: OutcomeDone, Detail: map[string]any{"policy": json.RawMessage(set)}}
+		e := AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_daemon_policy", Outcome: OutcomeDone,
+			Detail: map[string]any{"policy": json.RawMessage(set)}}
 		if err := tx.Audit(e); err != nil {
 			return err
 		}

@@ -281,7 +281,8 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 // nothing up to there fits, the newest of all stands.
 func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, newest []ReadRow, state bool) ([]ReadRow, error) {
 	var head int64
-	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND +c.run_id = r.id WHERE r.id = ?`, newest[0].RunID)
+	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND +c.run_id = r.id
+		WHERE r.id = ?`, newest[0].RunID)
 	if IsNoRows(err) || err == nil && head >= newest[0].N {
 		return newest, nil
 	}
@@ -297,7 +298,8 @@ func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckp
 }
 
 // listRows reads the newest rows before a position.
-func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64, limit int, state bool) ([]ReadRow, error) {
+func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64,
+	limit int, state bool) ([]ReadRow, error) {
 	if err := CheckFilter(f); err != nil {
 		return nil, err
 	}
@@ -368,7 +370,8 @@ func listFrom(ctx context.Context, q sqlx.QueryerContext, agentID, before int64)
 	if before == 1<<62 {
 		return l, nil
 	}
-	err := q.QueryRowxContext(ctx, `SELECT r.id, x.seq FROM acts x JOIN places p ON p.id = x.place JOIN agents a ON a.owner = p.owner AND a.name = p.agent
+	err := q.QueryRowxContext(ctx, `SELECT r.id, x.seq FROM acts x JOIN places p ON p.id = x.place JOIN agents a ON a.owner = p.owner
+		AND a.name = p.agent
 		JOIN runs r ON r.agent_id = a.id AND r.name = p.run
 		WHERE x.n = ? AND x.seq IS NOT NULL AND a.id = ?`, before, agentID).Scan(&l.from.RunID, &l.from.Seq)
 	if IsNoRows(err) { // it is archived, or of an agent that had another owner: the whole run is walked
@@ -439,7 +442,8 @@ func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	}
 	switch {
 	case row.Agent != agent.Name:
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to agent %s, not to %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to agent %s, not to %s: nothing was restored",
+			r.Checkpoint, row.Agent, agent.Name)
 	case r.Run != "" && row.Run != r.Run:
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to run %s, not to %s: nothing was restored", r.Checkpoint, row.Run, r.Run)
 	}
@@ -467,5 +471,6 @@ func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 			return &rows[0], nil
 		}
 	}
-	return nil, ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no matching checkpoint: list its checkpoints with ckptsidecar list %s", agent.Name, agent.Name)
+	return nil, ckpt.Errorf(ckpt.CodeNotFound,
+		"agent %s has no matching checkpoint: list its checkpoints with ckptsidecar list %s", agent.Name, agent.Name)
 }

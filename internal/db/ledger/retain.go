@@ -9,7 +9,8 @@ import (
 )
 
 func (h *HeldRow) Held() retention.Held {
-	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged,
+	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize,
+		Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged,
 		Operation: h.Operation != ""}
 }
 
@@ -149,7 +150,8 @@ func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow,
 
 // Judge asks the plan. Who needs a checkpoint is looked up for those alone
 // that would otherwise go.
-func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
+func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow,
+	neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
 	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].Held()
@@ -190,7 +192,8 @@ func (tx *Tx) released(runID int64, row *HeldRow, held *retention.Held) error {
 	if row.Kind != ckpt.KindPreOperation || row.Operation == "" {
 		return nil
 	}
-	_, err := tx.Get(&held.Released, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND status = 'succeeded')`, runID, row.Operation)
+	_, err := tx.Get(&held.Released, `SELECT EXISTS (SELECT 1 FROM operations
+		WHERE run_id = ? AND key = ? AND status = 'succeeded')`, runID, row.Operation)
 	return err
 }
 
@@ -198,7 +201,8 @@ func (tx *Tx) released(runID int64, row *HeldRow, held *retention.Held) error {
 // The next save is named where nobody else does: a delete may overrule it.
 func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	var by string
-	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
+	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations
+		WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
 		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = 0 AND f.ended_at IS NULL
 			AND a.owner = (SELECT owner FROM agents WHERE id = ?3)

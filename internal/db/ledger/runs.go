@@ -30,8 +30,10 @@ func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
 // is never given twice, also where the one that had it is gone: see the triggers
 // agents_leave_their_number and runs_leave_their_number.
 const (
-	NextAgent = `(SELECT 1 + max(coalesce((SELECT max(id) FROM agents), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_agent'), 0)))`
-	NextRun   = `(SELECT 1 + max(coalesce((SELECT max(id) FROM runs), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_run'), 0)))`
+	NextAgent = `(SELECT 1 + max(coalesce((SELECT max(id) FROM agents), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta
+		WHERE key = 'last_agent'), 0)))`
+	NextRun = `(SELECT 1 + max(coalesce((SELECT max(id) FROM runs), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta
+		WHERE key = 'last_run'), 0)))`
 )
 
 // MakeRun finds a run or makes it.
@@ -55,7 +57,8 @@ func (r *RunRow) fence(epoch *int64) error {
 	case epoch == nil || *epoch == r.Epoch:
 		return nil
 	case *epoch < r.Epoch:
-		return ckpt.Errorf(ckpt.CodeFenced, "run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
+		return ckpt.Errorf(ckpt.CodeFenced,
+			"run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
 	}
 	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist yet: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
@@ -150,7 +153,8 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 		return err
 	}
 	if epoch == nil && s.isLeftBehind(r, sc) {
-		return ckpt.Errorf(ckpt.CodeFenced, "run %s is owned by process %d since %s, and process %d is older and unrelated: stop, or resume the run; if both belong together, name epoch %d",
+		return ckpt.Errorf(ckpt.CodeFenced,
+			"run %s is owned by process %d since %s, and process %d is older and unrelated: stop, or resume the run; if both belong together, name epoch %d",
 			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
 	if err := r.mayOwn(); err != nil {

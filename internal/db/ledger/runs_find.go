@@ -145,7 +145,8 @@ func (f *runFinder) page(ctx context.Context, q *sqlx.Tx) (*ListQuery, error) {
 		return nil, err
 	}
 	l := &ListQuery{Args: args}
-	l.Text.WriteString(`SELECT ` + readRunColumns + readRunTables + `WHERE r.id IN (SELECT id FROM (` + query + `)) ORDER BY r.` + f.order() + ` DESC, r.id DESC`)
+	l.Text.WriteString(`SELECT ` + readRunColumns + readRunTables + `WHERE r.id IN (SELECT id
+		FROM (` + query + `)) ORDER BY r.` + f.order() + ` DESC, r.id DESC`)
 	return l, nil
 }
 

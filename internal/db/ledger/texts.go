@@ -11,7 +11,8 @@ func (tx *Tx) EraseTexts(agent *AgentRow) error {
 			Owner string `db:"owner"`
 			Bytes int64  `db:"bytes"`
 		}
-		err := tx.List(&sizes, `SELECT p.owner AS owner, sum(`+usage.OfTexts+`) AS bytes`+rowsOfAgent+` JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
+		err := tx.List(&sizes, `SELECT p.owner AS owner, sum(`+usage.OfTexts+`) AS bytes`+rowsOfAgent+
+			` JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
 			WHERE w.who = p.owner OR w.who = ?4 GROUP BY p.owner`, append(args, Daemon)...)
 		if err != nil {
 			return err
@@ -24,4 +25,5 @@ func (tx *Tx) EraseTexts(agent *AgentRow) error {
 }
 
 // rowsOfAgent are the rows of acts about an agent, under the names of all its owners.
-const rowsOfAgent = ` FROM ` + stays + ` s JOIN places p ON p.owner = s.owner AND p.agent = ?3 JOIN acts a ON a.place = p.id AND a.n > s.after AND a.n <= s.upto`
+const rowsOfAgent = ` FROM ` + stays +
+	` s JOIN places p ON p.owner = s.owner AND p.agent = ?3 JOIN acts a ON a.place = p.id AND a.n > s.after AND a.n <= s.upto`

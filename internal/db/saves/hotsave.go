@@ -70,7 +70,8 @@ func (p *hotPlan) takes(v *Save) {
 
 // planHot asks retention, before anything is written; nil where the whole run
 // must be asked about.
-func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow, reply *ledger.SavedReply) (*hotPlan, error) {
+func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow,
+	reply *ledger.SavedReply) (*hotPlan, error) {
 	p := &hotPlan{graph: h.Graph}
 	keep := agent.Settings.RoutineKeep
 	rows := make([]ledger.HeldRow, 0, len(h.Rows)+1)
@@ -125,7 +126,8 @@ func (s *Saves) rememberHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, repl
 // beside is what the row of the checkpoint takes beside the state.
 func (v *Save) beside(reply *ledger.SavedReply) int64 {
 	r := v.Request
-	return usage.RowLength(reply.ID, string(r.Kind), reply.Parent, reply.CreatedAt, v.State.Sha256, r.ContentType, r.Labels, ledger.MetadataText(r.Metadata),
+	return usage.RowLength(reply.ID, string(r.Kind), reply.Parent, reply.CreatedAt, v.State.Sha256, r.ContentType,
+		r.Labels, ledger.MetadataText(r.Metadata),
 		r.Step, v.Operation, v.program)
 }
 
@@ -178,9 +180,11 @@ func (s *Saves) hotRun(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*led
 	if len(h.Rows) > ledger.HotRowsMost || len(h.Rows) > 0 && h.Rows[0].Suspect {
 		return nil, nil
 	}
-	_, err = tx.Get(&h.Quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL AND status IN ('open', 'uncertain'))
+	_, err = tx.Get(&h.Quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL
+		AND status IN ('open', 'uncertain'))
 		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
-		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
+		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from
+		WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,8 @@ func (v *Save) checkFork(tx *ledger.Tx, run *ledger.RunRow) error {
 		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: fork into another run", v.Request.Agent, run.Name)
 	}
 	var there bool
-	_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = ?)`,
+	_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
+		JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = ?)`,
 		v.Request.ForkFrom, v.Scope.Whose())
 	if err == nil && !there {
 		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s to fork from", v.Request.ForkFrom)
@@ -317,7 +318,8 @@ func (s *Saves) mayFollow(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *l
 func CheckParent(tx *ledger.Tx, agent *ledger.AgentRow, parent string) error {
 	if agent != nil {
 		var mine bool
-		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
+		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
+			WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
 		if err != nil || mine {
 			return err
 		}
@@ -382,7 +384,8 @@ func (v *Save) begin(tx *ledger.Tx, run *ledger.RunRow) (ledger.SavedReply, erro
 // insertSaved writes the row, the state, the audit row and the findings. parentN is
 // the row of the parent's save; 0 where it is to be looked up. takes is
 // one that goes, whose row it takes over; nil for a row of its own.
-func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, parentN int64, takes *ledger.HeldRow) error {
+func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched,
+	reply ledger.SavedReply, parentN int64, takes *ledger.HeldRow) error {
 	r := v.Request
 	row := ledger.CheckpointRow{
 		Takes: takes, N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,

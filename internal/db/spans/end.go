@@ -45,7 +45,8 @@ func (s *Spans) tooMany(ctx context.Context, ids []int64) ([]int64, error) {
 		return ids, sqlite.ReadError(err)
 	}
 	var more []int64
-	err := s.RO.SelectContext(ctx, &more, `SELECT run_id FROM (SELECT o.run_id, o.ends_at, row_number() OVER (PARTITION BY a.owner ORDER BY o.ends_at DESC, o.run_id DESC) AS place
+	err := s.RO.SelectContext(ctx, &more, `SELECT run_id FROM (SELECT o.run_id, o.ends_at, row_number() OVER (PARTITION BY a.owner
+		ORDER BY o.ends_at DESC, o.run_id DESC) AS place
 		FROM observed o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id WHERE o.ends_at > ?) WHERE place > ? LIMIT 0 + ?`,
 		ckpt.At(s.Opt.Now()), liveRuns, endAtOnce-len(ids))
 	return append(ids, more...), sqlite.ReadError(err)

@@ -105,7 +105,8 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 // readTrace reads what waits of a trace, and the run that earlier spans of it got.
 func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said, former *bound, err error) {
 	var texts []string
-	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL AND said IS NOT NULL`, owner, id); err != nil {
+	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL
+		AND said IS NOT NULL`, owner, id); err != nil {
 		return nil, nil, err
 	}
 	for _, text := range texts {
@@ -162,6 +163,7 @@ func (s *Spans) drop(owner string, groups []*group) error {
 				dropped++
 			}
 		}
-		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, Action: "drop_spans", Owner: owner, Outcome: string(ckpt.CodeQuota), Detail: map[string]any{"spans": dropped}})
+		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, Action: "drop_spans", Owner: owner,
+			Outcome: string(ckpt.CodeQuota), Detail: map[string]any{"spans": dropped}})
 	}})
 }

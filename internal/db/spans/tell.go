@@ -82,7 +82,8 @@ func (t *teller) tell() error {
 func (t *teller) claim() error {
 	for _, span := range t.group.spans {
 		var there bool
-		_, err := t.tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL)`, t.owner, span.Trace, span.ID)
+		_, err := t.tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM spans
+			WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL)`, t.owner, span.Trace, span.ID)
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,8 @@ func (t *teller) claim() error {
 func (t *teller) open() (err error) {
 	s, tx := t.store, t.tx
 	var speaks int64
-	if _, err := tx.Get(&speaks, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND r.name = ? AND r.source IS NULL ORDER BY r.id LIMIT 1`,
+	if _, err := tx.Get(&speaks, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE a.owner = ? AND r.name = ? AND r.source IS NULL ORDER BY r.id LIMIT 1`,
 		t.owner, t.group.run); err != nil {
 		return err
 	}
@@ -129,7 +131,8 @@ func (t *teller) openObserved() (err error) {
 		}
 	}
 	if t.run == nil {
-		err = tx.Exec(`INSERT INTO runs (id, agent_id, name, source, started_at, updated_at, heartbeat_at, segment_at) VALUES (`+ledger.NextRun+`, ?1, ?2, ?3, ?4, ?5, ?5, ?4)`,
+		err = tx.Exec(`INSERT INTO runs (id, agent_id, name, source, started_at, updated_at, heartbeat_at, segment_at)
+			VALUES (`+ledger.NextRun+`, ?1, ?2, ?3, ?4, ?5, ?5, ?4)`,
 			t.agent.ID, t.group.run, ckpt.SourceOTLP, began, tx.Now)
 		if err != nil {
 			return err
@@ -263,8 +266,10 @@ func (t *teller) addStep(span *said) error {
 	if span.Negative {
 		outcome = ckpt.StepNegative
 	}
-	err := tx.Exec(insertStep, t.run.ID, span.Key(), name, string(status), span.Args, span.Result, ckpt.Ref(span.Error), span.Began, span.Ended, span.DurationMS, t.run.LastSeq,
-		stretch, ckpt.Ref(span.Sig), ckpt.Ref(span.Res), ckpt.Ref(span.Cause), span.Unparsable, ckpt.Ref(turn), outcome, ckpt.Ref(span.Shape), ckpt.Ref(span.Effect))
+	err := tx.Exec(insertStep, t.run.ID, span.Key(), name, string(status), span.Args, span.Result, ckpt.Ref(span.Error),
+		span.Began, span.Ended, span.DurationMS, t.run.LastSeq,
+		stretch, ckpt.Ref(span.Sig), ckpt.Ref(span.Res), ckpt.Ref(span.Cause), span.Unparsable, ckpt.Ref(turn), outcome,
+		ckpt.Ref(span.Shape), ckpt.Ref(span.Effect))
 	if err != nil {
 		return err
 	}
@@ -286,7 +291,8 @@ func (t *teller) addUsage(span *said) error {
 		return nil
 	}
 	t.input, t.output, t.cost = t.input+used(span.InputTokens), t.output+used(span.OutputTokens), t.cost+used(span.CostUSD)
-	print := observer.StepPrint{Key: span.Key(), Tool: "model", Began: span.Began.Time, At: span.Ended.Time, AfterSeq: t.run.LastSeq, Measures: span.Measures}
+	print := observer.StepPrint{Key: span.Key(), Tool: "model", Began: span.Began.Time, At: span.Ended.Time,
+		AfterSeq: t.run.LastSeq, Measures: span.Measures}
 	return t.store.SeeObserved(t.tx, t.agent, t.run, t.watched, print, driftlog.Usage, t.partial)
 }
 

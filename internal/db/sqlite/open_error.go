@@ -19,7 +19,8 @@ func (e *Engine) OpenError(err error) error {
 		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was "+
 			"changed; restore a backup or name another file with --db%s", path, hint), err}
 	case code == 11 || code&0xff == 11:
-		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
+		return &OperatorError{fmt.Sprintf(
+			"%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
 	case code&0xff == 8:
 		return &OperatorError{fmt.Sprintf("%s cannot be written: the file, its folder or its file system is read-only for this user", path), err}
 	case code&0xff == 14:

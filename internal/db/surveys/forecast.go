@@ -18,14 +18,17 @@ import (
 const budgetAhead = 10
 
 const (
-	selectAgents     = `SELECT id, owner, name, policy, policy_own FROM agents WHERE (owner = ?1 OR ?1 = '*') AND (?2 = '' OR name = ?2) ORDER BY owner, name`
+	selectAgents = `SELECT id, owner, name, policy, policy_own FROM agents
+		WHERE (owner = ?1 OR ?1 = '*') AND (?2 = '' OR name = ?2) ORDER BY owner, name`
 	selectAgentsRuns = `SELECT ` + ledger.RunColumns + ` FROM runs WHERE agent_id = ?1 AND last_seq > removed ORDER BY id`
 	selectHeld       = `SELECT ` + ledger.HeldColumns + ` FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY seq DESC`
 	selectSucceeded  = `SELECT DISTINCT key FROM operations WHERE run_id = ?1 AND status = 'succeeded'`
 	// By whom checkpoints are needed; a fork needs that of another run of its owner.
 	selectNeeded = `SELECT n.id, n.needed_by, a.owner FROM (
-			SELECT run_id, checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
-			UNION ALL SELECT run_id, checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
+			SELECT run_id, checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations
+			WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
+			UNION ALL SELECT run_id, checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL
+			AND run_id IN (SELECT value FROM json_each(?1))
 			UNION ALL SELECT id, forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
 		) n CROSS JOIN runs r ON r.id = n.run_id CROSS JOIN agents a ON a.id = r.agent_id`
 )

@@ -59,18 +59,23 @@ const (
 
 	ofTheRuns = `run_id IN (SELECT value FROM json_each(?1))`
 
-	lineFindings  = `SELECT run_id, severity AS word, count(*) AS count FROM findings INDEXED BY findings_open WHERE closed IS NULL AND ` + ofTheRuns + ` GROUP BY run_id, severity`
+	lineFindings = `SELECT run_id, severity AS word, count(*) AS count FROM findings INDEXED BY findings_open
+		WHERE closed IS NULL AND ` + ofTheRuns + ` GROUP BY run_id, severity`
 	lineUncertain = `SELECT run_id, '' AS word, count(*) AS count FROM operations WHERE status = 'uncertain' AND ` + ofTheRuns + ` GROUP BY run_id`
-	linePrompts   = `SELECT run_id, '' AS word, count(*) AS count FROM prompts WHERE answered_at IS NULL AND (expires_at IS NULL OR expires_at > ?2) AND ` + ofTheRuns + ` GROUP BY run_id`
+	linePrompts   = `SELECT run_id, '' AS word, count(*) AS count FROM prompts
+		WHERE answered_at IS NULL AND (expires_at IS NULL OR expires_at > ?2) AND ` + ofTheRuns + ` GROUP BY run_id`
 
 	// At most 20 of a run: the newest.
 	lineSegments = `SELECT run_id, attempt, began_at, ended_at, coalesce(how, '') AS how, coalesce(pid, 0) AS pid FROM run_segments s
-		WHERE ` + ofTheRuns + ` AND (ended_at IS NULL OR ended_at >= ?2) AND n > (SELECT max(n) - 20 FROM run_segments m WHERE m.run_id = s.run_id) ORDER BY run_id, n`
+		WHERE ` + ofTheRuns + ` AND (ended_at IS NULL OR ended_at >= ?2) AND n > (SELECT max(n) - 20 FROM run_segments m
+			WHERE m.run_id = s.run_id) ORDER BY run_id, n`
 
-	binSteps      = `SELECT run_id, started_at AS at, '' AS word FROM steps WHERE started_at >= ?2 AND ` + ofTheRuns
-	binFailed     = `SELECT run_id, started_at AS at, '' AS word FROM steps WHERE started_at >= ?2 AND status IN ('failed', 'interrupted') AND ` + ofTheRuns
+	binSteps  = `SELECT run_id, started_at AS at, '' AS word FROM steps WHERE started_at >= ?2 AND ` + ofTheRuns
+	binFailed = `SELECT run_id, started_at AS at, '' AS word FROM steps
+		WHERE started_at >= ?2 AND status IN ('failed', 'interrupted') AND ` + ofTheRuns
 	binOperations = `SELECT run_id, started_at AS at, '' AS word FROM operations WHERE started_at >= ?2 AND ` + ofTheRuns
-	binFindings   = `SELECT run_id, at, CASE WHEN closed IS NULL THEN severity ELSE '-' || severity END AS word FROM findings WHERE at >= ?2 AND ` + ofTheRuns
+	binFindings   = `SELECT run_id, at, CASE WHEN closed IS NULL THEN severity ELSE '-' || severity END AS word FROM findings
+		WHERE at >= ?2 AND ` + ofTheRuns
 )
 
 func (l *lines) read() ([]survey.RunLine, int64, error) {

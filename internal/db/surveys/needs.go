@@ -49,10 +49,12 @@ const (
 	ofOwner   = `(a.owner = ?1 OR ?1 = '*')`
 	textOf200 = `200` // characters of what people and models wrote
 
-	selectUncertain = `SELECT ` + needOf + `, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
+	selectUncertain = `SELECT ` + needOf +
+		`, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
 		WHERE x.status = 'uncertain' AND ` + ofOwner + ` AND r.ended_at IS NULL
 		AND NOT EXISTS (SELECT 1 FROM operations n WHERE n.run_id = x.run_id AND n.key = x.key AND n.attempt > x.attempt)`
-	selectPrompts = `SELECT ` + needOf + `, x.id, x.kind, substr(x.question, 1, ` + textOf200 + `) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
+	selectPrompts = `SELECT ` + needOf + `, x.id, x.kind, substr(x.question, 1, ` + textOf200 +
+		`) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
 		x.checkpoint, x.at AS since FROM prompts x` + needRuns + `
 		WHERE x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2) AND ` + ofOwner
 	// x are the newest finding of each run and how many there are.
@@ -61,7 +63,8 @@ const (
 		CROSS JOIN findings f ON f.id = x.id` + needRuns + `WHERE ` + ofOwner
 	criticalFindings = `severity = 'critical' AND dismissed_at IS NULL AND closed IS NULL`
 	secretFindings   = `rule = 'secret' AND closed IS NULL`
-	selectLost       = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 + `), '') AS text, r.interrupted_at AS since FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
+	selectLost       = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 +
+		`), '') AS text, r.interrupted_at AS since FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
 		WHERE r.status IN ('interrupted', 'timed_out') AND r.interrupted_at IS NOT NULL AND ` + ofOwner
 )
 
@@ -87,7 +90,8 @@ func (n *needs) read() error {
 
 func newestFirst(rows []needRow) {
 	slices.SortFunc(rows, func(a, b needRow) int {
-		return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Run, b.Run), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Agent, b.Agent),
+			cmp.Compare(a.Run, b.Run), cmp.Compare(a.ID, b.ID))
 	})
 }
 

@@ -74,23 +74,29 @@ type recordedRun struct {
 
 const (
 	selectRecorded = `SELECT CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END AS status,
-		r.epoch, r.attempt, coalesce(r.pid, 0) AS pid, r.started_at, r.updated_at, r.ended_at, r.segment_at, r.steps_ended, r.last_seq, r.last_seq - r.removed AS kept,
+		r.epoch, r.attempt, coalesce(r.pid, 0) AS pid, r.started_at, r.updated_at, r.ended_at, r.segment_at, r.steps_ended, r.last_seq,
+		r.last_seq - r.removed AS kept,
 		r.input_tokens, r.output_tokens, r.cost_usd, r.accumulated_ms, r.stored_bytes FROM runs r WHERE r.id = ?1`
-	selectSegments = `SELECT attempt, began_at, ended_at, coalesce(how, '') AS how, coalesce(pid, 0) AS pid FROM run_segments WHERE run_id = ?1 ORDER BY n DESC LIMIT 0 + ?2`
+	selectSegments = `SELECT attempt, began_at, ended_at, coalesce(how, '') AS how, coalesce(pid, 0) AS pid FROM run_segments
+		WHERE run_id = ?1 ORDER BY n DESC LIMIT 0 + ?2`
 
 	// The rows of a run's checkpoints stand together.
 	ofRunsSlots = `slot > ?1 << 32 AND slot <= (?1 + 1) << 32`
 
-	selectFirst = `SELECT coalesce(min(at), '') FROM (SELECT min(started_at) AS at FROM steps WHERE run_id = ?1 UNION ALL SELECT min(at) FROM findings WHERE run_id = ?1
+	selectFirst = `SELECT coalesce(min(at), '') FROM (SELECT min(started_at) AS at FROM steps WHERE run_id = ?1
+		UNION ALL SELECT min(at) FROM findings WHERE run_id = ?1
 		UNION ALL SELECT created_at FROM (SELECT created_at FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY slot LIMIT 1))`
-	selectLast = `SELECT coalesce(max(at), '') FROM (SELECT max(started_at) AS at FROM steps WHERE run_id = ?1 UNION ALL SELECT max(at) FROM findings WHERE run_id = ?1
+	selectLast = `SELECT coalesce(max(at), '') FROM (SELECT max(started_at) AS at FROM steps WHERE run_id = ?1
+		UNION ALL SELECT max(at) FROM findings WHERE run_id = ?1
 		UNION ALL SELECT created_at FROM (SELECT created_at FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY slot DESC LIMIT 1))`
 
 	countSteps  = `SELECT count(*) FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3`
 	countFailed = `SELECT count(*) FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3 AND status IN ('failed', 'interrupted')`
-	selectSteps = `SELECT key, name, status, attempt, started_at, ended_at, coalesce(substr(error, 1, 200), '') AS error, outcome, duration_ms, input_tokens, output_tokens, cost_usd, progress
+	selectSteps = `SELECT key, name, status, attempt, started_at, ended_at, coalesce(substr(error, 1, 200), '') AS error, outcome,
+		duration_ms, input_tokens, output_tokens, cost_usd, progress
 		FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3 ORDER BY started_at, id`
-	selectStepBins = `SELECT b.key AS i, (SELECT count(*) FROM steps s WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]') AND s.started_at < json_extract(b.value, '$[1]')) AS count,
+	selectStepBins = `SELECT b.key AS i, (SELECT count(*) FROM steps s
+		WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]') AND s.started_at < json_extract(b.value, '$[1]')) AS count,
 		(SELECT count(*) FROM steps s WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]') AND s.started_at < json_extract(b.value, '$[1]')
 			AND s.status IN ('failed', 'interrupted')) AS failed FROM json_each(?2) b`
 
@@ -99,9 +105,11 @@ const (
 
 	selectCheckpoints = `SELECT id, seq, kind, parent, created_at, size, stored_size, step, operation, pinned, suspect FROM checkpoints
 		WHERE ` + ofRunsSlots + ` AND created_at >= ?2 AND created_at < ?3 ORDER BY seq`
-	selectPlaces = `SELECT seq, kind, created_at, size, pinned + 2 * suspect AS marks FROM checkpoints WHERE ` + ofRunsSlots + ` AND created_at >= ?2 AND created_at < ?3`
+	selectPlaces = `SELECT seq, kind, created_at, size, pinned + 2 * suspect AS marks FROM checkpoints
+		WHERE ` + ofRunsSlots + ` AND created_at >= ?2 AND created_at < ?3`
 
-	selectRunFindings = `SELECT id, at, rule, severity, message, checkpoint, closed FROM findings WHERE run_id = ?1 AND at >= ?2 AND at < ?3 ORDER BY at, id`
+	selectRunFindings = `SELECT id, at, rule, severity, message, checkpoint, closed FROM findings
+		WHERE run_id = ?1 AND at >= ?2 AND at < ?3 ORDER BY at, id`
 
 	countRunFindings   = `SELECT count(*) FROM findings WHERE run_id = ?1`
 	countRunOperations = `SELECT count(*) FROM operations WHERE run_id = ?1`
@@ -113,7 +121,8 @@ func (r *recorder) readRun() error {
 	}
 	row, v := &r.row, r.v
 	v.Status, v.Epoch, v.Attempt = row.Status, row.Epoch, row.Attempt
-	v.Sums = survey.Sums{StepsEnded: row.StepsEnded, Checkpoints: row.Kept, Saves: row.Saves, InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,
+	v.Sums = survey.Sums{StepsEnded: row.StepsEnded, Checkpoints: row.Kept, Saves: row.Saves,
+		InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,
 		CostUSD: row.CostUSD, WorkedMS: row.WorkedMS, StoredBytes: row.StoredBytes}
 	if !row.SegmentAt.IsZero() {
 		v.Sums.WorkedMS += max(0, v.At.Sub(row.SegmentAt.Time).Milliseconds())

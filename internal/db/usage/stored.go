@@ -40,10 +40,12 @@ var (
 // ofFiles is what the files of the agents take that a condition names.
 func ofFiles(agents string) string {
 	return ` + coalesce((SELECT sum(` + OfContent + `) FROM contents WHERE agent_id IN (` + agents + `)), 0)
-		+ coalesce((SELECT sum(` + lengths("l.until") + `) FROM content_leases l JOIN contents c ON c.id = l.content_id WHERE c.agent_id IN (` + agents + `)), 0)
+		+ coalesce((SELECT sum(` + lengths("l.until") +
+		`) FROM content_leases l JOIN contents c ON c.id = l.content_id WHERE c.agent_id IN (` + agents + `)), 0)
 		+ coalesce((SELECT sum(` + lengths() + `) FROM content_uses u JOIN contents c ON c.id = u.used WHERE c.agent_id IN (` + agents + `)), 0)
 		+ coalesce((SELECT sum(` + OfTree + `) FROM trees WHERE agent_id IN (` + agents + `)), 0)
-		+ coalesce((SELECT sum(` + lengths("f.path", "f.mode", "f.target") + `) FROM trees t JOIN tree_files f ON f.tree_id = t.id WHERE t.agent_id IN (` + agents + `)), 0)`
+		+ coalesce((SELECT sum(` + lengths("f.path", "f.mode",
+		"f.target") + `) FROM trees t JOIN tree_files f ON f.tree_id = t.id WHERE t.agent_id IN (` + agents + `)), 0)`
 }
 
 var (

@@ -90,7 +90,8 @@ func fits(meta map[string]string) string {
 	case schema == 0:
 		return "the fleet's tables are not complete: run `ckptsidecar fleet migrate` again"
 	case least > SchemaVersion:
-		return fmt.Sprintf("the fleet's tables have version %d and need a program that knows version %d; this one knows %d: upgrade ckptsidecar on this host", schema, least, SchemaVersion)
+		return fmt.Sprintf("the fleet's tables have version %d and need a program that knows version %d; this one knows %d: upgrade ckptsidecar on this host",
+			schema, least, SchemaVersion)
 	case schema < SchemaVersion:
 		return fmt.Sprintf("the fleet's tables have version %d, this program needs %d: run `ckptsidecar fleet migrate`", schema, SchemaVersion)
 	}
@@ -150,7 +151,8 @@ func (e *Engine) checkClock(ctx context.Context, r *fleet.Report) error {
 	here := before.Add(time.Since(before) / 2)
 	r.ClockAhead = there.Sub(here).Round(time.Millisecond).Seconds()
 	if r.ClockAhead > 5 || r.ClockAhead < -5 {
-		r.Notes = append(r.Notes, fmt.Sprintf("the engine's clock is %.0f seconds away from this machine's: nothing depends on it, but times in reports will look wrong", r.ClockAhead))
+		r.Notes = append(r.Notes, fmt.Sprintf(
+			"the engine's clock is %.0f seconds away from this machine's: nothing depends on it, but times in reports will look wrong", r.ClockAhead))
 	}
 	return nil
 }

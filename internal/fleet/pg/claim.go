@@ -27,7 +27,8 @@ const (
 	lockMark = `UPDATE fleet_marks SET beats = beats + 1 WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	needSeen = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by, from_hash)
-		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text, m.mark_hash FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
+		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text, m.mark_hash FROM fleet_runs r
+		JOIN fleet_marks m ON m.db = r.host
 		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
 	// takeRun leaves as_of_n at 0 until the new owner ships the run: before that nothing
 	// of its audit log tells anything about it.
@@ -42,14 +43,16 @@ const (
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
 
-	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, ''), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''), coalesce(c.decided_by, '')
+	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, ''), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''),
+		coalesce(c.decided_by, '')
 		FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
 		WHERE c.from_db = $1 AND r.host <> $1
 		UNION ALL SELECT j.run_uid, r.term, r.host, coalesce(h.name, ''), j.from_n, 'rejoined', j.at, coalesce(j.decided, ''), coalesce(j.decided_by, '')
 		FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
 		WHERE j.db = $1 AND r.host <> $1 ORDER BY 1, 2 DESC`
-	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND coalesce(decided, '') = ''`
-	needDecided  = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
+	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3
+		AND coalesce(decided, '') = ''`
+	needDecided = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
 )
 
 // Find lists the runs of one agent's name, the last changed first, at most 20.

@@ -23,7 +23,8 @@ const (
 	erasedHere = `SELECT e.uid FROM fleet_erased e WHERE e.db = $1 AND e.n = $2`
 	// eraseTextsOfSame takes what the audit logs of other hosts say of those agents.
 	eraseTextsOfSame = `UPDATE fleet_audit SET texts = NULL FROM fleet_agents a JOIN fleet_erased e ON e.uid = a.uid
-		WHERE e.db = $1 AND e.n = $2 AND fleet_audit.db = a.host AND fleet_audit.owner = a.owner AND fleet_audit.agent = a.agent AND fleet_audit.texts IS NOT NULL`
+		WHERE e.db = $1 AND e.n = $2 AND fleet_audit.db = a.host AND fleet_audit.owner = a.owner AND fleet_audit.agent = a.agent
+		AND fleet_audit.texts IS NOT NULL`
 	dropErasedAgents = `DELETE FROM fleet_agents WHERE uid IN (` + erasedHere + `)`
 
 	// listErasures are those that other copies may be of, with the hosts that have not confirmed.

@@ -17,7 +17,8 @@ var ErrRestored = errors.New("the runs of this database were given to another ho
 // that what the former host still ships of it is refused.
 const (
 	claimRuns = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, from_hash)
-		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n, m.mark_hash FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
+		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n, m.mark_hash FROM fleet_runs r
+		JOIN fleet_marks m ON m.db = r.host
 		WHERE r.host = $1 ON CONFLICT (run_uid, term) DO NOTHING`
 	giveRuns   = `UPDATE fleet_runs SET host = $2, term = term + 1 WHERE host = $1`
 	giveAgents = `UPDATE fleet_agents SET host = $2 WHERE host = $1`
@@ -27,10 +28,12 @@ const (
 
 	lostAgents = `SELECT uid, owner, agent, coalesce(principal, ''), doc FROM fleet_agents
 		WHERE host = $1 OR uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host = $1) ORDER BY owner, agent`
-	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc, coalesce(key_id, '') FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
-	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc, coalesce(key_id, '') FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
-	lostSegments    = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`
-	lostRows        = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
+	lostRuns = `SELECT uid, agent_uid, run, term, status, doc, coalesce(key_id, '') FROM fleet_runs
+		WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
+	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc, coalesce(key_id, '')
+		FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
+	lostSegments = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`
+	lostRows     = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
 )
 
 // Give gives all runs of one database to another, in one transaction. Doing it again
@@ -121,7 +124,8 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 		return told(err)
 	}
 	var row fleet.Row
-	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc, &row.KeyID}, func() error { r.Rows = append(r.Rows, row); return nil })
+	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc, &row.KeyID},
+		func() error { r.Rows = append(r.Rows, row); return nil })
 	return told(err)
 }
 

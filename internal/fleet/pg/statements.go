@@ -31,7 +31,8 @@ const (
 		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e) ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
 		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = u.released
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],
+		$11::text[], $12::text[], $13::text[],
 		$14::text[], $15::bigint[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id, released)
 		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term RETURNING fleet_runs.uid`
 
@@ -56,7 +57,8 @@ const (
 		WHERE coalesce(fleet_segments.key_id, '') <> coalesce(excluded.key_id, '')`
 	putCheckpoints = `INSERT INTO fleet_checkpoints (run_uid, db, n, term, id, seq, kind, suspect, sha, size, pieces, body, v, doc, key_id)
 		SELECT u.run_uid, $1, u.n, u.term, u.id, u.seq, u.kind, u.suspect, u.sha, u.size, u.pieces, u.body, 2, u.doc, u.key_id
-		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bytea[], $15::text[],
+		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::text[],
+		$12::bigint[], $13::text[], $14::bytea[], $15::text[],
 		$16::text[]) AS u(run_uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc, key_id)
 		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, n) DO UPDATE SET suspect = excluded.suspect, doc = excluded.doc,
 		sha = excluded.sha, body = excluded.body, key_id = excluded.key_id`
@@ -71,12 +73,14 @@ const (
 
 	putAudit = `INSERT INTO fleet_audit (db, n, at, who, action, owner, agent, run, outcome, v, doc, texts, hash, key_id)
 		SELECT $1, u.n, u.at, u.who, u.action, u.owner, u.agent, u.run, u.outcome, 4, u.doc, u.texts, u.hash, u.key_id
-		FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+		FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
+		$11::text[], $12::text[], $13::text[])
 		AS u(n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key_id) ON CONFLICT (db, n) DO NOTHING`
 	eraseTexts = `UPDATE fleet_audit SET texts = NULL FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
 		WHERE fleet_audit.db = $1 AND fleet_audit.n < u.n AND fleet_audit.owner = u.owner AND fleet_audit.agent = u.agent AND fleet_audit.texts IS NOT NULL`
 	putErasures = `INSERT INTO fleet_erasures (db, n, owner, agent, at)
-		SELECT $1, u.n, u.owner, u.agent, clock_timestamp() FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent) ON CONFLICT (db, n) DO NOTHING`
+		SELECT $1, u.n, u.owner, u.agent, clock_timestamp() FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
+		ON CONFLICT (db, n) DO NOTHING`
 )
 
 // dropsOf are the statements that take all of some runs; the runs come last.
@@ -106,7 +110,8 @@ const (
 	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(), h.lease_until,
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
 	// What a user sees of a host of his own may have been shipped by a former version, without a principal.
-	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n
+	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term,
+		r.seq, r.updated_at, r.as_of_n
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host
 		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.owner = $2) AND ($3 = '' OR r.principal = $3) AND ($4 = '' OR r.agent = $4)
 		AND ($5 = '' OR r.status = $5) AND r.status <> '' AND ($6 = '' OR r.updated_at < $6 OR r.updated_at = $6 AND r.uid > $7)

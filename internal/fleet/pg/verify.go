@@ -14,16 +14,20 @@ const verifyPage = 2000
 // The statements of a check of everything.
 const (
 	linkPage  = `SELECT a.n, a.hash, a.texts FROM fleet_audit a WHERE a.db = $1 AND a.n > $2 ORDER BY a.n LIMIT $3`
-	heldClaim = `SELECT c.run_uid, c.term, c.from_db, c.to_db, coalesce(c.from_n, 0), coalesce(c.from_hash, ''), coalesce(a.hash, ''), coalesce(r.host, ''), coalesce(r.term, 0)
-		FROM fleet_claims c LEFT JOIN fleet_audit a ON a.db = c.from_db AND a.n = c.from_n LEFT JOIN fleet_runs r ON r.uid = c.run_uid ORDER BY c.run_uid, c.term`
-	orphans = `SELECT 'checkpoints', c.run_uid, count(*) FROM fleet_checkpoints c WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid
+	heldClaim = `SELECT c.run_uid, c.term, c.from_db, c.to_db, coalesce(c.from_n, 0), coalesce(c.from_hash, ''), coalesce(a.hash, ''),
+		coalesce(r.host, ''), coalesce(r.term, 0)
+		FROM fleet_claims c LEFT JOIN fleet_audit a ON a.db = c.from_db AND a.n = c.from_n LEFT JOIN fleet_runs r ON r.uid = c.run_uid
+		ORDER BY c.run_uid, c.term`
+	orphans = `SELECT 'checkpoints', c.run_uid, count(*) FROM fleet_checkpoints c
+		WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid
 		UNION ALL SELECT 'segments', c.run_uid, count(*) FROM fleet_segments c WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid
 		UNION ALL SELECT 'rows', c.run_uid, count(*) FROM fleet_rows c WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid
 		UNION ALL SELECT 'runs', c.agent_uid, count(*) FROM fleet_runs c WHERE NOT c.agent_uid IN (SELECT r.uid FROM fleet_agents r) GROUP BY c.agent_uid`
 	countRuns = `SELECT count(*) FROM fleet_runs r`
-	runsOf    = `SELECT r.uid, r.agent_uid, r.owner, r.agent, r.run, r.term, r.status, r.doc, coalesce(r.key_id, '') FROM fleet_runs r WHERE r.host = $1 AND r.status <> '' ORDER BY r.uid`
-	agentsOf  = `SELECT a.uid, a.owner, a.agent, a.doc FROM fleet_agents a WHERE a.host = $1 ORDER BY a.uid`
-	markOf    = `SELECT m.mark_n, m.mark_hash FROM fleet_marks m WHERE m.db = $1`
+	runsOf    = `SELECT r.uid, r.agent_uid, r.owner, r.agent, r.run, r.term, r.status, r.doc, coalesce(r.key_id, '')
+		FROM fleet_runs r WHERE r.host = $1 AND r.status <> '' ORDER BY r.uid`
+	agentsOf = `SELECT a.uid, a.owner, a.agent, a.doc FROM fleet_agents a WHERE a.host = $1 ORDER BY a.uid`
+	markOf   = `SELECT m.mark_n, m.mark_hash FROM fleet_marks m WHERE m.db = $1`
 )
 
 // Links reads the audit log of a database in order, and tells of each row.

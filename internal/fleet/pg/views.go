@@ -10,7 +10,8 @@ var views = []string{
 		SELECT a.uid, a.host AS db, h.name AS host, a.owner, a.principal, a.agent, a.takeover, a.key_id
 		FROM fleet_agents a LEFT JOIN fleet_hosts h ON h.db = a.host`,
 	`CREATE OR REPLACE VIEW fleet_audit_runs AS
-		SELECT r.uid, r.host AS db, h.name AS host, r.owner, r.principal, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.released, r.key_id
+		SELECT r.uid, r.host AS db, h.name AS host, r.owner, r.principal, r.agent, r.run, r.status, r.term, r.seq, r.updated_at,
+		r.as_of_n, r.released, r.key_id
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host`,
 	`CREATE OR REPLACE VIEW fleet_audit_checkpoints AS
 		SELECT c.id, c.run_uid, c.db, r.owner, r.agent, r.run, c.seq, c.kind, c.suspect, c.size, c.sha AS sha256, c.term, c.n, c.key_id
@@ -21,7 +22,8 @@ var views = []string{
 	`CREATE OR REPLACE VIEW fleet_audit_claims AS
 		SELECT c.run_uid, r.owner, r.agent, r.run, c.term, c.from_db, f.name AS from_host, c.from_n, c.to_db, h.name AS to_host, c.at, c.how, c.claimed_by,
 			c.decided, c.decided_by
-		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts f ON f.db = c.from_db LEFT JOIN fleet_hosts h ON h.db = c.to_db`,
+		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts f ON f.db = c.from_db
+		LEFT JOIN fleet_hosts h ON h.db = c.to_db`,
 	`CREATE OR REPLACE VIEW fleet_audit_erasures AS
 		SELECT e.db, e.n, e.owner, e.agent, e.at, c.host AS confirmed_by, c.at AS confirmed_at
 		FROM fleet_erasures e LEFT JOIN fleet_confirmations c ON c.db = e.db AND c.n = e.n`,

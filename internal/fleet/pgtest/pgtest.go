@@ -151,7 +151,8 @@ func (s *Server) try(program string, args ...string) ([]byte, error) {
 // configure adds settings to the server's file.
 func (s *Server) configure(lines ...string) {
 	s.t.Helper()
-	lines = append(lines, fmt.Sprintf("port=%d", s.port), "listen_addresses='127.0.0.1'", fmt.Sprintf("unix_socket_directories='%s'", filepath.Dir(s.folder)))
+	lines = append(lines, fmt.Sprintf("port=%d", s.port), "listen_addresses='127.0.0.1'",
+		fmt.Sprintf("unix_socket_directories='%s'", filepath.Dir(s.folder)))
 	f, err := os.OpenFile(filepath.Join(s.folder, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		s.t.Fatal(err)

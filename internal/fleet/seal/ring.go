@@ -127,7 +127,8 @@ func (r *Ring) Retire(realm, id string) (line string, err error) {
 // complete refuses a ring that would not seal for everybody.
 func (r *Ring) complete() error {
 	if r.For(Everybody) == nil {
-		return fmt.Errorf("there is no key of the realm %s, which seals for everybody whose realm has no key: make one with `ckptsidecar fleet keys add`", Everybody)
+		return fmt.Errorf("there is no key of the realm %s, which seals for everybody whose realm has no key: make one with `ckptsidecar fleet keys add`",
+			Everybody)
 	}
 	return nil
 }

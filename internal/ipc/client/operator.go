@@ -75,7 +75,8 @@ func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey
 	if f.Agent != "" {
 		a.path = agentPath(f.Agent) + "/retention/forecast"
 	}
-	for name, d := range map[string]*ckpt.Duration{"recovery_keep": f.RecoveryKeep, "pre_operation_keep": f.PreOperationKeep, "ended_keep": f.EndedKeep} {
+	for name, d := range map[string]*ckpt.Duration{"recovery_keep": f.RecoveryKeep,
+		"pre_operation_keep": f.PreOperationKeep, "ended_keep": f.EndedKeep} {
 		if d != nil {
 			a.query.add(name, d.String())
 		}

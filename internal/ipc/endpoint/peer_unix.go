@@ -34,7 +34,8 @@ func newDoorman(o Options) (doorman, error) {
 		return doorman{}, fmt.Errorf("admin %w", err)
 	}
 	if gid == overflowID {
-		return doorman{}, fmt.Errorf("admin group %q has the number %d, which stands for all unknown groups: choose another group", o.AdminGroup, overflowID)
+		return doorman{}, fmt.Errorf(
+			"admin group %q has the number %d, which stands for all unknown groups: choose another group", o.AdminGroup, overflowID)
 	}
 	return doorman{self: uint32(os.Geteuid()), singleUser: o.SingleUser, adminGID: gid}, nil
 }

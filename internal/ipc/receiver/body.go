@@ -45,7 +45,8 @@ func (c *call) announced() (length int64, packed bool, err error) {
 		case "gzip":
 			packed = true
 		default:
-			return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the body has an unknown Content-Encoding: use gzip, or none")}
+			return 0, false, &refusal{http.StatusUnsupportedMediaType,
+				ckpt.Errorf(ckpt.CodeInvalid, "the body has an unknown Content-Encoding: use gzip, or none")}
 		}
 		return c.r.ContentLength, packed, nil
 	}
@@ -55,7 +56,8 @@ func (c *call) announced() (length int64, packed bool, err error) {
 	}
 	packed = head[0]&1 == 1
 	if packed && c.r.Header.Get("Grpc-Encoding") != "gzip" {
-		return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the message has an unknown compression: use gzip, or none")}
+		return 0, false, &refusal{http.StatusUnsupportedMediaType,
+			ckpt.Errorf(ckpt.CodeInvalid, "the message has an unknown compression: use gzip, or none")}
 	}
 	return int64(binary.BigEndian.Uint32(head[1:])), packed, nil
 }

@@ -80,7 +80,8 @@ func (r *Receiver) owner(name string) *owner {
 		if n := r.opt.WritesPerSecond; n > 0 {
 			limit = rate.Limit(n)
 		}
-		o = &owner{sent: semaphore.NewWeighted(sentBytes), bytes: semaphore.NewWeighted(ownerBytes), writes: rate.NewLimiter(limit, max(1, r.opt.WritesPerSecond))}
+		o = &owner{sent: semaphore.NewWeighted(sentBytes), bytes: semaphore.NewWeighted(ownerBytes),
+			writes: rate.NewLimiter(limit, max(1, r.opt.WritesPerSecond))}
 		r.owners[name] = o
 	}
 	return o

@@ -102,7 +102,8 @@ var errGone = errors.New("the client stopped reading")
 // once; number is an event's. It counts as one of the owner's followers, not as one of the
 // owner's requests. A client that does not read in time is disconnected. It may
 // go on after the last line that it has.
-func follow[E any](c *call, after int64, read func(ctx context.Context, after int64) (events []E, more bool, err error), number func(*E) int64) error {
+func follow[E any](c *call, after int64,
+	read func(ctx context.Context, after int64) (events []E, more bool, err error), number func(*E) int64) error {
 	if err := c.beFollower(); err != nil {
 		return err
 	}

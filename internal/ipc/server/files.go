@@ -65,7 +65,8 @@ func (s *contentStream) next() (*ckpt.FileContent, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong := ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: each content must be a line with its SHA-256, its size and the SHA-256 of the previous version (or -), followed by its bytes")
+	wrong := ckpt.Errorf(ckpt.CodeInvalid,
+		"the body is wrong: each content must be a line with its SHA-256, its size and the SHA-256 of the previous version (or -), followed by its bytes")
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 {
 		return nil, wrong

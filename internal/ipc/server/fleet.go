@@ -48,7 +48,8 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Principals: map[string]string{}, Realms: map[string]string{}}, nil
+	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{},
+		Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
@@ -169,7 +170,8 @@ func (c *call) listFleetHosts() error {
 
 // listFleetRuns lists runs of all hosts, as far as the caller may see them.
 func (c *call) listFleetRuns() error {
-	q := fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"), Status: c.query.get("status"), Before: c.query.get("before")}
+	q := fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"),
+		Status: c.query.get("status"), Before: c.query.get("before")}
 	var err error
 	if q.Limit, err = c.query.limit(); err != nil {
 		return err

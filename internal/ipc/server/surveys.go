@@ -72,7 +72,8 @@ func (c *call) getRecorder() error {
 // getForecast answers what retention removes next.
 func (c *call) getForecast() error {
 	f := survey.ForecastQuery{Agent: c.agent}
-	for name, to := range map[string]**ckpt.Duration{"recovery_keep": &f.RecoveryKeep, "pre_operation_keep": &f.PreOperationKeep, "ended_keep": &f.EndedKeep} {
+	for name, to := range map[string]**ckpt.Duration{"recovery_keep": &f.RecoveryKeep,
+		"pre_operation_keep": &f.PreOperationKeep, "ended_keep": &f.EndedKeep} {
 		if c.query.get(name) == "" {
 			continue
 		}
