@@ -39,6 +39,12 @@ type Run struct {
 	Lease       LeaseState  `json:"lease,omitempty" db:"-"`
 	LeaseLeftMS int64       `json:"lease_left_ms,omitempty" db:"-"` // how long the host may still act
 	OnLeaseLost OnLeaseLost `json:"on_lease_lost,omitempty" db:"-"`
+	// These are in the answer about one run alone, on a host that belongs to a fleet.
+	Host       string     `json:"host,omitempty" db:"-"` // the one that owns the run, by name
+	Term       int64      `json:"term,omitempty" db:"-"`
+	Ownership  string     `json:"ownership,omitempty" db:"-"` // held, doubtful, released or fenced
+	Durability Durability `json:"durability,omitempty" db:"-"`
+	FleetAsOf  int64      `json:"fleet_as_of,omitempty" db:"-"` // up to which row of the audit log the engine has this host
 }
 
 // LeaseState says whether the host that answers still owns its runs in the fleet.

@@ -312,6 +312,9 @@ func (a *app) showRun(r *ckpt.Run) error {
 	p.Add("run", a.Out.Bold(r.Run)+" of "+r.Agent)
 	p.Add("status", runStatusText(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
+	if r.Host != "" {
+		p.Add("fleet", fmt.Sprintf("%s by host %s, term %d, durability %s", r.Ownership, r.Host, r.Term, r.Durability))
+	}
 	if r.Source == ckpt.SourceOTLP {
 		text := "observed through OpenTelemetry: it has no owner"
 		if r.Partial {

@@ -49,8 +49,17 @@ func TestWhatBeginsWithoutALease(t *testing.T) {
 		}
 	}
 	beats("moves", "held", "stop")
+	place := func(agent, ownership string) {
+		t.Helper()
+		a := h.ask("GET", "/v1/agents/"+agent+"/runs/main", "")
+		if a.Ownership != ownership || a.Host == "" || a.AsOf == 0 || a.Durability == "" {
+			t.Errorf("the run of %s is answered as %+v, not as %s", agent, a, ownership)
+		}
+	}
+	place("careful", "held")
 	clock.pass(13 * time.Second)
 	beats("moves", "lost", "stop")
+	place("moves", "doubtful")
 	beats("plain", "lost", "continue")
 	for _, c := range []struct {
 		agent, path, body string

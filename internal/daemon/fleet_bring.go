@@ -60,7 +60,8 @@ func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Re
 		return false, err
 	}
 	if named {
-		return j.IsElsewhere(ctx, sc.Whose(), r.Agent, runOr(r.Run))
+		_, is, err := j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
+		return is, err
 	}
 	if r.Standby {
 		return true, nil

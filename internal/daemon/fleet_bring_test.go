@@ -33,7 +33,7 @@ func roamingHost(t *testing.T, url, name string) *roaming {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.s.shipper.keeper.hangUp)
-	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.durable, MayBegin: r.s.mayBegin, Lease: r.s.tellLease, Began: r.s.began, Fleet: r.s.fleet()})
+	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.durable, MayBegin: r.s.mayBegin, Lease: r.s.tellLease, Place: r.s.tellPlace, Began: r.s.began, Fleet: r.s.fleet()})
 	r.fleetHost.api = r.api.HandlerFor(fleetUser.Caller)
 	return r
 }
@@ -107,6 +107,9 @@ func TestResumeClaims(t *testing.T) {
 	}
 	if err := one.s.shipper.keeper.renew(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if a := one.ask("GET", "/v1/agents/moves/runs/main", ""); a.Ownership != "fenced" || a.Host != "two" || a.Term != 1 {
+		t.Errorf("the run that another host owns is answered as %+v", a)
 	}
 	if a := one.save("moves", ""); a.Code != "fenced" || a.Host != "two" || a.Term != 1 {
 		t.Errorf("the old owner, once it has heard of it, saves: %+v", a)

@@ -48,7 +48,7 @@ func hostOf(t *testing.T, url string, change ...func(*shipper)) *fleetHost {
 		h.stop = sync.OnceFunc(func() { cancel(); <-done })
 		t.Cleanup(h.stop)
 	}
-	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.durable, MayBegin: h.s.mayBegin, Lease: h.s.tellLease}).HandlerFor(fleetUser.Caller)
+	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.durable, MayBegin: h.s.mayBegin, Lease: h.s.tellLease, Place: h.s.tellPlace}).HandlerFor(fleetUser.Caller)
 	return h
 }
 
@@ -70,6 +70,8 @@ type answered struct {
 
 	Host       string `json:"host"`
 	Term       int64  `json:"term"`
+	Ownership  string `json:"ownership"`
+	AsOf       int64  `json:"fleet_as_of"`
 	Durability string `json:"durability"`
 	Retryable  bool   `json:"retryable"`
 	Outcome    string `json:"outcome"`

@@ -35,6 +35,7 @@ func (s *service) newServer() *server.Server {
 		Durable:  s.durable,
 		MayBegin: s.mayBegin,
 		Lease:    s.tellLease,
+		Place:    s.tellPlace,
 		Began:    s.began,
 		Fleet:    s.fleet(),
 		Limits: server.Limits{

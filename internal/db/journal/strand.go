@@ -87,14 +87,18 @@ func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid str
 	return uid, err
 }
 
-// IsElsewhere says whether a run that is stored here belongs to another host now.
-func (j *Journal) IsElsewhere(ctx context.Context, owner, agent, run string) (is bool, err error) {
+// OtherOwner is the host that owns a run which is stored here too, and false where this
+// host owns it. A run that is not here is sql.ErrNoRows.
+func (j *Journal) OtherOwner(ctx context.Context, owner, agent, run string) (host ledger.Elsewhere, is bool, err error) {
 	var id int64
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.GetContext(ctx, &id, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 			WHERE a.owner = ? AND a.name = ? AND r.name = ?`, owner, agent, run)
 	})
-	return err == nil && j.core.IsElsewhere(id), err
+	if err == nil {
+		host, is = j.core.OtherOwner(id)
+	}
+	return host, is, err
 }
 
 // HasRun says whether a run is stored here: under its identity, and under its name.

@@ -30,23 +30,17 @@ func (s *Core) SetElsewhere(runs map[int64]Elsewhere) {
 	s.elsewhere.runs.Store(&runs)
 }
 
-// IsElsewhere says whether another host owns the run of a number.
-func (s *Core) IsElsewhere(run int64) bool {
-	runs := s.elsewhere.runs.Load()
-	if runs == nil {
-		return false
+// OtherOwner is the host that owns the run of a number, and false where this host does.
+func (s *Core) OtherOwner(run int64) (owner Elsewhere, is bool) {
+	if runs := s.elsewhere.runs.Load(); runs != nil {
+		owner, is = (*runs)[run]
 	}
-	_, is := (*runs)[run]
-	return is
+	return owner, is
 }
 
 // OwnedHere refuses a run that another host of the fleet owns.
 func (s *Core) OwnedHere(r *RunRow) error {
-	runs := s.elsewhere.runs.Load()
-	if runs == nil {
-		return nil
-	}
-	owner, is := (*runs)[r.ID]
+	owner, is := s.OtherOwner(r.ID)
 	if !is {
 		return nil
 	}

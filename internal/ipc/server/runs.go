@@ -91,7 +91,11 @@ func (c *call) startRun() error {
 
 func (c *call) getRun() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.Run, error) {
-		return c.server.store.Run(ctx, c.scope, c.ref())
+		run, err := c.server.store.Run(ctx, c.scope, c.ref())
+		if err == nil && c.server.place != nil {
+			err = c.server.place(ctx, run)
+		}
+		return run, err
 	})
 }
 

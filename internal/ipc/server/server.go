@@ -35,6 +35,8 @@ type Options struct {
 	Began func(ctx context.Context, sc ckpt.Scope, agent, run string) error
 	// Lease, if set, notes in the answer to a heartbeat how this host's lease in a fleet stands.
 	Lease func(sc ckpt.Scope, run *ckpt.Run)
+	// Place, if set, notes in the answer about a run where it is in the fleet.
+	Place func(ctx context.Context, run *ckpt.Run) error
 	// Fleet is the engine that many hosts share; nil where there is none.
 	Fleet Fleet
 	// Observe, if set, is told of every answered request. It must not block.
@@ -84,6 +86,7 @@ type Server struct {
 	mayBegin func(ckpt.Scope, string, Beginning) error
 	began    func(context.Context, ckpt.Scope, string, string) error
 	lease    func(ckpt.Scope, *ckpt.Run)
+	place    func(context.Context, *ckpt.Run) error
 	fleet    Fleet
 	settings func() []survey.Setting
 	peerOf   func(net.Conn) (endpoint.Peer, bool)
