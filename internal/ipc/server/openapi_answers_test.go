@@ -96,12 +96,12 @@ func (a *api) want(status int, r request) string {
 		a.t.Errorf("%s answers %d, want %d: %s", name, rec.Code, status, rec.Body)
 	}
 	body := rec.Body.String()
-	ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result())
+	ok, errs := a.doc.answered(r.http(), rec.Result())
 	if !ok {
 		a.t.Errorf("the answer to %s is not as described: %d %s\n%s", name, rec.Code, body, explain(errs))
 	}
 	if rec.Code < 300 {
-		if ok, errs := a.doc.validator.ValidateHttpRequestSync(r.http()); !ok {
+		if ok, errs := a.doc.asked(r.http()); !ok {
 			a.t.Errorf("%s was taken and is not as described:\n%s", name, explain(errs))
 		}
 	}
@@ -454,7 +454,7 @@ func (a *api) follow() {
 	if got := rec.Header().Get("Content-Type"); got != "application/x-ndjson" || rec.Code != 200 || strings.Count(rec.Body.String(), "\n") != 2 {
 		a.t.Errorf("following answers %d %s %q", rec.Code, got, rec.Body)
 	}
-	if ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result()); !ok {
+	if ok, errs := a.doc.answered(r.http(), rec.Result()); !ok {
 		a.t.Error(explain(errs))
 	}
 }

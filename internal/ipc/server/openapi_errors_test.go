@@ -49,7 +49,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 					continue // it asks nothing of the store, or its store does not fail so
 				}
 				given++
-				if ok, errs := d.validator.GetResponseBodyValidator().ValidateResponseBody(ask.http(), rec.Result()); !ok {
+				if ok, errs := d.answered(ask.http(), rec.Result()); !ok {
 					t.Errorf("%s %s with %s: %s\n%s", r.Method, r.Path, code, rec.Body, explain(errs))
 				}
 			}
@@ -82,7 +82,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		rec.Header().Set("Content-Type", c.of)
 		rec.WriteHeader(c.status)
 		_, _ = io.WriteString(rec, c.body)
-		if ok, _ := d.validator.GetResponseBodyValidator().ValidateResponseBody(c.r.http(), rec.Result()); ok {
+		if ok, _ := d.answered(c.r.http(), rec.Result()); ok {
 			t.Errorf("where %s, nothing is found", name)
 		}
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"reflect"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
+	validation "github.com/pb33f/libopenapi-validator/errors"
 	"github.com/pb33f/libopenapi/datamodel/high/base"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 
@@ -29,6 +31,21 @@ import (
 type description struct {
 	model     *v3.Document
 	validator validator.Validator
+	mu        sync.Mutex // the validator changes the description while it reads it
+}
+
+// answered says whether an answer is as described.
+func (d *description) answered(ask *http.Request, answer *http.Response) (ok bool, errs []*validation.ValidationError) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.validator.GetResponseBodyValidator().ValidateResponseBody(ask, answer)
+}
+
+// asked says whether a request is as described.
+func (d *description) asked(ask *http.Request) (ok bool, errs []*validation.ValidationError) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.validator.ValidateHttpRequestSync(ask)
 }
 
 func readDescription(t *testing.T) *description {
@@ -58,7 +75,7 @@ var readOnce = sync.OnceValues(func() (*description, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return &description{&model.Model, v}, nil
+	return &description{model: &model.Model, validator: v}, nil
 })
 
 // operations are the described calls by "METHOD path".
@@ -73,7 +90,10 @@ func (d *description) operations() map[string]*v3.Operation {
 }
 
 func TestDescriptionIsOpenAPI(t *testing.T) {
-	ok, errs := readDescription(t).validator.ValidateDocument()
+	d := readDescription(t)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ok, errs := d.validator.ValidateDocument()
 	if !ok {
 		for _, e := range errs {
 			t.Error(e)
