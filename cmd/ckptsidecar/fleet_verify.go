@@ -52,7 +52,7 @@ func (c *fleetVerifyCmd) Run(ctx context.Context, a *app) error {
 
 func verifiedText(a *app, v *fleet.Verified) {
 	for i := range v.Problems {
-		term.Println(a.Stdout, a.Out.Red(v.Problems[i].String()))
+		a.Out.Hanging(a.Stdout, a.Out.Red("damaged")+"  ", term.Escape(v.Problems[i].String()))
 	}
 	if len(v.Problems) == 0 {
 		term.Printf(a.Stdout, "%s  nothing is damaged\n", a.Out.Green("ok"))
