@@ -158,7 +158,7 @@ var arrows = map[string][]string{
 		root, "internal/cli", "internal/cli/term", "internal/files", "internal/files/rewind", "internal/hook", "internal/ipc/client",
 		"internal/osfile", "internal/tree",
 	},
-	"internal/cli/democmd": {root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/cli/view", "internal/ipc/client"},
+	"internal/cli/democmd": {root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/cli/view", "internal/ipc/client", "internal/periodic"},
 	"internal/cli/hookcmd": {
 		root, "internal/cli", "internal/cli/filescmd", "internal/cli/term", "internal/cli/view", "internal/hook", "internal/ipc/client", "internal/osfile",
 	},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
@@ -18,9 +17,6 @@ const (
 	ownedReleased = "released" // the run has let go: another host may claim it at once
 	ownedFenced   = "fenced"   // another host owns it
 )
-
-// letGo are the statuses of runs that another host may claim at once.
-var letGo = []ckpt.RunStatus{ckpt.RunCompleted, ckpt.RunFailed, ckpt.RunSuspended, ckpt.RunAwaitingContinuation}
 
 // tellPlace says in the answer about a run where it is in the fleet.
 func (s *service) tellPlace(ctx context.Context, run *ckpt.Run) error {
@@ -42,7 +38,7 @@ func (s *service) tellPlace(ctx context.Context, run *ckpt.Run) error {
 	switch {
 	case elsewhere:
 		run.Host, run.Term, run.Ownership = other.Host, other.Term, ownedFenced
-	case slices.Contains(letGo, run.Status):
+	case fleet.LetsGo(string(run.Status)):
 		run.Ownership = ownedReleased
 	case l.Held():
 		run.Ownership = ownedHeld

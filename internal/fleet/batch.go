@@ -103,8 +103,11 @@ type Run struct {
 
 // Ended says that the run's owner has ended its segment, and so let go of the run. One
 // that was only found dead is not ended: whoever watches it here may start it again.
-func (r *Run) Ended() bool {
-	switch r.Status {
+func (r *Run) Ended() bool { return LetsGo(r.Status) }
+
+// LetsGo says the same of a run's status: another host may claim the run at once.
+func LetsGo(status string) bool {
+	switch status {
 	case "completed", "failed", "suspended", "awaiting_continuation":
 		return true
 	}

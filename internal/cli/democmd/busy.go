@@ -16,6 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // busyHost fills a daemon with the runs of a busy host, through the calls that every
@@ -217,7 +218,7 @@ func (h *busyHost) start(ctx context.Context, after float64, p part, way func(*p
 	}
 	h.jobs.Go(func() {
 		defer x.client.Close()
-		err := pause(ctx, time.Duration(after*600/h.pace*float64(time.Second)))
+		err := periodic.Wait(ctx, time.Duration(after*600/h.pace*float64(time.Second)))
 		if err == nil {
 			err = x.begin(ctx, "")
 		}
@@ -232,17 +233,6 @@ func (h *busyHost) start(ctx context.Context, after float64, p part, way func(*p
 			h.err = errors.Join(h.err, fmt.Errorf("%s %s: %w", p.agent, p.run, err))
 		}
 	})
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // begin registers the run. One that shall lose its owner has a process as its owner
@@ -295,7 +285,7 @@ func (p *player) die(ctx context.Context) error {
 		if err != nil || run.Status == ckpt.RunInterrupted {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := periodic.Wait(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -329,7 +319,7 @@ func (p *player) crashTwice(ctx context.Context) error {
 		return err
 	}
 	for _, next := range []int{52, 88} {
-		if err := pause(ctx, time.Duration(90/p.pace*float64(time.Second))); err != nil {
+		if err := periodic.Wait(ctx, time.Duration(90/p.pace*float64(time.Second))); err != nil {
 			return err
 		}
 		if err := p.resume(ctx); err != nil {
@@ -438,7 +428,7 @@ func (p *player) step(ctx context.Context, i int) (lost bool, err error) {
 	if _, _, err := p.client.BeginStep(ctx, p.ref, ckpt.StepRequest{Key: key, Name: tool, Epoch: p.ref.Epoch, Args: args}); err != nil {
 		return false, err
 	}
-	if err := pause(ctx, time.Duration(took/p.pace*float64(time.Second))); err != nil {
+	if err := periodic.Wait(ctx, time.Duration(took/p.pace*float64(time.Second))); err != nil {
 		return false, err
 	}
 	if risky && i == p.part.diesIn {

@@ -2,5 +2,5 @@
 // or fills a daemon with the made-up runs of a busy host.
 //
 // This package may import the root package, internal/cli, internal/cli/program,
-// internal/cli/term, internal/cli/view and internal/ipc/client.
+// internal/cli/term, internal/cli/view, internal/ipc/client and internal/periodic.
 package democmd

@@ -225,8 +225,8 @@ func (s *shipping) runs() {
 			fresh.uid, fresh.agentUID, fresh.term = append(fresh.uid, r.UID), append(fresh.agentUID, r.AgentUID), append(fresh.term, r.Term)
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
 		}
-		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc,
-			r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
+		status, updated, doc = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc)
+		asOf, seq = append(asOf, r.AsOf), append(seq, r.Seq)
 		principal, key, released = append(principal, r.Principal), append(key, orNull(r.KeyID)), append(released, bit(r.Ended()))
 	}
 	if len(fresh.uid) > 0 {
