@@ -222,7 +222,7 @@ func (s script) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: answer}, nil) }
 }
 
-const numbers = 8
+const numbers = 10 // more than six lives can do
 
 // adder is a process in which an agent adds numbers until it is killed or done. It
 // notes each effect, and each result that is kept.
@@ -236,6 +236,7 @@ func adder(socket, notes string) {
 		if _, err := fmt.Fprintln(file, text); err != nil {
 			panic(err)
 		}
+		_, _ = os.Stdin.Read(make([]byte, 1)) // the test says when to go on; without one there is the end of the file
 	}
 	type arg struct {
 		N int `json:"n"`
@@ -277,34 +278,41 @@ func TestKilledAgent(t *testing.T) {
 	notes := filepath.Join(d.dir, "notes")
 	lines := func() []string {
 		text, _ := os.ReadFile(notes)
-		return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		return strings.Split(string(text), "\n")[:strings.Count(string(text), "\n")]
 	}
-	life := func() *exec.Cmd {
+	life := func() (*exec.Cmd, func()) {
 		cmd := exec.Command(os.Args[0], "adder", d.socket(), notes)
 		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		must(t, err)
 		must(t, cmd.Start())
-		return cmd
+		return cmd, func() { _, _ = in.Write([]byte{'\n'}) }
 	}
 	for kill := range 6 {
 		from := len(lines())
-		cmd := life()
+		cmd, goOn := life()
 		exited := make(chan error, 1)
 		go func() { exited <- cmd.Wait() }()
-		for len(lines()) <= from+kill%3 {
-			select {
-			case err := <-exited:
-				t.Fatalf("life %d ended by itself: %v\n%s", kill, err, strings.Join(lines(), "\n"))
-			case <-time.After(time.Millisecond):
+		for more := 1; more <= 1+kill%3; more++ {
+			for len(lines()) < from+more {
+				select {
+				case err := <-exited:
+					t.Fatalf("life %d ended by itself: %v\n%s", kill, err, strings.Join(lines(), "\n"))
+				case <-time.After(time.Millisecond):
+				}
 			}
-			if kill == 3 && len(lines()) > from {
+			if kill == 4 && more == 1 {
 				d.kill()
 				d.start()
 			}
+			goOn()
 		}
-		_ = cmd.Process.Kill()
+		_ = cmd.Process.Kill() // while it does what follows the last note
 		<-exited
 	}
-	must(t, life().Wait())
+	final := exec.Command(os.Args[0], "adder", d.socket(), notes)
+	final.Stderr = os.Stderr
+	must(t, final.Run())
 	seen := lines()
 	for n := 1; n <= numbers; n++ {
 		kept := slices.Index(seen, fmt.Sprint("kept ", n))

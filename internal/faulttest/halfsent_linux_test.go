@@ -56,7 +56,8 @@ func TestHalfSentHeaders(t *testing.T) {
 	_, peak := d.RSS()
 	note(t, "%d half-sent headers of %d kB: memory %d MB before, %d MB with them, %d MB at most, %d MB afterwards", most, each/1000,
 		before>>20, during>>20, peak>>20, after>>20)
-	if peak > before+160<<20 {
+	// Without a bound they take over 600 MB. With one they take 100 to 190: it depends on when garbage is collected.
+	if peak > before+300<<20 {
 		t.Errorf("%d half-sent headers took %d MB", most, (peak-before)>>20)
 	}
 	if after >= before+little {
