@@ -3,9 +3,9 @@
 # One set of flags, so that vet, tests and builds share one cache.
 export GOFLAGS=-trimpath CGO_ENABLED=0
 
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-table=() failed=0
+scratch=$(mktemp -d) lane=
+trap '[ -z "$lane" ] || kill -- "-$lane" 2>/dev/null; rm -rf "$scratch"' EXIT
+touch "$scratch/table"
 
 # processor BEFORE AFTER: the seconds of processor time between two outputs of times,
 # of all programs that the shell has waited for.
@@ -14,28 +14,42 @@ processor() {
 }
 
 # part NAME COMMAND...: runs the command and keeps its time and result. Who
-# sources this has no -e itself: bash ignores -e in the subshell of a condition,
-# and signals in one that runs in the background.
+# sources this has no -e itself: bash ignores -e in the subshell of a condition.
 part() {
-	local name=$1 begun=$SECONDS rc
+	local name=$1 begun=$SECONDS rc result=ok before after
 	shift
-	times >"$scratch/before"
+	before=$(mktemp -p "$scratch") after=$(mktemp -p "$scratch")
+	times >"$before"
 	printf '\n== %s\n' "$name"
 	( set -euo pipefail; "$@" ) </dev/null
 	rc=$?
-	times >"$scratch/after"
-	local result=ok
-	[ "$rc" -eq 0 ] || { result="FAILED ($rc)"; failed=1; }
-	table+=("$(printf '%-24s %5d s %5d s  %s' "$name" $((SECONDS - begun)) "$(processor "$scratch/before" "$scratch/after")" "$result")")
+	times >"$after"
+	[ "$rc" -eq 0 ] || result="FAILED ($rc)"
+	printf '%-24s %5d s %5d s  %s\n' "$name" $((SECONDS - begun)) "$(processor "$before" "$after")" "$result" >>"$scratch/table"
+}
+
+# beside FUNCTION: runs parts in the background. Finish waits for them and prints what
+# they said. With -m, signals are not ignored in there, and nothing of it outlives this.
+beside() {
+	set -m
+	"$1" >"$scratch/beside" 2>&1 </dev/null &
+	lane=$!
+	set +m
 }
 
 # finish prints the table and ends with 1 where a part failed.
 finish() {
+	if [ -n "$lane" ]; then
+		wait "$lane"
+		lane=
+		cat "$scratch/beside"
+	fi
 	printf '\n== in all: part, time, processor time, result\n'
-	printf '%s\n' "${table[@]}"
+	cat "$scratch/table"
 	times >"$scratch/after"
 	printf '%-24s %5d s %5d s\n' total "$SECONDS" "$(processor /dev/null "$scratch/after")"
-	exit "$failed"
+	! grep -q 'FAILED' "$scratch/table"
+	exit
 }
 
 # debian installs what is missing of COMMAND:PACKAGE pairs.
