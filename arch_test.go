@@ -135,6 +135,7 @@ var arrows = map[string][]string{
 		"internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
+	"internal/adaptertest": {"client", "internal/testenv"}, // tests only: nothing else may import it
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},

@@ -1,22 +1,16 @@
 package adk_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/adapters/adk"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/adaptertest"
 	"google.golang.org/adk/session"
 )
 
-// conform is the program of clients/conformance: it does what the lines of its
-// input say, with the adapter.
+// conform is the program of clients/conformance with this adapter.
 func conform() {
 	ctx := context.Background()
 	sidecar := &client.Client{Deadline: time.Minute}
@@ -66,40 +60,8 @@ func conform() {
 		e.Author = value
 		return service.AppendEvent(ctx, s, e)
 	}
-	type command struct{ Do, Session, Value string }
-	lines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for lines.Scan() {
-		var c command
-		err := json.Unmarshal(lines.Bytes(), &c)
-		answer := map[string]any{}
-		switch {
-		case err != nil:
-		case c.Do == "hello":
-			answer = map[string]any{"adapter": "adapters/adk", "agent": "adk", "shared": true, "remove": true}
-		case c.Do == "append":
-			err = add(c.Session, c.Value)
-		case c.Do == "read":
-			answer["values"], err = read(c.Session)
-		case c.Do == "remove":
-			err = service.Delete(ctx, &session.DeleteRequest{AppName: "conform", UserID: "u", SessionID: c.Session})
-		}
-		if err != nil {
-			answer["error"] = err.Error()
-		}
-		if err := out.Encode(answer); err != nil {
-			panic(err)
-		}
+	remove := func(id string) error {
+		return service.Delete(ctx, &session.DeleteRequest{AppName: "conform", UserID: "u", SessionID: id})
 	}
-}
-
-// TestConformance runs the conformance test of all adapters.
-func TestConformance(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not here: the conformance test is written in Python")
-	}
-	out, err := exec.Command(python, "../../clients/conformance/conformance.py", "--bin", binary, "--", os.Args[0], "conform").CombinedOutput()
-	if err != nil || strings.Count(string(out), "\nok ") != 6 {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	adaptertest.Conform(adaptertest.Sessions{Adapter: "adapters/adk", Agent: "adk", Shared: true, Add: add, Read: read, Remove: remove})
 }

@@ -1,22 +1,16 @@
 package eino_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/adapters/eino"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/adaptertest"
 )
 
-// conform is the program of clients/conformance: it does what the lines of its
-// input say, with the adapter.
+// conform is the program of clients/conformance with this adapter.
 func conform() {
 	ctx := context.Background()
 	sidecar := &client.Client{Deadline: time.Minute}
@@ -41,40 +35,5 @@ func conform() {
 		}
 		return store.Set(ctx, id, state)
 	}
-	type command struct{ Do, Session, Value string }
-	lines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for lines.Scan() {
-		var c command
-		err := json.Unmarshal(lines.Bytes(), &c)
-		answer := map[string]any{}
-		switch {
-		case err != nil:
-		case c.Do == "hello":
-			answer = map[string]any{"adapter": "adapters/eino", "agent": "conform", "shared": false, "remove": false}
-		case c.Do == "append":
-			err = add(c.Session, c.Value)
-		case c.Do == "read":
-			answer["values"], err = read(c.Session)
-		default:
-			err = fmt.Errorf("eino removes no checkpoint")
-		}
-		if err != nil {
-			answer["error"] = err.Error()
-		}
-		if err := out.Encode(answer); err != nil {
-			panic(err)
-		}
-	}
-}
-
-// TestConformance runs the conformance test of all adapters.
-func TestConformance(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not here: the conformance test is written in Python")
-	}
-	out, err := exec.Command(python, "../../clients/conformance/conformance.py", "--bin", binary, "--", os.Args[0], "conform").CombinedOutput()
-	if err != nil || strings.Count(string(out), "\nok ") != 6 {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	adaptertest.Conform(adaptertest.Sessions{Adapter: "adapters/eino", Agent: "conform", Add: add, Read: read})
 }

@@ -10,103 +10,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/adapters/eino"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/adaptertest"
 	"github.com/cloudwego/eino/compose"
 )
 
 var _ compose.CheckPointStore = (*eino.Store)(nil)
 
-// binary is the real daemon, built once.
-var binary string
-
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "conform" {
-		conform()
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == "reviewer" {
-		reviewer(os.Args[2], os.Args[3])
-		return
-	}
-	dir, err := os.MkdirTemp("", "eino")
-	if err != nil {
-		panic(err)
-	}
-	binary = filepath.Join(dir, "ckptsidecar")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/ckptsidecar")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// daemon is a real one in a folder of its own, which is short, as a socket's
-// path must be.
-type daemon struct {
-	t   *testing.T
-	dir string
-	cmd *exec.Cmd
-}
-
-func started(t *testing.T) *daemon {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &daemon{t: t, dir: dir}
-	t.Cleanup(func() { d.kill(); _ = os.RemoveAll(dir) })
-	d.start()
-	return d
-}
-
-func (d *daemon) socket() string { return filepath.Join(d.dir, "s") }
-
-func (d *daemon) start() {
-	d.t.Helper()
-	d.cmd = exec.Command(binary, "serve", "--db", filepath.Join(d.dir, "ckpt.db"), "--socket", d.socket())
-	d.cmd.Env = append(os.Environ(), "HOME="+d.dir)
-	if err := d.cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	c := d.open()
-	for until := time.Now().Add(30 * time.Second); c.Wire().Ready(context.Background()) != nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			d.t.Fatal("the daemon does not get ready")
-		}
-	}
-}
-
-func (d *daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	_ = d.cmd.Wait()
-}
-
-func (d *daemon) open() *client.Client {
-	c := &client.Client{Socket: d.socket(), SpoolDir: filepath.Join(d.dir, "spool"), Deadline: 30 * time.Second}
-	d.t.Cleanup(c.Close)
-	return c
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	adaptertest.Main(m, map[string]func([]string){
+		"conform":  func([]string) { conform() },
+		"reviewer": func(args []string) { reviewer(args[0], args[1]) },
+	})
 }
 
 func TestStore(t *testing.T) {
-	d := started(t)
+	d := adaptertest.Start(t)
 	ctx := t.Context()
-	s := &eino.Store{Agent: d.open().Agent("graphs")}
+	s := &eino.Store{Agent: d.Client().Agent("graphs")}
 	if _, found, err := s.Get(ctx, "never"); found || err != nil {
 		t.Fatalf("of an id that was never set: %v, %v", found, err)
 	}
@@ -115,12 +39,12 @@ func TestStore(t *testing.T) {
 		strings.Repeat("x", 400): []byte("1"), strings.Repeat("x", 401): []byte("2"),
 	}
 	for id, state := range states {
-		must(t, s.Set(ctx, id, []byte("an earlier one")))
-		must(t, s.Set(ctx, id, state))
+		adaptertest.Must(t, s.Set(ctx, id, []byte("an earlier one")))
+		adaptertest.Must(t, s.Set(ctx, id, state))
 	}
-	d.kill()
-	d.start()
-	s = &eino.Store{Agent: d.open().Agent("graphs")}
+	d.Kill()
+	d.Start()
+	s = &eino.Store{Agent: d.Client().Agent("graphs")}
 	for id, state := range states {
 		got, found, err := s.Get(ctx, id)
 		if err != nil || !found || !bytes.Equal(got, state) {
@@ -128,7 +52,7 @@ func TestStore(t *testing.T) {
 		}
 	}
 	page, err := s.Agent.List(ctx, ckpt.CheckpointFilter{Run: eino.RunName("a")})
-	must(t, err)
+	adaptertest.Must(t, err)
 	newest := page.Checkpoints[0]
 	if len(page.Checkpoints) != 2 || newest.ContentType != ckpt.ContentTypeJSON || string(newest.Metadata) != `{"eino_checkpoint_id":"a"}` {
 		t.Errorf("of a there are %d checkpoints, the newest is %s with %s", len(page.Checkpoints), newest.ContentType, newest.Metadata)
@@ -146,9 +70,9 @@ func TestAStoreWithoutAnAgentSaysSo(t *testing.T) {
 }
 
 func TestADaemonThatIsAwayIsAnError(t *testing.T) {
-	d := started(t)
-	d.kill()
-	c := d.open()
+	d := adaptertest.Start(t)
+	d.Kill()
+	c := d.Client()
 	c.Deadline = -1
 	s := &eino.Store{Agent: c.Agent("graphs")}
 	if _, found, err := s.Get(t.Context(), "a"); err == nil || found {
@@ -218,64 +142,34 @@ func reviewer(socket, notes string) {
 // A graph that waits for a person goes on in another process, after the daemon
 // was killed too, and does nothing twice.
 func TestInterruptedGraph(t *testing.T) {
-	d := started(t)
-	notes := filepath.Join(d.dir, "notes")
+	d := adaptertest.Start(t)
+	notes := filepath.Join(d.Dir, "notes")
 	invoke := func() string {
 		t.Helper()
-		out, err := exec.Command(os.Args[0], "reviewer", d.socket(), notes).Output()
-		must(t, err)
+		out, err := exec.Command(os.Args[0], "reviewer", d.Socket(), notes).Output()
+		adaptertest.Must(t, err)
 		return string(out)
 	}
 	if got := invoke(); got != "waiting before publish" {
 		t.Fatalf("the first process answers %q", got)
 	}
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	if got := invoke(); got != "article/7.write.check.publish" {
 		t.Errorf("the second process answers %q", got)
 	}
 	done, err := os.ReadFile(notes)
-	must(t, err)
+	adaptertest.Must(t, err)
 	if got := strings.Fields(string(done)); strings.Join(got, " ") != "write check publish" {
 		t.Errorf("the nodes have done %q", got)
 	}
-	page, err := d.open().Agent("reviewer").List(t.Context(), ckpt.CheckpointFilter{Run: eino.RunName("article/7")})
-	must(t, err)
+	page, err := d.Client().Agent("reviewer").List(t.Context(), ckpt.CheckpointFilter{Run: eino.RunName("article/7")})
+	adaptertest.Must(t, err)
 	if len(page.Checkpoints) != 1 || page.Checkpoints[0].ContentType != ckpt.ContentTypeJSON {
 		t.Errorf("the checkpoints are %+v: one is expected, which people can read", page.Checkpoints)
 	}
 }
 
-// TestDocs finds each Go snippet of its section of docs/ADAPTERS.md in the code
-// that runs here.
-func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/ADAPTERS.md")
-	must(t, err)
-	source, err := os.ReadFile("example_test.go")
-	must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n## eino\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := 0
-	for i, part := range strings.Split(section, "```") {
-		snippet, isGo := strings.CutPrefix(part, "go\n")
-		if i%2 == 0 || !isGo {
-			continue
-		}
-		blocks++
-		if !strings.Contains(flat(string(source)), flat(snippet)) {
-			t.Errorf("no test runs this snippet of docs/ADAPTERS.md:\n%s", snippet)
-		}
-	}
-	if blocks < 2 {
-		t.Errorf("only %d snippets were found", blocks)
-	}
-}
+func TestConformance(t *testing.T) { adaptertest.Conformance(t) }
 
-// flat takes the indentation away.
-func flat(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
+func TestDocs(t *testing.T) { adaptertest.Documented(t, "eino", 2) }
