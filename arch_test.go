@@ -128,10 +128,14 @@ var arrows = map[string][]string{
 	},
 
 	// Level 2: the packages are wired, and agents are served.
+	"internal/fleet/host": {
+		root, "internal/db", "internal/db/audit", "internal/db/journal", "internal/fleet", "internal/fleet/lease", "internal/fleet/pg",
+		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic",
+	},
 	"internal/daemon": {
-		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit", "internal/db/journal",
+		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/fleet", "internal/fleet/lease", "internal/fleet/pg", "internal/fleet/seal", "internal/ipc/receiver", "internal/osfile", "internal/otlp/observed", "internal/periodic", "internal/survey",
+		"internal/fleet", "internal/fleet/host", "internal/ipc/receiver", "internal/osfile", "internal/otlp/observed", "internal/periodic", "internal/survey",
 		"internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
@@ -180,7 +184,7 @@ var arrows = map[string][]string{
 		"internal/cli/filescmd", "internal/cli/hookcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/policycmd",
 		"internal/cli/program", "internal/cli/transfercmd",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
+		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/fleet/host", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 

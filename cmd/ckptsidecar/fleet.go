@@ -6,8 +6,8 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
 type fleetCmd struct {
@@ -40,7 +40,8 @@ func (f *engineFlags) find(a *app) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	url, err := config.EngineURL(a.Env)
+	c := config.Fleet(a.Env, programVersion())
+	url, err := c.URL()
 	if err != nil {
 		return "", cli.Usagef("%v", err)
 	}
@@ -65,7 +66,7 @@ func (c *fleetCheckCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	r, err := daemon.FleetCheck(ctx, url)
+	r, err := host.Check(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (c *fleetMigrateCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	from, to, err := daemon.FleetMigrate(ctx, url)
+	from, to, err := host.Migrate(ctx, url)
 	switch {
 	case err != nil:
 		return err

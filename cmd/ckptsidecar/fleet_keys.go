@@ -6,7 +6,7 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
 type fleetKeysCmd struct {
@@ -42,7 +42,7 @@ func (f *keyFlags) find(a *app) (string, error) {
 		return "", err
 	case config.FleetKeys == "":
 		return "", cli.Usagef("fleet.key_file is not set: set it, or give --file PATH")
-	case strings.HasPrefix(config.FleetKeys, "credential:"):
+	case strings.HasPrefix(config.FleetKeys, host.Credential):
 		return "", cli.Usagef("fleet.key_file is %s: give the file that the unit loads with --file PATH", config.FleetKeys)
 	}
 	return config.FleetKeys, nil
@@ -57,7 +57,7 @@ func (c *fleetKeysListCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	all, err := daemon.FleetKeys(path)
+	all, err := host.Keys(path)
 	switch {
 	case err != nil:
 		return err
@@ -83,7 +83,7 @@ func (c *fleetKeysAddCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	id, err := daemon.FleetAddKey(path, c.Realm, c.ID, time.Now())
+	id, err := host.AddKey(path, c.Realm, c.ID, time.Now())
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *fleetKeysRetireCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := daemon.FleetRetireKey(path, c.Realm, c.ID); err != nil {
+	if err := host.RetireKey(path, c.Realm, c.ID); err != nil {
 		return err
 	}
 	return told(a, path, c.Realm, c.ID, "retired")

@@ -16,7 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -118,7 +118,7 @@ func (w *fleetWorld) wants(t *testing.T, code int, args []string, texts ...strin
 func TestFleetSeen(t *testing.T) {
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
-	if _, _, err := daemon.FleetMigrate(t.Context(), url); err != nil {
+	if _, _, err := host.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	w := newFleetWorld(t, url)

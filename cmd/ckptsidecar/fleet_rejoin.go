@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
 type fleetRejoinCmd struct {
@@ -34,7 +35,7 @@ func (c *fleetRejoinCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	done, err := daemon.FleetRejoin(ctx, url, c.Force, config, programVersion())
+	done, err := host.Rejoin(ctx, url, c.Force, config.Fleet(a.Env, programVersion()))
 	switch {
 	case errors.Is(err, daemon.ErrRunning):
 		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}

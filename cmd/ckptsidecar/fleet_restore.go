@@ -9,6 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
 type fleetRestoreCmd struct {
@@ -36,7 +37,7 @@ func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	done, err := daemon.FleetRestore(ctx, url, c.Host, c.Force, config, programVersion())
+	done, err := host.Restore(ctx, url, c.Host, c.Force, config.Fleet(a.Env, programVersion()))
 	if errors.Is(err, daemon.ErrRunning) {
 		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -156,7 +157,7 @@ func (c *fleetHostsCmd) Run(ctx context.Context, a *app) error {
 	}
 	var all *fleet.Hosts
 	if url != "" {
-		all, err = daemon.FleetHosts(ctx, url)
+		all, err = host.Hosts(ctx, url)
 	} else {
 		all, err = client.Operator{Client: a.Client()}.FleetHosts(ctx)
 	}
@@ -266,7 +267,7 @@ func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err erro
 
 func askRuns(ctx context.Context, a *app, url string, q fleet.RunsQuery) (*fleet.Runs, error) {
 	if url != "" {
-		return daemon.FleetRuns(ctx, url, q)
+		return host.Runs(ctx, url, q)
 	}
 	return client.Operator{Client: a.Client()}.FleetRuns(ctx, q)
 }

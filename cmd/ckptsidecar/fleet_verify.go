@@ -6,8 +6,8 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
 type fleetVerifyCmd struct {
@@ -34,7 +34,7 @@ func (c *fleetVerifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	p := a.Progress("verifying", "runs")
-	v, err := daemon.FleetVerify(ctx, url, config, p.Step)
+	v, err := host.Verify(ctx, url, config.Fleet(a.Env, programVersion()), p.Step)
 	p.Done()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	real "github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	member "github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -49,7 +50,7 @@ func TestFleetPage(t *testing.T) {
 	if err := os.WriteFile(engine, []byte(server.Database("fleet")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := real.FleetMigrate(t.Context(), server.URL("fleet")); err != nil {
+	if _, _, err := member.Migrate(t.Context(), server.URL("fleet")); err != nil {
 		t.Fatal(err)
 	}
 	database := filepath.Join(t.TempDir(), "alpha.db")

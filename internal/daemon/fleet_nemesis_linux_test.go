@@ -19,10 +19,12 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
+	"github.com/google/uuid"
 )
 
 var nemesisFor = flag.Duration("fleet.for", time.Minute, "how long TestFleetNemesis goes on")
@@ -221,7 +223,7 @@ func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 
 // count does one effect, and saves the number.
 func (s *seen) count(ctx context.Context, h *nemesisHost, n, epoch int64) bool {
-	var a answered
+	var a struct{ Code, Durability string }
 	key := fmt.Sprintf("pay-%d-%d", epoch, n)
 	status := h.call(ctx, "POST", nemesisRun+"/operations", map[string]any{"key": key, "name": "pay", "epoch": epoch}, &a)
 	if status != http.StatusCreated {
@@ -230,8 +232,8 @@ func (s *seen) count(ctx context.Context, h *nemesisHost, n, epoch int64) bool {
 	}
 	s.do(func() { s.effects = append(s.effects, effect{lease.Boottime(), epoch >> 20, h.name}) })
 	h.call(ctx, "POST", nemesisRun+"/operations/"+key+"/succeed", map[string]any{"epoch": epoch}, nil)
-	a = answered{}
-	status = h.call(ctx, "PUT", fmt.Sprintf("/v1/agents/counter/checkpoints/%s?kind=routine&epoch=%d", newID(), epoch), map[string]int64{"n": n}, &a)
+	a.Code, a.Durability = "", ""
+	status = h.call(ctx, "PUT", fmt.Sprintf("/v1/agents/counter/checkpoints/%s?kind=routine&epoch=%d", uuid.Must(uuid.NewV7()), epoch), map[string]int64{"n": n}, &a)
 	if status != http.StatusCreated || a.Durability != "fleet" {
 		s.refused(status, a.Code)
 		return false
@@ -281,7 +283,7 @@ func TestFleetNemesis(t *testing.T) {
 	primary := pgtest.Start(t)
 	url := primary.Database("fleet")
 	standby := primary.Standby()
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
+	if _, _, err := host.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	hosts := map[string]*nemesisHost{}

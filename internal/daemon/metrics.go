@@ -150,25 +150,7 @@ var (
 		"OpenTelemetry's spans that were received, by result; late spans also count as steps or usage.", []string{"result"}, nil)
 	noticesDesc = prometheus.NewDesc("ckptsidecar_notices", "Stored notices for hooks, by hook and state.", []string{"hook", "state"}, nil)
 	droppedDesc = prometheus.NewDesc("ckptsidecar_notices_dropped_total", "Notices dropped because the queue was full.", nil, nil)
-	// The fleet's are there only where an engine is set.
-	fleetLagDesc = prometheus.NewDesc("ckptsidecar_fleet_lag_seconds",
-		"Age of the oldest row of the audit log that the fleet's engine lacks.", nil, nil)
-	fleetRowsDesc  = prometheus.NewDesc("ckptsidecar_fleet_unshipped_rows", "Rows of the audit log that the fleet's engine lacks.", nil, nil)
-	fleetLeaseDesc = prometheus.NewDesc("ckptsidecar_fleet_lease_left_seconds",
-		"How long this host still owns its runs in the fleet; 0 when another host may claim them.", nil, nil)
-	fleetFencedDesc = prometheus.NewDesc("ckptsidecar_fleet_fenced_total",
-		"Runs of this host that other hosts of the fleet were found to have claimed, since the daemon began.", nil, nil)
-	fleetStrandsDesc = prometheus.NewDesc("ckptsidecar_fleet_strands",
-		"Runs that other hosts have claimed and of which this host has checkpoints that nobody has decided about.", nil, nil)
-	fleetBatchDesc   = prometheus.NewDesc("ckptsidecar_fleet_batch_seconds", "How long the last batch to the fleet's engine took.", nil, nil)
-	fleetBatchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
-	fleetFailingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
-
-	fleetBackDesc = prometheus.NewDesc("ckptsidecar_fleet_went_back_total",
-		"How often the fleet's engine had lost what it had acknowledged.", nil, nil)
-	fleetErasuresDesc = prometheus.NewDesc("ckptsidecar_fleet_erasures_waiting", "Erasures of the fleet that some host has not confirmed.", nil, nil)
-
-	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a bug in the daemon.", nil, nil)
+	panicsDesc  = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a bug in the daemon.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -21,9 +21,7 @@ func (s *service) reload() {
 	}
 	live, later := changedSettings(&s.daemon.Config, &next)
 	s.adopt(live, &next)
-	if s.shipper != nil {
-		s.shipper.renamed.Store(true) // the file with the keys may have changed
-	}
+	s.fleet.ReadKeys() // the file may have changed
 	s.log.Info("the settings were reloaded", "changed", keysOf(live))
 	if len(later) > 0 {
 		s.log.Warn("these changed settings take effect after a restart", "settings", keysOf(later))

@@ -12,6 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/receiver"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
@@ -36,7 +37,7 @@ type service struct {
 	monitor   *monitor.Monitor
 	backups   *backups
 	archives  *archives
-	shipper   *shipper // nil where no engine is set
+	fleet     *host.Member
 	notifier  atomic.Pointer[notify.Worker]
 	listener  net.Listener
 	server    *server.Server

@@ -20,8 +20,8 @@ func (s *service) newServer() *server.Server {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
 		func() server.Stats { return api.Stats() }, s.drift.Rules(&policy))
-	if s.shipper != nil {
-		m.registry.MustRegister(s.shipper)
+	if fleet := s.fleet.Metrics(); fleet != nil {
+		m.registry.MustRegister(fleet)
 	}
 	s.metrics = m.handler()
 	s.tellSettings()
@@ -32,12 +32,12 @@ func (s *service) newServer() *server.Server {
 		Version:  s.daemon.Version,
 		Settings: func() []survey.Setting { return *s.settings.Load() },
 		Observe:  m.observe,
-		Durable:  s.durable,
-		MayBegin: s.mayBegin,
-		Lease:    s.tellLease,
-		Place:    s.tellPlace,
-		Began:    s.began,
-		Fleet:    s.fleet(),
+		Durable:  s.fleet.Durable,
+		MayBegin: s.fleet.MayBegin,
+		Lease:    s.fleet.TellLease,
+		Place:    s.fleet.TellPlace,
+		Began:    s.fleet.Began,
+		Fleet:    s.fleet.API(),
 		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),
 			Connections:          c.Connections,
@@ -97,10 +97,7 @@ func (v *served) backups(st *ckpt.Status) {
 
 // fleet tells why nothing is shipped.
 func (v *served) fleet(st *ckpt.Status) {
-	if v.service.shipper == nil {
-		return
-	}
-	if problem := v.service.shipper.Problem(); problem != "" {
+	if problem := v.service.fleet.Problem(); problem != "" {
 		st.Problems = append(st.Problems, problem)
 		if st.State == "ready" {
 			st.State = "degraded"

@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+func (k *checking) fleet() {
+	c := k.c
+	k.between("fleet.interval", c.FleetInterval, 10*time.Millisecond, time.Hour)
+	k.between("fleet.lease", c.FleetLease, 5*time.Second, 10*time.Minute)
+	k.between("fleet.grace", c.FleetGrace, time.Second, 10*time.Minute)
+	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
+		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
+	}
+	if err := fleet.CheckIdentities(c.FleetPrincipals.names(), c.FleetRealms.names()); err != nil {
+		k.bad("fleet.principals", "or fleet.realms is wrong: %v", err)
+	}
+	if len(c.FleetName) > 128 {
+		k.bad("fleet.name", "must be at most 128 bytes long")
+	}
+	if strings.Contains(c.FleetEngine, "://") {
+		k.bad("fleet.engine_file", "is a URL: write the URL into a file that only the daemon may read, and name that file here; the URL holds a password")
+	} else {
+		k.checkSecretFile("fleet.engine_file", c.FleetEngine)
+	}
+	k.checkSecretFile("fleet.key_file", c.FleetKeys)
+}
+
+// checkSecretFile refuses what names no file and no credential.
+func (k *checking) checkSecretFile(key, value string) {
+	switch name, isCredential := strings.CutPrefix(value, host.Credential); {
+	case value == "":
+	case isCredential && (name == "" || strings.ContainsAny(name, `/\`)):
+		k.bad(key, "names no credential: write credential:NAME, as in LoadCredential=NAME:FILE of the unit")
+	case !isCredential && !filepath.IsAbs(value):
+		k.bad(key, "is %q: give an absolute path, because a service has no working folder of its own", value)
+	}
+}
+
+// Fleet is what the settings say of this host in its fleet.
+func (c *Config) Fleet(env Environment, version string) host.Config {
+	return host.Config{
+		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
+		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch),
+		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace), Assume: c.FleetAssume, Env: env,
+		Store: db.Options{
+			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,
+			Version: version, WriteTimeout: time.Duration(c.WriteTimeout),
+		},
+	}
+}
+
+// hostName is the name of this host in the fleet, for people.
+func (c *Config) hostName() string {
+	if c.FleetName != "" {
+		return c.FleetName
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
+// fleetUsers say who the users of this host are in the fleet.
+func (c *Config) fleetUsers() fleet.Identities {
+	return fleet.Identities{Named: c.FleetPrincipals.names(), Realms: c.FleetRealms.names()}
+}
+
+// identityMap is the map as it is in force, for the audit log. It is "" where nothing
+// is mapped.
+func (c *Config) identityMap() string {
+	if c.FleetPrincipals == "" && c.FleetRealms == "" {
+		return ""
+	}
+	return fmt.Sprintf(`{"principals":%v,"realms":%v}`, c.FleetPrincipals, c.FleetRealms)
+}
+
+// tellIdentities lets the audit log say who the users of this host are in the fleet,
+// where that has changed.
+func (s *service) tellIdentities() error {
+	return s.store.SetIdentityMap(s.daemon.Config.identityMap())
+}
+
+// renameUsers takes changed principals into use.
+func (s *service) renameUsers() {
+	if err := s.tellIdentities(); err != nil {
+		s.log.Error("fleet.principals could not be noted in the audit log", "error", err)
+	}
+	s.fleet.SetUsers(s.daemon.Config.fleetUsers())
+}
+
+// startFleet ships what this host commits, where an engine is set.
+func (s *service) startFleet(ctx context.Context) {
+	s.fleet = host.New(ctx, s.store, s.daemon.Config.Fleet(os.Getenv, s.daemon.Version), s.log)
+	s.workers.Go(func() { s.fleet.Run(ctx) })
+}

@@ -1,6 +1,0 @@
-//go:build !windows
-
-package daemon
-
-// machineSID is for Windows.
-func machineSID() string { return "" }

@@ -1,0 +1,67 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+)
+
+// MayBegin refuses what may not begin while another host may own this host's runs: steps,
+// operations and resumptions of agents whose runs go elsewhere by themselves, and
+// operations of those that need the engine's word. All other agents go on.
+func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
+	if m.lease().Held() {
+		return nil
+	}
+	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
+	const over = "this host's lease in the fleet is over, so another host may own the runs of "
+	switch {
+	case err != nil:
+		return ckpt.Wrap(ckpt.CodeBusy, err, "%s%s, and its policy cannot be read: nothing may begin", over, agent)
+	case p.Takeover == ckpt.TakeoverAuto && what == server.BeginResume:
+		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: over + agent + ": resume it when `ckptsidecar fleet status` says held"}
+	case p.Takeover == ckpt.TakeoverAuto:
+		return ckpt.Errorf(ckpt.CodeFenced, "%s%s: stop this process, and resume the run when `ckptsidecar fleet status` says held", over, agent)
+	case what == server.BeginOperation && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse:
+		return &ckpt.Error{Code: ckpt.CodeNotReplicated, RetryAfter: time.Second, Message: over + agent + ": no operation may begin; try again"}
+	}
+	return nil
+}
+
+// TellLease says in the answer to a heartbeat how the lease stands. Where the policy
+// cannot be read, the agent is to stop.
+func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
+	l := m.lease()
+	if l == nil {
+		return
+	}
+	run.OnLeaseLost = ckpt.LeaseLostStop
+	if p, err := m.store.FleetPolicyOf(sc.Whose(), run.Agent); err == nil {
+		run.OnLeaseLost = p.OnLeaseLost
+	}
+	run.Lease, run.LeaseLeftMS = ckpt.LeaseHeld, l.Left().Milliseconds()
+	if run.LeaseLeftMS == 0 {
+		run.Lease = ckpt.LeaseLost
+	}
+}
+
+// Began waits, where an agent's runs may move, until the engine has that this host works
+// on a run again: before that another host may claim one that had ended.
+func (m *Member) Began(ctx context.Context, sc ckpt.Scope, agent, run string) error {
+	if m.lease() == nil {
+		return nil
+	}
+	if p, err := m.store.FleetPolicyOf(sc.Whose(), agent); err == nil && p.Takeover != ckpt.TakeoverAuto {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.writeTimeout)
+	defer cancel()
+	if err := m.shipper.shippedTo(ctx, m.store.Committed()); err != nil {
+		return &ckpt.Error{Code: ckpt.CodeNotReplicated, Outcome: ckpt.OutcomeUnknown, RetryAfter: time.Second, Err: err,
+			Message: "the engine of the fleet has not confirmed in time that this host works on the run: try again"}
+	}
+	return m.shipper.waiters.owned(fleet.RunName(sc.Whose(), agent, runOr(run)))
+}

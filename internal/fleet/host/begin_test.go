@@ -1,0 +1,92 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+)
+
+// TestWhatBeginsWithoutALease: when this host's time is over, nothing begins for agents
+// whose runs may move, and everything goes on for all others.
+func TestWhatBeginsWithoutALease(t *testing.T) {
+	server, url := fleetEngine(t)
+	clock := &ticks{now: time.Hour}
+	h := hostOf(t, url, func(s *shipper) { s.keepLease(lease.New(clock.read, 15*time.Second), 0); s.assume = true })
+	l := h.s.lease()
+	l.Renewed(clock.read())
+	h.policy("moves", `{"takeover":"auto"}`)
+	h.policy("careful", `{"durability":"fleet","takeover":"manual"}`)
+	h.policy("lax", `{"durability":"fleet","takeover":"manual","on_outage":"degrade"}`)
+	h.policy("plain", `{}`)
+	agents := []string{"moves", "careful", "lax", "plain"}
+	for _, agent := range agents {
+		if a := h.save(agent, ""); a.status/100 != 2 {
+			t.Fatalf("%s: %+v", agent, a)
+		}
+	}
+	if got := server.Rows("fleet", `SELECT takeover FROM fleet_agents WHERE agent = 'careful'`); len(got) != 1 || got[0] != "manual" {
+		t.Errorf("the engine says of takeover: %q", got)
+	}
+	ask := func(agent, path, body string) answered {
+		return h.ask("POST", "/v1/agents/"+agent+"/runs/main"+path, body)
+	}
+	beats := func(agent, lease, lost string) {
+		t.Helper()
+		run, err := h.store.Beat(t.Context(), fleetUser, ckpt.RunRef{Agent: agent}, ckpt.Heartbeat{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.s.TellLease(fleetUser, run)
+		if string(run.Lease) != lease || string(run.OnLeaseLost) != lost || (run.LeaseLeftMS > 0) != (lease == "held") {
+			t.Errorf("the heartbeat of %s is answered %s with %d ms, %s", agent, run.Lease, run.LeaseLeftMS, run.OnLeaseLost)
+		}
+	}
+	for _, agent := range agents {
+		if a := ask(agent, "/steps", `{"key":"held","name":"x"}`); a.status != 201 {
+			t.Errorf("%s, with a lease: %+v", agent, a)
+		}
+	}
+	beats("moves", "held", "stop")
+	place := func(agent, ownership string) {
+		t.Helper()
+		a := h.ask("GET", "/v1/agents/"+agent+"/runs/main", "")
+		if a.Ownership != ownership || a.Host == "" || a.AsOf == 0 || a.Durability == "" {
+			t.Errorf("the run of %s is answered as %+v, not as %s", agent, a, ownership)
+		}
+	}
+	place("careful", "held")
+	clock.pass(13 * time.Second)
+	beats("moves", "lost", "stop")
+	place("moves", "doubtful")
+	beats("plain", "lost", "continue")
+	for _, c := range []struct {
+		agent, path, body string
+		status            int
+		code              string
+	}{
+		{"moves", "/steps", `{"key":"lost","name":"x"}`, 409, "fenced"},
+		{"moves", "/steps", `{"key":"told","name":"x","status":"succeeded"}`, 201, ""},
+		{"moves", "/steps/held/finish", `{"status":"succeeded"}`, 200, ""},
+		{"moves", "/operations", `{"key":"lost","name":"x"}`, 409, "fenced"},
+		{"moves", "/resume", `{}`, 503, "busy"},
+		{"moves", "/resume", `{"dry_run":true}`, 200, ""},
+		{"careful", "/operations", `{"key":"lost","name":"x"}`, 503, "not_replicated"},
+		{"lax", "/operations", `{"key":"lost","name":"x"}`, 201, ""},
+		{"plain", "/steps", `{"key":"lost","name":"x"}`, 201, ""},
+		{"plain", "/operations", `{"key":"lost","name":"x"}`, 201, ""},
+		{"plain", "/resume", `{}`, 200, ""},
+	} {
+		if a := ask(c.agent, c.path, c.body); a.status != c.status || a.Code != c.code {
+			t.Fatalf("%s%s %s: %+v, want %d %s", c.agent, c.path, c.body, a, c.status, c.code)
+		}
+	}
+	if a := h.save("moves", ""); a.status != 201 || a.Durability != "local" {
+		t.Errorf("a local save without a lease: %+v", a)
+	}
+	l.Renewed(clock.read())
+	if a := ask("moves", "/operations", `{"key":"again","name":"x"}`); a.status != 201 {
+		t.Errorf("with a lease again: %+v", a)
+	}
+}

@@ -1,0 +1,196 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+)
+
+// askTimeout is how long a resumption waits for the engine before it looks at this host
+// only.
+const askTimeout = 10 * time.Second
+
+// standbyRetry is when a standby asks again for a run that no host has.
+const standbyRetry = 5 * time.Second
+
+// Bring brings the run here that a resumption asks for, if another host has it, its
+// agent's policy says takeover: auto, and the caller owns it here too. It notes in the
+// request what the plan must say. Where the engine cannot be asked, agents whose runs may
+// move wait, and all others go on with what is on this host.
+func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
+	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
+		return nil
+	}
+	if ask, err := c.mayBeElsewhere(ctx, sc, r); err != nil || !ask {
+		return err
+	}
+	select {
+	case c.bringing <- struct{}{}:
+		defer func() { <-c.bringing }()
+	case <-ctx.Done():
+		return ckpt.Errorf(ckpt.CodeBusy, "other runs are brought here from the fleet just now: try again")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	e, err := c.reach(ctx)
+	if err != nil {
+		if r.Standby || c.moves(sc, r.Agent) {
+			return err
+		}
+		return nil
+	}
+	defer func() { e.Close() }()
+	e, err = c.bring(ctx, e, sc, r)
+	return err
+}
+
+// mayBeElsewhere says whether the engine must be asked where a run is: one that is not
+// here, unless its agent is known here as one whose runs stay, and one that another host
+// has claimed.
+func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
+	j := journal.New(c.store.Core)
+	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
+	if err != nil {
+		return false, err
+	}
+	if named {
+		_, is, err := j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
+		return is, err
+	}
+	if r.Standby {
+		return true, nil
+	}
+	known, err := j.HasAgent(ctx, sc.Whose(), r.Agent)
+	return err == nil && (!known || c.moves(sc, r.Agent)), err
+}
+
+func runOr(name string) string {
+	if name == "" {
+		return ckpt.MainRun
+	}
+	return name
+}
+
+// moves says whether an agent's runs may come from other hosts by themselves.
+func (c *claimant) moves(sc ckpt.Scope, agent string) bool {
+	p, err := c.store.FleetPolicyOf(sc.Whose(), agent)
+	return err != nil || p.Takeover == ckpt.TakeoverAuto
+}
+
+// reach connects where that has a chance. A host without its lease claims nothing: it
+// could not act for the run.
+func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
+	if c.failing != nil && c.failing() {
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: "the fleet's engine is away, so it is not known whether another host has the run: try again"}
+	}
+	if !c.lease.Held() {
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: "this host does not hold its lease in the fleet, so it can claim no run: try again"}
+	}
+	return c.dial(ctx)
+}
+
+// bring claims the run that was changed last of those that fit.
+func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, error) {
+	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run)})
+	if err != nil {
+		return e, err
+	}
+	all = slices.DeleteFunc(all, func(run fleet.Claimable) bool { return run.Takeover != string(ckpt.TakeoverAuto) })
+	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
+	if err != nil {
+		return e, err
+	}
+	for _, run := range mine {
+		if run.Here != sc.Whose() {
+			continue
+		}
+		same, _, err := journal.New(c.store.Core).HasRun(ctx, sc.Whose(), run.Agent, run.Run, run.UID)
+		switch {
+		case err != nil:
+			return e, err
+		case same && run.DB == c.host.DB:
+			return e, nil
+		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
+			return e, c.stillOwned(&run)
+		case r.DryRun:
+			return e, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
+		}
+		return c.claimFor(ctx, e, sc, &run, same, r)
+	}
+	if r.Standby {
+		return e, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: standbyRetry,
+			Message: fmt.Sprintf("no host of the fleet has run %s of %s that you own and whose policy says takeover: auto", runOr(r.Run), r.Agent)}
+	}
+	return e, nil
+}
+
+// claimFor claims a run for a resumption.
+func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, same bool,
+	r *ckpt.ResumeRequest) (*pg.Engine, error) {
+	if same {
+		if err := c.clear(ctx, e, sc, run); err != nil {
+			return e, err
+		}
+	}
+	ground := run.Ground(c.grace, r.Force && sc.Admin)
+	e, now, err := c.take(ctx, e, sc, run, ground)
+	if err != nil {
+		return e, err
+	}
+	sc.Reason = reasonWith(r.Reason, "resumed here")
+	done, err := c.takeOver(ctx, e, sc, now)
+	if err != nil {
+		return e, err
+	}
+	r.Claimed = &ckpt.PlanFleet{FromHost: done.From, Term: done.Term, AcknowledgedTo: now.Seq,
+		StrandPossible: ground != fleet.GroundReleased && ground != fleet.GroundDrained}
+	if !now.Sure {
+		r.Claimed.LostAtMost = ckpt.Duration(time.Duration(now.SeenAgo * float64(time.Second)).Round(time.Millisecond))
+	}
+	return e, nil
+}
+
+// clear removes what is left here of a run that another host had claimed from this one,
+// so that it can come back. What that host did not get is a strand: a person decides
+// about it first.
+func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) error {
+	taken, err := e.Taken(ctx, c.host.DB)
+	if err != nil {
+		return err
+	}
+	for i := range taken {
+		if taken[i].UID != run.UID {
+			continue
+		}
+		s, err := journal.New(c.store.Core).Strand(ctx, &taken[i])
+		if err != nil {
+			return err
+		}
+		if s != nil && s.Decided == "" && (s.Checkpoints > 0 || s.Rows > 0 && !c.acknowledgesNothing(run)) {
+			return ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was claimed from this host, and what it did here after that no other host has (checkpoints: %d): "+
+					"decide about it with `ckptsidecar fleet strands`, then resume it", run.Run, run.Agent, s.Checkpoints)
+		}
+		admin := sc
+		admin.Admin, admin.Target, admin.Reason = true, run.Here, fmt.Sprintf("it comes back from host %s of the fleet", run.Host)
+		_, err = c.store.DeleteRun(ctx, admin, ckpt.RunRef{Agent: run.Agent, Run: run.Run}, true)
+		return err
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is here and on host %s: delete it here, then resume it", run.Run, run.Agent, run.Host)
+}
+
+// acknowledgesNothing says whether this host has told the agent of no step and no
+// operation that the engine does not have.
+func (c *claimant) acknowledgesNothing(run *fleet.Claimable) bool {
+	p, err := c.store.FleetPolicyOf(run.Here, run.Agent)
+	return err == nil && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse
+}

@@ -1,0 +1,253 @@
+package host
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+)
+
+// roaming is a host on which uid:1001 is acme/build, as on all others of the test.
+type roaming struct {
+	*fleetHost
+	clock *ticks
+	api   *server.Server
+}
+
+func roamingHost(t *testing.T, url, name string) *roaming {
+	t.Helper()
+	r := &roaming{clock: &ticks{now: time.Hour}}
+	r.fleetHost = hostOf(t, url, func(s *shipper) {
+		s.host.Name, s.assume = name, true
+		s.keepLease(lease.New(r.clock.read, 15*time.Second), 5*time.Second)
+		s.who.Store(&fleet.Identities{DB: s.host.DB, Named: map[string]string{"uid:1001": "acme/build"}})
+	})
+	if err := r.s.shipper.keeper.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.s.shipper.keeper.hangUp)
+	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.Durable, MayBegin: r.s.MayBegin, Lease: r.s.TellLease, Place: r.s.TellPlace, Began: r.s.Began, Fleet: r.s.API()})
+	r.fleetHost.api = r.api.HandlerFor(fleetUser.Caller)
+	return r
+}
+
+// resumed is what a resumption answers.
+type resumed struct {
+	answered
+	Verdict string
+	Claimed bool
+	Epoch   int64
+	Reasons []string
+	Fleet   *ckpt.PlanFleet
+}
+
+func (r *roaming) resume(agent, body string) (p resumed) {
+	r.t.Helper()
+	p.status, _ = r.askInto("POST", "/v1/agents/"+agent+"/runs/main/resume", body, &p)
+	return p
+}
+
+func (r *roaming) claimsNothing(what, agent, body, verdict string) {
+	r.t.Helper()
+	if p := r.resume(agent, body); p.Verdict != verdict || p.Fleet != nil {
+		r.t.Errorf("%s: %+v, want verdict %q of this host alone", what, p, verdict)
+	}
+}
+
+// TestResumeClaims: who resumes a run whose host is gone gets it, if it is his on both
+// hosts and the policy lets it move; nobody else does.
+func TestResumeClaims(t *testing.T) {
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	for agent, policy := range map[string]string{"moves": fleetPolicy, "stays": `{"takeover":"manual"}`, "local": `{"takeover":"auto"}`, "held": fleetPolicy} {
+		one.policy(agent, policy)
+		if a := one.save(agent, ""); a.status != 201 {
+			t.Fatalf("%s: %+v", agent, a)
+		}
+		one.ask("POST", "/v1/agents/"+agent+"/runs/main/steps", `{"key":"s1","name":"think"}`)
+	}
+	waitShipped(t, one)
+	if p := two.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "holds its lease") {
+		t.Errorf("while the owner holds its lease: %+v", p)
+	}
+	leaseOver(server, one.store.ID)
+	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002"}}
+	c := two.s.API()
+	for _, request := range []ckpt.ResumeRequest{{Agent: "moves"}} {
+		if err := c.Bring(t.Context(), other, &request); err != nil || request.Claimed != nil {
+			t.Errorf("another user gets %+v, %v", request.Claimed, err)
+		}
+	}
+	two.claimsNothing("a policy that says manual", "stays", `{}`, "fresh")
+	two.claimsNothing("a caller who looks at this host only", "held", `{"fleet":false}`, "fresh")
+	if p := two.resume("moves", `{"dry_run":true}`); p.status != 409 || !strings.Contains(p.Detail, "on host one") {
+		t.Errorf("a dry run: %+v", p)
+	}
+
+	p := two.resume("moves", `{}`)
+	if p.Verdict != "repair" || !p.Claimed || p.Epoch>>20 != 1 || p.Fleet == nil || p.Fleet.FromHost != "one" || p.Fleet.Term != 1 ||
+		p.Fleet.AcknowledgedTo != 1 || !p.Fleet.StrandPossible || p.Fleet.LostAtMost != 0 {
+		t.Fatalf("claimed as %+v, %+v", p, p.Fleet)
+	}
+	if p := two.resume("local", `{}`); p.Verdict != "ask" || p.Fleet == nil || p.Fleet.LostAtMost == 0 {
+		t.Errorf("a run that may have done more than was shipped: %+v, %+v", p, p.Fleet)
+	}
+	if a := two.save("moves", ""); a.status != 201 || a.Durability != "fleet" || a.Seq != 2 {
+		t.Errorf("the new owner saves: %+v", a)
+	}
+	if a := one.save("moves", ""); a.Code != "fenced" {
+		t.Errorf("the old owner saves: %+v", a)
+	}
+	if err := one.s.shipper.keeper.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := one.ask("GET", "/v1/agents/moves/runs/main", ""); a.Ownership != "fenced" || a.Host != "two" || a.Term != 1 {
+		t.Errorf("the run that another host owns is answered as %+v", a)
+	}
+	if a := one.save("moves", ""); a.Code != "fenced" || a.Host != "two" || a.Term != 1 {
+		t.Errorf("the old owner, once it has heard of it, saves: %+v", a)
+	}
+
+	t.Run("and back", func(t *testing.T) {
+		leaseOver(server, two.store.ID)
+		if p := one.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "fleet strands") {
+			t.Fatalf("before anybody has decided about the strand: %+v", p)
+		}
+		strands, err := one.s.API().Strands(t.Context(), fleetAdmin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range strands.Strands {
+			if s.Agent == "moves" {
+				if _, err := one.s.API().Decide(t.Context(), fleetAdmin, s.UID, fleet.StrandDecision{Decision: fleet.Dropped}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		p := one.resume("moves", `{}`)
+		if p.Verdict != "repair" || p.Fleet == nil || p.Fleet.FromHost != "two" || p.Epoch>>20 != 2 || p.Fleet.AcknowledgedTo != 2 {
+			t.Fatalf("claimed back as %+v, %+v", p, p.Fleet)
+		}
+		if a := one.save("moves", ""); a.status != 201 || a.Durability != "fleet" || a.Seq != 3 {
+			t.Errorf("the first host saves again: %+v", a)
+		}
+		if a := two.save("moves", ""); a.Code != "fenced" {
+			t.Errorf("the second host saves: %+v", a)
+		}
+		if got := server.Rows("fleet", `SELECT term, seq FROM fleet_runs WHERE agent = 'moves'`); len(got) != 1 || got[0] != "2 3" {
+			t.Errorf("the engine has %q", got)
+		}
+	})
+}
+
+func waitShipped(t *testing.T, h *roaming) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := h.s.shipper.shippedTo(ctx, h.store.Committed()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestResumeWithoutTheEngine: where the engine is away, a run that may be elsewhere
+// waits, and all others go on.
+func TestResumeWithoutTheEngine(t *testing.T) {
+	server, url := fleetEngine(t)
+	one := roamingHost(t, url, "one")
+	one.policy("moves", `{"takeover":"auto"}`)
+	waitShipped(t, one)
+	server.Stop()
+	one.claimsNothing("a new agent", "plain", `{}`, "fresh")
+	if p := one.resume("moves", `{}`); p.status != 503 || p.Code != "busy" {
+		t.Errorf("an agent whose runs may be elsewhere: %+v", p)
+	}
+}
+
+// TestARemovalIsNotOfTheRunThatIsClaimed: what this host still has to tell of a run of
+// the same name is shipped before the claim, and takes nothing of the claimed run.
+func TestARemovalIsNotOfTheRunThatIsClaimed(t *testing.T) {
+	server, url := fleetEngine(t)
+	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
+	if err := saveOne(one, t, "main", `{"n":1}`); err != nil {
+		t.Fatal(err)
+	}
+	old := shipperOf(one, url, "one")
+	defer old.hangUp()
+	if err := old.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	two := openFleetStore(t, filepath.Join(t.TempDir(), "two.db"))
+	if err := saveOne(two, t, "main", `{"n":2}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.DeleteRun(t.Context(), fleetAdminOf("uid:1001"), ckpt.RunRef{Agent: "a"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claimantOf(two, url, "two").Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Owner: "uid:1001", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	next := shipperOf(two, url, "two")
+	defer next.hangUp()
+	if err := next.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.Rows("fleet", `SELECT term, seq FROM fleet_runs`); len(got) != 1 || got[0] != "1 1" {
+		t.Errorf("the engine has the runs %q", got)
+	}
+}
+
+// TestClaimedRunsAreNotGone: before this host has shipped a run that it has claimed, no
+// row of its audit log about the name takes it from the engine.
+func TestClaimedRunsAreNotGone(t *testing.T) {
+	engine := pgtest.Start(t)
+	url := engine.Database("fleet")
+	if _, _, err := Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
+	if err := saveOne(one, t, "main", `{"n":1}`); err != nil {
+		t.Fatal(err)
+	}
+	old := shipperOf(one, url, "one")
+	defer old.hangUp()
+	if err := old.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	two := openFleetStore(t, filepath.Join(t.TempDir(), "two.db"))
+	e, err := claimantOf(two, url, "two").dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	all, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+	if err != nil || len(all) != 1 {
+		t.Fatalf("found %+v, %v", all, err)
+	}
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: two.ID, Ground: fleet.GroundForced}); err != nil {
+		t.Fatal(err)
+	}
+	if err := saveOne(two, t, "main", `{"n":2}`); err != nil { // somebody begins a run of the same name before it is here
+		t.Fatal(err)
+	}
+	next := shipperOf(two, url, "two")
+	defer next.hangUp()
+	if err := next.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := engine.Rows("fleet", `SELECT count(*) FROM fleet_checkpoints WHERE run_uid = '`+all[0].UID+`'`); got[0] != "1" {
+		t.Errorf("of the claimed run %s checkpoints are left", got[0])
+	}
+}
+
+func fleetAdminOf(owner string) ckpt.Scope {
+	sc := fleetAdmin
+	sc.Target = owner
+	return sc
+}

@@ -1,0 +1,404 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
+)
+
+// claimant brings runs of other hosts to this one, and settles what other hosts have
+// left behind here. Each call speaks to the engine on a connection of its own.
+type claimant struct {
+	url   func() (string, error)
+	store *db.Store
+	host  fleet.Host
+	who   func() *fleet.Identities
+	keys  func() (*seal.Ring, error) // nil for a host without keys
+	grace time.Duration
+	lease *lease.Lease // of this host; nil where it holds none
+	// keeper renews that lease; nil likewise.
+	keeper *keeper
+	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
+	shipped  func(ctx context.Context, n int64) error
+	learn    func(ctx context.Context, e *pg.Engine, run string) error // hears of a run that this host owns from now on
+	failing  func() bool                                               // the engine could not be reached when it was last tried
+	bringing chan struct{}                                             // one resumption brings a run at a time
+}
+
+const claimsAndStrands = "claim runs and decide about strands"
+
+// mustAdminister refuses everybody but administrators; what is what they may do.
+func mustAdminister(sc ckpt.Scope, what string) error {
+	if !sc.Admin {
+		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may %s", what)
+	}
+	return nil
+}
+
+func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
+	url, err := c.url()
+	if err != nil {
+		return nil, err
+	}
+	e, err := pg.Dial(ctx, url)
+	if err != nil {
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the fleet's engine cannot be reached; nothing was claimed: try again", Err: err}
+	}
+	if _, _, err := e.Register(ctx, c.host); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Claim makes this host the owner of one run of another host, and brings it here as the
+// engine holds it. Where it fails after the engine has given the run, the same claim
+// again brings it. A user may claim what belongs to his principal.
+func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error) {
+	if r.Force {
+		if err := mustAdminister(sc, "claim a run whose host may be alive"); err != nil {
+			return nil, err
+		}
+	}
+	if err := ckpt.CheckAgentName(r.Agent); err != nil {
+		return nil, err
+	}
+	e, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { e.Close() }()
+	run, err := c.choose(ctx, e, sc, r)
+	if err != nil {
+		return nil, err
+	}
+	e, run, err = c.take(ctx, e, sc, run, run.Ground(c.grace, r.Force))
+	if err != nil {
+		return nil, err
+	}
+	return c.takeOver(ctx, e, sc, run)
+}
+
+// take asks the engine for a run, unless this host has it already, and answers the run
+// as the engine has it after that: what the former owner had under way is committed
+// before the claim, or refused. The connection may be another one then.
+func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable,
+	ground fleet.Ground) (*pg.Engine, *fleet.Claimable, error) {
+	was := *run
+	if run.DB != c.host.DB {
+		if err := c.allShipped(ctx); err != nil {
+			return e, nil, err
+		}
+		_, err := e.Claim(ctx, fleet.Claim{Run: run, To: c.host.DB, By: sc.Caller.Owner, Ground: ground, Grace: c.grace})
+		if pg.IsUnknown(err) {
+			again, dialed := c.dial(ctx)
+			if dialed != nil {
+				return e, nil, dialed
+			}
+			e.Close()
+			e, err = again, nil
+		}
+		if errors.Is(err, pg.ErrTaken) {
+			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
+				run.Run, run.Agent, run.Host, run.Agent)
+		}
+		if err != nil {
+			return e, nil, err
+		}
+	}
+	now, err := c.mine(ctx, e, run)
+	if err != nil {
+		return e, nil, err
+	}
+	if c.learn != nil {
+		if err := c.learn(ctx, e, fleet.RunName(was.Here, was.Agent, was.Run)); err != nil {
+			return e, nil, err
+		}
+	}
+	now.Here, now.Host, now.DB, now.SeenAgo = was.Here, was.Host, was.DB, was.SeenAgo
+	now.Sure = ground == fleet.GroundReleased || ground == fleet.GroundDrained
+	return e, now, nil
+}
+
+// durableFleet says whether the policy in the line of an agent keeps every effect in the
+// engine before the agent goes on.
+func durableFleet(line string) bool {
+	var agent struct {
+		Policy ckpt.Policy `json:"policy"`
+	}
+	err := json.Unmarshal([]byte(line), &agent)
+	return err == nil && agent.Policy.Durability == ckpt.DurabilityFleet && agent.Policy.OnOutage == ckpt.OutageRefuse
+}
+
+// allShipped waits until the engine has what this host has committed so far. What it
+// still had to tell of a run of the same name, a removal for example, would otherwise be
+// told of the run that is claimed.
+func (c *claimant) allShipped(ctx context.Context) error {
+	if c.shipped == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, shipTimeout)
+	defer cancel()
+	if err := c.shipped(ctx, c.store.Committed()); err != nil {
+		return ckpt.Wrap(ckpt.CodeBusy, err, "this host has not shipped everything of its own yet; nothing was claimed: try again")
+	}
+	return nil
+}
+
+// shipTimeout is how long a claim waits for this host's own shipping.
+const shipTimeout = 10 * time.Second
+
+// choose finds the one run that a claim may take.
+func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, error) {
+	all, err := e.Find(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if all, err = c.allowed(sc, all, r); err != nil {
+		return nil, err
+	}
+	j := journal.New(c.store.Core)
+	var found []fleet.Claimable
+	var here *fleet.Claimable
+	for i := range all {
+		run := &all[i]
+		same, named, err := j.HasRun(ctx, run.Here, run.Agent, run.Run, run.UID)
+		switch {
+		case err != nil:
+			return nil, err
+		case run.DB == c.host.DB && same:
+			here = run
+			continue
+		case run.DB != c.host.DB && same && r.Run != "":
+			return nil, ckpt.Errorf(ckpt.CodeConflict,
+				"run %s of %s was claimed from this host, and what this host had of it is still here: decide about it with `ckptsidecar fleet strands`, then delete the run here",
+				run.Run, run.Agent)
+		case named && !same && r.Run != "":
+			return nil, ckpt.Errorf(ckpt.CodeConflict,
+				"%s has a run %s of its own on this host: delete that one, or end it and export it, before you claim the other", run.Agent, run.Run)
+		case !same && !named:
+			found = append(found, *run)
+		}
+	}
+	switch {
+	case len(found) == 0 && here != nil:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on this host already", here.Run, here.Agent)
+	case len(found) == 0:
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "the engine has no run that fits: `ckptsidecar fleet runs` lists what it has")
+	case len(found) > 1:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "%d runs fit: %s: name the run, or add --host or --owner", len(found), candidates(found))
+	}
+	run := &found[0]
+	switch {
+	case run.DB == c.host.DB, r.Force:
+	case run.Takeover == string(ckpt.TakeoverNever):
+		return nil, ckpt.Errorf(ckpt.CodeConflict,
+			"the policy of %s says takeover: never: add --force if you know that host %s is lost", run.Agent, run.Host)
+	case run.Ground(c.grace, false) == "":
+		return nil, c.stillOwned(run)
+	}
+	return run, nil
+}
+
+// stillOwned says why a run cannot be claimed yet.
+func (c *claimant) stillOwned(run *fleet.Claimable) error {
+	wait := run.Wait(c.grace)
+	how := fmt.Sprintf("was there %.0f s ago: stop its daemon and wait two minutes", run.SeenAgo)
+	if run.Lease != nil {
+		how = fmt.Sprintf("holds its lease: run `ckptsidecar fleet release` or `fleet drain` there, or stop its daemon and wait %.0f s", wait.Seconds())
+	}
+	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: wait,
+		Message: fmt.Sprintf("host %s, which owns run %s of %s, %s; or add --force if you know that it is lost", run.Host, run.Run, run.Agent, how)}
+}
+
+func candidates(runs []fleet.Claimable) string {
+	var list []string
+	for _, r := range runs {
+		list = append(list, fmt.Sprintf("%s/%s of %s on host %s", r.Agent, r.Run, r.Owner, r.Host))
+	}
+	return strings.Join(list, ", ")
+}
+
+// mine is a run that the engine has given to this host, as it is now.
+func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable) (*fleet.Claimable, error) {
+	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: run.Agent, Run: run.Run, Owner: run.Owner})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].UID == run.UID && all[i].DB == c.host.DB {
+			return &all[i], nil
+		}
+	}
+	return nil, &ckpt.Error{Code: ckpt.CodeBusy,
+		Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
+}
+
+// takeOver brings a run here that the engine has given to this host.
+func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) (*fleet.Claimed, error) {
+	o, err := opener(c.keys)
+	if err != nil {
+		return nil, err
+	}
+	agents := []fleet.LostAgent{run.Lost(run.Term)}
+	if err := o.Agent(&agents[0]); err != nil {
+		return nil, fmt.Errorf("run %s: %w", run.Run, err)
+	}
+	run.Sure = run.Sure || durableFleet(agents[0].Doc)
+	agents[0].Runs[0].Sure = run.Sure
+	sc.Target = run.Here
+	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, run.Term))
+	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents))
+	if err != nil {
+		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
+	}
+	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB,
+		Term: run.Term, Checkpoints: report.Imported}
+	if len(report.Uncertain) > 0 {
+		done.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
+	}
+	return done, nil
+}
+
+// reasonWith adds the reason that a person gave to what happened.
+func reasonWith(reason, what string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+// importFilled imports agents of one owner by the way of an export in a file beside the
+// database, so that all that an import checks is checked. It answers what was left out.
+func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope,
+	agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
+	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _, _ = aside.Close(), os.Remove(aside.Name()) }()
+	damaged, err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error {
+		err := e.Fill(ctx, r)
+		if err == nil {
+			o.Run(r)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := aside.Seek(0, 0); err != nil {
+		return nil, nil, err
+	}
+	report, err := store.ImportKept(ctx, sc, aside, kept)
+	return report, damaged, err
+}
+
+// Strands lists what this host has of runs that other hosts have claimed.
+func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
+	if err := mustAdminister(sc, claimsAndStrands); err != nil {
+		return nil, err
+	}
+	e, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	return c.strands(ctx, e)
+}
+
+func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, error) {
+	taken, err := e.Taken(ctx, c.host.DB)
+	if err != nil {
+		return nil, err
+	}
+	j := journal.New(c.store.Core)
+	all := &fleet.Strands{Strands: []fleet.Strand{}}
+	for i := range taken {
+		s, err := j.Strand(ctx, &taken[i])
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			all.Strands = append(all.Strands, *s)
+		}
+	}
+	return all, nil
+}
+
+// Decide adopts a strand into a run of its own, or notes that nobody wants it. Nothing
+// is deleted: the fenced run stays until somebody deletes it.
+func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
+	if err := mustAdminister(sc, claimsAndStrands); err != nil {
+		return nil, err
+	}
+	if d.Decision != fleet.Adopted && d.Decision != fleet.Dropped {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "decision must be adopted or dropped; got %q", d.Decision)
+	}
+	e, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	all, err := c.strands(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all.Strands {
+		s := &all.Strands[i]
+		if s.UID != uid {
+			continue
+		}
+		if s.Decided != "" {
+			return nil, ckpt.Errorf(ckpt.CodeConflict, "this strand of run %s was %s by %s already", s.Run, s.Decided, s.DecidedBy)
+		}
+		done := &fleet.StrandDecided{Strand: *s}
+		if d.Decision == fleet.Adopted {
+			if err := c.adopt(ctx, sc, done, d.Run); err != nil {
+				return nil, err
+			}
+		}
+		done.Decided, done.DecidedBy = d.Decision, sc.Caller.Owner
+		return done, e.Decide(ctx, c.host.DB, &s.Taken, d.Decision, sc.Caller.Owner)
+	}
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "this host has no strand of run %s: `ckptsidecar fleet strands` lists them", uid)
+}
+
+// adopt saves the strand's newest state as the first checkpoint of another run. The
+// same again answers the same checkpoint.
+func (c *claimant) adopt(ctx context.Context, sc ckpt.Scope, s *fleet.StrandDecided, into string) error {
+	if s.Newest == "" {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has no checkpoint in this strand that could be adopted: drop it", s.Run)
+	}
+	if into == "" {
+		into = fleet.AdoptedName(s.Run, s.Term)
+	}
+	sc.Target = s.Owner
+	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("adopted from the strand of run %s, which host %s has claimed", s.Run, s.Host))
+	from, err := c.store.Checkpoint(ctx, sc, s.Newest, true)
+	if err != nil {
+		return err
+	}
+	saved, err := c.store.Save(ctx, sc, &ckpt.SaveRequest{Agent: s.Agent, Run: into, Kind: ckpt.KindRecovery, ContentType: from.ContentType,
+		State: bytes.Clone(from.State), ForkFrom: ckpt.Ref(from.ID), IdempotencyKey: "fleet-strand-" + s.UID + "-" + into})
+	if err != nil {
+		return err
+	}
+	s.Into, s.Checkpoint = into, saved.ID
+	return nil
+}

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// eraser erases an agent of this host.
+type eraser func(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
+
+// Erased says who has erased an agent that this host has just erased.
+func (v *view) Erased() *ckpt.ErasedFleet {
+	t := v.shipper.told()
+	e := &ckpt.ErasedFleet{Confirmed: []string{v.shipper.host.Name}, Waiting: []string{}}
+	for _, h := range t.others {
+		e.Waiting = append(e.Waiting, h.Name)
+	}
+	return e
+}
+
+// noteBack notes that the engine had lost what it had acknowledged.
+func (s *shipper) noteBack(had, has int64) {
+	s.mu.Lock()
+	s.tally.wentBack++
+	s.tally.backAt = time.Now()
+	s.mu.Unlock()
+	if s.inAudit == nil {
+		return
+	}
+	if err := s.inAudit(had, has); err != nil {
+		s.log.Error("it could not be noted in the audit log that the fleet's engine went back", "error", err)
+	}
+}
+
+// learnErasures erases here what other hosts have erased, says so to the engine, and
+// notes who has not. It asks once in a while.
+func (s *shipper) learnErasures(ctx context.Context) error {
+	if time.Since(s.learned) < beatEvery {
+		return nil
+	}
+	due, err := s.engine.Erasures(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range due {
+		if due[i].DB == s.host.DB || !due[i].WaitsFor(s.host.DB) {
+			continue
+		}
+		if err := s.follow(ctx, &due[i]); err != nil {
+			return err
+		}
+	}
+	others, err := s.engine.Others(ctx, s.host.DB)
+	if err != nil {
+		return err
+	}
+	s.learned = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.erasures, s.tally.others = due, others
+	return nil
+}
+
+// follow erases the copies that this host has of what another one has erased.
+func (s *shipper) follow(ctx context.Context, x *fleet.ErasureShown) error {
+	uids, err := s.engine.Erased(ctx, x.DB, x.N)
+	if err != nil {
+		return err
+	}
+	copies, err := s.reader.Copies(ctx, uids)
+	if err != nil {
+		return err
+	}
+	for _, c := range copies {
+		sc := ckpt.Scope{Caller: ckpt.Caller{Owner: journal.Daemon, PID: os.Getpid(), Admin: true}, Target: c.Owner,
+			Reason: fmt.Sprintf("erased on host %s of the fleet, row %d of database %s", x.Host, x.N, x.DB)}
+		if _, err := s.erase(ctx, sc, c.Name); err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+			return err
+		}
+		s.log.Warn("an agent was erased here, because it was erased on another host of the fleet", "owner", c.Owner, "agent", c.Name, "host", x.Host)
+	}
+	if err := s.engine.Confirm(ctx, x.DB, x.N, s.host.DB); err != nil {
+		return err
+	}
+	left := x.Waits[:0]
+	for _, h := range x.Waits {
+		if h.DB != s.host.DB {
+			left = append(left, h)
+		}
+	}
+	x.Waits = left
+	return nil
+}

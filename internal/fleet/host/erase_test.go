@@ -1,0 +1,175 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// filesHave are the words that the files of a database have.
+func filesHave(t *testing.T, path string, words []string) (list []string) {
+	t.Helper()
+	all, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, found(string(b), words)...)
+	}
+	return list
+}
+
+// again ships on a connection of its own, as after a while.
+func again(t *testing.T, s *shipper) {
+	t.Helper()
+	s.learned = time.Time{}
+	if err := s.once(t.Context()); err == nil {
+		return
+	}
+	s.hangUp()
+	if err := s.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFleetErase is T8: an agent is erased while another host with a copy of it is away,
+// and the engine goes back after. In the end its words are in no table and on no host.
+func TestFleetErase(t *testing.T) {
+	server, url := fleetEngine(t)
+	pathA, pathB := filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db")
+	storeA, storeB := openFleetStore(t, pathA), openFleetStore(t, pathB)
+	a, b := shipperOf(storeA, url, "a"), shipperOf(storeB, url, "b")
+	defer a.hangUp()
+	defer b.hangUp()
+	words := canaries(t, storeA)
+	if err := saveOne(storeA, t, "side", `{"other":"canary-side"}`); err != nil {
+		t.Fatal(err)
+	}
+	words = append(words, "canary-side", "canary-strand")
+	again(t, a)
+	again(t, b)
+	if _, err := claimantOf(storeB, url, "b").Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	again(t, b)
+	if err := saveOne(storeA, t, "main", `{"other":"canary-strand"}`); err != nil { // host a does not know
+		t.Fatal(err)
+	}
+	back := server.Backup()
+	a.hangUp()
+	b.hangUp()
+	again(t, b)
+
+	if _, err := storeB.Erase(t.Context(), fleetUser, "a"); err != nil {
+		t.Fatal(err)
+	}
+	again(t, b)
+	again(t, b)
+	view := newView(b, storeB)
+	waits := func() (names []string) {
+		s, err := view.FleetStatus(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range s.Erasures {
+			for _, h := range x.Waits {
+				names = append(names, x.Agent+" "+h.Name)
+			}
+		}
+		return names
+	}
+	if got := waits(); !slices.Equal(got, []string{"a a"}) {
+		t.Errorf("the status waits for %q", got)
+	}
+	if f := view.Erased(); !slices.Equal(f.Confirmed, []string{"b"}) || !slices.Equal(f.Waiting, []string{"a"}) {
+		t.Errorf("who erases is told %+v", f)
+	}
+	runs := `SELECT count(*) FROM fleet_runs WHERE run = 'main'`
+	if got := server.Rows("fleet", runs); got[0] != "0" {
+		t.Errorf("the engine has %s runs that were erased", got[0])
+	}
+
+	back()
+	if got := server.Rows("fleet", runs); got[0] != "1" {
+		t.Fatalf("after it went back the engine has %s runs: this test sees nothing", got[0])
+	}
+	again(t, b)
+	if b.told().wentBack != 1 {
+		t.Errorf("it went back %d times", b.told().wentBack)
+	}
+	if got := server.Rows("fleet", runs); got[0] != "0" {
+		t.Errorf("the erasure is not repeated: the engine has %s runs", got[0])
+	}
+	if got := filesHave(t, pathA, words); len(got) == 0 {
+		t.Fatal("host a, which was away, has nothing: this test sees nothing")
+	}
+	again(t, a) // it is back, and would ship its strand
+	again(t, a)
+	again(t, b)
+	if got := waits(); len(got) != 0 {
+		t.Errorf("the status still waits for %q", got)
+	}
+	if got := found(server.Dump("fleet"), words); len(got) > 0 {
+		t.Errorf("the engine has %q", got)
+	}
+	for _, path := range []string{pathA, pathB} {
+		if got := filesHave(t, path, words); len(got) > 0 {
+			t.Errorf("%s has %q", path, got)
+		}
+	}
+	var reason string
+	if err := storeA.RO.Get(&reason, `SELECT reason FROM audit_log WHERE action = 'erase' AND who = 'daemon'`); err != nil || !strings.Contains(reason, "erased on host b") {
+		t.Errorf("the audit log says %q, %v", reason, err)
+	}
+	if err := saveOne(storeA, t, "main", `{"new":true}`); err != nil { // a new agent of the same name lives
+		t.Fatal(err)
+	}
+	again(t, a)
+	again(t, b)
+	if got := server.Rows("fleet", runs); got[0] != "1" {
+		t.Errorf("a new run has %s rows", got[0])
+	}
+}
+
+// TestFleetErasePrincipal erases the agent of a principal on all hosts, and leaves those
+// of others that have the same name.
+func TestFleetErasePrincipal(t *testing.T) {
+	server, url := fleetEngine(t)
+	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
+	a.has("uid:1001", "x", "y")
+	a.has("uid:1002", "x")
+	b.has("uid:2001", "x")
+	b.has("uid:1001", "x")
+	a.mapped(map[string]string{"uid:1001": "acme/build"})
+	b.mapped(map[string]string{"uid:2001": "acme/build"})
+	if _, err := a.store.Erase(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}}, "x"); err != nil {
+		t.Fatal(err)
+	}
+	again(t, a.ship)
+	left := func() []string {
+		return server.Rows("fleet", `SELECT h.name, r.owner, r.agent FROM fleet_runs r JOIN fleet_hosts h ON h.db = r.host ORDER BY 1, 2, 3`)
+	}
+	if got, want := left(), []string{"a uid:1001 y", "a uid:1002 x", "b uid:1001 x"}; !slices.Equal(got, want) {
+		t.Errorf("the engine has %q, want %q", got, want)
+	}
+	b.has("uid:2001", "x") // before it hears of it
+	again(t, b.ship)
+	again(t, b.ship)
+	var owners []string
+	if err := b.store.RO.Select(&owners, `SELECT owner FROM agents WHERE name = 'x'`); err != nil || !slices.Equal(owners, []string{"uid:1001"}) {
+		t.Errorf("host b has the agents of %q, %v", owners, err)
+	}
+	if got := left(); len(got) != 3 {
+		t.Errorf("the engine has %q", got)
+	}
+}

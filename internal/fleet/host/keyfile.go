@@ -1,0 +1,94 @@
+package host
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
+)
+
+// States of a key.
+const (
+	keySeals   = "seals"
+	keyOpens   = "opens" // a newer one seals
+	keyRetired = "retired"
+)
+
+// Keys lists the keys of a file.
+func Keys(path string) (*fleet.Keys, error) {
+	ring, err := readKeyFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := &fleet.Keys{File: path, Keys: []fleet.KeyShown{}}
+	for _, k := range ring.Keys() {
+		state := keyOpens
+		if k.Retired {
+			state = keyRetired
+		} else if ring.For(k.Realm) == k {
+			state = keySeals
+		}
+		all.Keys = append(all.Keys, fleet.KeyShown{Realm: k.Realm, ID: k.ID, State: state})
+	}
+	return all, nil
+}
+
+func readKeyFile(path string) (*seal.Ring, error) {
+	c := Config{KeyFile: path, Env: func(string) string { return "" }}
+	return c.ring()
+}
+
+// AddKey adds a new key of a realm to a file, or makes the file. id is "" for one
+// that begins with today's date. It answers the key's id.
+func AddKey(path, realm, id string, now time.Time) (string, error) {
+	ring, err := readKeyFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		ring, err = &seal.Ring{}, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if id == "" {
+		id = keyID(now)
+	}
+	line, err := ring.Add(realm, id)
+	if err != nil {
+		return "", err
+	}
+	return id, appendLine(path, line)
+}
+
+// keyID is today's date and a few letters, so that keys which two hosts make on one day
+// have two names.
+func keyID(now time.Time) string {
+	return now.UTC().Format("2006-01-02") + "." + strings.ToLower(rand.Text()[:6])
+}
+
+// RetireKey lets a key of a file only open from now on.
+func RetireKey(path, realm, id string) error {
+	ring, err := readKeyFile(path)
+	if err != nil {
+		return err
+	}
+	line, err := ring.Retire(realm, id)
+	if err != nil {
+		return err
+	}
+	return appendLine(path, line)
+}
+
+// appendLine adds a line to a file that only its owner may read. Nothing that is there is
+// written again: who loses the keys loses what they have sealed.
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}

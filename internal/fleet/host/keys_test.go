@@ -1,0 +1,252 @@
+package host
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
+)
+
+// keyFile makes a key file with a key for everybody, and one for each realm.
+func keyFile(t *testing.T, realms ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	for _, realm := range append([]string{seal.Everybody}, realms...) {
+		if _, err := AddKey(path, realm, "", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func keysIn(path string) func() (*seal.Ring, error) {
+	return func() (*seal.Ring, error) { return readKeyFile(path) }
+}
+
+// canaries writes a word of its own into everything that a user or an agent types.
+func canaries(t *testing.T, s *db.Store) (words []string) {
+	t.Helper()
+	ctx, ref := t.Context(), ckpt.RunRef{Agent: "a", Run: "main"}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	word := func(where string) string {
+		words = append(words, "canary-"+where)
+		return "canary-" + where
+	}
+	_, _, err := s.StartRun(ctx, fleetUser, ckpt.RunRequest{Agent: "a", Goal: ckpt.Ref(word("goal"))})
+	must(err)
+	for i := range 3 {
+		_, err := s.Save(ctx, fleetUser, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
+			State: fmt.Appendf(nil, `{"secret":"%s","history":"%s","n":%d}`, word(fmt.Sprint("state", i)), strings.Repeat("0123456789abcdef", 900+i), i)})
+		must(err)
+	}
+	_, _, err = s.BeginStep(ctx, fleetUser, ref, ckpt.StepRequest{Key: "k1", Name: "search", Args: ckpt.JSON(`{"q":"` + word("args") + `"}`)})
+	must(err)
+	_, _, err = s.BeginOperation(ctx, fleetUser, ref, ckpt.OperationRequest{Key: "pay-1", Name: "pay", State: []byte(`{"due":"` + word("operation") + `"}`)})
+	must(err)
+	_, _, err = s.Append(ctx, fleetUser, ref, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`{"a":"` + word("event") + `"}`)}}, "")
+	must(err)
+	_, _, err = s.AskQuestion(ctx, fleetUser, ckpt.QuestionRequest{Agent: "a", Run: "main", Key: "q", Question: word("prompt") + "?"})
+	must(err)
+	_, _, err = s.PostFinding(ctx, fleetUser, "a", ckpt.FindingRequest{Run: "main", Rule: "own", Severity: ckpt.SeverityWarn, Message: word("finding")})
+	must(err)
+	_, err = s.SetOwnPolicy(ctx, fleetUser, "a", []byte(`{"ignore_tools":["`+word("policy")+`"],"routine_keep":10}`))
+	must(err)
+	return words
+}
+
+// found are the words that a dump has, as text or as bytes.
+func found(dump string, words []string) (list []string) {
+	for _, w := range words {
+		if strings.Contains(dump, w) || strings.Contains(dump, hex.EncodeToString([]byte(w))) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// TestFleetSealed ships with a key: nothing that anybody typed stands in the engine, and
+// all of it comes back on a host with the key.
+func TestFleetSealed(t *testing.T) {
+	server, url := fleetEngine(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	words := canaries(t, lost)
+	keys := keyFile(t, "acme")
+	old := shipperOf(lost, url, "lost")
+	old.keys = keysIn(keys)
+	old.who.Store(&fleet.Identities{DB: lost.ID, Named: map[string]string{fleetUser.Owner: "acme/build"}})
+	defer old.hangUp()
+	if err := old.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(server.Dump("fleet"), words); len(got) > 0 {
+		t.Errorf("the engine has %q in the clear", got)
+	}
+	for _, table := range []string{"fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows"} {
+		if got := server.Rows("fleet", `SELECT DISTINCT key_id FROM `+table); len(got) != 1 || !strings.HasPrefix(got[0], "acme/") {
+			t.Errorf("%s is sealed with %q", table, got)
+		}
+	}
+	t.Run("in the clear the words are there", func(t *testing.T) {
+		plain := server.Database("plain")
+		if _, _, err := Migrate(t.Context(), plain); err != nil {
+			t.Fatal(err)
+		}
+		s := shipperOf(lost, plain, "lost")
+		defer s.hangUp()
+		if err := s.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := found(server.Dump("plain"), words); len(got) < len(words)-2 { // pieces of states are deflated
+			t.Errorf("without a key only %q of %q are there: this test sees nothing", got, words)
+		}
+	})
+	withoutKey(t, server, url, keyFile(t))
+	t.Run("a claim needs the key", func(t *testing.T) {
+		other := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "other.db")), url, "other")
+		ask := fleet.ClaimRequest{Agent: "a", Run: "main", Force: true}
+		_, err := other.Claim(t.Context(), fleetAdmin, ask)
+		wantRefused(t, err, ckpt.CodeConflict, "fleet.key_file")
+		other.who = func() *fleet.Identities {
+			return &fleet.Identities{DB: other.host.DB, Named: map[string]string{fleetUser.Owner: "acme/build"}}
+		}
+		_, err = other.Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "a", Run: "main"})
+		wantRefused(t, err, ckpt.CodeNotFound, "no run that fits")
+	})
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keys)
+	done, err := Restore(t.Context(), url, "lost", true, c)
+	if err != nil || len(done.Damaged) != 0 || done.Runs != 1 {
+		t.Fatalf("with the key the restore answers %+v, %v", done, err)
+	}
+	new := openFleetStore(t, c.Store.Path)
+	text := &strings.Builder{}
+	if err := new.Export(t.Context(), fleetUser, "a", text); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(text.String(), words); len(got) < len(words)-3 { // states are base64 or removed by retention
+		t.Errorf("only %q of %q came back", got, words)
+	}
+	newest, err := new.Latest(t.Context(), fleetUser, ckpt.CheckpointFilter{Agent: "a", Kind: ckpt.KindRoutine}, true)
+	if err != nil || !strings.Contains(string(newest.State), "canary-state2") {
+		t.Errorf("the newest state came back as %v, %v", newest, err)
+	}
+}
+
+// withoutKey refuses to fence a host whose rows nobody here can open.
+func withoutKey(t *testing.T, server *pgtest.Server, url, foreign string) {
+	t.Helper()
+	for _, keys := range []string{"", foreign} {
+		c := configOf(filepath.Join(t.TempDir(), "none.db"), "none", keys)
+		_, err := Restore(t.Context(), url, "lost", true, c)
+		wantRefused(t, err, ckpt.CodeConflict, "nothing was changed")
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
+		t.Errorf("a restore that was refused left %s claims", got[0])
+	}
+}
+
+// TestFleetSealChanged ships with one key, then another, and in the clear before, and
+// passes over what somebody has moved in the engine.
+func TestFleetSealChanged(t *testing.T) {
+	server, url := fleetEngine(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	ship := func(keys func() (*seal.Ring, error)) {
+		t.Helper()
+		s := shipperOf(lost, url, "lost")
+		s.keys = keys
+		defer s.hangUp()
+		if err := s.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(t, lost)
+	ship(nil)
+	keys := keyFile(t)
+	if err := saveOne(lost, t, "sealed", `{"a":1}`); err != nil {
+		t.Fatal(err)
+	}
+	ship(keysIn(keys))
+	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"second", "moved"} {
+		if err := saveOne(lost, t, run, `{"run":"`+run+`"}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ship(keysIn(keys))
+	if got := server.Rows("fleet", `SELECT DISTINCT coalesce(key_id, '') FROM fleet_checkpoints ORDER BY 1`); len(got) != 3 {
+		t.Errorf("checkpoints are sealed with %q", got)
+	}
+	server.Exec("fleet", `UPDATE fleet_checkpoints SET body = o.body FROM fleet_checkpoints o JOIN fleet_runs r ON r.uid = o.run_uid AND r.run = 'second'
+		WHERE fleet_checkpoints.run_uid = (SELECT uid FROM fleet_runs WHERE run = 'moved')`)
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keys)
+	done, err := Restore(t.Context(), url, "lost", true, c)
+	if err != nil || done.Runs != 5 {
+		t.Fatalf("the restore answers %+v, %v", done, err)
+	}
+	if len(done.Damaged) != 1 || done.Damaged[0].Run != "moved" || !strings.Contains(done.Damaged[0].Reason, "moved here from another row") {
+		t.Errorf("what is damaged is %+v", done.Damaged)
+	}
+}
+
+// TestFleetKeyFile refuses a file that others may read, and ships nothing without one.
+func TestFleetKeyFile(t *testing.T) {
+	path := keyFile(t, "acme")
+	for _, realm := range []string{"acme", "acme"} {
+		if _, err := AddKey(path, realm, "", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := Keys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := RetireKey(path, "acme", all.Keys[3].ID); err != nil {
+		t.Fatal(err)
+	}
+	if all, err = Keys(path); err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, k := range all.Keys {
+		states = append(states, k.Realm+" "+k.State)
+	}
+	if want := []string{"* seals", "acme opens", "acme seals", "acme retired"}; !slices.Equal(states, want) {
+		t.Errorf("the keys are %q, want %q", states, want)
+	}
+	if err := RetireKey(path, "acme", "none"); err == nil {
+		t.Error("a key that is not there is retired")
+	}
+	c := Config{KeyFile: Credential + "keys", Env: func(string) string { return filepath.Dir(path) }}
+	if ring, err := c.ring(); err != nil || len(ring.Keys()) != 4 {
+		t.Errorf("a credential reads as %v, %v", ring, err)
+	}
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Keys(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("a file that everybody may read answers %v", err)
+		}
+	}
+	s := &shipper{keys: keysIn(filepath.Join(t.TempDir(), "none"))}
+	if err := s.loadKeys(); err == nil || s.sealer != nil {
+		t.Errorf("a shipper without its keys goes on: %v", err)
+	}
+}

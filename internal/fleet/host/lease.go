@@ -1,0 +1,175 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
+)
+
+// keeper renews this host's lease. It has a connection of its own, and never waits for
+// a batch: a batch of many megabytes, or one that waits for a lock, may take longer than
+// a lease, and between two batches would be too late.
+type keeper struct {
+	url   func() (string, error)
+	host  fleet.Host
+	lease *lease.Lease
+	grace time.Duration // how much longer this host waits before it claims; only told here
+	log   *slog.Logger
+	// heed hears which runs of this host other hosts own, after each renewal.
+	heed    func(context.Context, func(context.Context) ([]fleet.Taken, error)) error
+	renewed func() // hears of each renewal
+	// hindered says why this host must not hold a lease, nil where it may.
+	hindered func() error
+
+	engine      *pg.Engine // nil while there is no connection
+	begun       bool       // this daemon has held the lease
+	incarnation int64      // the last one
+
+	last     atomic.Int64 // the incarnation, for who drains
+	draining atomic.Bool  // this host has let go of its runs
+
+	mu      sync.Mutex
+	problem error // why the last renewal failed
+}
+
+// Run renews until ctx ends. The lease then runs out by itself: the daemon may be back
+// before that, and its agents live on meanwhile.
+func (k *keeper) Run(ctx context.Context) error {
+	defer k.hangUp()
+	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
+		err := k.renew(ctx)
+		if ctx.Err() != nil {
+			return 0
+		}
+		k.note(err)
+		if err != nil {
+			k.hangUp()
+			return k.lease.Every() / 5
+		}
+		return k.lease.Every()
+	})
+}
+
+// renew moves the lease on, on the engine's clock and then on this host's.
+func (k *keeper) renew(ctx context.Context) error {
+	err := k.hindered()
+	if k.draining.Load() {
+		err = errDrained
+	}
+	if err != nil {
+		k.lease.LetGo()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.lease.Every())
+	defer cancel()
+	if k.engine == nil {
+		if err := k.connect(ctx); err != nil {
+			return err
+		}
+	}
+	sent := k.lease.Sending()
+	err = k.heed(ctx, func(ctx context.Context) ([]fleet.Taken, error) {
+		return k.engine.Renew(ctx, k.host.DB, k.incarnation, k.lease.Span())
+	})
+	switch {
+	case errors.Is(err, pg.ErrMoved):
+		k.lease.LetGo()
+		return pg.ErrLease
+	case err == nil && !k.draining.Load():
+		k.lease.Renewed(sent)
+		k.renewed()
+	}
+	return err
+}
+
+// connect connects, and takes the lease under a new incarnation.
+func (k *keeper) connect(ctx context.Context) error {
+	url, err := k.url()
+	if err != nil {
+		return err
+	}
+	if k.engine, err = pg.Dial(ctx, url); err != nil {
+		return err
+	}
+	if _, _, err := k.engine.Register(ctx, k.host); err != nil {
+		if errors.Is(err, pg.ErrRestored) {
+			k.lease.LetGo()
+		}
+		return err
+	}
+	incarnation, err := k.engine.BeginLease(ctx, k.host.DB, k.lease.Span(), !k.begun, k.incarnation)
+	if err != nil {
+		return err
+	}
+	k.begun, k.incarnation = true, incarnation
+	k.last.Store(incarnation)
+	return nil
+}
+
+func (k *keeper) hangUp() {
+	if k.engine != nil {
+		k.engine.Close()
+		k.engine = nil
+	}
+}
+
+// note keeps why a renewal failed, and logs what is new.
+func (k *keeper) note(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.problem
+	k.problem = err
+	switch {
+	case err == nil && was != nil:
+		k.log.Info("this host's lease in the fleet is renewed again")
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		k.log.Warn("this host's lease in the fleet is not renewed; it is tried again", "left",
+			k.lease.Left().Round(time.Millisecond).String(), "error", err)
+	}
+}
+
+// trouble is why the lease is not renewed, nil where it is.
+func (k *keeper) trouble() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.problem
+}
+
+// tell says how the lease stands. A nil keeper holds none.
+func (k *keeper) tell(st *fleet.Status) {
+	st.Lease = string(lease.Doubtful)
+	if k == nil {
+		return
+	}
+	st.Lease, st.LeaseLeft = string(k.lease.Verdict()), k.lease.Left().Round(time.Millisecond).Seconds()
+	st.LeaseSpan, st.Grace = k.lease.Span().Seconds(), k.grace.Seconds()
+	if err := k.trouble(); err != nil {
+		st.LeaseError = err.Error()
+	}
+}
+
+// keepLease gives the shipper a keeper of this host's lease.
+func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
+	s.keeper = &keeper{url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+		renewed: s.waiters.renewed, hindered: s.hindered}
+	s.waiters.lease, s.grace = l, grace
+}
+
+// hindered is why this host must not hold a lease: its database is not the one that the
+// engine knows, or another host has been restored from it.
+func (s *shipper) hindered() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.critical {
+		return s.failure
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+)
+
+// Config says how a host takes part in a fleet. Its values must have been checked.
+type Config struct {
+	Name       string           // of this host, for people
+	EngineFile string           // holds the engine's URL, or names a credential; "" for no fleet
+	KeyFile    string           // holds the keys that seal what is shipped, or names a credential; "" for none
+	Users      fleet.Identities // who users of this host are in the fleet; DB and Machine are filled in
+	Interval   time.Duration    // the shortest time between two batches
+	BatchBytes int64            // the approximate size of a batch
+	Lease      time.Duration
+	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
+	Assume     bool          // the engine replicates, whatever it says
+
+	Env   func(name string) string // where systemd says which folder has credentials
+	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
+}
+
+// Member is a running host as a member of its fleet. A host without an engine is one too:
+// it refuses what agents with durability fleet write.
+type Member struct {
+	store        *db.Store
+	shipper      *shipper      // nil where no engine is set
+	writeTimeout time.Duration // how long a request waits for the engine
+}
+
+// New makes the member that a store belongs to. It refuses from then on what is written to
+// runs that other hosts had claimed when the daemon ran last.
+func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Member {
+	m := &Member{store: store, writeTimeout: c.Store.WriteTimeout}
+	word, reader := store.Opt.Path+wordSuffix, journal.New(store.Core)
+	taken, err := fenceAsBefore(ctx, word, reader, store.FleetID())
+	if err != nil {
+		log.Error("it is not known which runs of this host other hosts have claimed; the fleet's engine tells when it can be reached", "error", err)
+	}
+	if c.EngineFile == "" {
+		return m
+	}
+	m.shipper = &shipper{
+		wordFile: word, url: c.URL, keys: c.ring, reader: reader, log: log, bytes: c.BatchBytes, host: c.host(store.FleetID()),
+		pace: fleet.Pace{Floor: c.Interval, Most: pauseMost}, waiters: newWaiters(), assume: c.Assume, taken: taken,
+		erase: store.Erase, inAudit: store.NoteWentBack,
+	}
+	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
+	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
+	return m
+}
+
+// host is this host as the engine registers it, under the id of its database.
+func (c *Config) host(database string) fleet.Host {
+	return fleet.Host{DB: database, Name: c.Name, Version: c.Store.Version, Schema: ckpt.SchemaVersion}
+}
+
+// Run ships and keeps the lease until ctx ends. Without an engine it ends at once.
+func (m *Member) Run(ctx context.Context) {
+	if m.shipper == nil {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { _ = m.shipper.Run(ctx) })
+	both.Go(func() { _ = m.shipper.keeper.Run(ctx) })
+	both.Wait()
+}
+
+// API is what the server asks of the fleet, nil without an engine.
+func (m *Member) API() server.Fleet {
+	if m.shipper == nil {
+		return nil
+	}
+	s := m.shipper
+	return struct {
+		*claimant
+		*view
+	}{&claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper,
+		grace: s.grace, shipped: s.shippedTo, learn: s.owns, failing: func() bool { return s.told().failing },
+		bringing: make(chan struct{}, 1)}, newView(s, m.store)}
+}
+
+// Metrics are those of the fleet, nil without an engine.
+func (m *Member) Metrics() prometheus.Collector {
+	if m.shipper == nil {
+		return nil
+	}
+	return m.shipper
+}
+
+// Problem is what an operator should know, "" for nothing.
+func (m *Member) Problem() string {
+	if m.shipper == nil {
+		return ""
+	}
+	return m.shipper.Problem()
+}
+
+// SetUsers takes changed identities into use, and tells the engine.
+func (m *Member) SetUsers(users fleet.Identities) {
+	if m.shipper != nil {
+		m.shipper.who.Store(identitiesOf(users, m.store.FleetID()))
+		m.shipper.renamed.Store(true)
+	}
+}
+
+// ReadKeys lets the file with the keys be read anew before the next batch.
+func (m *Member) ReadKeys() {
+	if m.shipper != nil {
+		m.shipper.renamed.Store(true)
+	}
+}
+
+// lease is this host's lease, nil on a host that holds none.
+func (m *Member) lease() *lease.Lease {
+	if m.shipper == nil || m.shipper.keeper == nil {
+		return nil
+	}
+	return m.shipper.keeper.lease
+}

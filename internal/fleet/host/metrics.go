@@ -1,0 +1,140 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// scrapeTime is how long a scrape may ask the database.
+const scrapeTime = 5 * time.Second
+
+var (
+	lagDesc = prometheus.NewDesc("ckptsidecar_fleet_lag_seconds",
+		"Age of the oldest row of the audit log that the fleet's engine lacks.", nil, nil)
+	rowsDesc  = prometheus.NewDesc("ckptsidecar_fleet_unshipped_rows", "Rows of the audit log that the fleet's engine lacks.", nil, nil)
+	leaseDesc = prometheus.NewDesc("ckptsidecar_fleet_lease_left_seconds",
+		"How long this host still owns its runs in the fleet; 0 when another host may claim them.", nil, nil)
+	fencedDesc = prometheus.NewDesc("ckptsidecar_fleet_fenced_total",
+		"Runs of this host that other hosts of the fleet were found to have claimed, since the daemon began.", nil, nil)
+	strandsDesc = prometheus.NewDesc("ckptsidecar_fleet_strands",
+		"Runs that other hosts have claimed and of which this host has checkpoints that nobody has decided about.", nil, nil)
+	batchDesc   = prometheus.NewDesc("ckptsidecar_fleet_batch_seconds", "How long the last batch to the fleet's engine took.", nil, nil)
+	batchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
+	failingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
+
+	backDesc = prometheus.NewDesc("ckptsidecar_fleet_went_back_total",
+		"How often the fleet's engine had lost what it had acknowledged.", nil, nil)
+	erasuresDesc = prometheus.NewDesc("ckptsidecar_fleet_erasures_waiting", "Erasures of the fleet that some host has not confirmed.", nil, nil)
+)
+
+// What becomes known of shipping after each batch.
+type shipped struct {
+	mark    fleet.Mark
+	took    time.Duration // the last batch
+	batches int64
+	failing bool
+
+	met              bool // the engine was reached
+	engine, engineID string
+	sealing          []string // the names of the keys that seal what is shipped
+	wentBack         int64
+	backAt           time.Time            // the last time
+	erasures         []fleet.ErasureShown // that some host has not confirmed
+	others           []fleet.HostNamed    // other hosts of the fleet
+	failure          error
+}
+
+// told answers what is known of shipping.
+func (s *shipper) told() shipped {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tally
+	t.failing, t.failure = s.problem != "", s.failure
+	return t
+}
+
+// tell notes where the engine is, and a batch with the time that it took.
+func (s *shipper) tell(m fleet.Mark, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.mark = m
+	if took > 0 {
+		s.tally.took = took
+		s.tally.batches++
+	}
+}
+
+// met notes what the engine is, once it was registered with.
+func (s *shipper) met() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.met, s.tally.engine, s.tally.engineID = true, s.engine.Version(), s.engineID
+}
+
+// behind counts the rows after a mark, and says how many seconds the oldest of them waits.
+func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float64, err error) {
+	rows, oldest, err := s.reader.Behind(ctx, mark)
+	if err == nil && rows > 0 {
+		lag = max(0, time.Since(time.UnixMilli(oldest)).Seconds())
+	}
+	return rows, lag, err
+}
+
+// Describe is for Prometheus.
+func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{lagDesc, leaseDesc, fencedDesc, strandsDesc, rowsDesc,
+		batchDesc, batchesDesc, failingDesc, backDesc, erasuresDesc} {
+		ch <- d
+	}
+}
+
+// Collect is for Prometheus. What has not been shipped is asked for once a scrape.
+func (s *shipper) Collect(ch chan<- prometheus.Metric) {
+	t := s.told()
+	ch <- prometheus.MustNewConstMetric(batchDesc, prometheus.GaugeValue, t.took.Seconds())
+	ch <- prometheus.MustNewConstMetric(batchesDesc, prometheus.CounterValue, float64(t.batches))
+	failing := 0.0
+	if t.failing {
+		failing = 1
+	}
+	ch <- prometheus.MustNewConstMetric(failingDesc, prometheus.GaugeValue, failing)
+	ch <- prometheus.MustNewConstMetric(backDesc, prometheus.CounterValue, float64(t.wentBack))
+	ch <- prometheus.MustNewConstMetric(erasuresDesc, prometheus.GaugeValue, float64(len(t.erasures)))
+	if s.keeper != nil {
+		ch <- prometheus.MustNewConstMetric(leaseDesc, prometheus.GaugeValue, s.keeper.lease.Left().Seconds())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	ch <- prometheus.MustNewConstMetric(fencedDesc, prometheus.CounterValue, float64(s.fenced.Load()))
+	if n, err := s.openStrands(ctx); err == nil {
+		ch <- prometheus.MustNewConstMetric(strandsDesc, prometheus.GaugeValue, float64(n))
+	}
+	rows, lag, err := s.behind(ctx, t.mark.N)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(rowsDesc, err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(rowsDesc, prometheus.GaugeValue, float64(rows))
+	ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, lag)
+}
+
+// openStrands counts the strands with checkpoints that nobody has decided about.
+func (s *shipper) openStrands(ctx context.Context) (n int, err error) {
+	for _, t := range s.takenNow() {
+		if t.Decided != "" {
+			continue
+		}
+		strand, err := s.reader.Strand(ctx, &t)
+		if err != nil {
+			return 0, err
+		}
+		if strand != nil && strand.Checkpoints > 0 {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,49 @@
+package host
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// What the answer about a run says of its owner.
+const (
+	ownedHeld     = "held"
+	ownedDoubtful = "doubtful" // this host's lease is over
+	ownedReleased = "released" // the run has let go: another host may claim it at once
+	ownedFenced   = "fenced"   // another host owns it
+)
+
+// TellPlace says in the answer about a run where it is in the fleet.
+func (m *Member) TellPlace(ctx context.Context, run *ckpt.Run) error {
+	l := m.lease()
+	if l == nil {
+		return nil
+	}
+	other, elsewhere, err := journal.New(m.store.Core).OtherOwner(ctx, run.Owner, run.Agent, run.Run)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // it has just gone
+		return nil
+	case err != nil:
+		return err
+	}
+	run.Host, run.Term, run.FleetAsOf = m.shipper.host.Name, fleet.TermOf(run.Epoch), m.shipper.told().mark.N
+	if p, err := m.store.FleetPolicyOf(run.Owner, run.Agent); err == nil {
+		run.Durability = p.Durability
+	}
+	switch {
+	case elsewhere:
+		run.Host, run.Term, run.Ownership = other.Host, other.Term, ownedFenced
+	case fleet.LetsGo(string(run.Status)):
+		run.Ownership = ownedReleased
+	case l.Held():
+		run.Ownership = ownedHeld
+	default:
+		run.Ownership = ownedDoubtful
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// TestFleetRejoin puts an older copy of a host's database back. The host ships nothing
+// until it joins anew. What it did on the older copy is a strand, and what the engine has
+// comes back with a claim.
+func TestFleetRejoin(t *testing.T) {
+	server, url := fleetEngine(t)
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	c := configOf(path, "again", "")
+	s := openFleetStore(t, path)
+	save := func(run, state string) {
+		t.Helper()
+		if err := saveOne(s, t, run, state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("main", `{"n":1}`)
+	ship := shipperOf(s, url, "first")
+	again(t, ship)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	save("main", `{"n":2}`)
+	ship = shipperOf(s, url, "first")
+	again(t, ship)
+	ship.hangUp()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rejoin(t.Context(), url, false, c); ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), "nothing to settle") {
+		t.Errorf("a host that is not split is told %v", err)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Remove(path + suffix)
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	save("main", `{"n":"strand"}`)
+	ship = shipperOf(s, url, "first")
+	if err := ship.once(t.Context()); !errors.Is(err, errSplit) || !strings.Contains(err.Error(), "fleet rejoin") {
+		t.Fatalf("with an older copy shipping answers %v", err)
+	}
+	ship.hangUp()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	done, err := Rejoin(t.Context(), url, false, c)
+	if err != nil || done.From != s.ID || done.To == s.ID || done.Common == 0 {
+		t.Fatalf("joining anew answers %+v, %v", done, err)
+	}
+	s = openFleetStore(t, path)
+	if s.FleetID() != done.To {
+		t.Fatalf("the database is %s in the fleet, want %s", s.FleetID(), done.To)
+	}
+	ship = shipperOf(s, url, "again")
+	ship.host.DB = s.FleetID()
+	t.Cleanup(func() { ship.hangUp() })
+	again(t, ship)
+	wantRefused(t, saveOne(s, t, "main", `{}`), ckpt.CodeFenced, "main")
+	save("fresh", `{"n":1}`)
+	again(t, ship)
+	if got := server.Rows("fleet", `SELECT run, seq FROM fleet_runs WHERE host = '`+done.To+`'`); len(got) != 1 || got[0] != "fresh 1" {
+		t.Errorf("under its new id the host has %q", got)
+	}
+	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities}
+	strands, err := claim.Strands(t.Context(), fleetAdmin)
+	if err != nil || len(strands.Strands) != 1 || strands.Strands[0].Checkpoints != 1 || strands.Strands[0].How != fleet.HowRejoined {
+		t.Fatalf("the strands are %+v, %v", strands, err)
+	}
+	adopted, err := claim.Decide(t.Context(), fleetAdmin, strands.Strands[0].UID, fleet.StrandDecision{Decision: fleet.Adopted})
+	if err != nil || adopted.Into == "" {
+		t.Fatalf("adopting answers %+v, %v", adopted, err)
+	}
+	if _, err := claim.Decide(t.Context(), fleetAdmin, strands.Strands[0].UID, fleet.StrandDecision{Decision: fleet.Dropped}); ckpt.CodeOf(err) != ckpt.CodeConflict {
+		t.Errorf("a strand is decided about twice: %v", err)
+	}
+	if _, err := s.DeleteRun(t.Context(), fleetUser, ckpt.RunRef{Agent: "a", Run: "main"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	latest, err := s.Latest(t.Context(), fleetUser, ckpt.CheckpointFilter{Agent: "a", Run: "main", Kind: ckpt.KindRoutine}, true)
+	if err != nil || string(latest.State) != `{"n":2}` {
+		t.Errorf("what the engine had comes back as %v, %v", latest, err)
+	}
+	again(t, ship)
+}

@@ -1,0 +1,214 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+var fleetUser = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
+
+// fleetEngine starts PostgreSQL with the fleet's tables, and answers its URL.
+func fleetEngine(t *testing.T) (*pgtest.Server, string) {
+	t.Helper()
+	server := pgtest.Start(t)
+	url := server.Database("fleet")
+	if _, _, err := Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return server, url
+}
+
+func openFleetStore(t *testing.T, path string) *db.Store {
+	t.Helper()
+	s, err := db.Open(t.Context(), db.Options{Path: path, Retention: retention.Plan, Resume: resume.Make, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// configOf says how commands open a database that no daemon has. keys is "" for none.
+func configOf(path, name, keys string) Config {
+	return Config{Name: name, KeyFile: keys, Env: os.Getenv, Store: db.Options{
+		Path: path, Mode: 0o600, Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits, Version: "test", WriteTimeout: time.Minute,
+	}}
+}
+
+func shipperOf(s *db.Store, url, name string) *shipper {
+	return &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(s.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
+		erase: s.Erase, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+}
+
+// work does some of everything on a host that will be lost.
+func work(t *testing.T, s *db.Store) (newest string) {
+	t.Helper()
+	ref := ckpt.RunRef{Agent: "a", Run: "main"}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 { // pieces of one another
+		state := fmt.Appendf(nil, `{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+i), i)
+		saved, err := s.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
+		must(err)
+		newest = saved.ID
+	}
+	_, _, err := s.BeginStep(t.Context(), fleetUser, ref, ckpt.StepRequest{Key: "k1", Name: "search"})
+	must(err)
+	_, _, err = s.BeginOperation(t.Context(), fleetUser, ref, ckpt.OperationRequest{Key: "pay-1", Name: "pay", State: []byte(`{"due":5}`)})
+	must(err)
+	_, _, err = s.Append(t.Context(), fleetUser, ref, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`{"a":1}`)}, {Type: "y", Payload: ckpt.JSON(`[]`)}}, "")
+	must(err)
+	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002", PID: 12}}
+	_, err = s.Save(t.Context(), other, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: "text/plain", State: []byte("of another user")})
+	must(err)
+	return newest
+}
+
+// TestFleetRestore loses a host with its disk, and gets back what the engine holds.
+func TestFleetRestore(t *testing.T) {
+	server, url := fleetEngine(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	newest := work(t, lost)
+	old := shipperOf(lost, url, "lost")
+	defer old.hangUp()
+	if err := old.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	uids := server.Rows("fleet", `SELECT uid FROM fleet_runs ORDER BY uid`)
+
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", "")
+	if _, err := Restore(t.Context(), url, "lost", false, c); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Fatalf("a host that is alive may be taken over: %v", err)
+	}
+	if _, err := Restore(t.Context(), url, "nobody", false, c); err == nil || !strings.Contains(err.Error(), "no host nobody") {
+		t.Errorf("a host that nobody knows answers %v", err)
+	}
+	done, err := Restore(t.Context(), url, "lost", true, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Agents != 2 || done.Runs != 2 || done.Checkpoints != 5 || len(done.Uncertain) != 2 {
+		t.Errorf("the restore answers %+v", done)
+	}
+	if again, err := Restore(t.Context(), url, "lost", false, c); err != nil || again.Runs != 0 {
+		t.Errorf("a restore that was done answers %+v, %v", again, err)
+	}
+	t.Run("the old host is fenced", func(t *testing.T) {
+		work(t, lost)
+		if err := old.once(t.Context()); err != nil { // on the connection that it has
+			t.Fatal(err)
+		}
+		if got := server.Rows("fleet", `SELECT DISTINCT term, seq FROM fleet_runs WHERE owner = 'uid:1001'`); !slices.Equal(got, []string{"1 5"}) {
+			t.Errorf("what the old host ships is taken: %q", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := old.waiters.Wait(ctx, lost.Committed(), fleet.RunName("uid:1001", "a", "main"), true); ckpt.CodeOf(err) != ckpt.CodeFenced {
+			t.Errorf("who waits on the old host is told %v", err)
+		}
+		if err := old.waiters.Wait(ctx, lost.Committed(), fleet.RunName("uid:1001", "a", ""), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
+			t.Errorf("who waits for any run of the agent is told %v", err)
+		}
+		old.hangUp()
+		err := old.once(t.Context())
+		if old.note(err); !errors.Is(err, pg.ErrRestored) || old.Problem() == "" {
+			t.Errorf("the old host is told %v, and its operator %q", err, old.Problem())
+		}
+	})
+	new := openFleetStore(t, c.Store.Path)
+	restoredGoesOn(t, new, newest)
+	t.Run("the new host ships it on", func(t *testing.T) {
+		next := shipperOf(new, url, "new")
+		defer next.hangUp()
+		if err := next.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Rows("fleet", `SELECT uid FROM fleet_runs ORDER BY uid`); !slices.Equal(got, uids) {
+			t.Errorf("the runs are %q now, and were %q", got, uids)
+		}
+		for _, table := range []string{"fleet_checkpoints", "fleet_segments"} {
+			if got := server.Rows("fleet", `SELECT DISTINCT db FROM `+table); !slices.Equal(got, []string{new.ID}) {
+				t.Errorf("%s are of %q", table, got)
+			}
+		}
+		if got := server.Rows("fleet", `SELECT DISTINCT host, term FROM fleet_runs`); !slices.Equal(got, []string{new.ID + " 1"}) {
+			t.Errorf("the runs are of %q", got)
+		}
+	})
+	if err := new.Close(); err != nil {
+		t.Fatal(err)
+	}
+	notEmpty(t, url, c)
+}
+
+// notEmpty refuses a database that has an agent of its own.
+func notEmpty(t *testing.T, url string, c Config) {
+	t.Helper()
+	c.Store.Path = filepath.Join(t.TempDir(), "busy.db")
+	s := openFleetStore(t, c.Store.Path)
+	work(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), url, "new", true, c); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("a database with agents answers %v", err)
+	}
+}
+
+// restoredGoesOn looks at what a host got back, and goes on with it.
+func restoredGoesOn(t *testing.T, s *db.Store, newest string) {
+	t.Helper()
+	got, err := s.Checkpoint(t.Context(), fleetUser, newest, true)
+	if err != nil || !strings.Contains(string(got.State), `"n":3`) {
+		t.Fatalf("the newest checkpoint is %+v, %v", got, err)
+	}
+	ref := ckpt.RunRef{Agent: "a", Run: "main"}
+	events, err := s.Events(t.Context(), fleetUser, ref, 0, 10)
+	if err != nil || len(events.Events) != 2 {
+		t.Errorf("events are %+v, %v", events, err)
+	}
+	plan, _, err := s.Resume(t.Context(), fleetUser, ckpt.ResumeRequest{Agent: "a", Run: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []string
+	for _, o := range plan.UncertainOperations {
+		open = append(open, o.Key)
+	}
+	slices.Sort(open)
+	if plan.Claimed || !slices.Equal(open, []string{"ckptsidecar.import", "pay-1"}) {
+		t.Fatalf("the plan claims %v, with %q: %+v", plan.Claimed, open, plan.Reasons)
+	}
+	for _, key := range open {
+		_, _, err := s.EndOperation(t.Context(), fleetUser, ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationFailed, Resolve: true, Reason: "looked"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, _, err = s.Resume(t.Context(), fleetUser, ckpt.ResumeRequest{Agent: "a", Run: "main"})
+	if err != nil || !plan.Claimed || fleet.TermOf(plan.Epoch) != 1 || plan.Checkpoint == nil || plan.Checkpoint.Seq != 5 {
+		t.Fatalf("after a person has decided the plan is %+v, %v", plan, err)
+	}
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+)
+
+// learnTaken asks the engine which runs of this host other hosts have claimed, and
+// refuses from now on what is written to those here. It names the runs as Ship does.
+func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
+	err = s.heedTaken(ctx, func(ctx context.Context) (taken []fleet.Taken, err error) {
+		taken, err = s.engine.Taken(ctx, s.host.DB)
+		return taken, err
+	}, &fenced)
+	return fenced, err
+}
+
+// heedRenewal does the same with the answer to a renewal of the lease, and tells those
+// who wait for the engine.
+func (s *shipper) heedRenewal(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error)) error {
+	var fenced []string
+	if err := s.heedTaken(ctx, ask, &fenced); err != nil {
+		return err
+	}
+	s.waiters.fence(fenced)
+	return nil
+}
+
+// owns hears that this host has claimed a run, as Ship names it, which another host may
+// have claimed from it before.
+func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
+	err := s.heedRenewal(ctx, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
+	if err == nil {
+		s.waiters.forgive(run)
+	}
+	return err
+}
+
+// heedTaken asks, and heeds the answer unless one to a later question was heeded before.
+// The shipper and the keeper of the lease both ask.
+func (s *shipper) heedTaken(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
+	question := s.questions.Add(1)
+	taken, err := ask(ctx)
+	if err != nil {
+		return err
+	}
+	s.heeding.Lock()
+	defer s.heeding.Unlock()
+	if question < s.heeded {
+		return nil
+	}
+	if *fenced, err = s.reader.Fence(ctx, taken); err != nil {
+		return err
+	}
+	s.heeded = question
+	for i := range taken {
+		if !s.isTaken(taken[i].UID, taken[i].Term) {
+			s.fenced.Add(1)
+			s.log.Warn("another host has claimed a run of this host; writes to it are refused here", "run", taken[i].UID,
+				"host", taken[i].Host, "term", taken[i].Term)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = taken
+	return nil
+}
+
+func (s *shipper) takenNow() []fleet.Taken {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+func (s *shipper) isTaken(uid string, term int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.taken {
+		if s.taken[i].UID == uid && s.taken[i].Term == term {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceAsBefore refuses writes to the runs that other hosts had claimed when this
+// daemon ran last, and answers them. The engine tells later what has changed since.
+func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) ([]fleet.Taken, error) {
+	w, err := readWordFile(wordFile)
+	if err != nil || w.Database != database || len(w.Taken) == 0 {
+		return nil, err
+	}
+	_, err = j.Fence(ctx, w.Taken)
+	return w.Taken, err
+}

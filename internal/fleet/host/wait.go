@@ -1,0 +1,228 @@
+package host
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+)
+
+// unsure is the mark of an engine of which nobody knows what it has.
+const unsure = -1
+
+// waiters are the requests that wait until the engine has what they have committed.
+// They hold nothing while they wait.
+type waiters struct {
+	wake  chan struct{} // holds one call for the shipper
+	lease *lease.Lease  // without it nothing is confirmed; nil on a host that holds none
+
+	mu     sync.Mutex
+	list   map[*waiter]bool
+	mark   int64           // up to which the engine has this host's audit log, replicated; unsure
+	away   bool            // the last attempt to ship has failed
+	fenced map[string]bool // runs that another host owns, as Ship names them
+}
+
+// waiter is one of them.
+type waiter struct {
+	n       int64  // the row of the audit log that the engine must have
+	run     string // as Ship names it; with nothing after the slash for all runs of the agent
+	degrade bool   // it is content with less while the engine is away
+	answer  chan error
+}
+
+func newWaiters() *waiters {
+	return &waiters{wake: make(chan struct{}, 1), list: map[*waiter]bool{}, mark: unsure, fenced: map[string]bool{}}
+}
+
+// Wait waits until the engine has a row of the audit log. It answers nil, or why the
+// engine does not confirm it.
+func (w *waiters) Wait(ctx context.Context, n int64, run string, degrade bool) error {
+	one := &waiter{n: n, run: run, degrade: degrade, answer: make(chan error, 1)}
+	w.mu.Lock()
+	err, done := w.verdict(one)
+	if !done {
+		w.list[one] = true
+	}
+	w.mu.Unlock()
+	if done {
+		return err
+	}
+	defer w.forget(one)
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is called already
+	}
+	select {
+	case err := <-one.answer:
+		return err
+	case <-ctx.Done():
+		if !w.lease.Held() {
+			return notReplicated("this host's lease in the fleet is over, so another host may own the run")
+		}
+		return notReplicated("the engine of the fleet has not confirmed it in time")
+	}
+}
+
+func (w *waiters) forget(one *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.list, one)
+}
+
+// verdict says how a waiter is to be answered, and whether it is to be answered now.
+func (w *waiters) verdict(one *waiter) (err error, done bool) {
+	switch {
+	case w.isFenced(one.run):
+		return &ckpt.Error{Code: ckpt.CodeFenced, Outcome: ckpt.OutcomeSaved,
+			Message: "another host of the fleet owns this run now: the write is on this host's disk alone, stop this process"}, true
+	case w.mark >= one.n && w.lease.Held():
+		return nil, true
+	case one.degrade && !w.lease.Held():
+		return notReplicated("this host's lease in the fleet is over"), true
+	case w.away && one.degrade:
+		return notReplicated("the engine of the fleet is away"), true
+	}
+	return nil, false
+}
+
+func (w *waiters) isFenced(run string) bool {
+	if !strings.HasSuffix(run, "/") {
+		return w.fenced[run]
+	}
+	for fenced := range w.fenced {
+		if strings.HasPrefix(fenced, run) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell answers all whose answer is known, and all others with why nothing will be
+// confirmed, where it says so. The caller holds the lock.
+func (w *waiters) tell(why string) {
+	for one := range w.list {
+		err, done := w.verdict(one)
+		if !done && why != "" {
+			err, done = notReplicated(why), true
+		}
+		if done {
+			delete(w.list, one)
+			one.answer <- err
+		}
+	}
+}
+
+// confirmed says up to where the engine has this host's audit log, and which of the
+// runs that came with it another host owns. refuse is why its word counts for nothing,
+// "" where it counts.
+func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range came {
+		delete(w.fenced, run)
+	}
+	for _, run := range fenced {
+		w.fenced[run] = true
+	}
+	w.mark, w.away = mark, false
+	if refuse != "" {
+		w.mark = unsure
+	}
+	w.tell(refuse)
+}
+
+// fence says which runs another host owns, beside those that are known.
+func (w *waiters) fence(fenced []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range fenced {
+		w.fenced[run] = true
+	}
+	w.tell("")
+}
+
+// owned refuses a run, as Ship names it, that another host owns.
+func (w *waiters) owned(run string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isFenced(run) {
+		return ckpt.Errorf(ckpt.CodeFenced, "another host of the fleet owns this run now: stop this process")
+	}
+	return nil
+}
+
+// forgive forgets that another host owned a run.
+func (w *waiters) forgive(run string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.fenced, run)
+}
+
+// renewed answers those who waited for the lease.
+func (w *waiters) renewed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell("")
+}
+
+// lost says that nobody knows what the engine has. final is why waiting does not help,
+// "" where it may.
+func (w *waiters) lost(final string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mark, w.away = unsure, true
+	w.tell(final)
+}
+
+// any says whether somebody waits.
+func (w *waiters) any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list) > 0
+}
+
+// notReplicated says that a write is on this host's disk alone.
+func notReplicated(why string) *ckpt.Error {
+	return &ckpt.Error{Code: ckpt.CodeNotReplicated, Outcome: ckpt.OutcomeUnknown, RetryAfter: time.Second,
+		Message: "the write is on this host's disk, and its agent's policy asks for durability: fleet, but " + why + ": try again with the same id"}
+}
+
+// Durable says how safe it is what an agent has just written, or how to wait until it
+// is as safe as its policy says.
+func (m *Member) Durable(sc ckpt.Scope, agent, run string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error)) {
+	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
+	want, outage := p.Durability, p.OnOutage
+	switch {
+	case err == nil && want == ckpt.DurabilityLocal && m.shipper == nil:
+		return "", nil // there is no fleet, and nobody has asked for one
+	case err == nil && want == ckpt.DurabilityLocal:
+		return ckpt.DurabilityLocal, nil
+	}
+	n := m.store.Committed()
+	return "", func(ctx context.Context) (ckpt.Durability, error) {
+		if err != nil {
+			e := notReplicated("the policy cannot be read")
+			e.Err = err
+			return "", e
+		}
+		degrade := outage == ckpt.OutageDegrade
+		err := error(notReplicated("this host has no engine of a fleet: set fleet.engine_file"))
+		if m.shipper != nil {
+			ctx, cancel := context.WithTimeout(ctx, m.writeTimeout)
+			defer cancel()
+			err = m.shipper.waiters.Wait(ctx, n, fleet.RunName(sc.Whose(), agent, run), degrade)
+		}
+		switch {
+		case err == nil:
+			return ckpt.DurabilityFleet, nil
+		case degrade && ckpt.CodeOf(err) == ckpt.CodeNotReplicated:
+			return ckpt.DurabilityLocal, nil
+		}
+		return "", err
+	}
+}
