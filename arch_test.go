@@ -170,6 +170,9 @@ var arrows = map[string][]string{
 	"internal/cli/policycmd": {
 		root, "internal/cli", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/jsontext", "internal/wellformed",
 	},
+	"internal/cli/fleetcmd": {
+		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet", "internal/fleet/host", "internal/ipc/client",
+	},
 	"internal/cli/transfercmd": {root, "internal/cli", "internal/cli/term", "internal/foreign", "internal/osfile"},
 	"internal/cli/consolecmd":  {"internal/cli", "internal/cli/doctor", "internal/cli/term", "internal/console"},
 	"internal/cli/manual":      {root, "internal/cli", "internal/cli/term", "internal/daemon"},
@@ -181,10 +184,10 @@ var arrows = map[string][]string{
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
 		root, "internal/cli", "internal/cli/consolecmd", "internal/cli/democmd", "internal/cli/doctor", "internal/cli/driftcmd",
-		"internal/cli/filescmd", "internal/cli/hookcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/policycmd",
+		"internal/cli/filescmd", "internal/cli/fleetcmd", "internal/cli/hookcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/policycmd",
 		"internal/cli/program", "internal/cli/transfercmd",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/fleet/host", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
+		"internal/wellformed", "internal/daemon", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/doctor"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/filescmd"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/hookcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/policycmd"
@@ -70,7 +71,7 @@ type grammar struct {
 	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified first and named last."`
 	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Replace the database with a backup. The old database is kept."`
 	Spool         spoolCmd               `cmd:"" group:"daemon" help:"List or send writes that clients spooled while the daemon was away."`
-	Fleet         fleetCmd               `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that many hosts share, and restore a lost host."`
+	Fleet         fleetcmd.Command       `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that many hosts share, and restore a lost host."`
 	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Report problems on this machine and how to fix them."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       service.Command        `cmd:"" group:"daemon" help:"Install and manage the daemon as a service of this machine."`

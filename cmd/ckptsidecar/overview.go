@@ -42,7 +42,7 @@ func (c *overviewCmd) Run(ctx context.Context, a *app) error {
 		if !r.SegmentAt.IsZero() {
 			worked += max(0, v.At.Sub(r.SegmentAt.Time).Milliseconds())
 		}
-		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.Out), a.Out.Time(r.UpdatedAt), view.WorkedText(worked), fmt.Sprint(r.Steps),
+		t.Add(r.Agent, r.Run, view.RunStatus(r.Status, a.Out), a.Out.Time(r.UpdatedAt), view.WorkedText(worked), fmt.Sprint(r.Steps),
 			fmt.Sprintf("$%.2f", r.CostUSD), fmt.Sprint(r.Findings), view.FirstLine(r.Goal))
 	}
 	t.Write(a.Stdout, a.Out)

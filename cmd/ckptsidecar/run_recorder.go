@@ -39,7 +39,7 @@ func (c *runRecorderCmd) Run(ctx context.Context, a *app) error {
 	}
 	p := &term.Pairs{}
 	p.Add("run", a.Out.Bold(v.Run)+" of "+v.Agent)
-	p.Add("status", runStatusText(v.Status, a.Out))
+	p.Add("status", view.RunStatus(v.Status, a.Out))
 	p.Add("worked for", view.WorkedText(v.Sums.WorkedMS))
 	p.Add("steps", fmt.Sprintf("%d, %d failed", v.Sums.Steps, v.Sums.Failed))
 	p.Add("tokens", fmt.Sprintf("%d in, %d out", v.Sums.InputTokens, v.Sums.OutputTokens))

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -37,7 +37,7 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 		return c.ofFleet(ctx, a)
 	}
 	filter, err := c.filter(time.Now())
-	if err := cli.Checked(err, c.Paged.Check(), c.Following.Check(&c.Paged), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
+	if err := cli.Checked(err, c.Paged.Check(), c.Following.Check(&c.Paged), cli.Given(c.Status, view.CheckRunStatus), filter.Check()); err != nil {
 		return err
 	}
 	if c.Follow {
@@ -71,7 +71,7 @@ func runTable(runs []ckpt.Run, s *term.Style) *term.Table {
 	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">WORKED", "~GOAL", ">?EPOCH", ">?ATTEMPT", ">?PID")
 	for i := range runs {
 		r := &runs[i]
-		t.Add(r.Agent, r.Run, runStatusText(r.Status, s), s.Time(r.UpdatedAt), view.WorkedText(r.AccumulatedMS),
+		t.Add(r.Agent, r.Run, view.RunStatus(r.Status, s), s.Time(r.UpdatedAt), view.WorkedText(r.AccumulatedMS),
 			view.FirstLine(string(r.Goal)), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID))
 	}
 	return t
@@ -132,28 +132,13 @@ func instant(flag, typed string, now time.Time) (ckpt.Time, error) {
 	return ckpt.Time{}, fmt.Errorf("%s %q is not a time: write 2h, 7d, 2026-03-01, or 2026-03-01T12:00:00Z", flag, typed)
 }
 
-func checkRunStatus(status string) error {
-	var all []string
-	for _, s := range ckpt.RunStatuses {
-		if status == string(s) {
-			return nil
-		}
-		all = append(all, string(s))
+// ofFleet lists runs of the fleet for `runs --fleet`.
+func (c *runsCmd) ofFleet(ctx context.Context, a *app) error {
+	q := fleetcmd.RunsQuery{Agent: c.Agent, Status: c.Status, Paged: c.Paged}
+	if c.Workflow != "" || len(c.Label) > 0 || c.Goal != "" || c.Since != "" || c.Until != "" || c.Severity != "" || c.Follow {
+		return cli.Usagef("--fleet takes an agent, --status, --limit, --before and --all: what else chooses runs is known to their own host alone")
 	}
-	return fmt.Errorf("status %q is unknown: use %s", status, strings.Join(all, ", "))
-}
-
-func runStatusText(r ckpt.RunStatus, s *term.Style) string {
-	switch r {
-	case ckpt.RunRunning, ckpt.RunCompleted:
-		return s.Green(string(r))
-	case ckpt.RunInterrupted, ckpt.RunTimedOut, ckpt.RunAwaitingContinuation, ckpt.RunSuspended:
-		return s.Yellow(string(r))
-	case ckpt.RunFailed:
-		return s.Red(string(r))
-	default:
-		return string(r)
-	}
+	return q.List(ctx, a.App, "")
 }
 
 func pidText(pid int) string {
@@ -310,7 +295,7 @@ func (a *app) showRun(r *ckpt.Run) error {
 	}
 	p := &term.Pairs{}
 	p.Add("run", a.Out.Bold(r.Run)+" of "+r.Agent)
-	p.Add("status", runStatusText(r.Status, a.Out))
+	p.Add("status", view.RunStatus(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
 	if r.Host != "" {
 		p.Add("fleet", fmt.Sprintf("%s by host %s, term %d, durability %s", r.Ownership, r.Host, r.Term, r.Durability))

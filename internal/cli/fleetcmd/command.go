@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
-type fleetCmd struct {
-	Check   fleetCheckCmd   `cmd:"" help:"Check whether an engine can be used. Changes nothing."`
-	Migrate fleetMigrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
-	Status  fleetStatusCmd  `cmd:"" help:"Show how shipping to the engine goes."`
-	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts of the fleet."`
-	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
-	Claim   fleetClaimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
-	Release fleetReleaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
-	Drain   fleetDrainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
-	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
-	Verify  fleetVerifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
-	Keys    fleetKeysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
-	Rejoin  fleetRejoinCmd  `cmd:"" help:"Join the fleet anew, where an older copy of this host's database was put back, or is in use elsewhere."`
-	Restore fleetRestoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
+// Command is the command fleet.
+type Command struct {
+	Check   checkCmd   `cmd:"" help:"Check whether an engine can be used. Changes nothing."`
+	Migrate migrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
+	Status  statusCmd  `cmd:"" help:"Show how shipping to the engine goes."`
+	Hosts   hostsCmd   `cmd:"" help:"List the hosts of the fleet."`
+	Runs    runsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
+	Claim   claimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
+	Release releaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
+	Drain   drainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
+	Strands strandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
+	Verify  verifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
+	Keys    keysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
+	Rejoin  rejoinCmd  `cmd:"" help:"Join the fleet anew, where an older copy of this host's database was put back, or is in use elsewhere."`
+	Restore restoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }
 
 // engineFlags name an engine: by its URL, or by the settings.
@@ -32,15 +33,15 @@ type engineFlags struct {
 	System bool   `help:"Read the settings of the system service."`
 }
 
-func (f *engineFlags) find(a *app) (string, error) {
+func (f *engineFlags) find(a *cli.App) (string, error) {
 	if f.URL != "" {
 		return f.URL, nil
 	}
-	config, err := (&cli.SettingFlags{System: f.System}).Settings(a.App)
+	config, err := (&cli.SettingFlags{System: f.System}).Settings(a)
 	if err != nil {
 		return "", err
 	}
-	c := config.Fleet(a.Env, programVersion())
+	c := config.Fleet(a.Env, a.Version)
 	url, err := c.URL()
 	if err != nil {
 		return "", cli.Usagef("%v", err)
@@ -48,7 +49,7 @@ func (f *engineFlags) find(a *app) (string, error) {
 	return url, nil
 }
 
-type fleetCheckCmd struct {
+type checkCmd struct {
 	engineFlags   `embed:""`
 	AssumeDurable bool `help:"Treat the engine as replicated although it does not report it. You take the responsibility."`
 }
@@ -61,7 +62,7 @@ type checkedShape struct {
 	Why     string `json:"why,omitempty"`
 }
 
-func (c *fleetCheckCmd) Run(ctx context.Context, a *app) error {
+func (c *checkCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.find(a)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func (c *fleetCheckCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func reportText(a *app, r *fleet.Report, durable bool, why string) {
+func reportText(a *cli.App, r *fleet.Report, durable bool, why string) {
 	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("engine"), r.Engine)
 	term.Printf(a.Stdout, "profile %s, isolation %s, clock %+.3f s, tables of version %d\n", r.Profile, r.Isolation, r.ClockAhead, r.Schema)
 	term.Printf(a.Stdout, "replication: %s\n", r.How)
@@ -109,11 +110,11 @@ func reportText(a *app, r *fleet.Report, durable bool, why string) {
 	}
 }
 
-type fleetMigrateCmd struct {
+type migrateCmd struct {
 	engineFlags `embed:""`
 }
 
-func (c *fleetMigrateCmd) Run(ctx context.Context, a *app) error {
+func (c *migrateCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.find(a)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
-type fleetRejoinCmd struct {
+type rejoinCmd struct {
 	engineFlags `embed:""`
 	DB          string `name:"db" help:"The database. Default: $$CKPTSIDECAR_DB, then the configured one." placeholder:"FILE"`
 	Force       bool   `help:"Join anew even if the engine has no other past of this database, because another machine has a copy of it."`
 }
 
 // Help is what `fleet rejoin --help` adds.
-func (c *fleetRejoinCmd) Help() string {
+func (c *rejoinCmd) Help() string {
 	return `For a host whose state is split: an older copy of its database was put back, or two machines
 have copies of one database. The daemon must be stopped. The database gets another id in the
 fleet, and ships again. Runs that the engine has under the former id cannot be written here any
@@ -26,16 +26,16 @@ more. What this host has of them beyond the engine is a strand: see ckptsidecar 
 Of two machines with one database, run it on the copy, not on the original.`
 }
 
-func (c *fleetRejoinCmd) Run(ctx context.Context, a *app) error {
+func (c *rejoinCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.find(a)
 	if err != nil {
 		return err
 	}
-	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a.App)
+	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a)
 	if err != nil {
 		return err
 	}
-	done, err := host.Rejoin(ctx, url, c.Force, config.Fleet(a.Env, programVersion()))
+	done, err := host.Rejoin(ctx, url, c.Force, config.Fleet(a.Env, a.Version))
 	switch {
 	case errors.Is(err, daemon.ErrRunning):
 		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}

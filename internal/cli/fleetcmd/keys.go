@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"strings"
@@ -9,14 +9,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
-type fleetKeysCmd struct {
-	List   fleetKeysListCmd   `cmd:"" help:"List the keys. Shows no key itself."`
-	Add    fleetKeysAddCmd    `cmd:"" help:"Add a new key, with which the realm is sealed from now on."`
-	Retire fleetKeysRetireCmd `cmd:"" help:"Let a key open what it has sealed, and seal nothing any more."`
+type keysCmd struct {
+	List   keysListCmd   `cmd:"" help:"List the keys. Shows no key itself."`
+	Add    keysAddCmd    `cmd:"" help:"Add a new key, with which the realm is sealed from now on."`
+	Retire keysRetireCmd `cmd:"" help:"Let a key open what it has sealed, and seal nothing any more."`
 }
 
 // Help is what `fleet keys --help` adds.
-func (*fleetKeysCmd) Help() string {
+func (*keysCmd) Help() string {
 	return `The key file has one key a line: a realm, an id, and 32 bytes as base64. The newest
 key of a realm seals what is shipped. Older ones open what they have sealed. The keys
 of the realm * seal for everybody whose realm has no key.
@@ -32,11 +32,11 @@ type keyFlags struct {
 	System bool   `help:"Read the settings of the system service."`
 }
 
-func (f *keyFlags) find(a *app) (string, error) {
+func (f *keyFlags) find(a *cli.App) (string, error) {
 	if f.File != "" {
 		return f.File, nil
 	}
-	config, err := (&cli.SettingFlags{System: f.System}).Settings(a.App)
+	config, err := (&cli.SettingFlags{System: f.System}).Settings(a)
 	switch {
 	case err != nil:
 		return "", err
@@ -48,11 +48,11 @@ func (f *keyFlags) find(a *app) (string, error) {
 	return config.FleetKeys, nil
 }
 
-type fleetKeysListCmd struct {
+type keysListCmd struct {
 	keyFlags `embed:""`
 }
 
-func (c *fleetKeysListCmd) Run(a *app) error {
+func (c *keysListCmd) Run(a *cli.App) error {
 	path, err := c.find(a)
 	if err != nil {
 		return err
@@ -72,13 +72,13 @@ func (c *fleetKeysListCmd) Run(a *app) error {
 	return nil
 }
 
-type fleetKeysAddCmd struct {
+type keysAddCmd struct {
 	keyFlags `embed:""`
 	Realm    string `arg:"" optional:"" default:"*" help:"The realm. Default: *, everybody whose realm has no key."`
 	ID       string `help:"The key's id. Default: today's date and a few letters." placeholder:"ID"`
 }
 
-func (c *fleetKeysAddCmd) Run(a *app) error {
+func (c *keysAddCmd) Run(a *cli.App) error {
 	path, err := c.find(a)
 	if err != nil {
 		return err
@@ -90,13 +90,13 @@ func (c *fleetKeysAddCmd) Run(a *app) error {
 	return told(a, path, c.Realm, id, "added")
 }
 
-type fleetKeysRetireCmd struct {
+type keysRetireCmd struct {
 	keyFlags `embed:""`
 	Realm    string `arg:"" help:"The key's realm."`
 	ID       string `arg:"" help:"The key's id."`
 }
 
-func (c *fleetKeysRetireCmd) Run(a *app) error {
+func (c *keysRetireCmd) Run(a *cli.App) error {
 	path, err := c.find(a)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *fleetKeysRetireCmd) Run(a *app) error {
 }
 
 // told says what became of a key.
-func told(a *app, path, realm, id, what string) error {
+func told(a *cli.App, path, realm, id, what string) error {
 	if a.JSON {
 		return a.WriteJSON(map[string]string{"file": path, "realm": realm, "id": id, "done": what})
 	}

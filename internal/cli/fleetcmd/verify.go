@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
-type fleetVerifyCmd struct {
+type verifyCmd struct {
 	engineFlags `embed:""`
 }
 
 // Help is what `fleet verify --help` adds.
-func (*fleetVerifyCmd) Help() string {
+func (*verifyCmd) Help() string {
 	return `It checks that no row of an audit log is missing up to the host's mark, that claims fit
 the audit logs that they name, and each state and document against its hash or its
 seal. The audit log of this host is compared with the database of this host row by row.
@@ -24,17 +24,17 @@ What is sealed with a key that this host does not have is counted and not opened
 It only reads, and asks the engine itself. The exit code is 5 if something is damaged.`
 }
 
-func (c *fleetVerifyCmd) Run(ctx context.Context, a *app) error {
+func (c *verifyCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.find(a)
 	if err != nil {
 		return err
 	}
-	config, err := (&cli.SettingFlags{System: c.System}).Settings(a.App)
+	config, err := (&cli.SettingFlags{System: c.System}).Settings(a)
 	if err != nil {
 		return err
 	}
 	p := a.Progress("verifying", "runs")
-	v, err := host.Verify(ctx, url, config.Fleet(a.Env, programVersion()), p.Step)
+	v, err := host.Verify(ctx, url, config.Fleet(a.Env, a.Version), p.Step)
 	p.Done()
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *fleetVerifyCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-func verifiedText(a *app, v *fleet.Verified) {
+func verifiedText(a *cli.App, v *fleet.Verified) {
 	for i := range v.Problems {
 		a.Out.Hanging(a.Stdout, a.Out.Red("damaged")+"  ", term.Escape(v.Problems[i].String()))
 	}

@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -12,21 +12,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-type fleetClaimCmd struct {
+type claimCmd struct {
 	Name  string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
 	Host  string `help:"Only a run of this host, by its name or its database." placeholder:"NAME"`
 	Force bool   `help:"Claim the run even if its host holds its lease or its policy says never, because you know that the host is lost."`
 }
 
 // Help is what `fleet claim --help` adds.
-func (c *fleetClaimCmd) Help() string {
+func (c *claimCmd) Help() string {
 	return `For administrators. With --owner only an agent of that owner is claimed. The daemon of this host asks the engine for the run, and brings it here as it was shipped last.
 The engine refuses from then on what the former host ships of the run. If that host comes back, its daemon refuses writes to the run too.
 A run that was running then waits for a person: nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar operation resolve.
 If the command fails on its way, run it again.`
 }
 
-func (c *fleetClaimCmd) Run(ctx context.Context, a *app) error {
+func (c *claimCmd) Run(ctx context.Context, a *cli.App) error {
 	r := fleet.ClaimRequest{Host: c.Host, Force: c.Force}
 	if a.Owner != "*" {
 		r.Owner = a.Owner
@@ -49,7 +49,7 @@ func (c *fleetClaimCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-type fleetStrandsCmd struct {
+type strandsCmd struct {
 	List  strandsListCmd  `cmd:"" default:"1" help:"List what this host has of runs that other hosts have claimed. This is the default subcommand."`
 	Adopt strandsAdoptCmd `cmd:"" help:"Adopt a strand: its newest checkpoint becomes the first of a new run."`
 	Drop  strandsDropCmd  `cmd:"" help:"Note that nobody wants a strand. Deletes nothing."`
@@ -57,7 +57,7 @@ type fleetStrandsCmd struct {
 
 type strandsListCmd struct{}
 
-func (c *strandsListCmd) Run(ctx context.Context, a *app) error {
+func (c *strandsListCmd) Run(ctx context.Context, a *cli.App) error {
 	all, err := client.Operator{Client: a.Client()}.Strands(ctx)
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ type strandFlags struct {
 }
 
 // find finds the one strand that the word stands for.
-func (f *strandFlags) find(ctx context.Context, a *app) (*fleet.Strand, error) {
+func (f *strandFlags) find(ctx context.Context, a *cli.App) (*fleet.Strand, error) {
 	all, err := client.Operator{Client: a.Client()}.Strands(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ type strandsAdoptCmd struct {
 	Into        string `name:"run" help:"The run to adopt into. Default: the name of the run with -strand- and the term." placeholder:"NAME"`
 }
 
-func (c *strandsAdoptCmd) Run(ctx context.Context, a *app) error {
+func (c *strandsAdoptCmd) Run(ctx context.Context, a *cli.App) error {
 	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Adopted, Run: c.Into})
 }
 
@@ -125,11 +125,11 @@ type strandsDropCmd struct {
 	strandFlags `embed:""`
 }
 
-func (c *strandsDropCmd) Run(ctx context.Context, a *app) error {
+func (c *strandsDropCmd) Run(ctx context.Context, a *cli.App) error {
 	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Dropped})
 }
 
-func decideStrand(ctx context.Context, a *app, f *strandFlags, d fleet.StrandDecision) error {
+func decideStrand(ctx context.Context, a *cli.App, f *strandFlags, d fleet.StrandDecision) error {
 	s, err := f.find(ctx, a)
 	if err != nil {
 		return err

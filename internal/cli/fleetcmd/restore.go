@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
-type fleetRestoreCmd struct {
+type restoreCmd struct {
 	Host        string `arg:"" help:"The lost host, by its name or its database."`
 	engineFlags `embed:""`
 	DB          string `name:"db" help:"The database to restore into. Default: $$CKPTSIDECAR_DB, then the configured one." placeholder:"FILE"`
@@ -20,7 +20,7 @@ type fleetRestoreCmd struct {
 }
 
 // Help is what `fleet restore --help` adds.
-func (c *fleetRestoreCmd) Help() string {
+func (c *restoreCmd) Help() string {
 	return `The daemon here must be stopped (ckptsidecar service stop), and its database must have no agents.
 The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
 The runs come back as they were shipped last. A run that was running then waits for a person:
@@ -28,16 +28,16 @@ nobody knows what it did after that. Decide with ckptsidecar operations and ckpt
 The exit code is 5 if a checkpoint was left out because the engine's copy of it is damaged.`
 }
 
-func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
+func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.find(a)
 	if err != nil {
 		return err
 	}
-	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a.App)
+	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a)
 	if err != nil {
 		return err
 	}
-	done, err := host.Restore(ctx, url, c.Host, c.Force, config.Fleet(a.Env, programVersion()))
+	done, err := host.Restore(ctx, url, c.Host, c.Force, config.Fleet(a.Env, a.Version))
 	if errors.Is(err, daemon.ErrRunning) {
 		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
 	}
@@ -55,7 +55,7 @@ func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) {
+func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
 	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n",
 		a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
 	if len(done.Damaged) > 0 {

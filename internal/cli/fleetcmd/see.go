@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -11,22 +11,23 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-type fleetStatusCmd struct{}
+type statusCmd struct{}
 
 // Help is what `fleet status --help` adds.
-func (*fleetStatusCmd) Help() string {
+func (*statusCmd) Help() string {
 	return `The daemon answers. It does not ask the engine: it tells what it knows.
 The exit code is 1 if nothing is shipped, and 4 if this host belongs to no fleet.
 Without a daemon, ckptsidecar fleet check asks the engine itself.`
 }
 
-func (c *fleetStatusCmd) Run(ctx context.Context, a *app) error {
+func (c *statusCmd) Run(ctx context.Context, a *cli.App) error {
 	s, err := client.Operator{Client: a.Client()}.Fleet(ctx)
 	if err != nil {
 		return err
@@ -34,7 +35,7 @@ func (c *fleetStatusCmd) Run(ctx context.Context, a *app) error {
 	if a.JSON {
 		err = a.WriteJSON(s)
 	} else if s.On {
-		fleetStatusText(a, s)
+		statusText(a, s)
 	}
 	switch {
 	case err != nil:
@@ -47,7 +48,7 @@ func (c *fleetStatusCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func fleetStatusText(a *app, s *fleet.Status) {
+func statusText(a *cli.App, s *fleet.Status) {
 	state := a.Out.Red(s.State)
 	switch s.State {
 	case fleet.StateShipping:
@@ -96,7 +97,7 @@ func fleetStatusText(a *app, s *fleet.Status) {
 	p.Write(a.Stdout, a.Out)
 }
 
-func leaseText(a *app, s *fleet.Status) string {
+func leaseText(a *cli.App, s *fleet.Status) string {
 	if s.Lease == "held" {
 		return fmt.Sprintf("held for %.1f s more, of %g s; this host claims %g s after another's lease", s.LeaseLeft, s.LeaseSpan, s.Grace)
 	}
@@ -128,7 +129,7 @@ type seeFlags struct {
 }
 
 // direct is the URL of the engine that is to be asked itself, "" for the daemon.
-func (f *seeFlags) direct(a *app) (string, error) {
+func (f *seeFlags) direct(a *cli.App) (string, error) {
 	switch {
 	case f.URL == "" && !f.Direct && f.System:
 		return "", cli.Usagef("--system says which settings name the engine: it needs --direct")
@@ -146,11 +147,11 @@ func nearEngine(err error) error {
 	return err
 }
 
-type fleetHostsCmd struct {
+type hostsCmd struct {
 	seeFlags `embed:""`
 }
 
-func (c *fleetHostsCmd) Run(ctx context.Context, a *app) error {
+func (c *hostsCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.direct(a)
 	if err != nil {
 		return err
@@ -202,8 +203,8 @@ func leaseOf(h *fleet.HostShown) string {
 	return fmt.Sprintf("%.0f s", *h.Lease)
 }
 
-// fleetRunsQuery chooses runs of the fleet.
-type fleetRunsQuery struct {
+// RunsQuery are the flags that choose runs of the fleet.
+type RunsQuery struct {
 	Host      string `help:"Only of this host, by name or database." placeholder:"NAME"`
 	Principal string `help:"Only of this principal, such as acme/build." placeholder:"NAME"`
 	Agent     string `help:"Only of agents of this name." placeholder:"NAME"`
@@ -211,23 +212,23 @@ type fleetRunsQuery struct {
 	cli.Paged
 }
 
-type fleetRunsCmd struct {
-	seeFlags       `embed:""`
-	fleetRunsQuery `embed:""`
+type runsCmd struct {
+	seeFlags  `embed:""`
+	RunsQuery `embed:""`
 }
 
-func (c *fleetRunsCmd) Run(ctx context.Context, a *app) error {
+func (c *runsCmd) Run(ctx context.Context, a *cli.App) error {
 	url, err := c.direct(a)
 	if err != nil {
 		return err
 	}
-	return c.list(ctx, a, url)
+	return c.List(ctx, a, url)
 }
 
-// list lists runs of the fleet, as the daemon tells them, or the engine at a URL.
-func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err error) {
+// List lists runs of the fleet, as the daemon tells them, or the engine at a URL.
+func (c *RunsQuery) List(ctx context.Context, a *cli.App, url string) (err error) {
 	filter := ckpt.RunFilter{Agent: c.Agent}
-	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
+	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Status, view.CheckRunStatus), filter.Check()); err != nil {
 		return err
 	}
 	all := &fleet.Runs{Runs: []fleet.RunShown{}}
@@ -257,15 +258,15 @@ func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err erro
 	}
 	t := term.NewTable("HOST", "AGENT", "RUN", "STATUS", "CHANGED", ">CHECKPOINT", ">?TERM", "?OWNER", "?PRINCIPAL", "#UID")
 	for _, r := range all.Runs {
-		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt),
+		t.Add(r.Host, r.Agent, r.Run, view.RunStatus(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt),
 			fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.Principal, r.UID)
 	}
 	t.Write(a.Stdout, a.Out)
-	c.Paged.More(a.App, next)
+	c.Paged.More(a, next)
 	return nil
 }
 
-func askRuns(ctx context.Context, a *app, url string, q fleet.RunsQuery) (*fleet.Runs, error) {
+func askRuns(ctx context.Context, a *cli.App, url string, q fleet.RunsQuery) (*fleet.Runs, error) {
 	if url != "" {
 		return host.Runs(ctx, url, q)
 	}
@@ -273,19 +274,10 @@ func askRuns(ctx context.Context, a *app, url string, q fleet.RunsQuery) (*fleet
 }
 
 // changedText is a time for people; one that no daemon has written is shown as it is.
-func changedText(a *app, text string) string {
+func changedText(a *cli.App, text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return text
 	}
 	return a.Out.Time(ckpt.At(t))
-}
-
-// ofFleet lists runs of the fleet for `runs --fleet`.
-func (c *runsCmd) ofFleet(ctx context.Context, a *app) error {
-	q := fleetRunsQuery{Agent: c.Agent, Status: c.Status, Paged: c.Paged}
-	if c.Workflow != "" || len(c.Label) > 0 || c.Goal != "" || c.Since != "" || c.Until != "" || c.Severity != "" || c.Follow {
-		return cli.Usagef("--fleet takes an agent, --status, --limit, --before and --all: what else chooses runs is known to their own host alone")
-	}
-	return q.list(ctx, a, "")
 }

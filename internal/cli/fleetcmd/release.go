@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -11,16 +11,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-type fleetReleaseCmd struct {
+type releaseCmd struct {
 	Name string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
 }
 
 // Help is what `fleet release --help` adds.
-func (c *fleetReleaseCmd) Help() string {
+func (c *releaseCmd) Help() string {
 	return `The engine gets everything first. Then another host may claim the run at once, without waiting for this host's lease. A run that is running is refused. Who resumes the run here first keeps it here.`
 }
 
-func (c *fleetReleaseCmd) Run(ctx context.Context, a *app) error {
+func (c *releaseCmd) Run(ctx context.Context, a *cli.App) error {
 	ref := ckpt.RunRef{}
 	ref.Agent, ref.Run, _ = strings.Cut(c.Name, "/")
 	if err := cli.Checked(ref.Check()); err != nil {
@@ -37,17 +37,17 @@ func (c *fleetReleaseCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-type fleetDrainCmd struct {
+type drainCmd struct {
 	Undo bool `help:"Take the runs up again."`
 }
 
 // Help is what `fleet drain --help` adds.
-func (c *fleetDrainCmd) Help() string {
+func (c *drainCmd) Help() string {
 	return `For administrators, before maintenance. Nothing begins on this host any more for agents with takeover: auto, and exec stops them. When none can believe any more that this host holds its lease, the engine gets everything, and other hosts may claim the runs at once. This takes as long as the rest of the lease.
 The daemon stays drained until it starts again, or until ckptsidecar fleet drain --undo.`
 }
 
-func (c *fleetDrainCmd) Run(ctx context.Context, a *app) error {
+func (c *drainCmd) Run(ctx context.Context, a *cli.App) error {
 	if !c.Undo {
 		a.Tell("waiting until the agents of this host have stopped")
 	}
