@@ -130,7 +130,7 @@ var arrows = map[string][]string{
 	// Level 2: the packages are wired, and agents are served.
 	"internal/fleet/host": {
 		root, "internal/db", "internal/db/audit", "internal/db/journal", "internal/fleet", "internal/fleet/lease", "internal/fleet/pg",
-		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic",
+		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic", "internal/survey",
 	},
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",

@@ -34,8 +34,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	client := a.Client()
-	d, err := client.Diff(ctx, first, second)
+	d, err := a.anyDiff(ctx, first, second)
 	switch {
 	case err != nil:
 		return err
@@ -45,14 +44,14 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 		shortDiff(a, &d.Summary)
 		return nil
 	}
-	from, err := client.Checkpoint(ctx, first, true)
+	from, err := a.anyCheckpoint(ctx, first, true)
 	if err != nil {
 		return err
 	}
 	if !c.Unified {
 		return pathDiff(a, from.State, d.Patch)
 	}
-	to, err := client.Checkpoint(ctx, second, true)
+	to, err := a.anyCheckpoint(ctx, second, true)
 	if err != nil {
 		return err
 	}

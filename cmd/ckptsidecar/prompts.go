@@ -22,12 +22,20 @@ type promptsCmd struct {
 
 type promptsListCmd struct {
 	Answered bool `help:"Also those that have been answered."`
+	Fleet    bool `help:"List the open prompts of all hosts of the fleet, with the host of each."`
+	fleetPromptsQuery
 	cli.Paged
 }
 
 func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	if err := c.Paged.Check(); err != nil {
 		return err
+	}
+	if c.Fleet {
+		return c.ofFleet(ctx, a)
+	}
+	if c.fleetPromptsQuery != (fleetPromptsQuery{}) {
+		return cli.Usagef("--host, --principal and --agent choose prompts of the fleet: they need --fleet")
 	}
 	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
 	var err error

@@ -23,7 +23,7 @@ func (c *showCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	got, err := a.Client().Checkpoint(ctx, id, c.State)
+	got, err := a.anyCheckpoint(ctx, id, c.State)
 	switch {
 	case err != nil:
 		return err

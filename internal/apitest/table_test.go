@@ -193,7 +193,10 @@ var table = []row{
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
 	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/fleet/hosts", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 409, everyone: true},
-	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true}, // TestFleetRights asks where there is a fleet
+	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true},                     // TestFleetRights asks where there is a fleet
+	{method: "GET", path: "/v1/fleet/prompts", owner: 409, stranger: 409, everyone: true},                  // TestFleetHeld asks where there is a fleet
+	{method: "GET", path: "/v1/fleet/checkpoints/{id}", owner: 404, stranger: 404, everyone: true},         // so does it here
+	{method: "GET", path: "/v1/fleet/checkpoints/{a}/diff/{b}", owner: 404, stranger: 404, everyone: true}, // and here
 	{method: "GET", path: "/v1/settings", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/version", owner: 200, stranger: 200, everyone: true},
 	{method: "GET", path: "/healthz", owner: 200, stranger: 200, everyone: true},

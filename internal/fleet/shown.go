@@ -110,6 +110,19 @@ type Asker struct {
 	DB, Owner string // the host, and the user there
 }
 
+// HeldRow is a row of a run as the engine holds it.
+type HeldRow struct {
+	RunShown
+	Row
+}
+
+// HeldCheckpoint is one checkpoint as the engine holds it, with the segments that it
+// needs where its state is asked for.
+type HeldCheckpoint struct {
+	RunShown
+	LostRun
+}
+
 // After is the run after which the page begins, "" for the first page.
 func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 	if q.Before == "" {

@@ -2,32 +2,21 @@ package journal
 
 import (
 	"encoding/json"
-	"fmt"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // CheckLost checks each state of a run, as the engine holds it, against its hash, and
 // each document. It tells what is damaged, and changes nothing.
 func CheckLost(r *fleet.LostRun, found func(kind, id, what string)) {
-	segments := make(map[int64]fleet.Segment, len(r.Segments))
-	for _, s := range r.Segments {
-		segments[s.ID] = s
-	}
+	segments := segmentsOf(r)
 	for i := range r.Checkpoints {
 		c := &r.Checkpoints[i]
 		if c.Damage != "" {
 			found("checkpoint", c.ID, c.Damage)
 			continue
 		}
-		_, err := blob.Join(&blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, func(id int64) ([]byte, error) {
-			s, there := segments[id]
-			if !there {
-				return nil, fmt.Errorf("segment %d is missing", id)
-			}
-			return blob.Inflate(s.Data, s.Size)
-		})
+		_, err := stateOf(segments, c)
 		switch {
 		case err != nil:
 			found("checkpoint", c.ID, err.Error())

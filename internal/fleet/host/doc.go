@@ -9,6 +9,6 @@
 // connection of its own, so none waits for a batch.
 //
 // This package may import the root package, internal/db with its audit and journal,
-// internal/fleet and the packages below it, internal/ipc/server, internal/osfile and
-// internal/periodic.
+// internal/fleet and the packages below it, internal/ipc/server, internal/osfile,
+// internal/periodic and internal/survey.
 package host

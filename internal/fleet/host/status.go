@@ -96,18 +96,8 @@ func (v *view) FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 // sees what belongs to his principal: uid 1000 of another host is somebody else unless
 // the settings of both hosts say that it is the same one.
 func (v *view) FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error) {
-	if sc.Admin {
-		if sc.Target == "" {
-			sc.Target = ckpt.AllOwners
-		}
-		if q.Owner = sc.Target; q.Owner == ckpt.AllOwners {
-			q.Owner = ""
-		}
-		v.store.AuditRead(sc, "read_fleet_runs", q.Agent, "")
-	} else {
-		ids := v.shipper.identities()
-		q.For = &fleet.Asker{Principal: ids.Principal(sc.Owner), DB: ids.DB, Owner: sc.Owner}
-	}
+	q.For, q.Owner = v.asker(sc)
+	v.auditRead(sc, "read_fleet_runs", q.Agent, "")
 	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*fleet.Runs, error) { return e.Runs(ctx, q) })
 }
 

@@ -107,7 +107,22 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 		return err
 	}
 	r.DB = db
-	rows, err := e.conn.Query(ctx, lostSegments, r.UID, db)
+	if err := e.fillSegments(ctx, r); err != nil {
+		return err
+	}
+	rows, err := e.conn.Query(ctx, lostRows, r.UID)
+	if err != nil {
+		return told(err)
+	}
+	var row fleet.Row
+	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc, &row.KeyID},
+		func() error { r.Rows = append(r.Rows, row); return nil })
+	return told(err)
+}
+
+// fillSegments reads the segments of a run that one database has shipped.
+func (e *Engine) fillSegments(ctx context.Context, r *fleet.LostRun) error {
+	rows, err := e.conn.Query(ctx, lostSegments, r.UID, r.DB)
 	if err != nil {
 		return told(err)
 	}
@@ -117,15 +132,6 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 		s.Data = nil
 		return nil
 	})
-	if err != nil {
-		return told(err)
-	}
-	if rows, err = e.conn.Query(ctx, lostRows, r.UID); err != nil {
-		return told(err)
-	}
-	var row fleet.Row
-	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc, &row.KeyID},
-		func() error { r.Rows = append(r.Rows, row); return nil })
 	return told(err)
 }
 

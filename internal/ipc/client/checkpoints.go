@@ -146,13 +146,17 @@ func (c *Client) Delete(ctx context.Context, id string) (*ckpt.Removal, error) {
 
 // Diff compares the states of two checkpoints.
 func (c *Client) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
+	return c.diff(ctx, "/v1/checkpoints/", from, to)
+}
+
+func (c *Client) diff(ctx context.Context, path, from, to string) (*ckpt.Diff, error) {
 	for _, id := range []string{from, to} {
 		if err := ckpt.CheckID(id); err != nil {
 			return nil, err
 		}
 	}
 	d := new(ckpt.Diff)
-	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/checkpoints/" + from + "/diff/" + to, repeatable: true}, d)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: path + from + "/diff/" + to, repeatable: true}, d)
 	return orNil(d, err)
 }
 

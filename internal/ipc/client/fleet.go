@@ -7,6 +7,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // ClaimRun makes this host the owner of a run of another host, and brings it here. For
@@ -64,4 +65,31 @@ func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drain
 	v := new(fleet.Drained)
 	_, err = o.fetch(ctx, a, v)
 	return orNil(v, err)
+}
+
+// FleetPrompts lists one page of the open prompts of all hosts that the caller may see.
+// The filter's Host, Principal, Agent, Before and Limit count.
+func (o Operator) FleetPrompts(ctx context.Context, f fleet.RunsQuery) (*survey.FleetPrompts, error) {
+	var q values
+	q.add("host", f.Host)
+	q.add("principal", f.Principal)
+	q.add("agent", f.Agent)
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	v := new(survey.FleetPrompts)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/prompts", query: q, repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// FleetCheckpoint reads a checkpoint of any host of the fleet, by its id.
+func (o Operator) FleetCheckpoint(ctx context.Context, id string, state bool) (*ckpt.Checkpoint, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	return o.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/checkpoints/" + id, query: stateQuery(nil, state), repeatable: true})
+}
+
+// FleetDiff compares two checkpoints of any hosts of the fleet.
+func (o Operator) FleetDiff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
+	return o.diff(ctx, "/v1/fleet/checkpoints/", from, to)
 }

@@ -183,15 +183,18 @@ func (c *call) deleteCheckpoint() error {
 	return c.sendJSON(http.StatusOK, removal)
 }
 
-func (c *call) diffCheckpoints() error {
+func (c *call) diffCheckpoints() error { return c.diffWith(c.checkpoint) }
+
+// diffWith compares the two checkpoints of the path, which find reads.
+func (c *call) diffWith(find func(part string, state bool) (*ckpt.Checkpoint, error)) error {
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
 	}
-	a, err := c.jsonState("a")
+	a, err := jsonState(find, "a")
 	if err != nil {
 		return err
 	}
-	b, err := c.jsonState("b")
+	b, err := jsonState(find, "b")
 	if err != nil {
 		return err
 	}
@@ -205,8 +208,8 @@ func (c *call) diffCheckpoints() error {
 	return c.sendJSON(http.StatusOK, d)
 }
 
-func (c *call) jsonState(part string) ([]byte, error) {
-	ck, err := c.checkpoint(part, true)
+func jsonState(find func(part string, state bool) (*ckpt.Checkpoint, error), part string) ([]byte, error) {
+	ck, err := find(part, true)
 	if err != nil {
 		return nil, err
 	}

@@ -6,16 +6,22 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // Fleet is what the server asks of the engine that many hosts share. Every call but
-// FleetRuns and Claim is for administrators; the implementation refuses the others.
+// FleetRuns, FleetPrompts, FleetCheckpoint, Claim, Bring and Release is for
+// administrators; the implementation refuses the others.
 type Fleet interface {
 	// FleetStatus says how shipping goes. It does not ask the engine.
 	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
 	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
 	// FleetRuns lists the runs that the scope may see.
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
+	// FleetPrompts lists the open prompts of all hosts that the scope may see.
+	FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*survey.FleetPrompts, error)
+	// FleetCheckpoint reads a checkpoint that the scope may see, of this host or of another one.
+	FleetCheckpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
 	// Claim makes this host the owner of a run of another host, and brings it here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
 	// Erased says who has erased an agent that this host has just erased. It does not ask
@@ -59,6 +65,15 @@ func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 func (n noFleet) FleetRuns(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*fleet.Runs, error) {
 	sc.Admin = true // whoever may ask for his own runs is told that there are none
 	return nil, n.refuse(sc)
+}
+
+func (n noFleet) FleetPrompts(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*survey.FleetPrompts, error) {
+	sc.Admin = true // whoever may ask for his own prompts is told that there are none
+	return nil, n.refuse(sc)
+}
+
+func (noFleet) FleetCheckpoint(_ context.Context, _ ckpt.Scope, id string, _ bool) (*ckpt.Checkpoint, error) {
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s on this host, and this daemon belongs to no fleet", id)
 }
 
 func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (*fleet.Claimed, error) {
@@ -166,25 +181,4 @@ func (c *call) getFleet() error {
 
 func (c *call) listFleetHosts() error {
 	return read(c, false, func(ctx context.Context) (*fleet.Hosts, error) { return c.server.fleet.FleetHosts(ctx, c.scope) })
-}
-
-// listFleetRuns lists runs of all hosts, as far as the caller may see them.
-func (c *call) listFleetRuns() error {
-	q := fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"),
-		Status: c.query.get("status"), Before: c.query.get("before")}
-	var err error
-	if q.Limit, err = c.query.limit(); err != nil {
-		return err
-	}
-	if q.Limit == 0 {
-		q.Limit = ckpt.DefaultLimit
-	}
-	f := ckpt.RunFilter{Agent: q.Agent, Status: ckpt.RunStatus(q.Status)}
-	if err := f.Check(); err != nil {
-		return err
-	}
-	if _, _, ok := q.After(); !ok {
-		return ckpt.Errorf(ckpt.CodeInvalid, "before is no cursor of a page of the fleet's runs")
-	}
-	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
 }

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// fleetQuery reads which rows of the fleet are asked for.
+func (c *call) fleetQuery() (q fleet.RunsQuery, err error) {
+	q = fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"),
+		Status: c.query.get("status"), Before: c.query.get("before")}
+	if q.Limit, err = c.query.limit(); err != nil {
+		return q, err
+	}
+	if q.Limit == 0 {
+		q.Limit = ckpt.DefaultLimit
+	}
+	f := ckpt.RunFilter{Agent: q.Agent, Status: ckpt.RunStatus(q.Status)}
+	return q, f.Check()
+}
+
+// listFleetRuns lists runs of all hosts, as far as the caller may see them.
+func (c *call) listFleetRuns() error {
+	q, err := c.fleetQuery()
+	if err != nil {
+		return err
+	}
+	if _, _, ok := q.After(); !ok {
+		return ckpt.Errorf(ckpt.CodeInvalid, "before is no cursor of a page of the fleet's runs")
+	}
+	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
+}
+
+// listFleetPrompts lists the open prompts of all hosts, as far as the caller may see them.
+func (c *call) listFleetPrompts() error {
+	q, err := c.fleetQuery()
+	if err != nil {
+		return err
+	}
+	if q.Before != "" {
+		if err := ckpt.CheckID(q.Before); err != nil {
+			return err
+		}
+	}
+	return read(c, true, func(ctx context.Context) (*survey.FleetPrompts, error) {
+		return c.server.fleet.FleetPrompts(ctx, c.scope, q)
+	})
+}
+
+// getFleetCheckpoint reads a checkpoint of any host.
+func (c *call) getFleetCheckpoint() error {
+	state, err := c.wantsState()
+	if err != nil {
+		return err
+	}
+	ck, err := c.fleetCheckpoint("id", state)
+	if err != nil {
+		return err
+	}
+	c.sendCheckpoint(ck, state)
+	return nil
+}
+
+// fleetCheckpoint reads the one that a part of the path names.
+func (c *call) fleetCheckpoint(part string, state bool) (*ckpt.Checkpoint, error) {
+	id := c.r.PathValue(part)
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.reading(c.server.limits.LongTimeout)
+	defer cancel()
+	return c.server.fleet.FleetCheckpoint(ctx, c.scope, id, state)
+}
+
+// diffFleetCheckpoints compares checkpoints of any hosts.
+func (c *call) diffFleetCheckpoints() error { return c.diffWith(c.fleetCheckpoint) }
