@@ -172,6 +172,7 @@ var arrows = map[string][]string{
 	},
 	"internal/cli/fleetcmd": {
 		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet", "internal/fleet/host", "internal/ipc/client",
+		"internal/periodic", "internal/survey",
 	},
 	"internal/cli/transfercmd": {root, "internal/cli", "internal/cli/term", "internal/foreign", "internal/osfile"},
 	"internal/cli/consolecmd":  {"internal/cli", "internal/cli/doctor", "internal/cli/term", "internal/console"},

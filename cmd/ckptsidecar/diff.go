@@ -11,6 +11,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
@@ -34,7 +35,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.anyDiff(ctx, first, second)
+	d, err := fleetcmd.Diff(ctx, a.App, first, second)
 	switch {
 	case err != nil:
 		return err
@@ -44,14 +45,14 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 		shortDiff(a, &d.Summary)
 		return nil
 	}
-	from, err := a.anyCheckpoint(ctx, first, true)
+	from, err := fleetcmd.Checkpoint(ctx, a.App, first, true)
 	if err != nil {
 		return err
 	}
 	if !c.Unified {
 		return pathDiff(a, from.State, d.Patch)
 	}
-	to, err := a.anyCheckpoint(ctx, second, true)
+	to, err := fleetcmd.Checkpoint(ctx, a.App, second, true)
 	if err != nil {
 		return err
 	}

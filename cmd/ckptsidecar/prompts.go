@@ -7,6 +7,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
@@ -23,7 +24,7 @@ type promptsCmd struct {
 type promptsListCmd struct {
 	Answered bool `help:"Also those that have been answered."`
 	Fleet    bool `help:"List the open prompts of all hosts of the fleet, with the host of each."`
-	fleetPromptsQuery
+	fleetcmd.PromptsQuery
 	cli.Paged
 }
 
@@ -32,9 +33,12 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.Fleet {
-		return c.ofFleet(ctx, a)
+		if c.Answered {
+			return cli.Usagef("--fleet lists open prompts: leave --answered out")
+		}
+		return c.PromptsQuery.List(ctx, a.App, c.Paged)
 	}
-	if c.fleetPromptsQuery != (fleetPromptsQuery{}) {
+	if c.PromptsQuery != (fleetcmd.PromptsQuery{}) {
 		return cli.Usagef("--host, --principal and --agent choose prompts of the fleet: they need --fleet")
 	}
 	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}

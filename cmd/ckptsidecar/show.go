@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
@@ -23,7 +24,7 @@ func (c *showCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	got, err := a.anyCheckpoint(ctx, id, c.State)
+	got, err := fleetcmd.Checkpoint(ctx, a.App, id, c.State)
 	switch {
 	case err != nil:
 		return err

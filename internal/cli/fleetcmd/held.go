@@ -1,4 +1,4 @@
-package main
+package fleetcmd
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// anyCheckpoint reads a checkpoint of this host, or one of another host that the fleet's
+// Checkpoint reads a checkpoint of this host, or one of another host that the fleet's
 // engine has.
-func (a *app) anyCheckpoint(ctx context.Context, id string, state bool) (*ckpt.Checkpoint, error) {
+func Checkpoint(ctx context.Context, a *cli.App, id string, state bool) (*ckpt.Checkpoint, error) {
 	c, err := a.Client().Checkpoint(ctx, id, state)
 	if ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return c, err
@@ -21,8 +21,8 @@ func (a *app) anyCheckpoint(ctx context.Context, id string, state bool) (*ckpt.C
 	return client.Operator{Client: a.Client()}.FleetCheckpoint(ctx, id, state)
 }
 
-// anyDiff compares two checkpoints of this host or of others.
-func (a *app) anyDiff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
+// Diff compares two checkpoints of this host or of others.
+func Diff(ctx context.Context, a *cli.App, from, to string) (*ckpt.Diff, error) {
 	d, err := a.Client().Diff(ctx, from, to)
 	if ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return d, err
@@ -30,25 +30,22 @@ func (a *app) anyDiff(ctx context.Context, from, to string) (*ckpt.Diff, error) 
 	return client.Operator{Client: a.Client()}.FleetDiff(ctx, from, to)
 }
 
-// fleetPromptsQuery chooses prompts of the fleet.
-type fleetPromptsQuery struct {
+// PromptsQuery are the flags that choose prompts of the fleet.
+type PromptsQuery struct {
 	Host      string `help:"With --fleet: only of this host, by name or database." placeholder:"NAME"`
 	Principal string `help:"With --fleet: only of this principal, such as acme/build." placeholder:"NAME"`
 	Agent     string `help:"With --fleet: only of agents of this name." placeholder:"NAME"`
 }
 
-// ofFleet lists the open prompts of all hosts for `prompts --fleet`.
-func (c *promptsListCmd) ofFleet(ctx context.Context, a *app) error {
+// List lists the open prompts of all hosts for `prompts --fleet`.
+func (c *PromptsQuery) List(ctx context.Context, a *cli.App, paged cli.Paged) error {
 	filter := ckpt.RunFilter{Agent: c.Agent}
 	if err := cli.Checked(filter.Check()); err != nil {
 		return err
 	}
-	if c.Answered {
-		return cli.Usagef("--fleet lists open prompts: leave --answered out")
-	}
 	all := &survey.FleetPrompts{Prompts: []survey.FleetPrompt{}}
 	var err error
-	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
+	all.Next, err = paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		q := fleet.RunsQuery{Host: c.Host, Principal: c.Principal, Agent: c.Agent, Before: before, Limit: limit}
 		page, err := client.Operator{Client: a.Client()}.FleetPrompts(ctx, q)
 		if err != nil {
@@ -63,12 +60,12 @@ func (c *promptsListCmd) ofFleet(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(all)
 	}
-	fleetPromptsText(a, all)
-	c.Paged.More(a.App, all.Next)
+	promptsText(a, all)
+	paged.More(a, all.Next)
 	return nil
 }
 
-func fleetPromptsText(a *app, all *survey.FleetPrompts) {
+func promptsText(a *cli.App, all *survey.FleetPrompts) {
 	for i := range all.Prompts {
 		p := &all.Prompts[i]
 		if i > 0 {
