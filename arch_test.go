@@ -144,7 +144,8 @@ var arrows = map[string][]string{
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
 
-	"internal/console": {root, "internal/fleet", "internal/ipc/client", "internal/survey", "internal/wellformed"},
+	"internal/console/draw": {root, "internal/survey"},
+	"internal/console":      {root, "internal/console/draw", "internal/fleet", "internal/ipc/client", "internal/survey", "internal/wellformed"},
 
 	// Level 3: people.
 	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/survey"},
@@ -188,7 +189,7 @@ var arrows = map[string][]string{
 		"internal/cli/filescmd", "internal/cli/fleetcmd", "internal/cli/hookcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/policycmd",
 		"internal/cli/program", "internal/cli/transfercmd",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
+		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 

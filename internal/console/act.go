@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -71,7 +72,7 @@ func (s *subject) moved(q url.Values) error {
 	}
 	return ckpt.Errorf(ckpt.CodeConflict,
 		"the run has moved on since this form was drawn: it was %s in epoch %s, and is %s in epoch %d now. Nothing was done",
-		dash(status), epoch, dash(string(s.run.Status)), s.run.Epoch)
+		draw.Dashes(status), epoch, draw.Dashes(string(s.run.Status)), s.run.Epoch)
 }
 
 // failed says what the daemon said. Where it is not known whether it was done, the
@@ -125,7 +126,7 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 	if o.Status == ckpt.OperationFailed {
 		word = "did not take effect"
 	}
-	return done{fmt.Sprintf("Recorded: “%s” %s%s.", firstLine(o.Name, 80), word, before(replayed)), s.page}, nil
+	return done{fmt.Sprintf("Recorded: “%s” %s%s.", draw.FirstLine(o.Name, 80), word, before(replayed)), s.page}, nil
 }
 
 // before says that a form came twice.
@@ -179,7 +180,7 @@ func actDismiss(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 		}
 		dismissed, cleaned = dismissed+1, cleaned+len(f.Cleaned)
 	}
-	said := fmt.Sprintf("Dismissed %s.", plural(dismissed, "finding"))
+	said := fmt.Sprintf("Dismissed %s.", draw.Plural(dismissed, "finding"))
 	if cleaned > 0 {
 		said += fmt.Sprintf(" %s clean again.", becameClean(cleaned))
 	}
@@ -190,7 +191,7 @@ func becameClean(n int) string {
 	if n == 1 {
 		return "1 checkpoint is"
 	}
-	return plural(n, "checkpoint") + " are"
+	return draw.Plural(n, "checkpoint") + " are"
 }
 
 func codeOf(err error) ckpt.Code {
@@ -250,7 +251,7 @@ func actLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	if cp, err = s.line.Patch(ctx, cp.ID, ckpt.CheckpointPatch{Labels: &labels}); err != nil {
 		return done{}, err
 	}
-	return done{fmt.Sprintf("Checkpoint %d has %s.", cp.Seq, plural(len(cp.Labels), "label")), s.at(cp)}, nil
+	return done{fmt.Sprintf("Checkpoint %d has %s.", cp.Seq, draw.Plural(len(cp.Labels), "label")), s.at(cp)}, nil
 }
 
 // readLabels reads lines of name=value.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -191,10 +192,10 @@ func (c *policyChange) field(name string, number bool, text string) error {
 	}
 	raw, err := valueOf(text, number)
 	if err != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", name, firstLine(text, 40))
+		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", name, draw.FirstLine(text, 40))
 	}
 	if err := stand(&c.what, name, raw); err != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", name, firstLine(text, 40))
+		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", name, draw.FirstLine(text, 40))
 	}
 	c.set(name, raw)
 	return nil
@@ -283,7 +284,7 @@ func goesText(f *survey.Forecast, with string) string {
 		kept += k.Checkpoints
 	}
 	return fmt.Sprintf("%s, %s of the agent go now, with the next save or by age, and %s stay. %s come free at most.", with,
-		plural(int(n), "checkpoint"), countText(kept), bytesText(f.Bytes))
+		draw.Plural(int(n), "checkpoint"), draw.Count(kept), draw.Bytes(f.Bytes))
 }
 
 func actPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
@@ -332,7 +333,7 @@ func askPrune(_ *Console, ctx context.Context, s *subject, _ url.Values) (*askVi
 		names = append(names, fmt.Sprintf("%s / %d: %s", r.Run, r.Seq, r.Reason))
 	}
 	v := &askView{
-		Reason: true, Do: "Prune", Heading: fmt.Sprintf("Remove %s of %s now", plural(len(report.Removed), "checkpoint"), s.ref.Agent),
+		Reason: true, Do: "Prune", Heading: fmt.Sprintf("Remove %s of %s now", draw.Plural(len(report.Removed), "checkpoint"), s.ref.Agent),
 		Intro:  goesText(forecast, "By the policy as it is"),
 		Hidden: []pair{{"list", sum}},
 	}
@@ -367,5 +368,5 @@ func actPrune(_ *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	if err != nil {
 		return done{}, err
 	}
-	return done{fmt.Sprintf("Removed %s of %s%s.", plural(len(report.Removed), "checkpoint"), s.ref.Agent, before(replayed)), s.page}, nil
+	return done{fmt.Sprintf("Removed %s of %s%s.", draw.Plural(len(report.Removed), "checkpoint"), s.ref.Agent, before(replayed)), s.page}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -132,13 +133,13 @@ func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "the operation %q is not uncertain any more: it has %s", o.Name, o.Status)
 	}
 	v := &askView{
-		Reason: true, Do: "It did", Heading: fmt.Sprintf("“%s” took effect", firstLine(o.Name, 80)),
-		Intro:  fmt.Sprintf("Of %s, begun %s. It is recorded as succeeded, and a resume does not do it again.", s.name(), clockText(o.StartedAt)),
+		Reason: true, Do: "It did", Heading: fmt.Sprintf("“%s” took effect", draw.FirstLine(o.Name, 80)),
+		Intro:  fmt.Sprintf("Of %s, begun %s. It is recorded as succeeded, and a resume does not do it again.", s.name(), draw.Clock(o.StartedAt)),
 		Hidden: []pair{{"op", pack(key)}, {"found", string(ckpt.OperationSucceeded)}, {"attempt", strconv.FormatInt(o.Attempt, 10)}},
 	}
 	if q.Get("status") == string(ckpt.OperationFailed) {
-		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", firstLine(o.Name, 80))
-		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, and whoever resumes the run may do it again.", s.name(), clockText(o.StartedAt))
+		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", draw.FirstLine(o.Name, 80))
+		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, and whoever resumes the run may do it again.", s.name(), draw.Clock(o.StartedAt))
 		v.Hidden[1].Value = string(ckpt.OperationFailed)
 	}
 	return v, nil
@@ -172,7 +173,7 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	if p.Status != ckpt.PromptOpen {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this prompt is not open any more: it is %s", p.Status)
 	}
-	v := &askView{Reason: true, Do: "Answer", Heading: firstLine(p.Question, 300), Intro: p.Reason, Hidden: []pair{{"prompt", p.ID}}}
+	v := &askView{Reason: true, Do: "Answer", Heading: draw.FirstLine(p.Question, 300), Intro: p.Reason, Hidden: []pair{{"prompt", p.ID}}}
 	if p.Kind == ckpt.PromptQuestion {
 		v.Fields = questionFields(p)
 		return v, nil
@@ -180,7 +181,7 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	v.Lost = patchLines(p.MemoryDiff)
 	loses := "It begins with nothing. What was saved stays as history."
 	if n := len(v.Lost); n > 0 {
-		loses = fmt.Sprintf("It begins with nothing: %s of its memory would be lost. What was saved stays as history.", plural(n, "part"))
+		loses = fmt.Sprintf("It begins with nothing: %s of its memory would be lost. What was saved stays as history.", draw.Plural(n, "part"))
 	}
 	v.Fields = []field{{ID: "choice", Name: "choice", Label: "How shall it go on?", Kind: "choice", Required: true, Options: []option{
 		{Value: string(ckpt.ChoiceResume), Label: "Resume", Help: "An agent may claim it and go on where it was."},
@@ -201,7 +202,7 @@ func patchLines(patch ckpt.JSON) (lines []string) {
 		if name == "" {
 			name = "all of it"
 		}
-		lines = append(lines, firstLine(name, 120))
+		lines = append(lines, draw.FirstLine(name, 120))
 	}
 	return lines
 }
@@ -217,14 +218,14 @@ func askDismiss(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 		one := q.Get("finding") == f.ID
 		all := q.Get("all") != "" || q.Get("severity") == string(f.Severity)
 		if (one || all) && f.Closed == "" {
-			ids, names = append(ids, f.ID), append(names, f.Rule+": "+firstLine(f.Message, 160))
+			ids, names = append(ids, f.ID), append(names, f.Rule+": "+draw.FirstLine(f.Message, 160))
 		}
 	}
 	if len(ids) == 0 {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "nothing is open there any more: somebody has dismissed it, or the run went back")
 	}
 	v := &askView{
-		Reason: true, Do: "Dismiss", Heading: fmt.Sprintf("Dismiss %s of %s", plural(len(ids), "finding"), s.name()),
+		Reason: true, Do: "Dismiss", Heading: fmt.Sprintf("Dismiss %s of %s", draw.Plural(len(ids), "finding"), s.name()),
 		Intro: "They were no drift, or are dealt with. Checkpoints that are suspect because of them alone become clean again.", Lost: nil,
 		Hidden: []pair{{"findings", strings.Join(ids, ",")}},
 	}

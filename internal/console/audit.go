@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
 // quietActions are what the log has most of; a person who looks for decisions passes
@@ -71,7 +72,7 @@ func auditFilters(q url.Values) []filter {
 }
 
 func auditRowOf(base string, a *ckpt.AuditRow) auditRow {
-	row := auditRow{AuditRow: *a, Why: firstLine(string(a.Reason), 300)}
+	row := auditRow{AuditRow: *a, Why: draw.FirstLine(string(a.Reason), 300)}
 	if a.Agent != "" {
 		row.Of = string(a.Agent)
 		if a.Run != "" {
@@ -100,7 +101,7 @@ func detailText(raw ckpt.JSON) string {
 			}
 		}
 	}
-	return firstLine(strings.Join(words, " · "), 120)
+	return draw.FirstLine(strings.Join(words, " · "), 120)
 }
 
 func sortedNames(m map[string]any) []string {

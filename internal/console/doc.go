@@ -4,9 +4,10 @@
 // listener for it and does not know it. docs/CONSOLE.md describes the pages and what
 // keeps others out.
 //
-// Pages are HTML and SVG that Go draws. One style sheet and one script are written by
-// hand; the pages are complete without the script.
+// Pages are HTML and SVG that Go draws; internal/console/draw has the words and the
+// drawings. One style sheet and one script are written by hand; the pages are complete
+// without the script.
 //
-// This package may import the root package, internal/fleet, internal/ipc/client,
-// internal/survey and internal/wellformed.
+// This package may import the root package, internal/console/draw, internal/fleet,
+// internal/ipc/client, internal/survey and internal/wellformed.
 package console

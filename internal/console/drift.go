@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -85,7 +86,7 @@ func viewDrift(f frame, page *survey.Findings, now ckpt.Time, length time.Durati
 	for _, rule := range rules {
 		v.Rules = append(v.Rules, ruleOf(f.Base, rule, by[rule]))
 	}
-	v.Chart = findingChart(rules, by, chartFrom(page, now, length), now)
+	v.Chart = draw.Findings(rules, by, chartFrom(page, now, length), now)
 	for i := range page.Findings {
 		if x := &page.Findings[i]; x.Closed == "" && len(v.List) < 40 {
 			v.List = append(v.List, driftRowOf(f, x))
@@ -136,59 +137,14 @@ func ruleOf(base, rule string, list []*ckpt.Finding) ruleRow {
 		}
 	}
 	row.Runs, row.Dismissed = len(runs), float64(dismissed)/float64(len(list))
-	row.DismissedBar = bar(row.Dismissed, 120)
+	row.DismissedBar = draw.Bar(row.Dismissed, 120)
 	return row
 }
 
 func driftRowOf(f frame, x *ckpt.Finding) driftRow {
-	b := severityBadge(x.Severity)
+	b := draw.SeverityBadge(x.Severity)
 	row := driftRow{Name: x.Agent + " / " + x.Run, Href: runPath(f.Base, x.Owner, x.Agent, x.Run)}
-	row.Class, row.Icon, row.Rule, row.Message, row.At = b.Class, b.Icon, x.Rule, firstLine(x.Message, 200), x.At
+	row.Class, row.Icon, row.Rule, row.Message, row.At = b.Class, b.Icon, x.Rule, draw.FirstLine(x.Message, 200), x.At
 	row.Dismiss = f.Base + "ask/dismiss?" + url.Values{"owner": {x.Owner}, "agent": {x.Agent}, "run": {x.Run}, "finding": {x.ID}}.Encode()
 	return row
-}
-
-// mostMarks is how many findings a chart draws.
-const mostMarks = 600
-
-// findingChart draws findings, a lane for each rule.
-func findingChart(rules []string, by map[string][]*ckpt.Finding, from, to ckpt.Time) template.HTML {
-	const width, left = 1180.0, 130.0
-	x := scale{from, to, width - left - 8}
-	s := &svg{}
-	height := float64(36 + 26*max(1, len(rules)))
-	s.put(`<svg viewBox="0 0 `, width, ` `, height, `" role="img" aria-label="Findings by rule over time">`)
-	drawn := 0
-	for i, rule := range rules {
-		y := 22 + i*26
-		s.put(`<text class="lab" x="0" y="`, y+4, `">`, told(firstLine(rule, 20)), `</text><path class="gl" d="M`, left, ` `, y+13, `H`, width, `"/>`)
-		for _, f := range by[rule] {
-			if drawn++; drawn > mostMarks {
-				break
-			}
-			s.put(`<g transform="translate(`, left+x.x(f.At), ` `, y, `)">`)
-			s.triangle(findingClass(f.Severity, f.Closed == ""), 5)
-			s.put(`<title>`, told(f.Agent+" / "+f.Run+": "+firstLine(f.Message, 160)), `</title></g>`)
-		}
-	}
-	layout := "15:04"
-	switch length := to.Sub(from.Time); {
-	case length > 24*time.Hour:
-		layout = "2 Jan"
-	case length < 8*time.Minute:
-		layout = "15:04:05"
-	}
-	for i := range 5 {
-		at, anchor := ckpt.At(from.Add(to.Sub(from.Time)*time.Duration(i)/4)), "middle"
-		text := at.In(zone).Format(layout)
-		switch i {
-		case 0:
-			anchor = "start"
-		case 4:
-			anchor, text = "end", "now"
-		}
-		s.put(`<text x="`, left+float64(i)*(width-left-8)/4, `" y="`, height-6, `" text-anchor="`, anchor, `">`, told(text), `</text>`)
-	}
-	s.raw(`</svg>`)
-	return s.html()
 }

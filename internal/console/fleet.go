@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -33,14 +34,14 @@ type fleetView struct {
 
 type fleetHost struct {
 	fleet.HostShown
-	Lease badge
+	Lease draw.Badge
 	Seen  string
 	Href  string // its runs
 }
 
 type fleetRun struct {
 	fleet.RunShown
-	Status  badge
+	Status  draw.Badge
 	Changed *ckpt.Time // nil where the engine has none
 	Here    string     // the page of the run, "" for a run of another host
 	Claim   string     // the form that brings it here
@@ -120,7 +121,7 @@ func (v *fleetView) describe(st *fleet.Status) {
 	}
 	v.Behind = "nothing"
 	if st.Unshipped > 0 {
-		v.Behind = fmt.Sprintf("%s, the oldest for %s", plural(int(st.Unshipped), "row"), ageOf(st.Lag))
+		v.Behind = fmt.Sprintf("%s, the oldest for %s", draw.Plural(int(st.Unshipped), "row"), ageOf(st.Lag))
 	}
 	v.Lease = "none"
 	if st.Lease != "" {
@@ -129,20 +130,20 @@ func (v *fleetView) describe(st *fleet.Status) {
 }
 
 // ageOf is a number of seconds as people read it.
-func ageOf(s float64) string { return ageText(time.Duration(s * float64(time.Second))) }
+func ageOf(s float64) string { return draw.Age(time.Duration(s * float64(time.Second))) }
 
 func (v *fleetView) addHosts(hosts []fleet.HostShown) {
 	for _, h := range hosts {
 		row := fleetHost{HostShown: h, Seen: ageOf(h.SeenAgo), Href: v.Base + "fleet?host=" + url.QueryEscape(h.DB)}
 		switch {
 		case h.Restored != "":
-			row.Lease = badge{"", "done", "restored"}
+			row.Lease = draw.Badge{Icon: "done", Word: "restored"}
 		case h.Lease == nil:
-			row.Lease = badge{"", "pause", "no lease"}
+			row.Lease = draw.Badge{Icon: "pause", Word: "no lease"}
 		case *h.Lease > 0:
-			row.Lease = badge{"live", "live", "alive"}
+			row.Lease = draw.Badge{Class: "live", Icon: "live", Word: "alive"}
 		default:
-			row.Lease = badge{"warn", "lost", "lease over"}
+			row.Lease = draw.Badge{Class: "warn", Icon: "lost", Word: "lease over"}
 		}
 		v.Hosts = append(v.Hosts, row)
 	}
@@ -162,7 +163,7 @@ func (v *fleetView) addStrands(strands []fleet.Strand) {
 func (v *fleetView) addFilters(hosts []fleet.HostShown, q url.Values) {
 	statuses, names := []option{{Label: "every status"}}, []option{{Label: "every host"}}
 	for _, s := range ckpt.RunStatuses {
-		statuses = append(statuses, option{Value: string(s), Label: statusOf(s).Word, Chosen: q.Get("status") == string(s)})
+		statuses = append(statuses, option{Value: string(s), Label: draw.StatusBadge(s).Word, Chosen: q.Get("status") == string(s)})
 	}
 	for _, h := range hosts {
 		names = append(names, option{Value: h.DB, Label: h.Name, Chosen: q.Get("host") == h.DB})
@@ -179,7 +180,7 @@ func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Val
 		here[h.DB], others[h.DB] = h.This, !h.This
 	}
 	for _, r := range page.Runs {
-		row := fleetRun{RunShown: r, Status: statusOf(ckpt.RunStatus(r.Status))}
+		row := fleetRun{RunShown: r, Status: draw.StatusBadge(ckpt.RunStatus(r.Status))}
 		if at, err := ckpt.ParseTime(r.UpdatedAt); err == nil {
 			row.Changed = &at
 		}
@@ -233,7 +234,7 @@ func actClaim(c *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	if err != nil {
 		return done{}, err
 	}
-	said := fmt.Sprintf("Claimed: %s / %s is on this host now, with %s.", claimed.Agent, claimed.Run, plural(claimed.Checkpoints, "checkpoint"))
+	said := fmt.Sprintf("Claimed: %s / %s is on this host now, with %s.", claimed.Agent, claimed.Run, draw.Plural(claimed.Checkpoints, "checkpoint"))
 	if claimed.Uncertain != "" {
 		said += " Decide about what was open before it goes on."
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -18,7 +19,7 @@ type frame struct {
 	Live               string // how often the page looks again at most, in milliseconds; "" for never
 	Of                 string // the query of the only run whose changes concern the page; "" for all
 	Nav                []navItem
-	State              badge
+	State              draw.Badge
 	Host, Who          string
 	Admin, ReadOnly    bool
 	Notes              []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -34,7 +35,7 @@ type runGroup struct {
 // listRow is a run in a list.
 type listRow struct {
 	Href, Name, Goal, Owner string
-	Status                  badge
+	Status                  draw.Badge
 	Labels                  ckpt.Labels
 	Attempt, Steps          int64
 	Progress                *float64
@@ -75,7 +76,7 @@ func viewRuns(f frame, page *ckpt.RunPage, agents *ckpt.AgentPage, q url.Values)
 	v := &listView{frame: f, Shown: len(page.Runs), Group: q.Get("group"), Label: q.Get("label"), Goal: q.Get("goal")}
 	statuses := []option{{Label: "every status"}}
 	for _, s := range ckpt.RunStatuses {
-		statuses = append(statuses, option{Value: string(s), Label: statusOf(s).Word})
+		statuses = append(statuses, option{Value: string(s), Label: draw.StatusBadge(s).Word})
 	}
 	names := []option{{Label: "every agent"}}
 	for _, a := range agents.Agents {
@@ -151,9 +152,10 @@ func groupOf(run *ckpt.Run, by string) string {
 
 func rowOfRun(f frame, run *ckpt.Run) listRow {
 	return listRow{
-		Href: runPath(f.Base, run.Owner, run.Agent, run.Run), Name: run.Agent + " / " + run.Run, Goal: firstLine(string(run.Goal), 160), Owner: run.Owner,
-		Status: statusOf(run.Status), Labels: run.Labels, Attempt: run.Attempt, Steps: run.StepsEnded, Progress: run.Progress,
-		StartedAt: run.StartedAt, UpdatedAt: run.UpdatedAt, Began: longClock(f.Now, run.StartedAt), Updated: ageText(f.Now.Sub(run.UpdatedAt.Time)),
+		Href: runPath(f.Base, run.Owner, run.Agent, run.Run), Name: run.Agent + " / " + run.Run,
+		Goal: draw.FirstLine(string(run.Goal), 160), Owner: run.Owner,
+		Status: draw.StatusBadge(run.Status), Labels: run.Labels, Attempt: run.Attempt, Steps: run.StepsEnded, Progress: run.Progress,
+		StartedAt: run.StartedAt, UpdatedAt: run.UpdatedAt, Began: draw.LongClock(f.Now, run.StartedAt), Updated: draw.Age(f.Now.Sub(run.UpdatedAt.Time)),
 	}
 }
 
@@ -237,7 +239,7 @@ func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckp
 			Policy: f.Base + "ask/policy?" + names, Prune: f.Base + "ask/prune?" + names,
 		}
 		if a.StateBytes != nil {
-			row.Logical = bytesText(*a.StateBytes)
+			row.Logical = draw.Bytes(*a.StateBytes)
 		}
 		if i < len(policies) {
 			row.Keeps, row.Budget = keepsText(policies[i]), budgetText(a.StoredBytes, policies[i].MaxBytes)
@@ -250,11 +252,11 @@ func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckp
 		kept += n
 	}
 	v.Tiles = []tile{
-		{"Stored", plural(int(st.Agents), "agent"), bytesText(st.Stored), "", ""},
-		{"Checkpoints", plural(int(st.Runs), "run"), countText(kept), "", ""},
-		{"Database file", "", bytesText(st.Database.Bytes), "journal " + bytesText(st.Database.WALBytes), ""},
-		{"Free in the file", "", bytesText(st.Database.FreeBytes), "to be used again", ""},
-		{"Removed by policy", "since its start", countText(st.Worker.Removed), "checkpoints", ""},
+		{"Stored", draw.Plural(int(st.Agents), "agent"), draw.Bytes(st.Stored), "", ""},
+		{"Checkpoints", draw.Plural(int(st.Runs), "run"), draw.Count(kept), "", ""},
+		{"Database file", "", draw.Bytes(st.Database.Bytes), "journal " + draw.Bytes(st.Database.WALBytes), ""},
+		{"Free in the file", "", draw.Bytes(st.Database.FreeBytes), "to be used again", ""},
+		{"Removed by policy", "since its start", draw.Count(st.Worker.Removed), "checkpoints", ""},
 	}
 	if forecast != nil {
 		v.Going, v.More = goingRows(f, forecast)
@@ -265,14 +267,14 @@ func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckp
 
 // sparks draws how the first two totals changed while the console ran.
 func (v *storageView) sparks(p *pulse) {
-	v.Tiles[0].Spark = spark(p.series(func(b bucket) float64 { return b.stored }))
-	v.Tiles[1].Spark = spark(p.series(func(b bucket) float64 { return b.kept }))
+	v.Tiles[0].Spark = draw.Spark(p.series(func(b bucket) float64 { return b.stored }))
+	v.Tiles[1].Spark = draw.Spark(p.series(func(b bucket) float64 { return b.kept }))
 }
 
 func keepsText(p *ckpt.Policy) string {
 	routine := "all"
 	if p.RoutineKeep > 0 {
-		routine = countText(p.RoutineKeep)
+		routine = draw.Count(p.RoutineKeep)
 	}
 	return routine + " · " + p.RecoveryKeep.String() + " · " + p.EndedKeep.String()
 }
@@ -281,7 +283,7 @@ func budgetText(stored, most int64) string {
 	if most == 0 {
 		return "no budget"
 	}
-	return bytesText(most) + " · " + percent(float64(stored)/float64(most))
+	return draw.Bytes(most) + " · " + draw.Percent(float64(stored)/float64(most))
 }
 
 // auditView is the audit log, the newest first.

@@ -2,6 +2,7 @@ package console
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -46,13 +47,13 @@ func forecastForTests() *survey.Forecast {
 	}
 }
 
-func branchesForTests() []branch {
+func branchesForTests() []draw.Branch {
 	marks := crashed().Checkpoints.Marks
 	fork := *runForTests()
 	fork.Run, fork.Status, fork.ForkedFrom = "one-fork-2", ckpt.RunRunning, ckpt.Ref(marks[1].ID)
-	return []branch{
-		{run: runForTests(), marks: marks, from: -1},
-		{run: &fork, marks: []survey.CheckpointMark{{ID: "01a20670-2c8b-7833-9dce-19bbbfe47099", Seq: 1, Kind: ckpt.KindRoutine, Suspect: true, CreatedAt: after(100)}}, seq: 2},
+	return []draw.Branch{
+		{Run: runForTests(), Marks: marks, From: -1},
+		{Run: &fork, Marks: []survey.CheckpointMark{{ID: "01a20670-2c8b-7833-9dce-19bbbfe47099", Seq: 1, Kind: ckpt.KindRoutine, Suspect: true, CreatedAt: after(100)}}, Seq: 2},
 	}
 }
 

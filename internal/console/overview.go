@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -52,14 +53,14 @@ type button struct{ Label, Href string }
 // runRow is a run in a list.
 type runRow struct {
 	Href, Name, Goal string
-	Status           badge
+	Status           draw.Badge
 	Lane             template.HTML
 	Progress         template.HTML
 	Steps            int64
 	Cost             float64
 	Tokens           int64
 	Findings         int64
-	Worst            badge
+	Worst            draw.Badge
 	SavedAt          ckpt.Time
 	Saved            time.Duration
 	Stale            bool
@@ -93,7 +94,7 @@ func needsOf(o *survey.Overview) int64 { return int64(len(o.Needs)) + o.MoreNeed
 
 // viewOverview says what stands on the page.
 func viewOverview(f frame, o *survey.Overview, readOnly bool) *overviewView {
-	v := &overviewView{frame: f, Axis: axis(o.From, o.To), Span: "the last " + ageText(o.To.Sub(o.From.Time)),
+	v := &overviewView{frame: f, Axis: draw.Axis(o.From, o.To), Span: "the last " + draw.Age(o.To.Sub(o.From.Time)),
 		MoreRuns: o.MoreRuns, NeedCount: needsOf(o)}
 	for i := range o.Needs {
 		row := needOf(f.Base, o, &o.Needs[i], readOnly)
@@ -153,28 +154,21 @@ func runPath(base, owner, agent, run string) string {
 
 func rowOf(base string, o *survey.Overview, r *survey.RunLine) runRow {
 	row := runRow{
-		Href: runPath(base, r.Owner, r.Agent, r.Run), Name: r.Agent + " / " + r.Run, Goal: firstLine(r.Goal, survey.GoalLength),
-		Status: statusOf(r.Status), Lane: lane(o, r), Steps: r.Steps, Cost: r.CostUSD, Tokens: r.InputTokens + r.OutputTokens,
+		Href: runPath(base, r.Owner, r.Agent, r.Run), Name: r.Agent + " / " + r.Run, Goal: draw.FirstLine(r.Goal, survey.GoalLength),
+		Status: draw.StatusBadge(r.Status), Lane: draw.Lane(o, r), Steps: r.Steps, Cost: r.CostUSD, Tokens: r.InputTokens + r.OutputTokens,
 		Findings: r.Findings, SavedAt: r.SavedAt, Labels: r.Labels,
 	}
 	if r.Progress != nil {
-		row.Progress = bar(*r.Progress, 64)
+		row.Progress = draw.Bar(*r.Progress, 64)
 	}
 	if r.Findings > 0 {
-		row.Worst = severityBadge(r.Worst)
+		row.Worst = draw.SeverityBadge(r.Worst)
 	}
 	if !r.SavedAt.IsZero() {
 		row.Saved = o.At.Sub(r.SavedAt.Time)
 		row.Stale = r.Status == ckpt.RunRunning && row.Saved > staleAfter
 	}
 	return row
-}
-
-func severityBadge(s ckpt.Severity) badge {
-	if s == ckpt.SeverityCritical {
-		return badge{"crit", "crit", string(s)}
-	}
-	return badge{"warn", "warn", string(s)}
 }
 
 // needOf says in words what waits, and leads to what can be done.
@@ -190,7 +184,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 		}
 		return button{label, base + "ask/" + what + "?" + q.Encode()}
 	}
-	text := firstLine(n.Text, 160)
+	text := draw.FirstLine(n.Text, 160)
 	switch n.What {
 	case survey.NeedOperation:
 		row.Icon, row.Title = "unc", "Did “"+text+"” take effect?"
@@ -201,7 +195,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	case survey.NeedPrompt:
 		row.Icon, row.Title = "ask", text
 		if n.PromptKind == ckpt.PromptDecision {
-			row.Title, row.Detail = "Resume, begin anew, or give up "+n.Run+"?", firstLine(n.Why, 160)
+			row.Title, row.Detail = "Resume, begin anew, or give up "+n.Run+"?", draw.FirstLine(n.Why, 160)
 		}
 		row.Buttons = []button{form("Answer…", "answer", "prompt", string(n.Prompt))}
 	case survey.NeedFinding:
@@ -228,16 +222,16 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 
 // sharedNeed is the row of what too many runs have.
 func sharedNeed(base string, n *survey.Need, row needRow) needRow {
-	row.Where = plural(int(n.Count), "run")
+	row.Where = draw.Plural(int(n.Count), "run")
 	switch n.What {
 	case survey.NeedFindings:
-		row.Title, row.Href = countText(n.Count)+" more runs have critical findings", base+"drift?severity=critical"
+		row.Title, row.Href = draw.Count(n.Count)+" more runs have critical findings", base+"drift?severity=critical"
 	case survey.NeedSecrets:
 		row.Icon, row.Class = "warn", "warn"
-		row.Title, row.Href = countText(n.Count)+" more runs have what looks like a secret", base+"drift?rule=secret"
+		row.Title, row.Href = draw.Count(n.Count)+" more runs have what looks like a secret", base+"drift?rule=secret"
 	default:
 		row.Icon = "lost"
-		row.Title, row.Href = countText(n.Count)+" more runs lost their owner", base+"runs?status=interrupted"
+		row.Title, row.Href = draw.Count(n.Count)+" more runs lost their owner", base+"runs?status=interrupted"
 	}
 	row.Buttons = []button{{"Look", row.Href}}
 	return row
@@ -265,9 +259,9 @@ func moreWords(needs []survey.Need) string {
 	}
 	words := []string{}
 	for _, name := range order {
-		text := plural(counts[name], name)
+		text := draw.Plural(counts[name], name)
 		if name == "run with critical findings" && counts[name] != 1 {
-			text = countText(counts[name]) + " runs with critical findings"
+			text = draw.Count(counts[name]) + " runs with critical findings"
 		}
 		words = append(words, text)
 	}
@@ -297,14 +291,14 @@ func pulseTiles(p *pulse, o *survey.Overview) []tile {
 		open += n
 	}
 	return []tile{
-		{"Writes a second", "last hour", fmt.Sprintf("%.1f", now), fmt.Sprintf("peak %.0f", peak), spark(rates)},
+		{"Writes a second", "last hour", fmt.Sprintf("%.1f", now), fmt.Sprintf("peak %.0f", peak), draw.Spark(rates)},
 		{"Commit, flushed", "p50 · p99", fmt.Sprintf("%.1f", st.Writer.CommitP50),
-			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), spark(p.series(func(b bucket) float64 { return b.p99 }))},
-		{"Stored", plural(int(o.Counts.Agents), "agent"), bytesText(st.Stored), "file " + bytesText(st.Database.Bytes),
-			spark(p.series(func(b bucket) float64 { return b.stored }))},
-		{"Checkpoints", plural(int(o.Counts.Runs), "run"), countText(kept), countText(st.Worker.Removed) + " removed",
-			spark(p.series(func(b bucket) float64 { return b.kept }))},
-		{"Open findings", countText(o.Counts.Findings[ckpt.SeverityCritical]) + " critical", countText(open), "",
-			spark(p.series(func(b bucket) float64 { return b.findings }))},
+			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), draw.Spark(p.series(func(b bucket) float64 { return b.p99 }))},
+		{"Stored", draw.Plural(int(o.Counts.Agents), "agent"), draw.Bytes(st.Stored), "file " + draw.Bytes(st.Database.Bytes),
+			draw.Spark(p.series(func(b bucket) float64 { return b.stored }))},
+		{"Checkpoints", draw.Plural(int(o.Counts.Runs), "run"), draw.Count(kept), draw.Count(st.Worker.Removed) + " removed",
+			draw.Spark(p.series(func(b bucket) float64 { return b.kept }))},
+		{"Open findings", draw.Count(o.Counts.Findings[ckpt.SeverityCritical]) + " critical", draw.Count(open), "",
+			draw.Spark(p.series(func(b bucket) float64 { return b.findings }))},
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path"
 	"regexp"
-	"strings"
 )
 
 //go:embed page/*.tmpl
@@ -125,13 +124,4 @@ func hidden(r rune) bool {
 		return true
 	}
 	return false
-}
-
-// firstLine is the beginning of a text, in one line.
-func firstLine(s string, most int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
 }

@@ -7,13 +7,14 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // planView says how the run would go on.
 type planView struct {
-	Verdict badge
+	Verdict draw.Badge
 	Rows    []planRow
 	Command string
 	Title   string
@@ -24,9 +25,12 @@ type planRow struct {
 	Buttons                         []button
 }
 
-var verdicts = map[ckpt.ResumeVerdict]badge{
-	"ask": {"crit", "ask", "Ask first"}, "resume": {"", "done", "Resume"}, "repair": {"warn", "warn", "Repair"},
-	"unsafe": {"crit", "crit", "Unsafe"}, "fresh": {"", "play", "Fresh"},
+var verdicts = map[ckpt.ResumeVerdict]draw.Badge{
+	"ask":    {Class: "crit", Icon: "ask", Word: "Ask first"},
+	"resume": {Icon: "done", Word: "Resume"},
+	"repair": {Class: "warn", Icon: "warn", Word: "Repair"},
+	"unsafe": {Class: "crit", Icon: "crit", Word: "Unsafe"},
+	"fresh":  {Icon: "play", Word: "Fresh"},
 }
 
 // plan looks how the run would go on, and claims nothing. A run that somebody runs has
@@ -47,7 +51,7 @@ func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run,
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
 	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " \\\n  --run " + run.Run}
 	if v.Verdict.Word == "" {
-		v.Verdict = badge{"", "play", string(p.Verdict)}
+		v.Verdict = draw.Badge{Icon: "play", Word: string(p.Verdict)}
 	}
 	form := func(label, what string, more url.Values) button {
 		q := url.Values{"owner": {run.Owner}, "agent": {run.Agent}, "run": {run.Run}}
@@ -58,8 +62,8 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 	}
 	for i := range p.UncertainOperations {
 		o := &p.UncertainOperations[i]
-		row := planRow{Class: "crit", Icon: "unc", Head: "Find out about “" + firstLine(o.Name, 60) + "”", Code: firstLine(o.Key, 60),
-			Detail: "Begun " + clockText(o.StartedAt) + ", its end was never recorded."}
+		row := planRow{Class: "crit", Icon: "unc", Head: "Find out about “" + draw.FirstLine(o.Name, 60) + "”", Code: draw.FirstLine(o.Key, 60),
+			Detail: "Begun " + draw.Clock(o.StartedAt) + ", its end was never recorded."}
 		if !readOnly {
 			row.Buttons = []button{
 				form("It did", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"succeeded"}}),
@@ -74,7 +78,7 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 	}
 	for i := range prompts {
 		if x := &prompts[i]; x.Status == ckpt.PromptOpen {
-			row := planRow{Class: "crit", Icon: "ask", Head: firstLine(x.Question, 200), Detail: firstLine(x.Reason, 200)}
+			row := planRow{Class: "crit", Icon: "ask", Head: draw.FirstLine(x.Question, 200), Detail: draw.FirstLine(x.Reason, 200)}
 			if !readOnly {
 				row.Buttons = []button{form("Answer…", "answer", url.Values{"prompt": {x.ID}})}
 			}
@@ -83,34 +87,35 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 	}
 	if cp := p.Checkpoint; cp != nil {
 		v.Rows = append(v.Rows, planRow{Icon: "load", Head: fmt.Sprintf("Load checkpoint %d", cp.Seq),
-			Detail: fmt.Sprintf("%s, saved %s, clean and intact, %s", kindWord(cp.Kind), clockText(cp.CreatedAt), bytesText(cp.Size))})
+			Detail: fmt.Sprintf("%s, saved %s, clean and intact, %s", draw.KindWord(cp.Kind), draw.Clock(cp.CreatedAt), draw.Bytes(cp.Size))})
 	} else {
 		v.Rows = append(v.Rows, planRow{Icon: "play", Head: "Begin without a state", Detail: "There is no checkpoint to load."})
 	}
 	if n := len(p.Skipped); n > 0 {
-		v.Rows = append(v.Rows, planRow{Class: "warn", Icon: "warn", Head: "Pass over " + plural(n, "checkpoint"),
-			Detail: firstLine(p.Skipped[0].Reason, 160)})
+		v.Rows = append(v.Rows, planRow{Class: "warn", Icon: "warn", Head: "Pass over " + draw.Plural(n, "checkpoint"),
+			Detail: draw.FirstLine(p.Skipped[0].Reason, 160)})
 	}
 	for i := range p.InterruptedSteps {
 		if i == 3 {
-			v.Rows = append(v.Rows, planRow{Class: "crit", Icon: "lost", Head: plural(len(p.InterruptedSteps)-3, "more step") + " lost"})
+			v.Rows = append(v.Rows, planRow{Class: "crit", Icon: "lost", Head: draw.Plural(len(p.InterruptedSteps)-3, "more step") + " lost"})
 			break
 		}
-		v.Rows = append(v.Rows, planRow{Class: "crit", Icon: "lost", Head: "Tell the model that " + firstLine(p.InterruptedSteps[i].Key, 60) + " was lost",
+		v.Rows = append(v.Rows, planRow{Class: "crit", Icon: "lost",
+			Head:   "Tell the model that " + draw.FirstLine(p.InterruptedSteps[i].Key, 60) + " was lost",
 			Detail: "A ready error result keeps the transcript valid."})
 	}
 	head := "No steps have succeeded since it"
 	if n := len(p.CompletedSteps); n > 0 {
-		head = plural(n, "step") + " succeeded since it"
+		head = draw.Plural(n, "step") + " succeeded since it"
 	}
 	v.Rows = append(v.Rows,
 		planRow{Icon: "done", Head: head,
-			Detail: "What succeeded before is not run again: " + countText(max(0, rec.Sums.Steps-rec.Sums.Failed)) + " in all."},
+			Detail: "What succeeded before is not run again: " + draw.Count(max(0, rec.Sums.Steps-rec.Sums.Failed)) + " in all."},
 		planRow{Icon: "play", Head: "Epoch " + strconv.FormatInt(run.Epoch, 10) + " becomes " + strconv.FormatInt(run.Epoch+1, 10),
 			Detail: "Whoever ran it before is fenced from then on."})
 	for _, reason := range p.Reasons {
 		if len(p.UncertainOperations) == 0 && p.Verdict != "resume" && p.Verdict != "fresh" {
-			v.Rows = append(v.Rows, planRow{Class: "m", Icon: "doc", Head: firstLine(reason, 200)})
+			v.Rows = append(v.Rows, planRow{Class: "m", Icon: "doc", Head: draw.FirstLine(reason, 200)})
 		}
 	}
 	return v

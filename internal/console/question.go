@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
 // property is one member that a question asks for.
@@ -87,7 +88,7 @@ func questionFields(p *ckpt.Prompt) (fields []field) {
 	list, ok := properties(p.Schema)
 	if !ok {
 		return append(fields, field{
-			ID: "json", Name: "json", Label: "Data, as JSON", Kind: "long", Required: true, Help: "Its schema: " + firstLine(string(p.Schema), 600),
+			ID: "json", Name: "json", Label: "Data, as JSON", Kind: "long", Required: true, Help: "Its schema: " + draw.FirstLine(string(p.Schema), 600),
 		})
 	}
 	for i, m := range list {
@@ -182,13 +183,13 @@ func (m property) value(text string) ([]byte, error) {
 		return []byte(strconv.FormatBool(text != "")), nil
 	case "number", "integer":
 		if _, err := strconv.ParseFloat(text, 64); err != nil || !json.Valid([]byte(text)) {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is no number", firstLine(m.name, 40))
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is no number", draw.FirstLine(m.name, 40))
 		}
 		return []byte(text), nil
 	case "enum":
 		i, err := strconv.Atoi(text)
 		if err != nil || i < 0 || i >= len(m.enum) {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "choose a value for %s", firstLine(m.name, 40))
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "choose a value for %s", draw.FirstLine(m.name, 40))
 		}
 		return m.enum[i], nil
 	}

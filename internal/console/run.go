@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
@@ -23,7 +24,7 @@ type runView struct {
 	frame
 	Run        *ckpt.Run
 	Page       string
-	Status     badge
+	Status     draw.Badge
 	Goal       string
 	Facts      []fact
 	Rec        template.HTML
@@ -185,12 +186,12 @@ func momentOf(text string) ckpt.Time {
 // viewRun says what stands in the header and beside the recorder.
 func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftReport, q url.Values) *runView {
 	v := &runView{
-		frame: f, Run: run, Page: runPath(f.Base, run.Owner, run.Agent, run.Run), Status: statusOf(run.Status),
-		Goal: firstLine(string(run.Goal), 400), AsTable: q.Get("as") == "table",
+		frame: f, Run: run, Page: runPath(f.Base, run.Owner, run.Agent, run.Run), Status: draw.StatusBadge(run.Status),
+		Goal: draw.FirstLine(string(run.Goal), 400), AsTable: q.Get("as") == "table",
 	}
 	v.Facts = factsOf(run, rec)
 	if !run.Status.Resumable() {
-		v.Ended = firstLine(string(run.Error), 600)
+		v.Ended = draw.FirstLine(string(run.Error), 600)
 		if v.Ended == "" && len(run.Result) > 0 && string(run.Result) != "null" {
 			v.Ended = cutValue(string(run.Result), nil)
 		}
@@ -198,8 +199,8 @@ func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftRepo
 	who := url.Values{"owner": {run.Owner}, "agent": {run.Agent}, "run": {run.Run}}.Encode()
 	for i := range drift.Findings {
 		x := &drift.Findings[i]
-		row := findingRow{Rule: x.Rule, Message: firstLine(x.Message, 240), At: x.At, Closed: string(x.Closed)}
-		b := severityBadge(x.Severity)
+		row := findingRow{Rule: x.Rule, Message: draw.FirstLine(x.Message, 240), At: x.At, Closed: string(x.Closed)}
+		b := draw.SeverityBadge(x.Severity)
 		row.Class, row.Icon = b.Class, b.Icon
 		if x.Closed == "" {
 			v.OpenCount++
@@ -230,19 +231,19 @@ func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
 	}
 	facts := []fact{
 		owner,
-		{Name: "Attempts", Value: countText(run.Attempt), Small: "epoch " + countText(run.Epoch)},
-		{Name: "Worked", Value: ageText(time.Duration(rec.Sums.WorkedMS) * time.Millisecond), Small: "of " + ageText(rec.Ended.Sub(rec.Began.Time))},
+		{Name: "Attempts", Value: draw.Count(run.Attempt), Small: "epoch " + draw.Count(run.Epoch)},
+		{Name: "Worked", Value: draw.Age(time.Duration(rec.Sums.WorkedMS) * time.Millisecond), Small: "of " + draw.Age(rec.Ended.Sub(rec.Began.Time))},
 	}
 	if run.Progress != nil {
-		facts = append(facts, fact{Name: "Progress", Value: percent(*run.Progress), Bar: bar(*run.Progress, 56)})
+		facts = append(facts, fact{Name: "Progress", Value: draw.Percent(*run.Progress), Bar: draw.Bar(*run.Progress, 56)})
 	} else {
 		facts = append(facts, fact{Name: "Progress", Value: "—"})
 	}
 	return append(facts,
-		fact{Name: "Steps", Value: countText(rec.Sums.Steps), Small: countText(rec.Sums.Failed) + " failed"},
-		fact{Name: "Tokens", Value: shortCount(rec.Sums.InputTokens + rec.Sums.OutputTokens)},
-		fact{Name: "Cost", Value: dollars(rec.Sums.CostUSD)},
-		fact{Name: "Stored", Value: bytesText(rec.Sums.StoredBytes), Small: plural(int(rec.Sums.Checkpoints), "checkpoint")},
+		fact{Name: "Steps", Value: draw.Count(rec.Sums.Steps), Small: draw.Count(rec.Sums.Failed) + " failed"},
+		fact{Name: "Tokens", Value: draw.ShortCount(rec.Sums.InputTokens + rec.Sums.OutputTokens)},
+		fact{Name: "Cost", Value: draw.Dollars(rec.Sums.CostUSD)},
+		fact{Name: "Stored", Value: draw.Bytes(rec.Sums.StoredBytes), Small: draw.Plural(int(rec.Sums.Checkpoints), "checkpoint")},
 	)
 }
 
@@ -258,29 +259,24 @@ func (v *runView) drawRecorder(rec *survey.Recorder, chosen string, q url.Values
 		room := max(to.Sub(from.Time)/80, time.Second)
 		from, to = ckpt.At(from.Add(-room)), ckpt.At(to.Add(room))
 	}
-	l := newTimeline(from, to, rec.Segments)
+	l := draw.NewTimeline(from, to, rec.Segments)
 	v.Binned = len(rec.Checkpoints.Bins)+len(rec.Steps.Bins)+len(rec.Operations.Bins)+len(rec.Findings.Bins) > 0
 	v.Zoom = zoomLinks(v.Page, l, rec, chosen)
 	if v.AsTable {
 		v.Table = tableOf(rec, v.Page)
 		return
 	}
-	v.Rec = drawRecorder(rec, l, v.Page, chosen)
-	points := [][2]float64{{0, float64(l.from.UnixMilli())}}
-	for _, g := range l.gaps {
-		points = append(points, [2]float64{l.at(g.from), float64(g.from.UnixMilli())}, [2]float64{l.at(g.to), float64(g.to.UnixMilli())})
-	}
-	points = append(points, [2]float64{1, float64(l.to.UnixMilli())})
-	text, _ := json.Marshal(points)
+	v.Rec = draw.Recorder(rec, l, v.Page, chosen)
+	text, _ := json.Marshal(l.Points())
 	v.Scale = string(text)
 }
 
 // zoomLinks change the view about the chosen checkpoint, or about the middle.
-func zoomLinks(page string, l *timeline, rec *survey.Recorder, chosen string) zoom {
+func zoomLinks(page string, l *draw.Timeline, rec *survey.Recorder, chosen string) zoom {
 	middle := .5
 	for i := range rec.Checkpoints.Marks {
 		if rec.Checkpoints.Marks[i].ID == chosen {
-			middle = l.at(rec.Checkpoints.Marks[i].CreatedAt)
+			middle = l.At(rec.Checkpoints.Marks[i].CreatedAt)
 		}
 	}
 	link := func(from, to ckpt.Time) string {
@@ -295,9 +291,10 @@ func zoomLinks(page string, l *timeline, rec *survey.Recorder, chosen string) zo
 		return page + "?" + q.Encode()
 	}
 	half := .35
-	in := link(l.back(clamp(middle-half*middle*2)), l.back(clamp(middle+half*(1-middle)*2)))
-	span := l.to.Sub(l.from.Time) / 3
-	out := link(ckpt.At(l.from.Add(-span)), ckpt.At(l.to.Add(span)))
+	in := link(l.Back(middle-half*middle*2), l.Back(middle+half*(1-middle)*2))
+	from, to := l.Ends()
+	span := to.Sub(from.Time) / 3
+	out := link(ckpt.At(from.Add(-span)), ckpt.At(to.Add(span)))
 	return zoom{In: in, Out: out, All: link(ckpt.Time{}, ckpt.Time{})}
 }
 
@@ -319,41 +316,41 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 		t.Rows = append(t.Rows, recRow{at, what, name, how, href})
 	}
 	for _, s := range rec.Segments {
-		add(s.From, "segment begins", "attempt "+countText(s.Attempt), "", "")
+		add(s.From, "segment begins", "attempt "+draw.Count(s.Attempt), "", "")
 		if !s.To.IsZero() {
-			add(s.To, "segment ends", "attempt "+countText(s.Attempt), dash(s.How), "")
+			add(s.To, "segment ends", "attempt "+draw.Count(s.Attempt), draw.Dashes(s.How), "")
 		}
 	}
 	for _, s := range rec.Steps.Marks {
-		add(s.StartedAt, "step", firstLine(s.Key, 80), string(s.Status), "")
+		add(s.StartedAt, "step", draw.FirstLine(s.Key, 80), string(s.Status), "")
 	}
 	for _, o := range rec.Operations.Marks {
-		add(o.StartedAt, "operation", firstLine(o.Name, 80), string(o.Status), "")
+		add(o.StartedAt, "operation", draw.FirstLine(o.Name, 80), string(o.Status), "")
 	}
 	for _, c := range rec.Checkpoints.Marks {
-		how := bytesText(c.Size)
+		how := draw.Bytes(c.Size)
 		if c.Suspect {
 			how += ", suspect"
 		}
-		add(c.CreatedAt, "checkpoint, "+kindWord(c.Kind), countText(c.Seq), how, page+"?cp="+c.ID)
+		add(c.CreatedAt, "checkpoint, "+draw.KindWord(c.Kind), draw.Count(c.Seq), how, page+"?cp="+c.ID)
 	}
 	for _, x := range rec.Findings.Marks {
 		how := string(x.Severity)
 		if x.Closed != "" {
-			how += ", " + dash(string(x.Closed))
+			how += ", " + draw.Dashes(string(x.Closed))
 		}
 		add(x.At, "finding", x.Rule, how, "")
 	}
 	bins := func(what string, list []survey.StepBin) {
 		for _, b := range list {
 			at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
-			add(at, what, countText(b.Count), countText(b.Failed)+" failed", "")
+			add(at, what, draw.Count(b.Count), draw.Count(b.Failed)+" failed", "")
 		}
 	}
 	bins("steps, together", rec.Steps.Bins)
 	for _, b := range rec.Checkpoints.Bins {
 		at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
-		add(at, "checkpoints, together", countText(b.Routine+b.PreOperation+b.Recovery), "", "")
+		add(at, "checkpoints, together", draw.Count(b.Routine+b.PreOperation+b.Recovery), "", "")
 	}
 	slices.SortStableFunc(t.Rows, func(a, b recRow) int { return b.At.Compare(a.At.Time) })
 	if len(t.Rows) > mostRows {
@@ -408,7 +405,7 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 	case p.AgainstID == "":
 		p.NoDiff = "It has nothing before it to compare with."
 	case cp.Size > mostDiffState && q.Get("diff") == "":
-		p.NoDiff = "The state is large: " + bytesText(cp.Size) + "."
+		p.NoDiff = "The state is large: " + draw.Bytes(cp.Size) + "."
 	default:
 		d, err := line.Diff(ctx, p.AgainstID, cp.ID)
 		if err != nil {
@@ -436,9 +433,9 @@ func newest(marks []survey.CheckpointMark) string {
 func (p *picked) tree(state []byte, changed map[string]bool, hide []string) {
 	switch {
 	case !ckpt.IsJSON(p.Checkpoint.ContentType):
-		p.NoTree = "The state is not JSON, but " + firstLine(p.Checkpoint.ContentType, 60) + "."
+		p.NoTree = "The state is not JSON, but " + draw.FirstLine(p.Checkpoint.ContentType, 60) + "."
 	case state == nil || len(state) > mostDiffState:
-		p.NoTree = "The state is too large for a page: " + bytesText(p.Checkpoint.Size) + "."
+		p.NoTree = "The state is too large for a page: " + draw.Bytes(p.Checkpoint.Size) + "."
 	default:
 		root, ok := treeOf(state, changed, hide)
 		if p.Tree = &root; !ok {

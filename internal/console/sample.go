@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
 // pulse keeps what the daemon said of itself in the last hour. What was before is not
@@ -147,15 +148,15 @@ func (p *pulse) setNeeds(n int) {
 }
 
 // state is the daemon's state as a word with a shape.
-func (p *pulse) state() badge {
+func (p *pulse) state() draw.Badge {
 	st := p.now()
 	switch {
 	case st == nil:
-		return badge{"", "play", "not asked yet"}
+		return draw.Badge{Icon: "play", Word: "not asked yet"}
 	case st.State == "ready":
-		return badge{"live", "live", "ready"}
+		return draw.Badge{Class: "live", Icon: "live", Word: "ready"}
 	case st.State == "degraded":
-		return badge{"warn", "warn", "degraded"}
+		return draw.Badge{Class: "warn", Icon: "warn", Word: "degraded"}
 	}
-	return badge{"crit", "crit", dash(st.State)}
+	return draw.Badge{Class: "crit", Icon: "crit", Word: draw.Dashes(st.State)}
 }

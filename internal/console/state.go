@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
 // The limits of what a page shows of a state.
@@ -63,7 +64,7 @@ func (t *treeMaker) value(key string, depth int, pointer string) (node, error) {
 		}
 		return t.array(n, depth, pointer)
 	case string:
-		n.Value = firstLine(masked(v, t.hide), mostValue)
+		n.Value = draw.FirstLine(masked(v, t.hide), mostValue)
 		if v == "" {
 			n.Value = "“”"
 		}
@@ -93,16 +94,16 @@ func (t *treeMaker) object(n node, depth int, pointer string) (node, error) {
 			continue
 		}
 		t.left--
-		kid, err := t.value(firstLine(name.(string), mostValue), depth+1, pointer+"/"+escapePointer(name.(string)))
+		kid, err := t.value(draw.FirstLine(name.(string), mostValue), depth+1, pointer+"/"+escapePointer(name.(string)))
 		if err != nil {
 			return n, err
 		}
 		n.Kids = append(n.Kids, kid)
 	}
 	_, err := t.d.Token() // }
-	n.Size = "{" + countText(count) + "}"
+	n.Size = "{" + draw.Count(count) + "}"
 	if dropped > 0 {
-		n.Kids = append(n.Kids, node{Note: plural(dropped, "more member") + " not shown"})
+		n.Kids = append(n.Kids, node{Note: draw.Plural(dropped, "more member") + " not shown"})
 	}
 	n.Open = depth == 0 || depth == 1 && count <= 4 && n.flat() || depth == 1 && t.touched(pointer)
 	return n, err
@@ -142,21 +143,21 @@ func (t *treeMaker) array(n node, depth int, pointer string) (node, error) {
 	if _, err := t.d.Token(); err != nil { // ]
 		return n, err
 	}
-	n.Size, n.Open = "["+countText(len(all))+"]", depth == 1 && t.touched(pointer)
+	n.Size, n.Open = "["+draw.Count(len(all))+"]", depth == 1 && t.touched(pointer)
 	from := 0
 	if len(all) > 8 {
 		from = len(all) - 3
-		n.Kids = append(n.Kids, node{Note: "0 … " + countText(from-1) + " not shown"})
+		n.Kids = append(n.Kids, node{Note: "0 … " + draw.Count(from-1) + " not shown"})
 	}
 	for i := from; i < len(all); i++ {
 		if t.left <= 0 || depth >= mostTreeDepth {
-			n.Kids = append(n.Kids, node{Note: plural(len(all)-i, "more") + " not shown"})
+			n.Kids = append(n.Kids, node{Note: draw.Plural(len(all)-i, "more") + " not shown"})
 			break
 		}
 		t.left--
 		inner := &treeMaker{d: json.NewDecoder(bytes.NewReader(all[i])), left: t.left, changed: t.changed, hide: t.hide}
 		inner.d.UseNumber()
-		name := countText(i)
+		name := draw.Count(i)
 		kid, err := inner.value(name, depth+1, pointer+"/"+strings.ReplaceAll(name, "\u202f", ""))
 		if err != nil {
 			return n, err
@@ -285,7 +286,7 @@ func diffOf(d *ckpt.Diff, hide []string) (groups []diffGroup, changed map[string
 		changed[o.Path] = true
 		if _, ok := index[top]; !ok {
 			index[top] = len(groups)
-			groups = append(groups, diffGroup{Path: firstLine(top, mostValue)})
+			groups = append(groups, diffGroup{Path: draw.FirstLine(top, mostValue)})
 		}
 		g := &groups[index[top]]
 		n := counts[top]
@@ -295,7 +296,7 @@ func diffOf(d *ckpt.Diff, hide []string) (groups []diffGroup, changed map[string
 			more++
 			continue
 		}
-		name := firstLine(strings.TrimPrefix(o.Path[len(top):], "/"), mostValue)
+		name := draw.FirstLine(strings.TrimPrefix(o.Path[len(top):], "/"), mostValue)
 		if name != "" {
 			name += ": "
 		}
@@ -326,7 +327,7 @@ func countsText(n [3]int) string {
 	parts := []string{}
 	for i, word := range []string{" added", " removed", " changed"} {
 		if n[i] > 0 {
-			parts = append(parts, countText(n[i])+word)
+			parts = append(parts, draw.Count(n[i])+word)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -367,7 +368,7 @@ func cutValue(raw string, hide []string) string {
 	text := plainJSON(json.RawMessage(raw))
 	text = strings.TrimSpace(strings.ReplaceAll(masked(text, hide), "\n", "⏎ "))
 	if utf8.RuneCountInString(text) > mostDiffValue {
-		return string([]rune(text)[:mostDiffValue]) + " … " + bytesText(int64(len(raw)))
+		return string([]rune(text)[:mostDiffValue]) + " … " + draw.Bytes(int64(len(raw)))
 	}
 	return text
 }

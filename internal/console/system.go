@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -61,7 +62,7 @@ func (c *Console) system(w http.ResponseWriter, r *http.Request) {
 
 // viewSystem puts the settings that somebody has set before those that nobody has.
 func viewSystem(f frame, st *ckpt.Status, checks []Check, settings *survey.Settings) *systemView {
-	v := &systemView{frame: f, Status: st, Up: ageText(st.Now.Sub(st.StartedAt.Time)), Checks: checks, Backup: "ckptsidecar backup FILE"}
+	v := &systemView{frame: f, Status: st, Up: draw.Age(st.Now.Sub(st.StartedAt.Time)), Checks: checks, Backup: "ckptsidecar backup FILE"}
 	if settings == nil {
 		return v
 	}

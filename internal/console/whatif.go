@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
 // whatIfView compares how often the rules fire now with how often they would with
@@ -105,7 +106,7 @@ func whatIfRequest(agent string, q url.Values) (ckpt.EvaluateRequest, error) {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return r, ckpt.Errorf(ckpt.CodeInvalid, "the threshold %s is %q: it is a number", x.name, firstLine(text, 40))
+			return r, ckpt.Errorf(ckpt.CodeInvalid, "the threshold %s is %q: it is a number", x.name, draw.FirstLine(text, 40))
 		}
 		*x.at = n
 	}
@@ -138,7 +139,7 @@ func (v *whatIfView) compare(now, then *ckpt.Evaluation) {
 		r := &then.Rows[i]
 		of(r).Then += r.Fired
 		if r.Fired > 0 {
-			outcomes[key{r.Rule, r.Tier}] = append(outcomes[key{r.Rule, r.Tier}], countText(r.Fired)+" "+r.Outcome)
+			outcomes[key{r.Rule, r.Tier}] = append(outcomes[key{r.Rule, r.Tier}], draw.Count(r.Fired)+" "+r.Outcome)
 		}
 	}
 	for k, row := range rows {

@@ -1,4 +1,4 @@
-package console
+package draw
 
 import (
 	"html/template"
@@ -41,14 +41,14 @@ func kindLane(k ckpt.Kind) int {
 type recorder struct {
 	svg
 	rec  *survey.Recorder
-	line *timeline
+	line *Timeline
 	base string // the run's page, for the links of checkpoints
 	sel  string // id of the chosen checkpoint
 	end  ckpt.Time
 }
 
-// drawRecorder draws a run as its flight recorder.
-func drawRecorder(rec *survey.Recorder, line *timeline, page, chosen string) template.HTML {
+// Recorder draws a run as its flight recorder.
+func Recorder(rec *survey.Recorder, line *Timeline, page, chosen string) template.HTML {
 	d := &recorder{rec: rec, line: line, base: page, sel: chosen, end: rec.Ended}
 	if d.end.IsZero() {
 		d.end = rec.At
@@ -70,14 +70,14 @@ func drawRecorder(rec *survey.Recorder, line *timeline, page, chosen string) tem
 
 // box draws a rectangle from one moment to another, which the script moves.
 func (d *recorder) box(class string, from, to ckpt.Time, y, h, least float64) {
-	a, b := d.line.at(from), d.line.at(to)
+	a, b := d.line.At(from), d.line.At(to)
 	d.put(`<rect class="`, class, `" data-a="`, part(a), `" data-b="`, part(b), `" data-min="`, least, `" y="`, y, `" height="`, h,
 		`" x="`, recLeft+a*recPlot, `" width="`, max(least, (b-a)*recPlot-.6), `"/>`)
 }
 
 // group opens a group at a moment, which the script moves.
 func (d *recorder) group(t ckpt.Time) {
-	a := d.line.at(t)
+	a := d.line.At(t)
 	d.put(`<g data-a="`, part(a), `" transform="translate(`, recLeft+a*recPlot, ` 0)">`)
 }
 
@@ -92,7 +92,7 @@ func (d *recorder) grid() {
 	ticks, layout := d.line.ticks()
 	for _, t := range ticks {
 		d.group(t)
-		d.put(`<path class="gl" d="M0 18V`, recBottom, `"/><text x="0" y="12" text-anchor="middle">`, told(t.In(zone).Format(layout)), `</text></g>`)
+		d.put(`<path class="gl" d="M0 18V`, recBottom, `"/><text x="0" y="12" text-anchor="middle">`, told(t.In(Zone).Format(layout)), `</text></g>`)
 	}
 	for _, g := range d.line.gaps {
 		d.box("gap", g.from, g.to, 20, 240, 0)
@@ -102,7 +102,7 @@ func (d *recorder) grid() {
 // gapLabels say how long the folded gaps were. They stand above all lanes.
 func (d *recorder) gapLabels() {
 	for _, g := range d.line.gaps {
-		length := ageText(g.to.Sub(g.from.Time))
+		length := Age(g.to.Sub(g.from.Time))
 		d.group(ckpt.At(g.from.Add(g.to.Sub(g.from.Time) / 2)))
 		d.put(`<rect x="-27" y="108" width="54" height="20" rx="3" class="fold"/><text y="122" text-anchor="middle">`, told(length), `</text></g>`)
 	}
@@ -124,7 +124,7 @@ func (d *recorder) segments() {
 		}
 		if broke(s.How) && d.visible(to) {
 			d.group(to)
-			d.put(`<path class="dead" d="m-4 30 8 8m0-8-8 8"><title>the owner was lost: `, told(dash(s.How)), `</title></path></g>`)
+			d.put(`<path class="dead" d="m-4 30 8 8m0-8-8 8"><title>the owner was lost: `, told(Dashes(s.How)), `</title></path></g>`)
 		}
 	}
 }
@@ -203,12 +203,12 @@ func (d *recorder) operations() {
 		if to.IsZero() {
 			to = d.endOf(o.StartedAt)
 		}
-		a, b := d.line.at(o.StartedAt), d.line.at(to)
+		a, b := d.line.At(o.StartedAt), d.line.At(to)
 		d.put(`<rect class="`, class, `" data-a="`, part(a), `" data-b="`, part(b), `" data-min="8" y="92" height="16" rx="3" x="`,
-			recLeft+a*recPlot, `" width="`, max(8, (b-a)*recPlot), `"><title>`, told(firstLine(o.Name, 80)), `: `, told(o.Status), `</title></rect>`)
+			recLeft+a*recPlot, `" width="`, max(8, (b-a)*recPlot), `"><title>`, told(FirstLine(o.Name, 80)), `: `, told(o.Status), `</title></rect>`)
 		if o.Status == ckpt.OperationUncertain {
 			d.group(o.StartedAt)
-			d.put(`<text x="-6" y="104" text-anchor="end" class="lab">`, told(firstLine(o.Name, 24)), ` ?</text></g>`)
+			d.put(`<text x="-6" y="104" text-anchor="end" class="lab">`, told(FirstLine(o.Name, 24)), ` ?</text></g>`)
 		}
 	}
 }
@@ -227,15 +227,15 @@ func (d *recorder) findings() {
 		d.group(f.At)
 		d.raw(`<g transform="translate(0 212)">`)
 		d.triangle(findingClass(f.Severity, f.Closed == ""), 5)
-		d.put(`<title>`, told(f.Rule), `: `, told(firstLine(f.Message, 200)), `</title></g>`)
+		d.put(`<title>`, told(f.Rule), `: `, told(FirstLine(f.Message, 200)), `</title></g>`)
 		// A name where there is room for it.
-		if x := d.line.at(f.At); x-last > .12 && x < .88 {
+		if x := d.line.At(f.At); x-last > .12 && x < .88 {
 			text := f.Rule
 			if f.Closed != "" {
 				text += ", " + string(f.Closed)
 			}
 			if d.clear(i, x) {
-				d.put(`<text x="9" y="216">`, told(firstLine(text, 28)), `</text>`)
+				d.put(`<text x="9" y="216">`, told(FirstLine(text, 28)), `</text>`)
 			}
 			last = x
 		}
@@ -245,7 +245,7 @@ func (d *recorder) findings() {
 
 // clear says whether no other finding follows so soon that it would lie in the name.
 func (d *recorder) clear(i int, x float64) bool {
-	return i+1 >= len(d.rec.Findings.Marks) || d.line.at(d.rec.Findings.Marks[i+1].At)-x > .12
+	return i+1 >= len(d.rec.Findings.Marks) || d.line.At(d.rec.Findings.Marks[i+1].At)-x > .12
 }
 
 func (d *recorder) sizes() {
@@ -255,20 +255,20 @@ func (d *recorder) sizes() {
 	}
 	for i := range d.rec.Checkpoints.Marks {
 		c := &d.rec.Checkpoints.Marks[i]
-		a := d.line.at(c.CreatedAt)
+		a := d.line.At(c.CreatedAt)
 		h := max(1, 30*float64(c.Size)/float64(most))
 		d.put(`<rect class="st2" data-a="`, part(a), `" data-b="`, part(a+.003), `" data-min="2" x="`, recLeft+a*recPlot,
 			`" width="2" y="`, 260-h, `" height="`, h, `"/>`)
 	}
 	if len(d.rec.Checkpoints.Marks) > 0 {
-		d.put(`<text x="`, recWidth, `" y="226" text-anchor="end">`, bytesText(most), `</text>`)
+		d.put(`<text x="`, recWidth, `" y="226" text-anchor="end">`, Bytes(most), `</text>`)
 	}
 }
 
 func (d *recorder) selected() {
 	for i := range d.rec.Checkpoints.Marks {
 		if c := &d.rec.Checkpoints.Marks[i]; c.ID == d.sel {
-			a := d.line.at(c.CreatedAt)
+			a := d.line.At(c.CreatedAt)
 			d.put(`<g id="selx" class="selx" data-a="`, part(a), `" transform="translate(`, recLeft+a*recPlot, ` 0)"><path d="M0 18V`, recBottom, `"/></g>`)
 		}
 	}
@@ -309,11 +309,11 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 	if c.ID == d.sel {
 		chosen, tab, class = "true", "0", "sel"
 	}
-	a := d.line.at(c.CreatedAt)
+	a := d.line.At(c.CreatedAt)
 	d.put(`<a class="mk" role="option" tabindex="`, tab, `" aria-selected="`, chosen, `" href="`, told(d.base), `?cp=`,
 		told(c.ID), `" data-a="`, part(a),
 		`" data-y="`, kindLane(c.Kind), `" transform="translate(`, recLeft+a*recPlot, ` `, kindLane(c.Kind), `)" aria-label="checkpoint `, c.Seq, `, `,
-		kindWord(c.Kind), `, `, told(clockText(c.CreatedAt)))
+		KindWord(c.Kind), `, `, told(Clock(c.CreatedAt)))
 	if c.Pinned {
 		d.raw(`, pinned`)
 	}
@@ -330,8 +330,8 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 
 // brush draws the whole run below all lanes, and which part of it is in view.
 func (d *recorder) brush() {
-	whole := newTimeline(d.rec.Began, d.end, d.rec.Segments)
-	x := func(t ckpt.Time) float64 { return recLeft + whole.at(t)*recPlot }
+	whole := NewTimeline(d.rec.Began, d.end, d.rec.Segments)
+	x := func(t ckpt.Time) float64 { return recLeft + whole.At(t)*recPlot }
 	d.put(`<g id="brush"><text class="lab" x="0" y="292">All of it</text><rect class="sunk" x="`, recLeft,
 		`" y="276" width="`, recPlot, `" height="22"/>`)
 	for _, g := range whole.gaps {

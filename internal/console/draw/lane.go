@@ -1,4 +1,4 @@
-package console
+package draw
 
 import (
 	"html/template"
@@ -29,8 +29,8 @@ func (s scale) x(t ckpt.Time) float64 {
 	return min(max(t.Sub(s.from.Time).Seconds()/all*s.width, 0), s.width)
 }
 
-// lane draws a run on the axis that all runs of an overview share.
-func lane(o *survey.Overview, r *survey.RunLine) template.HTML {
+// Lane draws a run on the axis that all runs of an overview share.
+func Lane(o *survey.Overview, r *survey.RunLine) template.HTML {
 	x := scale{o.From, o.To, laneWidth}
 	s := &svg{}
 	failed, steps := int64(0), int64(0)
@@ -38,7 +38,7 @@ func lane(o *survey.Overview, r *survey.RunLine) template.HTML {
 		steps, failed = steps+b.Steps, failed+b.Failed
 	}
 	s.put(`<svg viewBox="0 0 `, laneWidth, ` `, laneHeight, `" preserveAspectRatio="none" role="img" aria-label="`,
-		told(r.Agent+" / "+r.Run), `: `, plural(len(r.Segments), "segment"), `, `, plural(int(steps), "step"), `, `, int64(failed), ` failed">`)
+		told(r.Agent+" / "+r.Run), `: `, Plural(len(r.Segments), "segment"), `, `, Plural(int(steps), "step"), `, `, int64(failed), ` failed">`)
 	laneSegments(s, x, o, r)
 	laneBins(s, o, r)
 	s.raw(`</svg>`)
@@ -115,8 +115,8 @@ func findingClass(worst ckpt.Severity, open bool) string {
 	return ""
 }
 
-// axis draws the times above the lanes.
-func axis(from, to ckpt.Time) template.HTML {
+// Axis draws the times above the lanes.
+func Axis(from, to ckpt.Time) template.HTML {
 	s := &svg{}
 	s.put(`<svg viewBox="0 0 `, laneWidth, ` 18" aria-hidden="true">`)
 	layout := "15:04"
@@ -126,7 +126,7 @@ func axis(from, to ckpt.Time) template.HTML {
 	for i := range 5 {
 		x, anchor, text := float64(i)*laneWidth/4, "middle", ""
 		at := ckpt.At(from.Add(to.Sub(from.Time) * time.Duration(i) / 4))
-		text = at.In(zone).Format(layout)
+		text = at.In(Zone).Format(layout)
 		switch i {
 		case 0:
 			anchor = "start"
@@ -139,12 +139,12 @@ func axis(from, to ckpt.Time) template.HTML {
 	return s.html()
 }
 
-// bar draws a share.
-func bar(share float64, width int) template.HTML {
+// Bar draws a share.
+func Bar(share float64, width int) template.HTML {
 	s := &svg{}
 	share = min(max(share, 0), 1)
 	w := strconv.Itoa(width)
-	s.put(`<svg class="bar" width="`, w, `" height="6" viewBox="0 0 `, w, ` 6" role="img" aria-label="`, percent(share),
+	s.put(`<svg class="bar" width="`, w, `" height="6" viewBox="0 0 `, w, ` 6" role="img" aria-label="`, Percent(share),
 		`"><rect class="bar3" width="`, w, `" height="6" rx="3"/><rect class="bar2" width="`, float64(width)*share, `" height="6" rx="3"/></svg>`)
 	return s.html()
 }

@@ -1,4 +1,4 @@
-package console
+package draw
 
 import (
 	"time"
@@ -17,18 +17,18 @@ const (
 	mostFolded  = .34
 )
 
-// timeline maps moments to shares of the axis of a recorder. Gaps are folded: eleven
+// Timeline maps moments to shares of the axis of a recorder. Gaps are folded: eleven
 // minutes of work in two hours would else have a tenth of the width.
-type timeline struct {
+type Timeline struct {
 	from, to ckpt.Time
 	gaps     []gap
 	fold     float64 // share of one gap
 	per      float64 // share of a second outside of the gaps
 }
 
-// newTimeline folds those gaps between segments that are wide enough to be in the way.
-func newTimeline(from, to ckpt.Time, segments []survey.Segment) *timeline {
-	l := &timeline{from: from, to: to}
+// NewTimeline folds those gaps between segments that are wide enough to be in the way.
+func NewTimeline(from, to ckpt.Time, segments []survey.Segment) *Timeline {
+	l := &Timeline{from: from, to: to}
 	if !to.After(from.Time) {
 		l.to = ckpt.At(from.Add(time.Second))
 	}
@@ -71,8 +71,8 @@ func newTimeline(from, to ckpt.Time, segments []survey.Segment) *timeline {
 
 func seconds(a, b ckpt.Time) float64 { return b.Sub(a.Time).Seconds() }
 
-// at is where a moment lies: 0 at the beginning, 1 at the end.
-func (l *timeline) at(t ckpt.Time) float64 {
+// At is where a moment lies: 0 at the beginning, 1 at the end.
+func (l *Timeline) At(t ckpt.Time) float64 {
 	x, from := 0.0, l.from
 	for _, g := range l.gaps {
 		if !t.After(g.from.Time) {
@@ -89,8 +89,22 @@ func (l *timeline) at(t ckpt.Time) float64 {
 
 func clamp(x float64) float64 { return min(max(x, 0), 1) }
 
-// back is the moment at a share of the axis.
-func (l *timeline) back(x float64) ckpt.Time {
+// Ends are the first and the last moment.
+func (l *Timeline) Ends() (from, to ckpt.Time) { return l.from, l.to }
+
+// Points are the shares of the axis between which time passes evenly, each with its moment
+// in milliseconds since 1970. The script interpolates.
+func (l *Timeline) Points() [][2]float64 {
+	points := [][2]float64{{0, float64(l.from.UnixMilli())}}
+	for _, g := range l.gaps {
+		points = append(points, [2]float64{l.At(g.from), float64(g.from.UnixMilli())}, [2]float64{l.At(g.to), float64(g.to.UnixMilli())})
+	}
+	return append(points, [2]float64{1, float64(l.to.UnixMilli())})
+}
+
+// Back is the moment at a share of the axis, which is moved into 0 to 1.
+func (l *Timeline) Back(x float64) ckpt.Time {
+	x = clamp(x)
 	at, from := 0.0, l.from
 	for _, g := range l.gaps {
 		if w := seconds(from, g.from) * l.per; x <= at+w {
@@ -110,9 +124,9 @@ func (l *timeline) back(x float64) ckpt.Time {
 }
 
 // inGap says whether a moment lies in a folded gap, or so near that a label would.
-func (l *timeline) inGap(x float64) bool {
+func (l *Timeline) inGap(x float64) bool {
 	for _, g := range l.gaps {
-		if x > l.at(g.from)-.012 && x < l.at(g.to)+.012 {
+		if x > l.At(g.from)-.012 && x < l.At(g.to)+.012 {
 			return true
 		}
 	}
@@ -120,7 +134,7 @@ func (l *timeline) inGap(x float64) bool {
 }
 
 // ticks are round times about as far apart as their labels need.
-func (l *timeline) ticks() (list []ckpt.Time, layout string) {
+func (l *Timeline) ticks() (list []ckpt.Time, layout string) {
 	steps := []time.Duration{
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 		10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
@@ -146,11 +160,11 @@ func (l *timeline) ticks() (list []ckpt.Time, layout string) {
 		if i < len(l.gaps) {
 			to = l.gaps[i].from
 		}
-		_, offset := from.In(zone).Zone()
+		_, offset := from.In(Zone).Zone()
 		local := time.Duration(offset) * time.Second
 		t := from.Add(local).Truncate(step).Add(step).Add(-local)
 		for ; t.Before(to.Time) && len(list) < 60; t = t.Add(step) {
-			if x := l.at(ckpt.At(t)); !l.inGap(x) && x < .985 {
+			if x := l.At(ckpt.At(t)); !l.inGap(x) && x < .985 {
 				list = append(list, ckpt.At(t))
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -30,7 +30,7 @@ func after(minutes float64) ckpt.Time {
 
 func frameForTests() frame {
 	f := frame{
-		Title: "Overview", Base: "/s/test/", CSRF: "csrf", Live: livePace, Now: after(120), State: badge{"live", "live", "ready"}, Host: "host-7",
+		Title: "Overview", Base: "/s/test/", CSRF: "csrf", Live: livePace, Now: after(120), State: draw.Badge{Class: "live", Icon: "live", Word: "ready"}, Host: "host-7",
 		Who: "uid:1001", Assets: assets{"/a.css", "/a.js", "/a.svg"},
 	}
 	for _, s := range screens {
@@ -85,9 +85,9 @@ func drawn(t testing.TB, name string, view any) []byte {
 }
 
 func inUTC(t testing.TB) {
-	old := zone
-	zone = time.UTC
-	t.Cleanup(func() { zone = old })
+	old := draw.Zone
+	draw.Zone = time.UTC
+	t.Cleanup(func() { draw.Zone = old })
 }
 
 func overviewForTests() *survey.Overview {
@@ -164,44 +164,6 @@ func TestGoldenPages(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestFolds looks at the geometry of gaps.
-func TestFolds(t *testing.T) {
-	rec := crashed()
-	l := newTimeline(rec.From, rec.To, rec.Segments)
-	if len(l.gaps) != 2 {
-		t.Fatalf("%d gaps are folded, want both", len(l.gaps))
-	}
-	if w := l.at(after(112)) - l.at(after(13)); math.Abs(w-foldedWidth) > 1e-9 {
-		t.Errorf("99 minutes in which nobody ran it take %g of the width", w)
-	}
-	if w := l.at(after(5)) - l.at(noon); w < .3 {
-		t.Errorf("five of eleven minutes of work take %g of the width", w)
-	}
-	last := -1.0
-	for m := -3.0; m <= 120; m += .25 {
-		x := l.at(after(m))
-		if x < last || x < 0 || x > 1 {
-			t.Fatalf("minute %g lies at %g after %g", m, x, last)
-		}
-		if last = x; m >= 0 && m <= 116 {
-			if back := l.back(x); math.Abs(back.Sub(after(m).Time).Seconds()) > 1 {
-				t.Errorf("minute %g comes back as %s", m, back)
-			}
-		}
-	}
-	many := make([]survey.Segment, 0, 60)
-	for i := range 60 {
-		many = append(many, survey.Segment{Attempt: int64(i + 1), From: after(float64(i * 100)), To: after(float64(i*100 + 1))})
-	}
-	l = newTimeline(noon, after(6000), many)
-	if all := l.fold * float64(len(l.gaps)); all > mostFolded+1e-9 {
-		t.Errorf("60 folds take %g of the width", all)
-	}
-	if ticks, _ := l.ticks(); len(ticks) > 60 {
-		t.Errorf("there are %d ticks", len(ticks))
 	}
 }
 

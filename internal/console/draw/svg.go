@@ -1,4 +1,4 @@
-package console
+package draw
 
 import (
 	"html/template"
@@ -80,8 +80,8 @@ func (s *svg) triangle(class string, r float64) {
 	s.put(`<path class="fi `, class, `" d="M0-`, r, `L`, r, ` `, r-1, `H-`, r, `Z"/>`)
 }
 
-// spark draws how a number went. It needs two values at least; before that, it draws the bottom line alone.
-func spark(values []float64) template.HTML {
+// Spark draws how a number went. It needs two values at least; before that, it draws the bottom line alone.
+func Spark(values []float64) template.HTML {
 	const w, h = 220.0, 26.0
 	s := &svg{}
 	s.put(`<svg viewBox="0 0 `, w, ` `, h, `" preserveAspectRatio="none" aria-hidden="true">`)
