@@ -46,11 +46,12 @@ type JournalRow struct {
 	KeyID   string // of the key that Texts is sealed with, "" for a text in the clear; the same in what follows
 }
 
-// Erasure is an agent that was erased: its texts in rows before N are gone. UIDs are
+// Erasure is an agent that was erased: its texts in rows after After and before N are gone. UIDs are
 // those of the agent and its runs, by which other hosts know their copies. There are none
 // where this host has followed the erasure of another one.
 type Erasure struct {
 	N         int64    `db:"n"`
+	After     int64    `db:"after"`
 	Owner     string   `db:"owner"`
 	Agent     string   `db:"agent"`
 	UIDs      []string `db:"-"`

@@ -32,6 +32,7 @@ type world struct {
 	engine *pg.Engine
 	server *pgtest.Server
 	reader *journal.Journal
+	choice journal.Choice
 	mark   fleet.Mark
 	has    map[string]bool
 	lots   *rand.Rand
@@ -64,7 +65,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) ship(rows int) {
 	w.t.Helper()
 	for {
-		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: []int64{8 << 20, 2000}[w.lots.IntN(2)]}, func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
+		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: []int64{8 << 20, 2000}[w.lots.IntN(2)]}, w.choice,
+			func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -132,7 +134,8 @@ func (w *world) act() {
 	case 19:
 		_, _, _ = s.Restore(ctx, ann, ckpt.RestoreRequest{Agent: agent, Run: ref.Run, Reason: "back"})
 	case 20:
-		_, _ = s.SetOwnPolicy(ctx, ann, agent, []byte(`{"routine_keep":2}`))
+		durable := []string{"local", "fleet"}[w.lots.IntN(2)]
+		_, _ = s.SetOwnPolicy(ctx, ann, agent, fmt.Appendf(nil, `{"routine_keep":2,"durability":%q}`, durable))
 	case 21:
 		w.rare(agent, ref)
 	}
@@ -163,7 +166,7 @@ func (w *world) here() (list []string) {
 	w.t.Helper()
 	err := w.store.Reading(w.t.Context(), func(q *sqlx.Tx) error {
 		var err error
-		list, err = words(w.t.Context(), q)
+		list, err = words(w.t.Context(), q, w.choice.ByPolicy)
 		return err
 	})
 	if err != nil {
@@ -173,12 +176,16 @@ func (w *world) here() (list []string) {
 	return list
 }
 
-func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
+func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err error) {
+	chosen, reason := "1", "coalesce(reason, '')"
+	if byPolicy { // the reasons of agents that are not shipped are not there either
+		chosen, reason = `json_extract(a.policy, '$.durability') = 'fleet'`, "''"
+	}
 	var runs []struct {
 		ID  int64  `db:"id"`
 		UID string `db:"uid"`
 	}
-	if err := q.SelectContext(ctx, &runs, `SELECT id, uid FROM runs`); err != nil {
+	if err := q.SelectContext(ctx, &runs, `SELECT r.id, r.uid FROM runs r JOIN agents a ON a.id = r.agent_id WHERE `+chosen); err != nil {
 		return nil, err
 	}
 	for _, r := range runs {
@@ -196,7 +203,7 @@ func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
 		}
 	}
 	var agents []int64
-	if err := q.SelectContext(ctx, &agents, `SELECT id FROM agents`); err != nil {
+	if err := q.SelectContext(ctx, &agents, `SELECT id FROM agents a WHERE `+chosen); err != nil {
 		return nil, err
 	}
 	for _, id := range agents {
@@ -207,10 +214,12 @@ func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
 		list = append(list, "agent "+text)
 	}
 	for _, query := range []string{
-		`SELECT 'agent ' || uid || ' ' || name FROM agents`,
-		`SELECT 'segment ' || r.uid || ' ' || s.id || ' ' || s.size || ' ' || lower(hex(s.data)) FROM segments s JOIN runs r ON r.id = s.run_id`,
-		`SELECT 'state ' || r.uid || ' ' || c.n || ' ' || c.id || ' ' || c.suspect || ' ' || c.sha256 || ' ' || coalesce(c.pieces, '') || ' ' || lower(hex(coalesce(c.body, x''))) FROM checkpoints c JOIN runs r ON r.id = c.run_id`,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE coalesce(reason, '') END FROM audit_log`,
+		`SELECT 'agent ' || uid || ' ' || name FROM agents a WHERE ` + chosen,
+		`SELECT 'segment ' || r.uid || ' ' || s.id || ' ' || s.size || ' ' || lower(hex(s.data)) FROM segments s JOIN runs r ON r.id = s.run_id
+			JOIN agents a ON a.id = r.agent_id WHERE ` + chosen,
+		`SELECT 'state ' || r.uid || ' ' || c.n || ' ' || c.id || ' ' || c.suspect || ' ' || c.sha256 || ' ' || coalesce(c.pieces, '') || ' ' ||
+			lower(hex(coalesce(c.body, x''))) FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id WHERE ` + chosen,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM audit_log`,
 	} {
 		var more []string
 		if err := q.SelectContext(ctx, &more, query); err != nil {
@@ -224,6 +233,10 @@ func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
 // there is all that the engine has, in the same words.
 func (w *world) there() (list []string) {
 	w.t.Helper()
+	reason := "coalesce(texts::json->>'reason', '')"
+	if w.choice.ByPolicy {
+		reason = "''"
+	}
 	for _, query := range []string{
 		`SELECT 'run ' || uid || ' ' || doc FROM fleet_runs`,
 		`SELECT kind || ' ' || run_uid || ' ' || key || ' ' || doc FROM fleet_rows`,
@@ -231,7 +244,7 @@ func (w *world) there() (list []string) {
 		`SELECT 'agent ' || doc FROM fleet_agents`,
 		`SELECT 'segment ' || run_uid || ' ' || id || ' ' || size || ' ' || encode(data, 'hex') FROM fleet_segments`,
 		`SELECT 'state ' || run_uid || ' ' || n || ' ' || id || ' ' || suspect || ' ' || sha || ' ' || coalesce(pieces, '') || ' ' || encode(coalesce(body, ''), 'hex') FROM fleet_checkpoints`,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE coalesce(texts::json->>'reason', '') END FROM fleet_audit`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM fleet_audit`,
 	} {
 		list = append(list, w.server.Rows("fleet", query)...)
 	}
@@ -241,10 +254,19 @@ func (w *world) there() (list []string) {
 
 // TestCopy is T1: after any history and a quiet moment the engine has what the store
 // has, whether the shipper keeps up or lies far behind.
-func TestCopy(t *testing.T) {
+func TestCopy(t *testing.T) { copies(t, journal.Choice{}) }
+
+// TestCopyByPolicy says the same of the agents whose policies ask for the fleet. Of the
+// others the engine has the rows of the audit log, and neither names nor texts.
+func TestCopyByPolicy(t *testing.T) {
+	copies(t, journal.Choice{ByPolicy: true})
+}
+
+func copies(t *testing.T, choice journal.Choice) {
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
+			w.choice = choice
 			for round := range 25 {
 				for range 1 + w.lots.IntN(16) {
 					w.act()

@@ -24,9 +24,9 @@ type Known func(runUID string, segment int64) bool
 
 // Since reads what was committed after a mark, at most limits, on one snapshot. Each
 // run in it is exactly as it is on that snapshot.
-func (j *Journal) Since(ctx context.Context, from fleet.Mark, limits fleet.Limits, known Known) (*fleet.Changes, error) {
+func (j *Journal) Since(ctx context.Context, from fleet.Mark, limits fleet.Limits, choice Choice, known Known) (*fleet.Changes, error) {
 	for {
-		r := &reading{known: known, limits: limits}
+		r := &reading{known: known, limits: limits, choice: choice}
 		err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return r.read(ctx, q, from) })
 		switch {
 		case err != nil:
@@ -58,14 +58,19 @@ type logRow struct {
 
 type place struct{ owner, agent, run string }
 
+func (p place) ofAgent() place { return place{owner: p.owner, agent: p.agent} }
+
 // reading is one call of Since.
 type reading struct {
 	fleet.Changes
 	known  Known
 	limits fleet.Limits
+	choice Choice
 	runs   map[place]*touched
 	order  []place
 	agents map[place]bool
+	local  map[place]bool // agents that stay on this host
+	asked  map[place]bool // agents whose policies may have changed
 	owners []string       // whose agents' policies changed all at once; ckpt.AllOwners for everybody's
 	all    map[place]part // agents whose runs are all to be read, and how much of each
 	first  map[place]int  // how many rows of the log come before the first that names a run
@@ -75,17 +80,17 @@ type reading struct {
 func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 	r.From, r.To = from, from
 	r.runs, r.agents, r.all = map[place]*touched{}, map[place]bool{}, map[place]part{}
-	r.first = map[place]int{}
+	r.first, r.local, r.asked = map[place]int{}, map[place]bool{}, map[place]bool{}
 	if err := q.GetContext(ctx, &r.Head, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0)`); err != nil {
 		return err
 	}
-	if r.Head == from.N { // this is asked ten times a second
+	if r.Head == from.N && len(r.choice.Also) == 0 { // this is asked ten times a second
 		return nil
 	}
 	var rows []logRow
 	err := q.SelectContext(ctx, &rows, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, hash FROM audit_log
 		WHERE n > ? ORDER BY n LIMIT 0 + ?`, from.N, r.limits.Rows)
-	if err != nil || len(rows) == 0 {
+	if err != nil || len(rows)+len(r.choice.Also) == 0 {
 		return err
 	}
 	for i := range rows {
@@ -93,11 +98,14 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 			return err
 		}
 	}
-	if err := r.eraseFormer(ctx, q); err != nil {
+	if err := r.eraseStays(ctx, q); err != nil {
 		return err
 	}
-	last := &rows[len(rows)-1]
-	r.To, r.Since = fleet.Mark{N: last.N, Hash: last.Hash}, rows[0].At.UnixMilli()
+	r.noteAlso()
+	if len(rows) > 0 {
+		last := &rows[len(rows)-1]
+		r.To, r.Since = fleet.Mark{N: last.N, Hash: last.Hash}, rows[0].At.UnixMilli()
+	}
 	if r.To.N < r.Head { // rows that come later may have changed the runs too
 		for _, t := range r.runs {
 			t.whole = true
@@ -109,10 +117,14 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 	if err := r.readAgents(ctx, q); err != nil {
 		return err
 	}
+	r.hideLocal()
 	for i, p := range r.order {
 		if before := r.first[p]; i > 0 && before > 0 && r.Size > r.limits.Bytes {
 			r.fewer = before
 			return nil
+		}
+		if r.local[p.ofAgent()] {
+			continue
 		}
 		if err := r.readRun(ctx, q, p); err != nil {
 			return err
@@ -150,7 +162,10 @@ func (r *reading) note(row *logRow) error {
 		return nil
 	}
 	p := place{row.Owner.String, row.Agent.String, row.Run.String}
-	r.agents[place{p.owner, p.agent, ""}] = true
+	r.agents[p.ofAgent()] = true
+	if row.Action == "set_policy" {
+		r.asked[p.ofAgent()] = true
+	}
 	switch {
 	case row.Action == "erase":
 		r.Erased = append(r.Erased, fleet.Erasure{N: row.N, Owner: p.owner, Agent: p.agent, UIDs: erasedUIDs(row)})
@@ -163,20 +178,38 @@ func (r *reading) note(row *logRow) error {
 	return nil
 }
 
-// eraseFormer also erases what an agent's former owners have typed for it.
-func (r *reading) eraseFormer(ctx context.Context, q *sqlx.Tx) error {
-	for i := 0; i < len(r.Erased); i++ { // it grows
-		e := r.Erased[i]
+// eraseStays bounds each erasure to what the erased agent was, and also erases what its
+// former owners have typed for it. An owner may have had other agents of the name before,
+// which were given away.
+func (r *reading) eraseStays(ctx context.Context, q *sqlx.Tx) error {
+	var all []fleet.Erasure
+	for _, e := range r.Erased {
 		var former []fleet.Erasure
-		err := q.SelectContext(ctx, &former, `SELECT n + 1 AS n, from_owner AS owner, agent FROM owner_changes
-			WHERE to_owner = ? AND agent = ? AND n < ?`, e.Owner, e.Agent, e.N)
-		if err != nil {
+		if err := q.SelectContext(ctx, &former, formerStays, e.Owner, e.Agent, e.N); err != nil {
 			return err
 		}
-		r.Erased = append(r.Erased, former...)
+		if err := q.GetContext(ctx, &e.After, lastChange, e.Owner, e.Agent, e.N); err != nil {
+			return err
+		}
+		all = append(append(all, e), former...)
 	}
+	r.Erased = all
 	return nil
 }
+
+const (
+	// lastChange is the row with which an owner last gave an agent of a name away, or got one.
+	lastChange = `SELECT coalesce(max(n), 0) FROM owner_changes
+		WHERE (from_owner = ?1 OR to_owner = ?1) AND agent = ?2 AND n < ?3`
+	// formerStays are the stretches of the log in which an agent that an owner has got had
+	// other owners. n is the row that gave it, and after is where the owner had got it, or
+	// had given another one away.
+	formerStays = `WITH got AS (SELECT uid FROM owner_changes WHERE to_owner = ?1 AND agent = ?2 AND n < ?3
+			AND n = (SELECT max(n) FROM owner_changes WHERE (from_owner = ?1 OR to_owner = ?1) AND agent = ?2 AND n < ?3))
+		SELECT o.n + 1 AS n, o.from_owner AS owner, o.agent, coalesce((SELECT max(b.n) FROM owner_changes b
+			WHERE (b.from_owner = o.from_owner OR b.to_owner = o.from_owner) AND b.agent = o.agent AND b.n < o.n), 0) AS after
+		FROM owner_changes o JOIN got ON got.uid = o.uid WHERE o.n < ?3`
+)
 
 func (r *reading) touch(p place) *touched {
 	t := r.runs[p]
@@ -200,7 +233,8 @@ func (r *reading) findAgents(ctx context.Context, q *sqlx.Tx) error {
 			return err
 		}
 		for _, a := range rows {
-			r.agents[place{a.Owner, a.Name, ""}] = true
+			p := place{owner: a.Owner, agent: a.Name}
+			r.agents[p], r.asked[p] = true, true
 		}
 	}
 	return nil
@@ -219,9 +253,15 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		if a.ID != 0 && !r.choice.ships(a.Policy) {
+			r.local[p], a.UID = true, "" // the engine lets go of what it had of it
+		}
 		r.Names = append(r.Names, fleet.Name{Owner: p.owner, Agent: p.agent, UID: a.UID})
-		if a.ID == 0 {
+		if a.UID == "" {
 			continue
+		}
+		if r.choice.ByPolicy && r.asked[p] {
+			r.all[p] = full // until now it may have stayed on this host
 		}
 		doc, err := archive.AgentText(ctx, q, a.ID)
 		if err != nil {

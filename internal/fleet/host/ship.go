@@ -193,7 +193,7 @@ func (s *shipper) once(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, func(uid string, id int64) bool { return s.known[uid][id] })
+		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, journal.Choice{}, func(uid string, id int64) bool { return s.known[uid][id] })
 		if err != nil {
 			return err
 		}

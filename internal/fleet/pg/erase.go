@@ -21,9 +21,10 @@ const (
 	eraseRunsOfSame = `INSERT INTO fleet_erased (uid, db, n) SELECT r.uid, $1, $2::bigint FROM fleet_runs r JOIN fleet_erased e ON e.uid = r.agent_uid
 		JOIN fleet_agents a ON a.uid = r.agent_uid WHERE e.db = $1 AND e.n = $2 AND a.host = r.host ON CONFLICT (uid) DO NOTHING`
 	erasedHere = `SELECT e.uid FROM fleet_erased e WHERE e.db = $1 AND e.n = $2`
-	// eraseTextsOfSame takes what the audit logs of other hosts say of those agents.
+	// eraseTextsOfSame takes what the audit logs of other hosts say of those agents. eraseTexts
+	// takes what this host's says.
 	eraseTextsOfSame = `UPDATE fleet_audit SET texts = NULL FROM fleet_agents a JOIN fleet_erased e ON e.uid = a.uid
-		WHERE e.db = $1 AND e.n = $2 AND fleet_audit.db = a.host AND fleet_audit.owner = a.owner AND fleet_audit.agent = a.agent
+		WHERE e.db = $1 AND e.n = $2 AND a.host <> $1 AND fleet_audit.db = a.host AND fleet_audit.owner = a.owner AND fleet_audit.agent = a.agent
 		AND fleet_audit.texts IS NOT NULL`
 	dropErasedAgents = `DELETE FROM fleet_agents WHERE uid IN (` + erasedHere + `)`
 

@@ -382,13 +382,14 @@ func (s *shipping) journal() {
 	if len(n) > 0 {
 		s.Queue(putAudit, s.db, n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key)
 	}
-	var upto []int64
+	var upto, after []int64
 	var erasedOwner, erasedAgent []string
 	for _, e := range s.changes.Erased {
 		upto, erasedOwner, erasedAgent = append(upto, e.N), append(erasedOwner, e.Owner), append(erasedAgent, e.Agent)
+		after = append(after, e.After)
 	}
 	if len(upto) > 0 {
-		s.Queue(eraseTexts, s.db, upto, erasedOwner, erasedAgent)
+		s.Queue(eraseTexts, s.db, upto, erasedOwner, erasedAgent, after)
 		s.Queue(putErasures, s.db, upto, erasedOwner, erasedAgent)
 	}
 }

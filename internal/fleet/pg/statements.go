@@ -76,8 +76,8 @@ const (
 		FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
 		$11::text[], $12::text[], $13::text[])
 		AS u(n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key_id) ON CONFLICT (db, n) DO NOTHING`
-	eraseTexts = `UPDATE fleet_audit SET texts = NULL FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
-		WHERE fleet_audit.db = $1 AND fleet_audit.n < u.n AND fleet_audit.owner = u.owner AND fleet_audit.agent = u.agent AND fleet_audit.texts IS NOT NULL`
+	eraseTexts = `UPDATE fleet_audit SET texts = NULL FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[]) AS u(n, owner, agent, after)
+		WHERE fleet_audit.db = $1 AND fleet_audit.n < u.n AND fleet_audit.n > u.after AND fleet_audit.owner = u.owner AND fleet_audit.agent = u.agent AND fleet_audit.texts IS NOT NULL`
 	putErasures = `INSERT INTO fleet_erasures (db, n, owner, agent, at)
 		SELECT $1, u.n, u.owner, u.agent, clock_timestamp() FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
 		ON CONFLICT (db, n) DO NOTHING`
