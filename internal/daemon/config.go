@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
@@ -63,6 +64,7 @@ type Config struct {
 	FleetName     string
 	FleetInterval ckpt.Duration
 	FleetBatch    Size
+	FleetShip     string // which agents are shipped: fleet.ShipAll or fleet.ShipPolicy
 	FleetAssume   bool   // it replicates, whatever it says
 	FleetKeys     string // the file with the keys that seal what is shipped
 	FleetLease    ckpt.Duration
@@ -116,6 +118,7 @@ func Default(system bool, env Environment) Config {
 		AgentFiles:           1 << 30,
 		FleetInterval:        ckpt.Duration(100 * time.Millisecond),
 		FleetBatch:           8 << 20,
+		FleetShip:            fleet.ShipAll,
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
 		OTLPContent:          string(observed.Hash),

@@ -24,6 +24,9 @@ func (k *checking) fleet() {
 	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
 		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
 	}
+	if c.FleetShip != fleet.ShipAll && c.FleetShip != fleet.ShipPolicy {
+		k.bad("fleet.ship", "is %q: it must be all or policy", c.FleetShip)
+	}
 	if err := fleet.CheckIdentities(c.FleetPrincipals.names(), c.FleetRealms.names()); err != nil {
 		k.bad("fleet.principals", "or fleet.realms is wrong: %v", err)
 	}
@@ -53,7 +56,7 @@ func (k *checking) checkSecretFile(key, value string) {
 func (c *Config) Fleet(env Environment, version string) host.Config {
 	return host.Config{
 		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
-		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch),
+		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
 		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace), Assume: c.FleetAssume, Env: env,
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,

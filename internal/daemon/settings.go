@@ -93,6 +93,8 @@ func (c *Config) Settings() []Setting {
 			"host's disk.", start, &c.FleetInterval},
 		{"fleet.max_batch", "", "The approximate size of one batch to the engine. A run is never split, so a larger run is a batch of its " +
 			"own.", start, &c.FleetBatch},
+		{"fleet.ship", "", "Which agents this host ships: `all`, or `policy` for only those whose policies say `durability: fleet` or " +
+			"`takeover: auto`. The others stay on this host.", start, &c.FleetShip},
 		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` although it does not say that its commits wait " +
 			"for another machine. Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
 		{"fleet.key_file", "", "The file with the keys that seal states and texts before they are shipped (`ckptsidecar fleet keys add` makes it), or " +

@@ -15,6 +15,7 @@ type Status struct {
 	EngineID string `json:"engine_id"`
 	Profile  string `json:"profile"`
 
+	Ship      string  `json:"ship"` // all, or policy: only agents whose policies ask for the fleet
 	Mark      Mark    `json:"mark"`
 	Unshipped int64   `json:"unshipped_rows"` // of the audit log
 	Lag       float64 `json:"lag_seconds"`    // how long the oldest of them waits
@@ -34,6 +35,12 @@ type Status struct {
 	Grace      float64           `json:"grace_seconds"` // how much longer this host waits before it claims
 	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" where it is
 }
+
+// Which agents are shipped.
+const (
+	ShipAll    = "all"
+	ShipPolicy = "policy"
+)
 
 // States of a shipper.
 const (

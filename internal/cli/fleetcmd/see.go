@@ -69,6 +69,9 @@ func statusText(a *cli.App, s *fleet.Status) {
 		p.Add("profile", s.Profile+", "+s.Engine)
 		p.Add("engine id", s.EngineID)
 	}
+	if s.Ship == fleet.ShipPolicy {
+		p.Add("ships", "only agents with durability: fleet or takeover: auto")
+	}
 	p.Add("mark", fmt.Sprintf("row %d of the audit log", s.Mark.N))
 	p.Add("not shipped", term.Count(s.Unshipped, "row")+lagText(s))
 	p.Add("batches", batchesText(s))

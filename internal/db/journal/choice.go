@@ -15,14 +15,17 @@ type Choice struct {
 	Also     []fleet.Name // agents, and runs as wholes, that are read although no row names them
 }
 
-// ships says whether an agent with a policy is shipped. One whose policy cannot be read is,
+// Ships says whether agents with a policy are shipped: those whose writes wait for the
+// engine, or whose runs go on elsewhere by themselves.
+func (c *Choice) Ships(p *ckpt.Policy) bool {
+	return !c.ByPolicy || p.Durability == ckpt.DurabilityFleet || p.Takeover == ckpt.TakeoverAuto
+}
+
+// shipsStored says it of a stored policy. An agent whose policy cannot be read is shipped,
 // because the engine may have it already.
-func (c *Choice) ships(policy string) bool {
-	if !c.ByPolicy {
-		return true
-	}
+func (c *Choice) shipsStored(policy string) bool {
 	row, err := (&ledger.AgentRow{Policy: policy}).Parsed()
-	return err != nil || row.Settings.Durability == ckpt.DurabilityFleet || row.Settings.Takeover == ckpt.TakeoverAuto
+	return err != nil || c.Ships(&row.Settings)
 }
 
 // noteAlso notes what is to be read although no row names it.
@@ -63,7 +66,7 @@ func (j *Journal) Here(ctx context.Context, choice Choice) (runs, local []fleet.
 	})
 	for _, row := range rows {
 		name := fleet.Name{Owner: row.Owner, Agent: row.Agent, Run: row.Run, UID: row.UID}
-		switch ships := choice.ships(row.Policy); {
+		switch ships := choice.shipsStored(row.Policy); {
 		case ships && row.Run != "":
 			runs = append(runs, name)
 		case !ships && row.Run == "":

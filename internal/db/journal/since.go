@@ -253,7 +253,7 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if a.ID != 0 && !r.choice.ships(a.Policy) {
+		if a.ID != 0 && !r.choice.shipsStored(a.Policy) {
 			r.local[p], a.UID = true, "" // the engine lets go of what it had of it
 		}
 		r.Names = append(r.Names, fleet.Name{Owner: p.owner, Agent: p.agent, UID: a.UID})

@@ -24,6 +24,7 @@ type Config struct {
 	Users      fleet.Identities // who users of this host are in the fleet; DB and Machine are filled in
 	Interval   time.Duration    // the shortest time between two batches
 	BatchBytes int64            // the approximate size of a batch
+	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
 	Lease      time.Duration
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
@@ -53,7 +54,8 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 		return m
 	}
 	m.shipper = &shipper{
-		wordFile: word, url: c.URL, keys: c.ring, reader: reader, log: log, bytes: c.BatchBytes, host: c.host(store.FleetID()),
+		wordFile: word, url: c.URL, keys: c.ring, reader: reader, log: log, host: c.host(store.FleetID()),
+		bytes: c.BatchBytes, choice: journal.Choice{ByPolicy: c.ByPolicy},
 		pace: fleet.Pace{Floor: c.Interval, Most: pauseMost}, waiters: newWaiters(), assume: c.Assume, taken: taken,
 		erase: store.Erase, inAudit: store.NoteWentBack,
 	}

@@ -31,13 +31,22 @@ func (m *Member) TellPlace(ctx context.Context, run *ckpt.Run) error {
 	case err != nil:
 		return err
 	}
-	run.Host, run.Term, run.FleetAsOf = m.shipper.host.Name, fleet.TermOf(run.Epoch), m.shipper.told().mark.N
 	if p, err := m.store.FleetPolicyOf(run.Owner, run.Agent); err == nil {
+		if !elsewhere && !m.shipper.choice.Ships(p) {
+			return nil // it belongs to this host alone
+		}
 		run.Durability = p.Durability
 	}
+	run.Host, run.Term, run.FleetAsOf = m.shipper.host.Name, fleet.TermOf(run.Epoch), m.shipper.told().mark.N
 	switch {
 	case elsewhere:
-		run.Host, run.Term, run.Ownership = other.Host, other.Term, ownedFenced
+		if p, err := m.store.FleetPolicyOf(run.Owner, run.Agent); err == nil {
+		if !elsewhere && !m.shipper.choice.Ships(p) {
+			return nil // it belongs to this host alone
+		}
+		run.Durability = p.Durability
+	}
+	run.Host, run.Term, run.Ownership = other.Host, other.Term, ownedFenced
 	case fleet.LetsGo(string(run.Status)):
 		run.Ownership = ownedReleased
 	case l.Held():

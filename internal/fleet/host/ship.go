@@ -34,6 +34,7 @@ type shipper struct {
 	reader *journal.Journal
 	host   fleet.Host
 	bytes  int64
+	choice journal.Choice
 	pace   fleet.Pace
 	log    *slog.Logger
 
@@ -54,6 +55,7 @@ type shipper struct {
 	word   fleet.Mark // the last mark that the engine has acknowledged
 	known  map[string]map[int64]bool
 	beat   time.Time
+	strays bool // what the engine has may be other than what the choice says
 
 	engineID string
 	wordFile string // keeps word beyond this process, "" for nowhere
@@ -193,35 +195,50 @@ func (s *shipper) once(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, journal.Choice{}, func(uid string, id int64) bool { return s.known[uid][id] })
+		c, err := s.since(ctx)
 		if err != nil {
 			return err
 		}
 		if c.Empty() {
-			return s.sayHello(ctx)
+			return errors.Join(s.settle(ctx), s.sayHello(ctx))
 		}
-		if err := s.prepare(c); err != nil {
+		if err := s.send(ctx, c); err != nil {
 			return err
 		}
-		began := time.Now()
-		fenced, err := s.engine.Ship(ctx, s.host.DB, c)
-		if err != nil {
-			return err
-		}
-		s.shipped(c, fenced)
-		took := time.Since(began)
-		if len(fenced) > 0 {
-			if _, err := s.learnTaken(ctx); err != nil {
-				return err
-			}
-		}
-		s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
-		s.tell(c.To, took) // after that: who sees the mark must see the fence
 		if c.To.N >= c.Head {
-			return nil
+			return s.settle(ctx)
 		}
 	}
 	return ctx.Err()
+}
+
+// since reads the next batch, with some that no row names.
+func (s *shipper) since(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
+	choice := s.choice
+	choice.Also = also
+	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, func(uid string, id int64) bool { return s.known[uid][id] })
+}
+
+// send sends a batch, and tells those who wait for it.
+func (s *shipper) send(ctx context.Context, c *fleet.Changes) error {
+	if err := s.prepare(c); err != nil {
+		return err
+	}
+	began := time.Now()
+	fenced, err := s.engine.Ship(ctx, s.host.DB, c)
+	if err != nil {
+		return err
+	}
+	s.shipped(c, fenced)
+	took := time.Since(began)
+	if len(fenced) > 0 {
+		if _, err := s.learnTaken(ctx); err != nil {
+			return err
+		}
+	}
+	s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
+	s.tell(c.To, took) // after that: who sees the mark must see the fence
+	return nil
 }
 
 // shippedTo waits until the engine has a row of this host's audit log, replicated or not.
@@ -273,7 +290,7 @@ func (s *shipper) register(ctx context.Context) error {
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
 		s.noteBack(s.word.N, mark.N)
 	}
-	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
+	s.mark, s.word, s.known, s.beat, s.strays = mark, mark, map[string]map[int64]bool{}, time.Now(), true
 	s.tell(mark, 0)
 	s.met()
 	s.renamed.Store(true)

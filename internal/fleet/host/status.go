@@ -37,7 +37,10 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	host := v.shipper.host
 	st := &fleet.Status{On: true, State: stateOf(&t), Name: host.Name, DB: host.DB, Engine: t.engine, EngineID: t.engineID,
 		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: len(t.sealing) == 0, Keys: t.sealing}
-	st.WentBack = t.wentBack
+	st.WentBack, st.Ship = t.wentBack, fleet.ShipAll
+	if v.shipper.choice.ByPolicy {
+		st.Ship = fleet.ShipPolicy
+	}
 	if st.Erasures = t.erasures; st.Erasures == nil {
 		st.Erasures = []fleet.ErasureShown{}
 	}

@@ -1,0 +1,59 @@
+package pg
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+const (
+	lackedRuns = `SELECT u.uid FROM unnest($1::text[]) AS u(uid) WHERE NOT u.uid IN (SELECT r.uid FROM fleet_runs r)
+		AND NOT u.uid IN (SELECT e.uid FROM fleet_erased e)`
+	heldAgents = `SELECT a.uid FROM fleet_agents a WHERE a.host = $1 AND a.uid = ANY($2::text[])`
+)
+
+// Lacks picks the runs, by their uids, that the engine has of no host and that nobody has
+// erased.
+func (e *Engine) Lacks(ctx context.Context, runs []fleet.Name) ([]fleet.Name, error) {
+	return e.pick(ctx, runs, lackedRuns, uidsOf(runs))
+}
+
+// Holds picks the agents, by their uids, that the engine has of a host.
+func (e *Engine) Holds(ctx context.Context, db string, agents []fleet.Name) ([]fleet.Name, error) {
+	return e.pick(ctx, agents, heldAgents, db, uidsOf(agents))
+}
+
+// pick answers those of all whose uids a query answers.
+func (e *Engine) pick(ctx context.Context, all []fleet.Name, query string, args ...any) (some []fleet.Name, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	rows, err := e.conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, told(err)
+	}
+	uids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, told(err)
+	}
+	picked := make(map[string]bool, len(uids))
+	for _, uid := range uids {
+		picked[uid] = true
+	}
+	for _, n := range all {
+		if picked[n.UID] {
+			some = append(some, n)
+		}
+	}
+	return some, nil
+}
+
+func uidsOf(names []fleet.Name) []string {
+	uids := make([]string, len(names))
+	for i := range names {
+		uids[i] = names[i].UID
+	}
+	return uids
+}
