@@ -51,6 +51,27 @@ func (r *reading) hideLocal() {
 	}
 }
 
+const lastArchived = `SELECT coalesce(max(to_n), 0) FROM audit_archives`
+
+// noteArchived lets all runs be read as wholes where rows after the mark are archived: nobody
+// knows what they said.
+func (r *reading) noteArchived(ctx context.Context, q *sqlx.Tx) error {
+	var last int64
+	if err := q.GetContext(ctx, &last, lastArchived); err != nil || last <= r.From.N {
+		return err
+	}
+	for _, t := range r.runs {
+		t.whole, t.full = true, true
+	}
+	return nil
+}
+
+// Archived is the last row of the audit log that is archived, 0 for none.
+func (j *Journal) Archived(ctx context.Context) (n int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error { return q.GetContext(ctx, &n, lastArchived) })
+	return n, err
+}
+
 // Here lists, with their uids, the runs that are shipped and the agents that are not.
 func (j *Journal) Here(ctx context.Context, choice Choice) (runs, local []fleet.Name, err error) {
 	var rows []struct {

@@ -111,6 +111,9 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 			t.whole = true
 		}
 	}
+	if err := r.noteArchived(ctx, q); err != nil {
+		return err
+	}
 	if err := r.findAgents(ctx, q); err != nil {
 		return err
 	}

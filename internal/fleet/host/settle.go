@@ -6,39 +6,51 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// settle brings to the engine the runs that it lacks although no row of the audit log
-// tells of them any more, and takes away the agents that are to stay on this host. Both
-// are there after fleet.ship has changed; the first also where old rows were archived before
-// this host belonged to a fleet. It happens once for each connection, when all else is shipped.
+// settle brings to the engine the runs that it lacks, and takes away what it should not
+// have, although no row of the audit log tells of that: fleet.ship has changed, or such rows
+// were archived before they were shipped. It happens once for each connection, when all
+// else is shipped.
 func (s *shipper) settle(ctx context.Context) error {
 	if !s.strays {
 		return nil
 	}
-	runs, local, err := s.reader.Here(ctx, s.choice)
+	names, err := s.unsettled(ctx)
 	if err != nil {
 		return err
 	}
-	lacks, err := s.engine.Lacks(ctx, runs)
-	if err != nil {
-		return err
-	}
-	holds, err := s.engine.Holds(ctx, s.host.DB, local)
-	if err != nil {
-		return err
-	}
-	for _, n := range append(holds, lacks...) {
+	for _, n := range names {
 		if err := s.sendAlso(ctx, n); err != nil {
 			return err
 		}
 	}
-	s.strays = false
+	s.strays, s.gap = false, false
 	return nil
+}
+
+// unsettled are the agents and runs that are to be read although no row names them.
+func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
+	runs, local, err := s.reader.Here(ctx, s.choice)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.engine.Holds(ctx, s.host.DB, local)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.engine.Strays(ctx, s.host.DB, runs)
+	if err != nil {
+		return nil, err
+	}
+	if !s.gap {
+		runs, err = s.engine.Lacks(ctx, runs)
+	}
+	return append(append(names, gone...), runs...), err
 }
 
 // sendAlso sends what is new, and one that no row names. Each goes by itself, so that no
 // batch is larger than one run.
 func (s *shipper) sendAlso(ctx context.Context, n fleet.Name) error {
-	c, err := s.since(ctx, n)
+	c, err := s.read(ctx, n)
 	if err != nil {
 		return err
 	}

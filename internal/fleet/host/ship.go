@@ -55,7 +55,8 @@ type shipper struct {
 	word   fleet.Mark // the last mark that the engine has acknowledged
 	known  map[string]map[int64]bool
 	beat   time.Time
-	strays bool // what the engine has may be other than what the choice says
+	strays bool // the engine may have other runs than it should
+	gap    bool // rows after its mark were archived
 
 	engineID string
 	wordFile string // keeps word beyond this process, "" for nowhere
@@ -195,7 +196,7 @@ func (s *shipper) once(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		c, err := s.since(ctx)
+		c, err := s.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -212,8 +213,8 @@ func (s *shipper) once(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// since reads the next batch, with some that no row names.
-func (s *shipper) since(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
+// read reads the next batch, with some that no row names.
+func (s *shipper) read(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
 	choice := s.choice
 	choice.Also = also
 	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, func(uid string, id int64) bool { return s.known[uid][id] })
@@ -290,7 +291,12 @@ func (s *shipper) register(ctx context.Context) error {
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
 		s.noteBack(s.word.N, mark.N)
 	}
-	s.mark, s.word, s.known, s.beat, s.strays = mark, mark, map[string]map[int64]bool{}, time.Now(), true
+	archived, err := s.reader.Archived(ctx)
+	if err != nil {
+		return err
+	}
+	s.strays, s.gap = true, archived > mark.N
+	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
 	s.met()
 	s.renamed.Store(true)

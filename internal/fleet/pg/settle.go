@@ -11,6 +11,7 @@ import (
 const (
 	lackedRuns = `SELECT u.uid FROM unnest($1::text[]) AS u(uid) WHERE NOT u.uid IN (SELECT r.uid FROM fleet_runs r)
 		AND NOT u.uid IN (SELECT e.uid FROM fleet_erased e)`
+	strayRuns  = `SELECT r.owner, r.agent, r.run FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n > 0 AND NOT r.uid = ANY($2::text[])`
 	heldAgents = `SELECT a.uid FROM fleet_agents a WHERE a.host = $1 AND a.uid = ANY($2::text[])`
 )
 
@@ -23,6 +24,21 @@ func (e *Engine) Lacks(ctx context.Context, runs []fleet.Name) ([]fleet.Name, er
 // Holds picks the agents, by their uids, that the engine has of a host.
 func (e *Engine) Holds(ctx context.Context, db string, agents []fleet.Name) ([]fleet.Name, error) {
 	return e.pick(ctx, agents, heldAgents, db, uidsOf(agents))
+}
+
+// Strays are the runs, by their names, that the engine has of a host beside those that the
+// host has. What the host has claimed and not shipped yet is not among them.
+func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (names []fleet.Name, err error) {
+	rows, err := e.conn.Query(ctx, strayRuns, db, uidsOf(here))
+	if err != nil {
+		return nil, told(err)
+	}
+	var n fleet.Name
+	_, err = pgx.ForEachRow(rows, []any{&n.Owner, &n.Agent, &n.Run}, func() error {
+		names = append(names, n)
+		return nil
+	})
+	return names, told(err)
 }
 
 // pick answers those of all whose uids a query answers.

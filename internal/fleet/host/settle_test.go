@@ -1,0 +1,168 @@
+package host
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// choosing is a host that changes its mind about what it ships.
+type choosing struct {
+	t      *testing.T
+	server *pgtest.Server
+	store  *db.Store
+	url    string
+	s      *shipper
+}
+
+// starts is a daemon that starts with a setting.
+func (w *choosing) starts(byPolicy bool) {
+	w.t.Helper()
+	w.s.hangUp()
+	w.s = shipperOf(w.store, w.url, "here")
+	w.s.choice.ByPolicy = byPolicy
+	w.ships()
+}
+
+func (w *choosing) ships() {
+	w.t.Helper()
+	if err := w.s.once(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// has says which agents the engine holds, and that each is held whole.
+func (w *choosing) has(what string, agents ...string) {
+	w.t.Helper()
+	if got := w.server.Rows("fleet", `SELECT DISTINCT agent FROM fleet_agents ORDER BY 1`); !slices.Equal(got, agents) {
+		w.t.Errorf("%s: the engine has the agents %q, and %q are expected", what, got, agents)
+	}
+	if got := w.server.Rows("fleet", `SELECT DISTINCT agent FROM fleet_runs ORDER BY 1`); !slices.Equal(got, agents) {
+		w.t.Errorf("%s: the engine has runs of %q", what, got)
+	}
+	runs, _, err := w.s.reader.Here(w.t.Context(), w.s.choice)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var here []string
+	for _, n := range runs {
+		page, err := w.store.Checkpoints(w.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: n.Owner}}, ckpt.CheckpointFilter{Agent: n.Agent, Run: n.Run, Limit: 100})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, c := range page.Checkpoints {
+			here = append(here, n.UID+" "+c.ID)
+		}
+	}
+	slices.Sort(here)
+	if diff := cmp.Diff(here, w.server.Rows("fleet", `SELECT run_uid || ' ' || id FROM fleet_checkpoints ORDER BY 1`)); diff != "" {
+		w.t.Errorf("%s: the engine's checkpoints (+) are not those of the store (-):\n%s", what, diff)
+	}
+}
+
+func (w *choosing) policy(agent, set string) {
+	w.t.Helper()
+	if _, err := w.store.SetOwnPolicy(w.t.Context(), fleetUser, agent, []byte(set)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestFleetShipsByPolicy ships only agents whose policies ask for it. Nothing that anybody
+// typed for another one is in the engine, and not its name.
+func TestFleetShipsByPolicy(t *testing.T) {
+	server, url := fleetEngine(t)
+	store := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	w := &choosing{t: t, server: server, store: store, url: url, s: shipperOf(store, url, "here")}
+	defer func() { w.s.hangUp() }()
+	words := canaries(t, store) // of the agent a
+	if _, err := store.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "shared", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
+		State: []byte(`{"n":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	w.policy("shared", `{"durability":"fleet"}`)
+	w.starts(true)
+	w.has("by policy", "shared")
+	if got := found(server.Dump("fleet"), words); len(got) > 0 {
+		t.Errorf("the engine has %q of an agent that stays here", got)
+	}
+	if got := server.Rows("fleet", `SELECT DISTINCT agent FROM fleet_audit ORDER BY 1`); !slices.Equal(got, []string{"", "shared"}) {
+		t.Errorf("the engine's audit log names %q", got)
+	}
+	w.policy("a", `{"takeover":"auto","routine_keep":10}`)
+	w.ships()
+	w.has("after a policy that asks for the fleet", "a", "shared")
+	w.policy("a", `{"routine_keep":10}`)
+	w.ships()
+	w.has("after a policy that no longer does", "shared")
+	w.starts(false)
+	w.has("with fleet.ship all", "a", "shared")
+	w.starts(true)
+	w.has("with fleet.ship policy", "shared")
+	if w.s.strays {
+		t.Error("it settles for ever")
+	}
+	problems, err := Verify(t.Context(), url, configOf(filepath.Join(t.TempDir(), "none.db"), "here", ""), func(int64, int64) {})
+	if err != nil || len(problems.Problems) > 0 {
+		t.Errorf("verify says %+v, %v", problems, err)
+	}
+}
+
+// TestFleetShipsWhatIsArchived ships runs whose rows of the audit log were archived before
+// they were shipped: before the host belonged to a fleet, and while the engine was away.
+func TestFleetShipsWhatIsArchived(t *testing.T) {
+	server, url := fleetEngine(t)
+	now := time.Now().Add(-90 * 24 * time.Hour)
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test",
+		Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	w := &choosing{t: t, server: server, store: store, url: url, s: shipperOf(store, url, "here")}
+	defer func() { w.s.hangUp() }()
+	archive := func() {
+		t.Helper()
+		now = now.Add(30 * 24 * time.Hour)
+		if done, err := store.ArchiveOld(t.Context(), t.TempDir(), 10*24*time.Hour); err != nil || done.Removed == 0 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+	}
+	rows := func(kind string) string {
+		return strings.Join(server.Rows("fleet", `SELECT key FROM fleet_rows WHERE kind = '`+kind+`' ORDER BY ord, key`), " ")
+	}
+	work(t, store)
+	archive()
+	w.ships()
+	w.has("from the beginning", "a")
+	if rows("step") != "k1" || rows("operation") != "1 pay-1" || !strings.HasSuffix(rows("event"), "2") {
+		t.Errorf("the engine has the steps %q, the operations %q and the events %q", rows("step"), rows("operation"), rows("event"))
+	}
+	w.s.hangUp()
+	ref := ckpt.RunRef{Agent: "a", Run: "main"}
+	if _, _, err := store.BeginStep(t.Context(), fleetUser, ref, ckpt.StepRequest{Key: "k2", Name: "search"}); err != nil {
+		t.Fatal(err)
+	}
+	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002", PID: 12}}
+	if _, err := store.DeleteRun(t.Context(), other, ref, false); err != nil {
+		t.Fatal(err)
+	}
+	archive()
+	w.ships()
+	w.has("while the engine was away", "a")
+	if rows("step") != "k1 k2" {
+		t.Errorf("the engine has the steps %q", rows("step"))
+	}
+	if got := server.Rows("fleet", `SELECT owner FROM fleet_runs`); !slices.Equal(got, []string{fleetUser.Owner}) {
+		t.Errorf("the engine has runs of %q, and one of them was deleted", got)
+	}
+}
