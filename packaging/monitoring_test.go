@@ -23,16 +23,18 @@ func metricsOf(t *testing.T, name string) []string {
 // TestDashboardsAskForMetricsThatThereAre compares what the dashboard and the alert
 // rules ask for with the names in the daemon's source.
 func TestDashboardsAskForMetricsThatThereAre(t *testing.T) {
-	source, err := os.ReadFile("../internal/daemon/metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	there := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?:counted|measured)\("([a-z0-9_]+)"|"(ckptsidecar_[a-z0-9_]+)"`).FindAllStringSubmatch(string(source), -1) {
-		if m[1] != "" {
-			there["ckptsidecar_"+m[1]] = true
+	for _, name := range []string{"../internal/daemon/metrics.go", "../internal/fleet/host/metrics.go"} {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		there[m[2]] = true
+		for _, m := range regexp.MustCompile(`(?:counted|measured)\("([a-z0-9_]+)"|"(ckptsidecar_[a-z0-9_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			if m[1] != "" {
+				there["ckptsidecar_"+m[1]] = true
+			}
+			there[m[2]] = true
+		}
 	}
 	for _, name := range []string{"prometheus/ckptsidecar.rules.yml", "grafana/ckptsidecar.json"} {
 		asked := metricsOf(t, name)
