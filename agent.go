@@ -83,8 +83,10 @@ type Erased struct {
 }
 
 // ErasedFleet says which hosts of the fleet have erased an agent. The others hear of it
-// when they next speak to the engine.
+// when they next speak to the engine. N is the row of this host's audit log by which the
+// fleet knows the erasure.
 type ErasedFleet struct {
+	N         int64    `json:"n"`
 	Confirmed []string `json:"confirmed"`
 	Waiting   []string `json:"waiting_for"`
 }

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -79,16 +82,24 @@ func allAgents(ctx context.Context, a *app, states bool) (*ckpt.AgentPage, error
 type eraseCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Yes   bool   `help:"Do not ask."`
+
+	Wait    bool          `help:"Wait until every host of the fleet has erased its copies too."`
+	Timeout ckpt.Duration `help:"With --wait: how long at most, such as 10m. The exit code is 75 then. Default: no limit." placeholder:"TIME"`
 }
 
 // Help is what `erase --help` adds.
 func (c *eraseCmd) Help() string {
-	return "Backups that were made before keep the agent until they go; remove them by hand where that is too late."
+	return "Backups that were made before keep the agent until they go; remove them by hand where that is too late.\n" +
+		"On a host of a fleet the answer names the hosts that have not erased their copies yet. They do it when they\n" +
+		"next speak to the engine."
 }
 
 func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
+	}
+	if c.Timeout < 0 || c.Timeout > 0 && !c.Wait {
+		return cli.Usagef("--timeout says how long --wait waits: give both, and a positive time")
 	}
 	if !c.Yes {
 		if err := a.confirm(ctx, c.Agent); err != nil {
@@ -96,17 +107,29 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	gone, err := a.Client().Erase(ctx, c.Agent)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.JSON:
+	}
+	var waited error
+	if c.Wait {
+		waited = fleetcmd.WaitErased(ctx, a.App, gone, time.Duration(c.Timeout))
+	}
+	return errors.Join(erasedText(a, gone), waited)
+}
+
+func erasedText(a *app, gone *ckpt.Erased) error {
+	if a.JSON {
 		return a.WriteJSON(gone)
 	}
 	term.Printf(a.Stdout, "%s  erased: %s, %s, %s%s\n", gone.Agent,
 		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes), andFiles(gone.FilesBytes))
-	if f := gone.Fleet; f != nil && len(f.Waiting) > 0 {
-		term.Printf(a.Stdout, "these hosts of the fleet have not erased their copies yet: %s; see ckptsidecar fleet status\n",
+	switch f := gone.Fleet; {
+	case f == nil:
+	case len(f.Waiting) > 0:
+		term.Printf(a.Stdout, "not erased yet on these hosts of the fleet: %s\nckptsidecar fleet status says when they have\n",
 			strings.Join(f.Waiting, ", "))
+	default:
+		term.Printf(a.Stdout, "erased on all hosts of the fleet: %s\n", strings.Join(f.Confirmed, ", "))
 	}
 	return nil
 }

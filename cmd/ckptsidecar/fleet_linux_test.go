@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -178,6 +179,41 @@ func TestFleetSeen(t *testing.T) {
 	w.wants(t, cli.ExitTryLater, []string{"fleet", "runs"}, "the fleet's engine cannot be asked")
 	engine.Again()
 	w.damaged(t, engine)
+}
+
+// TestFleetErases erases agents while another host is away, and when it has confirmed.
+func TestFleetErases(t *testing.T) {
+	engine := pgtest.Start(t)
+	url := engine.Database("fleet")
+	_, _, err := host.Migrate(t.Context(), url)
+	must(t, err)
+	w := newFleetWorld(t, url)
+	for _, agent := range []string{"second", "third"} {
+		_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+		must(t, err)
+	}
+	w.shipped(t)
+	engine.Exec("fleet", `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ('other', 'host-away', 'x', 6, 1, clock_timestamp())`)
+	engine.Exec("fleet", `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ('other', 0, '', 0, clock_timestamp())`)
+	w.wants(t, cli.ExitUsage, []string{"erase", "third", "--yes", "--timeout", "1s"}, "give both")
+	w.wants(t, cli.ExitTryLater, []string{"erase", "third", "--yes", "--wait", "--timeout", "1500ms"}, "third  erased: 1 run", "not confirmed in time: host-away")
+	w.shipped(t)
+	engine.Exec("fleet", `INSERT INTO fleet_confirmations (db, n, host, at) SELECT db, n, 'other', clock_timestamp() FROM fleet_erasures`)
+	n := engine.Rows("fleet", `SELECT n FROM fleet_erasures`)[0]
+	f, err := client.Operator{Client: w.client}.Erasure(t.Context(), mustInt(t, n))
+	if err != nil || len(f.Waiting) != 0 || !slices.Equal(f.Confirmed, []string{"seen-host", "host-away"}) {
+		t.Errorf("the erasure is %+v, %v", f, err)
+	}
+	engine.Exec("fleet", `DELETE FROM fleet_hosts WHERE db = 'other'`)
+	w.wants(t, cli.ExitDone, []string{"erase", "second", "--yes", "--wait"}, "erased on all hosts of the fleet: seen-host")
+	w.shipped(t)
+}
+
+func mustInt(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	must(t, err)
+	return n
 }
 
 // damaged restores a host of which the engine's copy is damaged in one place.

@@ -1,8 +1,12 @@
 package journal
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
@@ -59,4 +63,28 @@ func ReadPrompt(h *fleet.HeldRow, now ckpt.Time) (*ckpt.Prompt, error) {
 	p.Owner, p.Agent, p.Run = h.Owner, h.Agent, h.Run
 	p.Status = p.StatusAt(now, ledger.Daemon)
 	return p, nil
+}
+
+// ErasureOf is the row of the audit log of the last erasure of an agent, 0 for none.
+func (j *Journal) ErasureOf(ctx context.Context, owner, agent string) (n int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.GetContext(ctx, &n, `SELECT n FROM audit_log
+			WHERE action = 'erase' AND outcome = 'done' AND owner = ? AND agent = ? ORDER BY n DESC LIMIT 1`, owner, agent)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return n, err
+}
+
+// Erasure says whose agent a row of the audit log has erased, "" where the row is no erasure.
+func (j *Journal) Erasure(ctx context.Context, n int64) (owner, agent string, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.QueryRowxContext(ctx, `SELECT owner, agent FROM audit_log
+			WHERE n = ? AND action = 'erase' AND outcome = 'done'`, n).Scan(&owner, &agent)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return owner, agent, err
 }

@@ -91,7 +91,7 @@ func TestFleetErase(t *testing.T) {
 	if got := waits(); !slices.Equal(got, []string{"a a"}) {
 		t.Errorf("the status waits for %q", got)
 	}
-	if f := view.Erased(); !slices.Equal(f.Confirmed, []string{"b"}) || !slices.Equal(f.Waiting, []string{"a"}) {
+	if f := view.Erased(t.Context(), "uid:1001", "a"); !slices.Equal(f.Confirmed, []string{"b"}) || !slices.Equal(f.Waiting, []string{"a"}) {
 		t.Errorf("who erases is told %+v", f)
 	}
 	runs := `SELECT count(*) FROM fleet_runs WHERE run = 'main'`

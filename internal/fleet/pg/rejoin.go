@@ -14,6 +14,10 @@ import (
 const (
 	putRejoined = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $1, r.uid, $3::bigint, clock_timestamp()
 		FROM fleet_runs r WHERE r.host = $2 ON CONFLICT (db, run_uid) DO NOTHING`
+	// putFormer says that nobody lives under the former id any more, as far as is known. The
+	// row has no run, so that nothing takes it for a strand.
+	putFormer = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at, former) VALUES ($1, '', $3, clock_timestamp(), $2)
+		ON CONFLICT (db, run_uid) DO NOTHING`
 	hashAt         = `SELECT a.hash FROM fleet_audit a WHERE a.db = $1 AND a.n = $2`
 	decideRejoined = `UPDATE fleet_rejoined SET decided = $3, decided_by = $4 WHERE run_uid = $1 AND db = $2 AND coalesce(decided, '') = ''`
 	needRejoined   = `SELECT 1 / count(*) FROM fleet_rejoined WHERE run_uid = $1 AND db = $2 AND decided = $3 AND decided_by = $4`
@@ -38,6 +42,7 @@ func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from 
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(putRejoined, to.DB, former, from)
+	b.Queue(putFormer, to.DB, former, from)
 	b.Queue(beat, to.DB) // a transaction that answers somebody must write
 	return e.send(ctx, b, nil)
 }

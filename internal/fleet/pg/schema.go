@@ -3,7 +3,7 @@ package pg
 // SchemaVersion is the version of the tables below. MinReader is the oldest version
 // whose programs may use them.
 const (
-	SchemaVersion = 4
+	SchemaVersion = 5
 	minReader     = 1
 )
 
@@ -75,6 +75,9 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_rejoined (
 		db text NOT NULL, run_uid text NOT NULL, from_n bigint NOT NULL, at timestamptz NOT NULL, decided text, decided_by text, PRIMARY KEY (db, run_uid))`,
 	`CREATE INDEX IF NOT EXISTS fleet_erased_by ON fleet_erased (db, n)`,
+	// Version 5: the former id of a database that joined anew, and checkpoints by their ids.
+	`ALTER TABLE fleet_rejoined ADD COLUMN IF NOT EXISTS former text`,
+	`CREATE INDEX IF NOT EXISTS fleet_checkpoints_by_id ON fleet_checkpoints (id)`,
 }
 
 // tables are those that a daemon reads and writes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -64,6 +65,14 @@ func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drain
 	}
 	v := new(fleet.Drained)
 	_, err = o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
+
+// Erasure asks the engine which hosts have confirmed an erasure of this host. N is that of
+// the erasure's answer.
+func (o Operator) Erasure(ctx context.Context, n int64) (*ckpt.ErasedFleet, error) {
+	v := new(ckpt.ErasedFleet)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/erasures/" + strconv.FormatInt(n, 10), repeatable: true}, v)
 	return orNil(v, err)
 }
 

@@ -36,7 +36,7 @@ func (c *call) eraseAgent() error {
 	if err != nil {
 		return err
 	}
-	erased.Fleet = c.server.fleet.Erased()
+	erased.Fleet = c.server.fleet.Erased(ctx, erased.Owner, erased.Agent)
 	return c.sendJSON(http.StatusOK, erased)
 }
 

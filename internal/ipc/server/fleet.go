@@ -26,7 +26,9 @@ type Fleet interface {
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
 	// Erased says who has erased an agent that this host has just erased. It does not ask
 	// the engine. It is nil where there is no fleet.
-	Erased() *ckpt.ErasedFleet
+	Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet
+	// Erasure asks the engine who has confirmed the erasure that is a row of this host's audit log.
+	Erasure(ctx context.Context, sc ckpt.Scope, n int64) (*ckpt.ErasedFleet, error)
 	// Bring brings the run here that a resumption asks for, if another host has it and it may come by itself.
 	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
 	// Release lets another host claim a run of this host at once.
@@ -80,7 +82,12 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 	return nil, n.refuse(sc)
 }
 
-func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
+func (noFleet) Erased(context.Context, string, string) *ckpt.ErasedFleet { return nil }
+
+func (n noFleet) Erasure(_ context.Context, sc ckpt.Scope, _ int64) (*ckpt.ErasedFleet, error) {
+	sc.Admin = true // everybody may ask it of the own agents
+	return nil, n.refuse(sc)
+}
 
 // Bring leaves a resumption to this host.
 func (n noFleet) Bring(_ context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -77,3 +78,12 @@ func (c *call) fleetCheckpoint(part string, state bool) (*ckpt.Checkpoint, error
 
 // diffFleetCheckpoints compares checkpoints of any hosts.
 func (c *call) diffFleetCheckpoints() error { return c.diffWith(c.fleetCheckpoint) }
+
+// getErasure says who has confirmed an erasure of this host.
+func (c *call) getErasure() error {
+	n, err := strconv.ParseInt(c.r.PathValue("n"), 10, 64)
+	if err != nil || n < 1 {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the number of an erasure is a row of the audit log, as the answer to the erasure tells it")
+	}
+	return read(c, false, func(ctx context.Context) (*ckpt.ErasedFleet, error) { return c.server.fleet.Erasure(ctx, c.scope, n) })
+}

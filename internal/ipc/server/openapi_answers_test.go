@@ -579,6 +579,8 @@ func (a *api) daemon() {
 	a.want(400, get("/v1/fleet/runs?before=none"))
 	a.want(409, get("/v1/fleet/prompts?host=h&agent=a&principal=acme%2Fbuild&limit=2&before="+idZ))
 	a.want(400, get("/v1/fleet/prompts?before=none"))
+	a.want(409, get("/v1/fleet/erasures/7"))
+	a.want(400, get("/v1/fleet/erasures/none"))
 	a.want(404, get("/v1/fleet/checkpoints/"+idZ+"?state=false"))
 	a.want(400, get("/v1/fleet/checkpoints/none"))
 	a.want(404, get("/v1/fleet/checkpoints/"+idZ+"/diff/"+idZ))

@@ -111,6 +111,7 @@ var routes = []route{
 	{name: "fleet_hosts", method: "GET", path: "/v1/fleet/hosts", do: (*call).listFleetHosts},
 	{name: "fleet_runs", method: "GET", path: "/v1/fleet/runs",
 		params: []string{"host", "principal", "agent", "status", "before", "limit"}, do: (*call).listFleetRuns},
+	{name: "erasure", method: "GET", path: "/v1/fleet/erasures/{n}", do: (*call).getErasure},
 	{name: "fleet_prompts", method: "GET", path: "/v1/fleet/prompts",
 		params: []string{"host", "principal", "agent", "before", "limit"}, do: (*call).listFleetPrompts},
 	{name: "fleet_checkpoint", method: "GET", path: "/v1/fleet/checkpoints/{id}", params: []string{"state"}, do: (*call).getFleetCheckpoint},

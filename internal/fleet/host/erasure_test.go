@@ -1,0 +1,126 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+)
+
+// erasure asks the daemon of a host, as somebody, who has confirmed an erasure.
+func (h *seenHost) erasure(caller ckpt.Caller, n int64) (f ckpt.ErasedFleet) {
+	h.t.Helper()
+	if err := json.Unmarshal([]byte(h.ask(caller, fmt.Sprint("/v1/fleet/erasures/", n), 200)), &f); err != nil {
+		h.t.Fatal(err)
+	}
+	return f
+}
+
+// TestFleetErasure asks who has confirmed an erasure, from before the engine has it until
+// the last host has.
+func TestFleetErasure(t *testing.T) {
+	_, url := fleetEngine(t)
+	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
+	user, other := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}
+	admin := ckpt.Caller{Owner: "uid:0", Admin: true}
+	a.has(user.Owner, "x")
+	again(t, b.ship)
+	sc := ckpt.Scope{Caller: user}
+	if _, err := a.store.Erase(t.Context(), sc, "x"); err != nil {
+		t.Fatal(err)
+	}
+	at := newView(a.ship, a.store).Erased(t.Context(), user.Owner, "x")
+	waits := func(when string, confirmed, waiting []string) {
+		t.Helper()
+		for _, caller := range []ckpt.Caller{user, admin} {
+			if f := a.erasure(caller, at.N); f.N != at.N || !slices.Equal(f.Confirmed, confirmed) || !slices.Equal(f.Waiting, waiting) {
+				t.Errorf("%s, %s is told %+v", when, caller.Owner, f)
+			}
+		}
+	}
+	waits("before the engine has it", []string{"a"}, []string{"b"})
+	again(t, a.ship)
+	waits("when the engine has it", []string{"a"}, []string{"b"})
+	again(t, b.ship)
+	waits("when all have confirmed", []string{"a", "b"}, []string{})
+	a.ask(other, fmt.Sprint("/v1/fleet/erasures/", at.N), 404)
+	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", at.N+100), 404)
+	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", 1), 404) // no erasure
+}
+
+// TestFormerIDWaitsForNoErasure: after a database has joined anew, nobody waits for its
+// former id, unless another machine has a copy of that database.
+func TestFormerIDWaitsForNoErasure(t *testing.T) {
+	_, url := fleetEngine(t)
+	other := newSeenHost(t, url, "other")
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openFleetStore(t, path)
+	if err := saveOne(s, t, "main", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	ship := shipperOf(s, url, "twice")
+	again(t, ship)
+	ship.hangUp()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := Rejoin(t.Context(), url, true, configOf(path, "twice", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	ship = shipperOf(s, url, "twice")
+	ship.host.DB = done.To
+	defer ship.hangUp()
+	again(t, ship)
+
+	other.has("uid:1001", "x")
+	erase := func() {
+		t.Helper()
+		again(t, other.ship)
+		if _, err := other.store.Erase(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}}, "x"); err != nil {
+			t.Fatal(err)
+		}
+		again(t, other.ship)
+		again(t, other.ship)
+	}
+	waits := func() (list []string) {
+		for _, x := range other.status(ckpt.Caller{Owner: "uid:0", Admin: true}).Erasures {
+			for _, h := range x.Waits {
+				list = append(list, h.DB)
+			}
+		}
+		return list
+	}
+	erase()
+	if got := waits(); !slices.Equal(got, []string{done.To}) {
+		t.Errorf("an erasure waits for %q, want the new id %s and not %s", got, done.To, done.From)
+	}
+	again(t, ship)
+	again(t, other.ship)
+	if got := waits(); len(got) != 0 {
+		t.Errorf("after the host has erased under its new id, the erasure waits for %q", got)
+	}
+
+	e, err := pg.Dial(t.Context(), url) // the other machine, with the copy
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, _, err := e.Register(t.Context(), fleet.Host{DB: done.From, Name: "copy"}); err != nil {
+		t.Fatal(err)
+	}
+	other.has("uid:1001", "x")
+	erase()
+	again(t, ship)
+	again(t, other.ship)
+	if got := strings.Join(waits(), " "); !strings.Contains(got, done.From) || strings.Contains(got, done.To) {
+		t.Errorf("the erasure waits for %q, want the machine that has a copy, %s", got, done.From)
+	}
+}
