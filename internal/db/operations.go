@@ -106,7 +106,7 @@ func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	}
 	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, StartedAt: tx.Now}
 	if before != nil {
-		if err := s.Admit(tx, before); err != nil {
+		if err := s.Admit(tx, before, nil); err != nil {
 			return nil, err
 		}
 	}

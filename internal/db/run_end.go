@@ -151,7 +151,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 			return nil, err
 		}
 		if final != nil {
-			if err := s.Admit(tx, final); err != nil {
+			if err := s.Admit(tx, final, nil); err != nil {
 				return nil, err
 			}
 			if _, err := s.InsertCheckpoint(tx, final, agent, run); err != nil {

@@ -102,7 +102,7 @@ func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
 		return false, err
 	}
-	tx.Store.Hot.Forget(run)
+	tx.Store.RunCache.Forget(run)
 	return true, tx.Exec(ledger.UpdateBack, run.BackSeq, run.ID)
 }
 

@@ -84,7 +84,7 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 	if err != nil {
 		return err
 	}
-	tx.Store.Hot.ForgetAll()
+	tx.Store.RunCache.ForgetAll()
 	tx.OnCommit(func() { s.Damages.done(damage.ID) })
 	if at.Known {
 		return nil
@@ -98,7 +98,7 @@ func (s *Core) unmark(tx *Tx, id string) error {
 		return nil
 	}
 	tx.OnCommit(func() { s.Damages.forget(id) })
-	tx.Store.Hot.ForgetAll()
+	tx.Store.RunCache.ForgetAll()
 	return tx.Exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 

@@ -81,12 +81,12 @@ func (tx *Tx) take(row *HeldRow, columns ...any) error {
 
 // NoteSaved writes what saves and removals change of a run.
 func (tx *Tx) NoteSaved(run *RunRow) error {
-	tx.Store.Hot.Forget(run)
-	return tx.NoteHotSaved(run)
+	tx.Store.RunCache.Forget(run)
+	return tx.NoteCachedSaved(run)
 }
 
-// NoteHotSaved is NoteSaved for a save that keeps the run's HotRun up to date.
-func (tx *Tx) NoteHotSaved(run *RunRow) error {
+// NoteCachedSaved is NoteSaved for a save that keeps the run in the run cache up to date.
+func (tx *Tx) NoteCachedSaved(run *RunRow) error {
 	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 

@@ -24,7 +24,7 @@ type Core struct {
 	RO           *sqlx.DB  // the engine's connections that read
 	Head         ChainHead // the end of the audit log; the writer's
 	shown        shownHead // head, for those who are not the writer
-	Hot          hotRuns   // the writer's
+	RunCache     runCache  // the writer's
 	names        names     // in the audit log; the writer's
 	chainKey     string    // the secret in the hashes of the audit log
 	segmentsFrom int64     // what the numbers of segments begin after
@@ -149,7 +149,7 @@ type present struct {
 // statement is what the store has to know of a statement.
 type statement struct {
 	usage.Statement
-	forgets bool // it changes what hotRuns know, and is not one of those that tell them
+	forgets bool // it changes what the run cache knows, and is not one of those that tell it
 }
 
 // Op is one operation of the store on its way through the writer. apply may run

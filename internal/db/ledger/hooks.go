@@ -28,7 +28,7 @@ func (h hooks) Begin(t *sqlite.Tx) {
 // OthersWrote forgets what was known of runs. The very first look only notes
 // where things stand.
 func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
-	h.Hot.ForgetAll()
+	h.RunCache.ForgetAll()
 	h.names.forget()
 	if first {
 		return nil
@@ -45,7 +45,7 @@ func (h hooks) Prepared(query string, tables []string) any {
 func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
 	s := kept.(*statement)
 	if s.forgets {
-		h.Hot.ForgetAll()
+		h.RunCache.ForgetAll()
 	}
 	if tx, ours := t.Domain.(*Tx); ours {
 		tx.Tally.Count(s.Statement, args)
@@ -75,7 +75,7 @@ func (h hooks) Committed(t *sqlite.Tx) {
 
 // RolledBack forgets what the transaction may have changed in memory.
 func (h hooks) RolledBack(t *sqlite.Tx) {
-	h.Hot.ForgetAll()
+	h.RunCache.ForgetAll()
 	h.names.forget()
 	h.Core.RolledBack(t.Domain.(*Tx))
 }

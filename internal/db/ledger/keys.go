@@ -76,26 +76,6 @@ func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error
 
 const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
 
-// RememberNew is remember where the key is most likely new, and answers false
-// where it is not: then nothing was changed. It spares a save the question.
-func (tx *Tx) RememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
-	return tx.onlyNew(func() error { return tx.RememberText(agentID, key, print, reply) })
-}
-
-// onlyNew inserts a key that is most likely new, and answers false where it is not.
-func (tx *Tx) onlyNew(insert func() error) (bool, error) {
-	if tx.Barred { // whoever asks again has an answer all the same
-		return false, nil
-	}
-	wrote := tx.Wrote
-	err := insert()
-	if isTaken(err) {
-		tx.Wrote = wrote // the statement alone was undone
-		return false, nil
-	}
-	return true, err
-}
-
 // RememberID keeps the id under which a client has saved. n is the row of the
 // audit log that records the save, from which it is answered again.
 func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
@@ -109,6 +89,9 @@ func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
 // RememberNewID is RememberID where the id is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, error) {
+	if tx.Barred { // whoever asks again has an answer all the same
+		return false, nil
+	}
 	if tx.Store.oldKeys {
 		var used bool
 		_, err := tx.Get(&used, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE key = ? AND agent_id = ?)`, id, agentID)
@@ -120,17 +103,14 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 	if err != nil {
 		return false, err
 	}
-	wrote, count := tx.Wrote, int64(0)
-	isNew, err := tx.onlyNew(func() (err error) {
-		count, err = tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
-			WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`,
-			key, agentID, n, short, id)
-		return err
-	})
-	if isNew && count == 0 && err == nil {
-		tx.Wrote = wrote
+	wrote := tx.Wrote
+	count, err := tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
+		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`, key, agentID, n, short, id)
+	if isTaken(err) || err == nil && count == 0 {
+		tx.Wrote = wrote // the statement alone was undone
+		return false, nil
 	}
-	return isNew && count == 1, err
+	return true, err
 }
 
 // IDTaken says that an owner has a checkpoint of an id.

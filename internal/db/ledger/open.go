@@ -19,7 +19,7 @@ func NewCore(opt Options) (*Core, error) {
 	if opt.Retention == nil {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
-	s := &Core{Opt: opt, Log: opt.Log, noted: time.Now()}
+	s := &Core{Opt: opt, Log: opt.Log, RunCache: runCache{}, noted: time.Now()}
 	s.States = blob.NewStates(opt.LiveBytes)
 	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
 	s.Usage = &usage.Meter{

@@ -14,44 +14,44 @@ func (h *HeldRow) Held() retention.Held {
 		Operation: h.Operation != ""}
 }
 
-// retainRoutine applies the policy inside a save: what came may push the
+// RetainSaved applies the policy inside a save: to the whole run where it has made
+// suspects of others, and else as retainRoutine does. The first own checkpoint of a fork
+// lets go of what it was forked from.
+func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) (_ []string, err error) {
+	gone, forked := []string{}, seq == 1 && run.ForkedFrom != ""
+	switch {
+	case all:
+		gone, err = s.RetainRun(tx, agent, run, e)
+	case !forked:
+		gone, err = s.retainRoutine(tx, agent, run, kind, e)
+	}
+	if err != nil || !forked {
+		return gone, err
+	}
+	freed, err := s.retainForked(tx, run, e)
+	return append(gone, freed...), err
+}
+
+// retainRoutine looks at what a save may push out: what came may push the
 // oldest routine checkpoint out, and it takes the place of the head and of the
 // way back, so that a routine checkpoint, or one whose operation succeeded, may
 // go that only this had kept. Only those are looked at, unless what came is not
 // among them or suspect; then the way back may be of another kind.
 func (s *Core) retainRoutine(tx *Tx, agent *AgentRow, run *RunRow, kind ckpt.Kind, e AuditEntry) ([]string, error) {
-	keep := agent.Settings.RoutineKeep
-	if run.LastSeq == 1 && run.ForkedFrom != "" {
-		return s.retainForked(tx, run, e)
-	}
 	if run.LastSeq-run.Removed < 2 {
 		return []string{}, nil
 	}
+	keep := agent.Settings.RoutineKeep
 	rows, err := tx.RoutineRows(run, keep)
-	if err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil:
+		return nil, err
 	case AllStay(rows, keep):
 		return []string{}, nil
 	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
 		return s.retain(tx, agent, run, rows, e)
 	}
 	return s.RetainRun(tx, agent, run, e)
-}
-
-// RetainSaved is retainRoutine, and where a save has made suspects of others all
-// of the policy.
-func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) ([]string, error) {
-	if !all {
-		return s.retainRoutine(tx, agent, run, kind, e)
-	}
-	gone, err := s.RetainRun(tx, agent, run, e)
-	if err != nil || seq > 1 || run.ForkedFrom == "" {
-		return gone, err
-	}
-	freed, err := s.retainForked(tx, run, e)
-	return append(gone, freed...), err
 }
 
 // RoutineRows are the checkpoints that a routine save may push out, newest first.
@@ -241,7 +241,7 @@ func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reas
 	if err != nil {
 		return nil, err
 	}
-	tx.Store.Hot.Forget(run)
+	tx.Store.RunCache.Forget(run)
 	return ids, tx.Exec(updateRemoved, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 

@@ -1,6 +1,5 @@
-// Package saves takes checkpoints, the short way for a run that is being saved
-// again and again, and the long way for all others. It changes the labels and the
-// pins of checkpoints that are there.
+// Package saves takes checkpoints. It changes the labels and the pins of checkpoints
+// that are there.
 //
 // It may import the root package, internal/db/blob, internal/db/ledger,
 // internal/db/driftlog, internal/db/sqlite, internal/db/usage, internal/secrets

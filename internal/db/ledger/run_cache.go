@@ -7,12 +7,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// HotRun is what the next save of a run has to know, as it is on disk: it
+// CachedRun is what the next save of a run has to know, as it is on disk: it
 // spares a save five questions to the database. Only the writer has it.
-type HotRun struct {
-	Run  RunRow    // as far as saves look at it and change it
-	Rows []HeldRow // what a routine save asks retention about, newest first
-	// quiet says that nobody needs any of its checkpoints but the next save: no
+type CachedRun struct {
+	Run   RunRow    // as far as saves look at it and change it
+	Whole bool      // whether what follows is known
+	Rows  []HeldRow // what a routine save asks retention about, newest first
+	// Quiet says that nobody needs any of its checkpoints but the next save: no
 	// open operation, no prompt, no fork.
 	Quiet bool
 	Graph bool  // it is a thread of LangGraph: rows beside name those of its checkpoints
@@ -20,39 +21,48 @@ type HotRun struct {
 }
 
 // NewestIs says that a state is the newest of the run, where that is known.
-func (h *HotRun) NewestIs(b *blob.Stored) bool {
-	if len(h.Rows) == 0 || h.Run.ID != b.RunID || b.Doubted() {
+func (c *CachedRun) NewestIs(b *blob.Stored) bool {
+	if c == nil || b == nil || len(c.Rows) == 0 || c.Run.ID != b.RunID || b.Doubted() {
 		return false
 	}
-	row := &h.Rows[0]
-	return row.N == b.N && row.ID == b.ID && row.Seq == b.Seq && row.Seq == h.Run.LastSeq && !row.Inline
+	row := &c.Rows[0]
+	return row.N == b.N && row.ID == b.ID && row.Seq == b.Seq && row.Seq == c.Run.LastSeq && !row.Inline
 }
 
-// HotKey names a run by its agent's number.
-type HotKey struct {
-	Agent int64
-	Name  string
+// cachedKey names a run by its agent's number.
+type cachedKey struct {
+	agent int64
+	name  string
 }
 
 // The bounds of what is kept: so many runs, with so many checkpoints each.
 const (
-	HotMost     = 4096
-	HotRowsMost = 64
+	cachedMost     = 4096
+	CachedRowsMost = 64
 )
 
-// hotRuns are the runs that are being saved. Whatever else changes a run, a
+// runCache has the runs that are being saved. Whatever else changes a run, a
 // checkpoint or who needs one makes the writer forget them all (see forgets),
 // and so does a rollback, and another program that writes.
-type hotRuns struct {
-	Runs map[HotKey]*HotRun
+type runCache map[cachedKey]*CachedRun
+
+// Get answers what is known of a run, nil for nothing.
+func (r runCache) Get(agent int64, name string) *CachedRun { return r[cachedKey{agent, name}] }
+
+// Put keeps a run of which all is known.
+func (r runCache) Put(c *CachedRun) {
+	if len(r) >= cachedMost {
+		r.ForgetAll()
+	}
+	r[cachedKey{c.Run.AgentID, c.Run.Name}] = c
 }
 
-func (h *hotRuns) ForgetAll() { clear(h.Runs) }
+func (r runCache) ForgetAll() { clear(r) }
 
-func (h *hotRuns) Forget(run *RunRow) { delete(h.Runs, HotKey{run.AgentID, run.Name}) }
+func (r runCache) Forget(run *RunRow) { delete(r, cachedKey{run.AgentID, run.Name}) }
 
-// The statements that change a run's history and tell hotRuns of it, or change
-// nothing that they know.
+// The statements that change a run's history and tell the run cache of it, or change
+// nothing that it knows.
 const (
 	insertCheckpoint = `INSERT INTO checkpoints (slot, n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
@@ -88,7 +98,7 @@ var (
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
 )
 
-// forgets says that a statement changes what hotRuns know without telling them.
+// forgets says that a statement changes what the run cache knows without telling it.
 func forgets(query string, tables []string) bool {
 	return !slices.Contains(telling, query) && slices.ContainsFunc(tables, func(table string) bool { return slices.Contains(watching, table) })
 }

@@ -1,0 +1,159 @@
+package saves
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
+)
+
+// plan is what stays of a run's routine checkpoints, the new one among them, and what
+// goes.
+type plan struct {
+	planned    bool // false where that can only be asked after the save
+	stay, gone []ledger.HeldRow
+	reasons    []string
+	parentN    int64           // the row of the parent's save; 0 where that must be looked up
+	taken      *ledger.HeldRow // one of those that go, whose row the new one takes; nil for none
+}
+
+// plain says that a save is a routine one after its run's newest checkpoint, and names
+// no files.
+func (v *Save) plain() bool {
+	r := v.Request
+	return r.Kind == ckpt.KindRoutine && r.Parent == "" && r.ForkFrom == "" && len(r.Trees) == 0
+}
+
+// planSave asks retention before anything is written. It plans nothing where the whole
+// run must be asked about, or where what the watch saw changes the run first.
+func (s *Saves) planSave(tx *ledger.Tx, v *Save, c *coming) error {
+	if c.known == nil || !c.known.Whole || !v.plain() || c.watch.Drifting() || len(v.Seen.Found) > 0 || s.BackMoves(c.run, c.watch) {
+		return nil
+	}
+	keep := c.agent.Settings.RoutineKeep
+	rows := make([]ledger.HeldRow, 0, len(c.known.Rows)+1)
+	if keep > 0 {
+		rows = append(rows, v.held(tx, c))
+	}
+	rows = append(rows, c.known.Rows...)
+	c.parentN = c.known.HeadN
+	if c.stay, c.planned = rows, ledger.AllStay(rows, keep); c.planned || keep == 0 {
+		return nil
+	}
+	after := *c.run
+	after.LastSeq, after.Head = c.reply.Seq, ckpt.Ref(c.reply.ID)
+	neededBy := tx.NeededBy
+	if c.known.Quiet && !c.run.BackSeq.Valid {
+		neededBy = nobodyNeeds
+	}
+	verdicts, err := tx.Judge(s.Opt.Retention, c.agent.Settings, tx.Trusted.Time, &after, rows, neededBy)
+	if err != nil {
+		return err
+	}
+	c.planned = true
+	c.stay, c.gone, c.reasons = ledger.Sorted(rows, verdicts)
+	if !c.known.Graph && v.State.Body != nil {
+		c.take(c.reply.Seq)
+	}
+	for i := range c.gone {
+		c.reply.Pruned = append(c.reply.Pruned, c.gone[i].ID)
+	}
+	return nil
+}
+
+func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
+
+// held is the new checkpoint as retention sees it.
+func (v *Save) held(tx *ledger.Tx, c *coming) ledger.HeldRow {
+	r, reply := v.Request, &c.reply
+	return ledger.HeldRow{
+		Slot: ledger.Slot(c.run.ID, reply.Seq), N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind,
+		CreatedAt: ledger.Lenient[ckpt.Time]{Value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.State.Body != nil,
+		Beside: usage.RowLength(reply.ID, string(r.Kind), reply.Parent, reply.CreatedAt, v.State.Sha256, r.ContentType,
+			r.Labels, ledger.MetadataText(r.Metadata), r.Step, v.Operation, v.program),
+	}
+}
+
+// take lets a small state take the row of the oldest small one that goes: the same
+// page is written then, and no other. seq is the new checkpoint's.
+func (p *plan) take(seq int64) {
+	for i := range p.gone {
+		if row := &p.gone[i]; row.Inline && row.Kind == ckpt.KindRoutine && !row.Pinned {
+			p.taken = row
+		}
+	}
+	for i := range p.stay {
+		if p.taken != nil && p.stay[i].Seq == seq {
+			p.stay[i].Slot = p.taken.Slot
+		}
+	}
+}
+
+// makeRoom lets small states go before the new one comes, which finds their room: the
+// other way round the table would grow by a page and shrink again at every save.
+func (p *plan) makeRoom(tx *ledger.Tx) error {
+	if p.taken != nil {
+		if err := tx.GiveRow(p.taken); err != nil {
+			return err
+		}
+	}
+	return tx.RemoveInline(p.gone)
+}
+
+// carryOut removes what was planned, and notes the run as it then is.
+func (s *Saves) carryOut(tx *ledger.Tx, v *Save, c *coming) error {
+	if _, err := s.RemoveRows(tx, c.agent, c.run, c.gone, c.reasons, v.Entry.Into(v.n)); err != nil {
+		return err
+	}
+	c.known.Run, c.known.Rows, c.known.HeadN = *c.run, c.stay, v.n // a rollback forgets all of it
+	return tx.NoteCachedSaved(c.run)
+}
+
+// cachedRun is what is known of a run, nil where there is none. A run that is saved again
+// and again is kept in the run cache with all that a plan needs to know.
+func (s *Saves) cachedRun(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledger.CachedRun, error) {
+	name := ledger.RunName(v.Request.Run)
+	if known := s.RunCache.Get(agent.ID, name); known != nil {
+		return known, nil
+	}
+	run, err := tx.Run(agent.ID, name)
+	if err != nil || run == nil {
+		return nil, err
+	}
+	known := &ledger.CachedRun{Run: *run}
+	if v.plain() {
+		err = complete(tx, agent, known)
+	}
+	if known.Whole {
+		s.RunCache.Put(known)
+	}
+	return known, err
+}
+
+// complete adds what a plan needs to know of a run that is running and was saved before,
+// whose policy keeps few, and whose newest checkpoint is clean.
+func complete(tx *ledger.Tx, agent *ledger.AgentRow, known *ledger.CachedRun) (err error) {
+	run, keep := &known.Run, agent.Settings.RoutineKeep
+	if run.Status != ckpt.RunRunning || run.LastSeq == 0 || keep >= ledger.CachedRowsMost {
+		return nil
+	}
+	if known.Rows, err = tx.RoutineRows(run, keep); err != nil {
+		return err
+	}
+	if len(known.Rows) > ledger.CachedRowsMost || len(known.Rows) > 0 && known.Rows[0].Suspect {
+		return nil
+	}
+	_, err = tx.Get(&known.Quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL
+		AND status IN ('open', 'uncertain'))
+		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
+		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from
+		WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Get(&known.Graph, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, run.ID); err != nil {
+		return err
+	}
+	_, err = tx.Get(&known.HeadN, `SELECT c.n`+ledger.OwnedTables+`?`, run.Head, agent.Owner)
+	known.Whole = err == nil
+	return err
+}
