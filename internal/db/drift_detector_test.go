@@ -29,6 +29,7 @@ type detector struct {
 	bogus  bool     // the next finding is one that cannot be stored
 	goals  []string // that were heard
 	made   int      // watches
+	begun  *float64 // progress that the last watch began with
 }
 
 func (d *detector) flag(f func()) {
@@ -103,7 +104,7 @@ func (d *detector) Check(p *ckpt.Policy) error {
 func (d *detector) Rules(*ckpt.Policy) []observer.Rule { return nil }
 
 func (d *detector) Watch(p *ckpt.Policy, past observer.RunPast) observer.RunWatch {
-	d.flag(func() { d.made++ })
+	d.flag(func() { d.made, d.begun = d.made+1, past.Progress })
 	w := &detectorWatch{d: d, policy: p, pairs: map[string]int{}, since: map[string]int64{}, goal: past.Goal, routine: past.LastRoutine, started: past.StartedAt}
 	forgotten := time.Time{}
 	for _, at := range past.Dismissed {

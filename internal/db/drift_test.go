@@ -477,6 +477,33 @@ func TestFewWatches(t *testing.T) {
 	}
 }
 
+// TestAWatchMadeAnewKnowsTheProgress: a save makes the watch of its run anew, after a heartbeat has
+// declared progress that no save has seen.
+func TestAWatchMadeAnewKnowsTheProgress(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t, func(o *db.Options) { o.Watches = 1 })
+	saveIn := func(run string) {
+		t.Helper()
+		r := request("a", ckpt.KindRoutine, `1`)
+		r.Run = run
+		_, err := d.Save(t.Context(), ann, r)
+		must(t, err)
+	}
+	for _, run := range []string{"one", "two", "one", "two"} { // the second time, the run cache has the run
+		saveIn(run)
+	}
+	half := 0.5
+	_, err := d.Beat(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: "one"}, ckpt.Heartbeat{Progress: &half})
+	must(t, err)
+	saveIn("two")
+	saveIn("one")
+	d.detector.flag(func() {
+		if d.detector.begun == nil || *d.detector.begun != half {
+			t.Errorf("the watch begins with progress %v", d.detector.begun)
+		}
+	})
+}
+
 // TestOffIsOff: with sensitivity off nothing is counted; turned on again, it
 // begins with what comes.
 func TestOffIsOff(t *testing.T) {

@@ -113,6 +113,7 @@ func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 		grew = tx.Now
 	}
 	run.Progress, run.ProgressAt = progress, grew
+	tx.Store.RunCache.Forget(run) // the run's watch may be made anew from it
 	return tx.Exec(ledger.UpdateProgress, progress, grew, run.ID)
 }
 
