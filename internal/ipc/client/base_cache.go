@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"container/list"
 	"net/http"
 	"slices"
@@ -14,6 +15,12 @@ import (
 const (
 	deltaLeast    = 8 << 10  // smaller states are sent whole: a change would save nothing
 	baseCacheMost = 64 << 20 // bytes of states that a client keeps; no single one may have more than half
+
+	// A comparison that finds nothing is most of what a client does for a save. A run whose states were all new
+	// for missesFew saves is compared only once in missesTry, or if a state begins as the one before.
+	missesFew  = 3
+	missesTry  = 8
+	sameAtHead = 1 << 10 // bytes
 )
 
 // base is a state that the daemon acknowledged byte for byte. The next save may
@@ -22,6 +29,7 @@ type base struct {
 	key        baseKey
 	id, sha256 string
 	state      []byte
+	misses     int // states in a row, up to this one, that were sent whole because they had little in common
 }
 
 type baseKey struct{ agent, run string }
@@ -74,6 +82,7 @@ type saver struct {
 	key    baseKey
 	last   *base      // nil for none
 	ops    []delta.Op // that make the state of the last one, once they are known
+	misses int        // with this state, if it is sent whole
 }
 
 // newSaver prepares to send only what changed. It answers nil if the whole state
@@ -96,11 +105,17 @@ func (s *saver) change() *ask {
 	if s.last == nil {
 		return nil
 	}
+	s.misses = s.last.misses + 1
+	if !s.last.worthComparing(s.state) {
+		s.ops = []delta.Op{{Offset: delta.Literal, Length: len(s.state)}}
+		return nil
+	}
 	s.ops = delta.Compare(s.last.state, s.state, delta.MaxOnWire)
 	wire := delta.Wire(s.state, s.ops)
 	if len(wire) > len(s.state)/2 {
 		return nil
 	}
+	s.misses = 0
 	a := *s.whole
 	contentType := a.contentType
 	if contentType == "" {
@@ -117,6 +132,12 @@ func (s *saver) change() *ask {
 	return &a
 }
 
+// worthComparing says whether a state may have much in common with the one before.
+func (b *base) worthComparing(state []byte) bool {
+	return b.misses < missesFew || b.misses%missesTry == 0 ||
+		len(b.state) > sameAtHead && bytes.HasPrefix(state, b.state[:sameAtHead])
+}
+
 // done keeps the state for the next save, if the daemon stored these very bytes.
 // It stored others if a policy redacts secrets.
 func (s *saver) done(saved *ckpt.Saved) {
@@ -127,7 +148,7 @@ func (s *saver) done(saved *ckpt.Saved) {
 	case saved == nil || !saved.AsSent:
 		return
 	}
-	s.client.bases.put(&base{s.key, saved.ID, saved.SHA256, s.kept()})
+	s.client.bases.put(&base{s.key, saved.ID, saved.SHA256, s.kept(), s.misses})
 }
 
 // kept is a copy of the state, because the caller may change its own. If there

@@ -1,8 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // TestAckedStatesAreBounded: a client that saves large states of many runs keeps
@@ -27,5 +31,52 @@ func TestAckedStatesAreBounded(t *testing.T) {
 	}
 	if a.held != 0 || a.order.Len() != 0 {
 		t.Errorf("%d bytes are held of nothing", a.held)
+	}
+}
+
+// TestStatesThatAreAllNewAreComparedSeldom: a run whose states have nothing in common is compared
+// now and then, or if a state begins as the one before.
+func TestStatesThatAreAllNewAreComparedSeldom(t *testing.T) {
+	t.Parallel()
+	random := rand.NewChaCha8([32]byte{})
+	c := &Client{}
+	save := func(state []byte) (sent bool) {
+		s := c.newSaver(&ckpt.SaveRequest{Agent: "a", State: state}, &ask{})
+		sent = s.change() != nil
+		s.done(&ckpt.Saved{AsSent: true})
+		kept := c.bases.take(s.key)
+		if kept == nil || !bytes.Equal(kept.state, state) {
+			t.Fatal("another state was kept")
+		}
+		c.bases.put(kept)
+		return sent
+	}
+	state := make([]byte, 64<<10)
+	fresh := func(n int) { _, _ = random.Read(state[:n]) }
+	allNew := func(saves int) {
+		for range saves {
+			if fresh(len(state)); save(bytes.Clone(state)) {
+				t.Fatal("a state that is all new was sent as a change")
+			}
+		}
+	}
+	save(bytes.Clone(state))
+	allNew(missesFew - 1)
+	if fresh(100); !save(bytes.Clone(state)) {
+		t.Error("a change was not found, although few states were all new")
+	}
+	allNew(missesFew)
+	state[len(state)-1]++
+	if !save(bytes.Clone(state)) {
+		t.Error("a change at the end was not found")
+	}
+	allNew(missesFew)
+	for n := missesFew; ; n++ {
+		fresh(100) // another beginning, and all else the same
+		if sent := save(bytes.Clone(state)); sent != (n == missesTry) {
+			t.Fatalf("after %d states that were all new: sent as a change: %v", n, sent)
+		} else if sent {
+			return
+		}
 	}
 }
