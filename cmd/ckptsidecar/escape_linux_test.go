@@ -36,6 +36,7 @@ type evilWorld struct {
 	folder, db     string
 	daemon, socket string // the daemon's own endpoint, and the proxy's
 	client         *client.Client
+	columns        string // how wide the terminal says it is, "" for no terminal
 }
 
 func newEvilWorld(t *testing.T) *evilWorld {
@@ -66,7 +67,7 @@ func newEvilWorld(t *testing.T) *evilWorld {
 }
 
 func (w *evilWorld) env(name string) string {
-	return map[string]string{"HOME": w.folder, "XDG_STATE_HOME": w.folder}[name]
+	return map[string]string{"HOME": w.folder, "XDG_STATE_HOME": w.folder, "COLUMNS": w.columns}[name]
 }
 
 func waitUntil(t *testing.T, what string, done func() bool) {

@@ -56,10 +56,10 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 }
 
 func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
-	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n",
-		a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
+	a.Out.Hanging(a.Stdout, a.Out.Green("restored")+"  ", term.Escape(fmt.Sprintf("%s has %d agents, %d runs and %d checkpoints of host %s now",
+		done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)))
 	if len(done.Damaged) > 0 {
-		term.Printf(a.Stdout, "this was left out, because the engine's copy of it is damaged or does not open:\n")
+		a.Out.Hanging(a.Stdout, "", "This was left out, because the engine's copy of it is damaged or does not open:")
 		t := term.NewTable("OWNER", "AGENT", "RUN", "KIND", ">SEQ", "~REASON", "#ID")
 		for _, d := range done.Damaged {
 			t.Add(d.Owner, d.Agent, d.Run, d.Kind, fmt.Sprint(d.Seq), d.Reason, d.ID)
@@ -69,7 +69,7 @@ func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
 	if len(done.Uncertain) == 0 {
 		return
 	}
-	term.Printf(a.Stdout, "a person must decide about these runs before they go on, see ckptsidecar operations:\n")
+	a.Out.Hanging(a.Stdout, "", "A person must decide about these runs before they go on, see `ckptsidecar operations`:")
 	t := term.NewTable("OWNER", "AGENT", "RUN")
 	for _, u := range done.Uncertain {
 		t.Add(u.Owner, u.Agent, u.Run)

@@ -2,6 +2,7 @@ package metertest
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func Many(open string, n int, part func(i int) string, end string) string {
 func Always(s string) func(int) string { return func(int) string { return s } }
 
 // UnitCost is what a unit of work costs in a case: the quickest of some tries,
-// since other programs take their time too.
+// in processor time where the system tells it, since other programs take their time too.
 type UnitCost struct {
 	name string
 	ns   float64
@@ -28,11 +29,13 @@ type UnitCost struct {
 
 // UnitOf tries something that pays. try answers what it paid.
 func UnitOf(name string, try func() int) UnitCost {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	least, paid := time.Duration(0), 0
 	for range 5 {
-		began := time.Now()
+		began := threadTime()
 		paid = try()
-		if took := time.Since(began); least == 0 || took < least {
+		if took := threadTime() - began; least == 0 || took < least {
 			least = took
 		}
 	}
@@ -45,7 +48,7 @@ func UnitOf(name string, try func() int) UnitCost {
 // long for a unit.
 func JudgeUnits(t *testing.T, costs []UnitCost) {
 	t.Helper()
-	const bound = 30
+	const bound = 60
 	first := costs[0]
 	for _, c := range costs {
 		t.Logf("%7.1f ns a unit: %s", c.ns, c.name)
