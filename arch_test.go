@@ -145,7 +145,7 @@ var arrows = map[string][]string{
 	"internal/cli/program": {"internal/ipc/client"},
 
 	"internal/console/draw": {root, "internal/survey"},
-	"internal/console":      {root, "internal/console/draw", "internal/fleet", "internal/ipc/client", "internal/survey", "internal/wellformed"},
+	"internal/console":      {root, "internal/console/draw", "internal/fleet", "internal/ipc/client", "internal/jsontext", "internal/survey", "internal/wellformed"},
 
 	// Level 3: people.
 	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/survey"},

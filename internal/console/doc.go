@@ -9,5 +9,5 @@
 // without the script.
 //
 // This package may import the root package, internal/console/draw, internal/fleet,
-// internal/ipc/client, internal/survey and internal/wellformed.
+// internal/ipc/client, internal/jsontext, internal/survey and internal/wellformed.
 package console

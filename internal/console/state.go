@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
@@ -94,7 +95,7 @@ func (t *treeMaker) object(n node, depth int, pointer string) (node, error) {
 			continue
 		}
 		t.left--
-		kid, err := t.value(draw.FirstLine(name.(string), mostValue), depth+1, pointer+"/"+escapePointer(name.(string)))
+		kid, err := t.value(draw.FirstLine(name.(string), mostValue), depth+1, pointer+"/"+jsontext.EscapePointer(name.(string)))
 		if err != nil {
 			return n, err
 		}
@@ -174,10 +175,6 @@ func (t *treeMaker) skip() error {
 	return t.d.Decode(&raw)
 }
 
-func escapePointer(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
-}
-
 // masked hides what a finding says to be a secret.
 func masked(s string, hide []string) string {
 	for _, secret := range hide {
@@ -225,7 +222,7 @@ func texts(v any) (list []string) {
 // lookUp follows a JSON pointer.
 func lookUp(v any, pointer string) any {
 	for _, name := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
-		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+		name = jsontext.UnescapePointer(name)
 		switch x := v.(type) {
 		case map[string]any:
 			v = x[name]
