@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // The limits of what a page shows of a state.
