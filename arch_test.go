@@ -96,12 +96,13 @@ var arrows = map[string][]string{
 		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
 		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
-	"internal/db/journal": {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet"},
-	"internal/db/surveys": {root, "internal/db/ledger", "internal/retention", "internal/survey"},
+	"internal/db/journal":  {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet"},
+	"internal/db/policies": {root, "internal/db/ledger", "internal/db/sqlite", "internal/wellformed"},
+	"internal/db/surveys":  {root, "internal/db/ledger", "internal/retention", "internal/survey"},
 	"internal/db": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
-		"internal/db/files", "internal/db/saves", "internal/db/spans", "internal/db/surveys",
+		"internal/db/files", "internal/db/policies", "internal/db/saves", "internal/db/spans", "internal/db/surveys",
 		"internal/db/langgraph", "internal/db/archive", "internal/survey", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
@@ -432,8 +433,9 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_archives", "audit_head", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "policies", "runs", "spans", "trees", "whos", "words",
+		"act_texts", "acts", "agents", "audit_archives", "audit_head", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "runs", "spans", "trees", "whos", "words",
 	},
+	"internal/db/policies": {"policies"},
 	"internal/db/driftlog": {"checkpoint_trees", "checkpoints", "findings", "runs"},
 	"internal/db/saves":    {"checkpoints", "runs"},
 	"internal/db/files": {

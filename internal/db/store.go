@@ -10,6 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/langgraph"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/policies"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/spans"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -45,6 +46,7 @@ type Store struct {
 	*spans.Spans
 	*files.Files
 	*surveys.Surveys
+	*policies.Policies
 	verifying sync.Mutex // held while the audit log is read as a whole
 	events    ledger.Changes
 	prompts   ledger.Changes           // of their answers
@@ -64,7 +66,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	d := driftlog.New(c)
 	v := saves.New(d)
-	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d), Surveys: surveys.New(c)}
+	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d),
+		Surveys: surveys.New(c), Policies: policies.New(c)}
 	s.Archive = archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName}, s.Files)
 	v.Trees = s.Files
 	if err := c.Open(ctx); err != nil {

@@ -58,7 +58,7 @@ func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 	row := agent.AgentRow
 	row.Owner, row.Own = to, own
 	if own != agent.Own {
-		return s.writePolicy(tx, &row)
+		return s.WritePolicy(tx, &row)
 	}
 	s.ChangeAgent(tx, AgentKey{to, row.Name}, &row)
 	return nil

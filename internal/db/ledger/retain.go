@@ -97,8 +97,8 @@ func (s *Core) RetainRun(tx *Tx, agent *AgentRow, run *RunRow, e AuditEntry) ([]
 	return s.retain(tx, agent, run, rows, e)
 }
 
-// retainAll applies the whole policy to every run of an agent.
-func (s *Core) retainAll(tx *Tx, agent *AgentRow, e AuditEntry) ([]string, error) {
+// RetainAll applies the whole policy to every run of an agent.
+func (s *Core) RetainAll(tx *Tx, agent *AgentRow, e AuditEntry) ([]string, error) {
 	var runs []RunRow
 	if err := tx.List(&runs, `SELECT `+RunColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package ledger
+package policies
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"reflect"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
-	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // SetOwnerPolicy replaces an owner's policy for all agents. Each of them gets what
 // then counts, and its runs are judged by it, in the same transaction. A policy that
 // one of the agents cannot have together with its own is refused.
-func (s *Core) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error) {
+func (s *Policies) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error) {
 	owner := sc.Whose()
 	if owner == ckpt.AllOwners {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each owner has a policy for all of its agents")
@@ -23,9 +23,9 @@ func (s *Core) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	e := Entry(sc, "set_owner_policy", "")
+	e := ledger.Entry(sc, "set_owner_policy", "")
 	var answer *ckpt.OwnerPolicySet
-	err = s.Submit(&Op{Owner: sc.Caller.Owner, Size: int64(len(set)), Claim: sqlite.Frees, Entry: e, Do: func(tx *Tx) error {
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(set)), Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 		answer = &ckpt.OwnerPolicySet{}
 		if err := s.storeLayer(tx, owner, set); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *Core) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*
 }
 
 // storeLayer writes a row of the table policies. A layer that sets nothing has none.
-func (s *Core) storeLayer(tx *Tx, owner string, set []byte) error {
+func (s *Policies) storeLayer(tx *ledger.Tx, owner string, set []byte) error {
 	if err := tx.Exec(`DELETE FROM policies WHERE owner = ?`, owner); err != nil || string(set) == "{}" {
 		return err
 	}
@@ -66,28 +66,28 @@ type mergedPolicy struct {
 // merging merges the policies of many agents. Most of an owner's set the same, or
 // nothing, and are merged once.
 type merging struct {
-	*Core
-	tx      *Tx
+	*Policies
+	tx      *ledger.Tx
 	daemons bool // the daemon's layer has changed
-	list    []policyRow
+	list    []ledger.PolicyRow
 	known   map[string]mergedPolicy // of the owner, by what an agent sets
 }
 
-// mergeAnew merges the policies of an owner's agents anew, or with everybody of all,
+// mergeAnew merges the policies of an owner's agents anew, or with ckpt.AllOwners of all,
 // and judges the runs of those for which something has changed. e is what the
 // removals are recorded as.
-func (s *Core) mergeAnew(tx *Tx, owner string, e AuditEntry) (changed, removed int64, err error) {
-	var agents []AgentRow
+func (s *Policies) mergeAnew(tx *ledger.Tx, owner string, e ledger.AuditEntry) (changed, removed int64, err error) {
+	var agents []ledger.AgentRow
 	if err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ?1 OR ?1 = '*'
 		ORDER BY owner, name`, owner); err != nil {
 		return 0, 0, err
 	}
-	m := &merging{Core: s, tx: tx, daemons: owner == everybody}
+	m := &merging{Policies: s, tx: tx, daemons: owner == ckpt.AllOwners}
 	for i := range agents {
 		a := &agents[i]
 		if i == 0 || a.Owner != agents[i-1].Owner {
 			m.list, m.known = nil, map[string]mergedPolicy{}
-			if err := tx.List(&m.list, selectPolicies, everybody, a.Owner); err != nil {
+			if err := tx.List(&m.list, ledger.SelectPolicies, ckpt.AllOwners, a.Owner); err != nil {
 				return 0, 0, err
 			}
 		}
@@ -98,12 +98,12 @@ func (s *Core) mergeAnew(tx *Tx, owner string, e AuditEntry) (changed, removed i
 		if now.text == a.Policy || sayTheSame(a, now) {
 			continue
 		}
-		row := &AgentRow{ID: a.ID, Owner: a.Owner, Name: a.Name, Policy: now.text, Own: a.Own, Settings: now.settings}
-		if err := s.writePolicy(tx, row); err != nil {
+		row := &ledger.AgentRow{ID: a.ID, Owner: a.Owner, Name: a.Name, Policy: now.text, Own: a.Own, Settings: now.settings}
+		if err := s.WritePolicy(tx, row); err != nil {
 			return 0, 0, err
 		}
 		e.Owner, e.Agent, e.Detail = a.Owner, a.Name, nil
-		gone, err := s.retainAll(tx, row, e)
+		gone, err := s.RetainAll(tx, row, e)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -115,8 +115,8 @@ func (s *Core) mergeAnew(tx *Tx, owner string, e AuditEntry) (changed, removed i
 }
 
 // sayTheSame says whether an agent's policy is the new one in other words.
-func sayTheSame(a *AgentRow, now mergedPolicy) bool {
-	was, err := (&AgentRow{Name: a.Name, Policy: a.Policy}).Parsed()
+func sayTheSame(a *ledger.AgentRow, now mergedPolicy) bool {
+	was, err := (&ledger.AgentRow{Name: a.Name, Policy: a.Policy}).Parsed()
 	now.settings.Fill()
 	return err == nil && reflect.DeepEqual(was.Settings, now.settings)
 }
@@ -124,19 +124,19 @@ func sayTheSame(a *AgentRow, now mergedPolicy) bool {
 // of merges an agent's policy. The daemon's layer must not keep the daemon from
 // starting because of what one user has set: where the two cannot be together, that
 // agent goes on without the daemon's.
-func (m *merging) of(a *AgentRow) (mergedPolicy, error) {
+func (m *merging) of(a *ledger.AgentRow) (mergedPolicy, error) {
 	if now, ok := m.known[a.Own]; ok {
 		return now, nil
 	}
-	p, text, err := m.merged(layers(m.list, a.Own))
+	p, text, err := m.MergePolicy(ledger.LayersOf(m.list, a.Own))
 	if err != nil && m.daemons {
 		m.Log.Warn("an agent does not use [policy] of the settings, because it conflicts with the agent's own policy",
 			"owner", a.Owner, "agent", a.Name, "error", err)
 		list := m.list
-		if len(list) > 0 && list[0].Owner == everybody {
+		if len(list) > 0 && list[0].Owner == ckpt.AllOwners {
 			list = list[1:]
 		}
-		p, text, err = m.merged(layers(list, a.Own))
+		p, text, err = m.MergePolicy(ledger.LayersOf(list, a.Own))
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeInvalid {
 		err = ckpt.Errorf(ckpt.CodeConflict, "this conflicts with the own policy of agent %s: %s", a.Name, ckpt.AsError(err).Message)
@@ -150,7 +150,7 @@ func (m *merging) of(a *AgentRow) (mergedPolicy, error) {
 
 // SetDaemonPolicy takes over [policy] of the daemon's settings, where it is not as
 // it was the last time.
-func (s *Core) SetDaemonPolicy(set []byte) error {
+func (s *Policies) SetDaemonPolicy(set []byte) error {
 	if s.Engine.ReadOnly() != "" {
 		return nil
 	}
@@ -162,39 +162,22 @@ func (s *Core) SetDaemonPolicy(set []byte) error {
 		return err
 	}
 	var there []string
-	if err := s.RO.Select(&there, `SELECT policy FROM policies WHERE owner = ?`, everybody); err != nil {
+	if err := s.RO.Select(&there, `SELECT policy FROM policies WHERE owner = ?`, ckpt.AllOwners); err != nil {
 		return sqlite.ReadError(err)
 	}
 	if len(there) == 0 && string(set) == "{}" || len(there) == 1 && there[0] == string(set) {
 		return nil
 	}
-	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
-		if err := s.storeLayer(tx, everybody, set); err != nil {
+	return s.Submit(&ledger.Op{Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		if err := s.storeLayer(tx, ckpt.AllOwners, set); err != nil {
 			return err
 		}
-		e := AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_daemon_policy", Outcome: OutcomeDone,
+		e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "set_daemon_policy", Outcome: ledger.OutcomeDone,
 			Detail: map[string]any{"policy": json.RawMessage(set)}}
 		if err := tx.Audit(e); err != nil {
 			return err
 		}
-		_, _, err := s.mergeAnew(tx, everybody, e)
+		_, _, err := s.mergeAnew(tx, ckpt.AllOwners, e)
 		return err
 	}})
-}
-
-// PolicyOver is what an agent of an owner has to set itself so that text, a policy
-// from elsewhere, is what counts. One that says nothing sets nothing.
-func (s *Core) PolicyOver(tx *Tx, owner string, text []byte) ([]byte, error) {
-	if string(text) == "{}" {
-		return text, nil
-	}
-	want, err := wellformed.ParsePolicy(text)
-	if err != nil {
-		return nil, err
-	}
-	base, err := s.BasePolicy(tx, owner)
-	if err != nil {
-		return nil, err
-	}
-	return wellformed.PolicyOver(want, base)
 }
