@@ -16,9 +16,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// done is what the daemon has acknowledged, in a sentence, and where to look now.
-type done struct{ said, page string }
-
 // acts do what forms ask for.
 var acts = map[string]func(*Console, context.Context, *subject, url.Values) (done, error){
 	"resolve": actResolve, "answer": actAnswer, "dismiss": actDismiss, "pin": actPin, "unpin": actPin, "label": actLabel,

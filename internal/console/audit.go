@@ -17,9 +17,6 @@ import (
 // over them. The daemon's word decisions leaves out the same.
 var quietActions = []string{"save", "remove", "begin_step", "finish_step", "append_events", "graph_writes", "import", "finding"}
 
-// pageOfAudit is how many rows a page shows.
-const pageOfAudit = 60
-
 func (c *Console) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, q := r.Context(), r.URL.Query()
 	st := c.pulse.now() // counting all anew for a page would cost more than the page

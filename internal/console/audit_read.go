@@ -8,6 +8,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// pageOfAudit is how many rows a page shows.
+const pageOfAudit = 60
+
 // auditRows reads rows before a number, the newest first, as many as a page shows.
 // older is where the next page begins, 0 where there is none.
 func (c *Console) auditRows(ctx context.Context, q url.Values, before int64) (rows []ckpt.AuditRow, older int64, err error) {

@@ -35,13 +35,7 @@ type Options struct {
 // The limits of a console.
 const (
 	maxConnections = 64
-	maxSessions    = 4
 	maxHeader      = 16 << 10
-	maxBody        = 2 << 20 // a form with an edited state
-	maxFailures    = 5       // wrong codes, then the console ends
-	tokenLife      = time.Minute
-	sessionLife    = 8 * time.Hour
-	sessionIdle    = 30 * time.Minute
 	lastAnswers    = time.Second // how long a console that ends still answers
 )
 

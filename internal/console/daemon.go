@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
@@ -258,4 +259,27 @@ func (d *daemon) close() {
 	for _, line := range d.lines {
 		line.Close()
 	}
+}
+
+// askFleet asks whether the daemon belongs to a fleet.
+func (d *daemon) askFleet(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if d.isAdmin() {
+		st, err := d.all().Fleet(ctx)
+		return err == nil && st.On
+	}
+	_, err := d.all().FleetRuns(ctx, fleet.RunsQuery{Limit: 1})
+	var e *ckpt.Error
+	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // a daemon without a fleet says so
+}
+
+// away says whether nobody was there to ask.
+func away(err error) bool {
+	var nobody *client.DialError
+	if errors.As(err, &nobody) {
+		return true
+	}
+	var e *ckpt.Error
+	return errors.As(err, &e) && e.Code == ckpt.CodeBusy && e.Err != nil && !errors.Is(err, context.Canceled) && errors.As(e.Err, &nobody)
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -196,19 +195,6 @@ func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Val
 		next := url.Values{"agent": {v.Agent}, "status": {q.Get("status")}, "host": {q.Get("host")}, "before": {*page.Next}}
 		v.Next = v.Base + "fleet?" + next.Encode()
 	}
-}
-
-// askFleet asks whether the daemon belongs to a fleet.
-func (d *daemon) askFleet(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if d.isAdmin() {
-		st, err := d.all().Fleet(ctx)
-		return err == nil && st.On
-	}
-	_, err := d.all().FleetRuns(ctx, fleet.RunsQuery{Limit: 1})
-	var e *ckpt.Error
-	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // a daemon without a fleet says so
 }
 
 // askClaim is the form that brings a run of another host here.

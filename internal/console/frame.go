@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -9,7 +8,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // frame is what every page has around its content.
@@ -140,16 +138,6 @@ func statusOfCode(code ckpt.Code) (int, string) {
 		return http.StatusInternalServerError, "What is stored is damaged"
 	}
 	return http.StatusInternalServerError, "The daemon could not do this"
-}
-
-// away says whether nobody was there to ask.
-func away(err error) bool {
-	var nobody *client.DialError
-	if errors.As(err, &nobody) {
-		return true
-	}
-	var e *ckpt.Error
-	return errors.As(err, &e) && e.Code == ckpt.CodeBusy && e.Err != nil && !errors.Is(err, context.Canceled) && errors.As(e.Err, &nobody)
 }
 
 // messageOf is the sentence for people.

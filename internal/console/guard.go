@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// maxBody is the largest request: a form with an edited state.
+const maxBody = 2 << 20
+
 // policyOfContent lets a page have nothing but what this console serves. There is no
 // style attribute and no script in the pages.
 const policyOfContent = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +

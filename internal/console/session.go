@@ -15,6 +15,18 @@ import (
 	"time"
 )
 
+// Limits of sessions.
+const (
+	maxSessions = 4
+	maxFailures = 5 // wrong codes, then the console ends
+	tokenLife   = time.Minute
+	sessionLife = 8 * time.Hour
+	sessionIdle = 30 * time.Minute
+)
+
+// done is what the daemon has acknowledged, in a sentence, and where to look now.
+type done struct{ said, page string }
+
 // errFailures ends the console.
 var errFailures = errors.New("the console has ended: five wrong codes were tried to open it")
 
