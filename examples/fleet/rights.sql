@@ -32,7 +32,7 @@ CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timesta
 
 GRANT SELECT ON fleet_meta TO ckpt_hosts;
 GRANT SELECT, INSERT ON fleet_erasures, fleet_erased, fleet_confirmations TO ckpt_hosts;
-GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims, fleet_rejoined TO ckpt_hosts;
+GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims, fleet_rejoined, fleet_heals TO ckpt_hosts;
 GRANT SELECT, INSERT, UPDATE, DELETE ON fleet_agents, fleet_runs, fleet_checkpoints, fleet_segments, fleet_rows TO ckpt_hosts;
 
 DO $$
@@ -44,7 +44,7 @@ BEGIN
 	FOR t, own IN VALUES
 		('fleet_hosts', 'db = fleet_me()'), ('fleet_marks', 'db = fleet_me()'), ('fleet_audit', 'db = fleet_me()'),
 		('fleet_erasures', 'db = fleet_me()'), ('fleet_erased', 'db = fleet_me()'), ('fleet_confirmations', 'host = fleet_me()'),
-		('fleet_rejoined', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me()'),
+		('fleet_rejoined', 'db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me()'),
 		('fleet_agents', 'host = fleet_me()'), ('fleet_runs', 'host = fleet_me()'),
 		('fleet_checkpoints', 'db = fleet_me()'), ('fleet_segments', 'db = fleet_me()'),
 		('fleet_rows', 'run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me())')
@@ -57,6 +57,7 @@ BEGIN
 END $$;
 
 CREATE POLICY changes ON fleet_audit FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
+CREATE POLICY changes ON fleet_heals FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_rejoined FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_claims FOR UPDATE TO ckpt_hosts USING (from_db = fleet_me() OR to_db = fleet_me());
 CREATE POLICY changes ON fleet_checkpoints FOR UPDATE TO ckpt_hosts USING (db = fleet_me());

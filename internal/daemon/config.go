@@ -69,6 +69,7 @@ type Config struct {
 	FleetKeys     string // the file with the keys that seal what is shipped
 	FleetLease    ckpt.Duration
 	FleetGrace    ckpt.Duration
+	FleetHealWait ckpt.Duration
 
 	FleetPrincipals NamesText // who users of this host are in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory gives on every host
@@ -121,6 +122,7 @@ func Default(system bool, env Environment) Config {
 		FleetShip:            fleet.ShipAll,
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
+		FleetHealWait:        ckpt.Duration(10 * time.Minute),
 		OTLPContent:          string(observed.Hash),
 	}
 	if system {

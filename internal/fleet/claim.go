@@ -85,10 +85,11 @@ func (c *Claimable) Wait(grace time.Duration) time.Duration {
 
 // How a run came to another host by a claim. A restore of a whole host notes "restored".
 const (
-	HowClaimed  = "claimed"
-	HowReleased = "released"
-	HowForced   = "forced"
-	HowRejoined = "rejoined" // nobody has claimed it: this host has joined anew, and its former id has the run
+	HowClaimed    = "claimed"
+	HowReleased   = "released"
+	HowForced     = "forced"
+	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has said so
+	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined anew, and its former id has the run
 )
 
 // How is what the engine notes of a claim.
@@ -100,6 +101,50 @@ func (g Ground) How() string {
 		return HowReleased
 	}
 	return HowClaimed
+}
+
+// RunTerm is a run with the term that its host was given.
+type RunTerm struct {
+	UID  string `db:"uid"`
+	Term int64  `db:"term"`
+}
+
+// Given are the runs that no other host was given under a higher term.
+func Given(runs []RunTerm, taken []Taken) (mine []RunTerm) {
+	higher := map[string]int64{}
+	for i := range taken {
+		higher[taken[i].UID] = max(higher[taken[i].UID], taken[i].Term)
+	}
+	for _, r := range runs {
+		if r.Term > 0 && higher[r.UID] <= r.Term {
+			mine = append(mine, r)
+		}
+	}
+	return mine
+}
+
+// Remember adds to what an engine says of runs that other hosts have claimed what it said
+// before, and may have lost since: a run stays theirs unless this host was given a higher
+// term. Of a claim that was asserted again, the row from which on there is a strand is that
+// of the claim itself.
+func Remember(says, said []Taken, given []RunTerm) []Taken {
+	mine, at := map[string]int64{}, map[string]int{}
+	for _, r := range given {
+		mine[r.UID] = r.Term
+	}
+	for i := range says {
+		at[says[i].UID] = i
+	}
+	for _, t := range said {
+		i, is := at[t.UID]
+		switch term, here := mine[t.UID]; {
+		case is && says[i].Term == t.Term && says[i].How == HowReasserted:
+			says[i] = t
+		case !is && here && term < t.Term:
+			says = append(says, t)
+		}
+	}
+	return says
 }
 
 // Taken is a run of this host that another host has claimed. What this host has of the

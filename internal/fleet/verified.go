@@ -86,15 +86,17 @@ type ClaimHeld struct {
 	RowHash  string // of row FromN of the former owner's audit log, "" where the engine has it not
 	RunHost  string // who has the run now, "" where the run is gone
 	RunTerm  int64
+	How      string
 }
 
 // CheckClaims says what is wrong with the claims of one run, which come by term.
 func CheckClaims(claims []ClaimHeld) (problems []string) {
 	for i, c := range claims {
-		if i > 0 && c.Term != claims[i-1].Term+1 {
+		again := c.How == HowReasserted // the engine had lost it, and perhaps others before it
+		if i > 0 && c.Term != claims[i-1].Term+1 && !again {
 			problems = append(problems, fmt.Sprintf("no claim gave the terms %d to %d", claims[i-1].Term+1, c.Term-1))
 		}
-		if i > 0 && c.From != claims[i-1].To {
+		if i > 0 && c.From != claims[i-1].To && !again {
 			problems = append(problems, fmt.Sprintf("the claim of term %d takes the run from a host that did not have it", c.Term))
 		}
 		if c.FromHash != "" && c.RowHash != c.FromHash {

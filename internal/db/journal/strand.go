@@ -78,6 +78,15 @@ func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, e
 	return is, err
 }
 
+// Terms are the runs of this host that it was given by claims and restores, with their
+// terms, and with zero those that began here.
+func (j *Journal) Terms(ctx context.Context) (all []fleet.RunTerm, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.SelectContext(ctx, &all, `SELECT uid, epoch >> ? AS term FROM runs`, fleet.EpochBits)
+	})
+	return all, err
+}
+
 // RunUID is the identity of a run in the whole fleet.
 func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid string, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {

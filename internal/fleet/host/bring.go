@@ -163,7 +163,7 @@ func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 // so that it can come back. What that host did not get is a strand: a person decides
 // about it first.
 func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) error {
-	taken, err := e.Taken(ctx, c.host.DB)
+	taken, err := c.takenFrom(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,16 @@ import (
 // claimant brings runs of other hosts to this one, and settles what other hosts have
 // left behind here. Each call speaks to the engine on a connection of its own.
 type claimant struct {
-	url   func() (string, error)
-	store *db.Store
-	host  fleet.Host
-	who   func() *fleet.Identities
-	keys  func() (*seal.Ring, error) // nil for a host without keys
-	grace time.Duration
-	lease *lease.Lease // of this host; nil where it holds none
+	url    func() (string, error)
+	store  *db.Store
+	host   fleet.Host
+	who    func() *fleet.Identities
+	keys   func() (*seal.Ring, error) // nil for a host without keys
+	grace  time.Duration
+	lease  *lease.Lease // of this host; nil where it holds none
+	healer *healer      // notices that the engine went back; nil for nobody
+	// remember adds to what the engine says of claims what it has lost; nil for nothing.
+	remember func(context.Context, *pg.Engine, []fleet.Taken) ([]fleet.Taken, error)
 	// keeper renews that lease; nil likewise.
 	keeper *keeper
 	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
@@ -58,7 +61,11 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 	if err != nil {
 		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the fleet's engine cannot be reached; nothing was claimed: try again", Err: err}
 	}
-	if _, _, err := e.Register(ctx, c.host); err != nil {
+	id, _, err := e.Register(ctx, c.host)
+	if err == nil {
+		err = c.healer.registered(ctx, e, id, c.host.DB)
+	}
+	if err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -102,6 +109,11 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 	if run.DB != c.host.DB {
 		if err := c.allShipped(ctx); err != nil {
 			return e, nil, err
+		}
+		if ground != fleet.GroundForced {
+			if err := healed(ctx, e, run); err != nil {
+				return e, nil, err
+			}
 		}
 		_, err := e.Claim(ctx, fleet.Claim{Run: run, To: c.host.DB, By: sc.Caller.Owner, Ground: ground, Grace: c.grace})
 		if pg.IsUnknown(err) {
@@ -322,8 +334,17 @@ func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, 
 	return c.strands(ctx, e)
 }
 
-func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, error) {
+// takenFrom are the runs of this host that other hosts have claimed.
+func (c *claimant) takenFrom(ctx context.Context, e *pg.Engine) ([]fleet.Taken, error) {
 	taken, err := e.Taken(ctx, c.host.DB)
+	if err != nil || c.remember == nil {
+		return taken, err
+	}
+	return c.remember(ctx, e, taken)
+}
+
+func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, error) {
+	taken, err := c.takenFrom(ctx, e)
 	if err != nil {
 		return nil, err
 	}

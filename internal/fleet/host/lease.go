@@ -24,11 +24,12 @@ type keeper struct {
 	grace time.Duration // how much longer this host waits before it claims; only told here
 	log   *slog.Logger
 	// heed hears which runs of this host other hosts own, after each renewal.
-	heed    func(context.Context, func(context.Context) ([]fleet.Taken, error)) error
+	heed    func(context.Context, *pg.Engine, func(context.Context) ([]fleet.Taken, error)) error
 	renewed func() // hears of each renewal
 	// hindered says why this host must not hold a lease, nil where it may.
 	hindered func() error
 
+	healer      *healer    // notices that the engine went back; nil for nobody
 	engine      *pg.Engine // nil while there is no connection
 	begun       bool       // this daemon has held the lease
 	incarnation int64      // the last one
@@ -76,7 +77,7 @@ func (k *keeper) renew(ctx context.Context) error {
 		}
 	}
 	sent := k.lease.Sending()
-	err = k.heed(ctx, func(ctx context.Context) ([]fleet.Taken, error) {
+	err = k.heed(ctx, k.engine, func(ctx context.Context) ([]fleet.Taken, error) {
 		return k.engine.Renew(ctx, k.host.DB, k.incarnation, k.lease.Span())
 	})
 	switch {
@@ -99,10 +100,14 @@ func (k *keeper) connect(ctx context.Context) error {
 	if k.engine, err = pg.Dial(ctx, url); err != nil {
 		return err
 	}
-	if _, _, err := k.engine.Register(ctx, k.host); err != nil {
+	id, _, err := k.engine.Register(ctx, k.host)
+	if err != nil {
 		if errors.Is(err, pg.ErrRestored) {
 			k.lease.LetGo()
 		}
+		return err
+	}
+	if err := k.healer.registered(ctx, k.engine, id, k.host.DB); err != nil {
 		return err
 	}
 	incarnation, err := k.engine.BeginLease(ctx, k.host.DB, k.lease.Span(), !k.begun, k.incarnation)
@@ -158,7 +163,7 @@ func (k *keeper) tell(st *fleet.Status) {
 
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+	s.keeper = &keeper{healer: s.healer, url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
 		renewed: s.waiters.renewed, hindered: s.hindered}
 	s.waiters.lease, s.grace = l, grace
 }

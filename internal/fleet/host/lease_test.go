@@ -71,9 +71,9 @@ func TestLeaseIsRenewed(t *testing.T) {
 	t.Run("an answer that is late gives less", func(t *testing.T) {
 		heed := k.heed
 		defer func() { k.heed = heed }()
-		k.heed = func(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error)) error {
+		k.heed = func(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
 			defer clock.pass(5 * time.Second)
-			return heed(ctx, ask)
+			return heed(ctx, e, ask)
 		}
 		clock.pass(11 * time.Second)
 		if err := k.renew(t.Context()); err != nil || k.lease.Left() != 7*time.Second {

@@ -26,6 +26,7 @@ type Config struct {
 	BatchBytes int64            // the approximate size of a batch
 	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
 	Lease      time.Duration
+	HealWait   time.Duration // how long claims wait for hosts that have not registered since the engine went back
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
 
@@ -60,6 +61,7 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 		erase: store.Erase, inAudit: store.NoteWentBack,
 	}
 	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
+	m.shipper.keepHealer(c.HealWait)
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
 	return m
 }
@@ -89,7 +91,7 @@ func (m *Member) API() server.Fleet {
 	return struct {
 		*claimant
 		*view
-	}{&claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper,
+	}{&claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper, healer: s.healer, remember: s.remember,
 		grace: s.grace, shipped: s.shippedTo, learn: s.owns, failing: func() bool { return s.told().failing },
 		bringing: make(chan struct{}, 1)}, newView(s, m.store)}
 }

@@ -63,6 +63,7 @@ type shipper struct {
 	kept     kept   // what is in that file
 	keptAt   time.Time
 
+	healer    *healer // nil for a host that does not look whether the engine went back
 	keeper    *keeper // nil for a host that holds no lease
 	grace     time.Duration
 	questions atomic.Int64
@@ -273,6 +274,9 @@ func (s *shipper) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.healer.registered(ctx, s.engine, id, s.host.DB); err != nil {
+		return err
+	}
 	if s.engineID != id {
 		s.engineID, s.word = id, fleet.Mark{}
 		s.recall()
@@ -333,6 +337,7 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 		}
 	}
 	s.mark, s.word, s.beat = c.To, c.To, time.Now()
+	s.healer.acknowledged()
 	s.keepWord(false)
 }
 
@@ -366,6 +371,7 @@ func (s *shipper) sayHello(ctx context.Context) error {
 	if err := s.engine.Beat(ctx, s.host.DB); err != nil {
 		return err
 	}
+	s.healer.acknowledged()
 	fenced, err := s.learnTaken(ctx)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // learnTaken asks the engine which runs of this host other hosts have claimed, and
 // refuses from now on what is written to those here. It names the runs as Ship does.
 func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
-	err = s.heedTaken(ctx, func(ctx context.Context) (taken []fleet.Taken, err error) {
+	err = s.heedTaken(ctx, s.engine, func(ctx context.Context) (taken []fleet.Taken, err error) {
 		taken, err = s.engine.Taken(ctx, s.host.DB)
 		return taken, err
 	}, &fenced)
@@ -20,9 +20,9 @@ func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
 
 // heedRenewal does the same with the answer to a renewal of the lease, and tells those
 // who wait for the engine.
-func (s *shipper) heedRenewal(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error)) error {
+func (s *shipper) heedRenewal(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
 	var fenced []string
-	if err := s.heedTaken(ctx, ask, &fenced); err != nil {
+	if err := s.heedTaken(ctx, e, ask, &fenced); err != nil {
 		return err
 	}
 	s.waiters.fence(fenced)
@@ -32,7 +32,7 @@ func (s *shipper) heedRenewal(ctx context.Context, ask func(context.Context) ([]
 // owns hears that this host has claimed a run, as Ship names it, which another host may
 // have claimed from it before.
 func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
-	err := s.heedRenewal(ctx, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
+	err := s.heedRenewal(ctx, e, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
 	if err == nil {
 		s.waiters.forgive(run)
 	}
@@ -41,7 +41,7 @@ func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
 
 // heedTaken asks, and heeds the answer unless one to a later question was heeded before.
 // The shipper and the keeper of the lease both ask.
-func (s *shipper) heedTaken(ctx context.Context, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
+func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
 	question := s.questions.Add(1)
 	taken, err := ask(ctx)
 	if err != nil {
@@ -51,6 +51,9 @@ func (s *shipper) heedTaken(ctx context.Context, ask func(context.Context) ([]fl
 	defer s.heeding.Unlock()
 	if question < s.heeded {
 		return nil
+	}
+	if taken, err = s.remember(ctx, e, taken); err != nil {
+		return err
 	}
 	if *fenced, err = s.reader.Fence(ctx, taken); err != nil {
 		return err

@@ -26,6 +26,7 @@ type word struct {
 	Database string     `json:"database"`
 	Engine   string     `json:"engine"`
 	Mark     fleet.Mark `json:"mark"`
+	Beats    int64      `json:"beats,omitempty"` // how often the engine has heard of the database
 
 	Taken []fleet.Taken `json:"taken,omitempty"` // runs that other hosts have claimed
 }
@@ -80,7 +81,7 @@ func (s *shipper) keepWord(now bool) {
 	if s.wordFile == "" || sameTaken && (is.mark == s.kept.mark || !now && time.Since(s.keptAt) < wordEvery) {
 		return
 	}
-	text, err := json.Marshal(word{s.host.DB, s.engineID, is.mark, is.taken})
+	text, err := json.Marshal(word{s.host.DB, s.engineID, is.mark, s.healer.knows(), is.taken})
 	if err == nil {
 		err = osfile.Write(s.wordFile, append(text, '\n'), 0o600)
 	}

@@ -23,7 +23,8 @@ const (
 	// the ground of the claim by the engine's clock.
 	lockHost   = `UPDATE fleet_hosts SET incarnation = incarnation WHERE db = $1`
 	needGround = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND ($2 IN ('forced', 'released') OR $2 = 'drained' AND drained = 1
-		OR $2 = 'silent' AND lease_until IS NULL OR $2 = 'lease' AND lease_until + $3::interval < clock_timestamp())`
+		OR $2 = 'silent' AND lease_until IS NULL OR $2 = 'lease' AND lease_until + $3::interval < clock_timestamp())
+		AND ($2 = 'forced' OR NOT EXISTS (SELECT 1 ` + missing + `))`
 	lockMark = `UPDATE fleet_marks SET beats = beats + 1 WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	needSeen = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by, from_hash)

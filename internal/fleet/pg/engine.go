@@ -40,6 +40,7 @@ type Engine struct {
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 	has     memory
+	before  before // what it knew of the database that has registered last
 }
 
 // Dial connects to the engine. The url holds a password: no error shows it.

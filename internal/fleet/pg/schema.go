@@ -78,10 +78,14 @@ var schema = []string{
 	// Version 5: the former id of a database that joined anew, and checkpoints by their ids.
 	`ALTER TABLE fleet_rejoined ADD COLUMN IF NOT EXISTS former text`,
 	`CREATE INDEX IF NOT EXISTS fleet_checkpoints_by_id ON fleet_checkpoints (id)`,
+	// Version 5: the hosts that have noticed that the engine went back, when, since when a
+	// host must have been there to be waited for, and until when.
+	`CREATE TABLE IF NOT EXISTS fleet_heals (
+		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
 }
 
 // tables are those that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals",
 }

@@ -22,6 +22,9 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	if why := fits(meta); why != "" {
 		return "", m, fmt.Errorf("%w: %s", ErrSchema, why)
 	}
+	if e.before, err = e.lookBack(ctx, h.DB); err != nil {
+		return "", m, err
+	}
 	b := &pgx.Batch{}
 	b.Queue(putHost, h.DB, h.Name, h.Version, h.Schema)
 	b.Queue(putMark, h.DB)

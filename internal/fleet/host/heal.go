@@ -1,0 +1,141 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+)
+
+// healer notices that the engine went back, on whichever connection this host registers
+// first, and says again what the engine may have lost: the terms of the runs that this host
+// has claimed.
+type healer struct {
+	wait  time.Duration                                  // for hosts that have not registered since
+	runs  func(context.Context) ([]fleet.RunTerm, error) // those that this host was given by claims and restores
+	taken func() []fleet.Taken                           // runs of this host that other hosts have claimed
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	engine string // whose beats they are
+	beats  int64  // the engine has heard of this host so often at least
+}
+
+// know takes over what a file knows.
+func (h *healer) know(engine string, beats int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.engine, h.beats = engine, beats
+}
+
+// knows is what a file should know.
+func (h *healer) knows() int64 {
+	if h == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.beats
+}
+
+// registered looks whether the engine went back, right after this host has registered. A
+// nil healer never looks.
+func (h *healer) registered(ctx context.Context, e *pg.Engine, id, db string) error {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.engine == id && e.WentBack(h.beats) {
+		if err := h.heal(ctx, e, db); err != nil {
+			return err
+		}
+	}
+	beats, err := e.Beats(ctx, db)
+	if err == nil {
+		h.engine, h.beats = id, beats
+	}
+	return err
+}
+
+// heal stops claims for a while, and asserts the terms of this host again.
+func (h *healer) heal(ctx context.Context, e *pg.Engine, db string) error {
+	h.log.Error("the fleet's engine went back: no host claims by itself until all are back, or fleet.heal_wait is over", "heal_wait", h.wait.String())
+	runs, err := h.runs(ctx)
+	if err != nil {
+		return err
+	}
+	given := fleet.Given(runs, h.taken())
+	uids, err := e.Reassert(ctx, db, given)
+	if err != nil {
+		return err
+	}
+	for _, uid := range uids {
+		h.log.Error("the fleet's engine had lost the claim of a run of this host; it is claimed again under the same term", "run", uid)
+	}
+	return e.Heal(ctx, db, h.wait) // after that: who notices it takes this host for one that is back
+}
+
+// acknowledged notes that the engine has heard of this host once more.
+func (h *healer) acknowledged() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beats++
+}
+
+// keepHealer lets the shipper notice that the engine went back. It comes before keepLease.
+func (s *shipper) keepHealer(wait time.Duration) {
+	s.healer = &healer{wait: wait, runs: s.reader.Terms, taken: s.takenNow, log: s.log}
+	if s.wordFile == "" {
+		return
+	}
+	w, err := readWordFile(s.wordFile)
+	if err != nil {
+		s.log.Warn("how often the fleet's engine has heard of this host is not known", "error", err)
+	}
+	if w.Database == s.host.DB {
+		s.healer.know(w.Engine, w.Beats)
+	}
+}
+
+// remember keeps, while an engine that went back is healed, what it said before about runs
+// that other hosts have claimed.
+func (s *shipper) remember(ctx context.Context, e *pg.Engine, says []fleet.Taken) ([]fleet.Taken, error) {
+	said := s.takenNow()
+	if len(said) == 0 || s.healer == nil {
+		return says, nil
+	}
+	given, err := s.reader.Terms(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := fleet.Remember(says, said, given)
+	if len(all) == len(says) {
+		return all, nil
+	}
+	missing, _, err := e.Healing(ctx)
+	if len(missing) == 0 {
+		all = all[:len(says)]
+	}
+	return all, err
+}
+
+// healed refuses a claim while an engine that went back is healed: a host that has not
+// registered since may have claimed the run before.
+func healed(ctx context.Context, e *pg.Engine, run *fleet.Claimable) error {
+	missing, left, err := e.Healing(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: max(min(left, 5*time.Second), time.Second), Message: "the fleet's engine went back, so another host may own run " +
+		run.Run + " of " + run.Agent + ": nobody claims by himself until these hosts have registered again: " + strings.Join(missing, ", ") +
+		"; or for " + left.Round(time.Second).String() + " (fleet.heal_wait); an administrator may add --force"}
+}

@@ -1,0 +1,228 @@
+package host
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+)
+
+// healHost is a host that notices that the engine went back.
+type healHost struct {
+	t     *testing.T
+	store *db.Store
+	ship  *shipper
+}
+
+func newHealHost(t *testing.T, url, name string) *healHost {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name+".db")
+	h := &healHost{t: t, store: openFleetStore(t, path)}
+	h.ship = shipperOf(h.store, url, name)
+	h.ship.wordFile = path + wordSuffix
+	h.ship.keepHealer(time.Minute)
+	t.Cleanup(func() { h.ship.hangUp() })
+	return h
+}
+
+// restarted is the host after its daemon has begun anew.
+func (h *healHost) restarted() {
+	h.t.Helper()
+	h.ship.keepWord(true)
+	h.ship.hangUp()
+	was := h.ship
+	h.ship = shipperOf(h.store, "", was.host.Name)
+	h.ship.url, h.ship.wordFile = was.url, was.wordFile
+	w, err := readWordFile(was.wordFile)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.ship.taken = w.Taken
+	h.ship.keepHealer(time.Minute)
+}
+
+// claims claims the run main of user 1001.
+func (h *healHost) claims(force bool) error {
+	h.t.Helper()
+	c := claimantFor(&seenHost{t: h.t, store: h.store, ship: h.ship})
+	c.grace, c.healer = time.Second, h.ship.healer
+	c.learn = h.ship.owns
+	_, err := c.Claim(h.t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: "uid:1001", Force: force})
+	return err
+}
+
+func (h *healHost) saves(state string) error { return saveOne(h.store, h.t, "main", state) }
+
+// strand is how many checkpoints of the run main other hosts have not got, -1 for no strand.
+func (h *healHost) strand() int64 {
+	h.t.Helper()
+	c := claimantFor(&seenHost{t: h.t, store: h.store, ship: h.ship})
+	c.remember = h.ship.remember
+	all, err := c.Strands(h.t.Context(), fleetAdmin)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, s := range all.Strands {
+		if s.Run == "main" {
+			return s.Checkpoints
+		}
+	}
+	return -1
+}
+
+// owner is the host of the run main in the engine, with its term.
+func owner(s *pgtest.Server) string {
+	return strings.Join(s.Rows("fleet", `SELECT h.name, r.term FROM fleet_runs r JOIN fleet_hosts h ON h.db = r.host WHERE r.run = 'main'`), ", ")
+}
+
+// healWorld is a run of host a that host b has claimed after a copy of the engine was made.
+// back starts the copy.
+func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back func()) {
+	t.Helper()
+	server, url := fleetEngine(t)
+	a, b, c = newHealHost(t, url, "a"), newHealHost(t, url, "b"), newHealHost(t, url, "c")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(a.saves(`{"n":1}`))
+	for _, h := range []*healHost{a, b, c} {
+		again(t, h.ship)
+	}
+	started := server.Backup()
+	must(b.claims(true))
+	again(t, b.ship)
+	must(b.saves(`{"n":2}`))
+	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	for _, h := range []*healHost{a, b, c} {
+		again(t, h.ship)
+		again(t, h.ship)
+	}
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "has claimed run main")
+	if got := owner(server); got != "b 1" {
+		t.Fatalf("the owner is %s", got)
+	}
+	return server, a, b, c, func() {
+		t.Helper()
+		started()
+		if got := owner(server); got != "a 0" {
+			t.Fatalf("after the engine went back the owner is %s: this test sees nothing", got)
+		}
+		silent(server)
+	}
+}
+
+// TestTermsAreAssertedAgain: the engine loses a claim. The former owner stays fenced, nobody
+// claims by himself, and the claimant is the owner again when it is back.
+func TestTermsAreAssertedAgain(t *testing.T) {
+	server, a, b, c, back := healWorld(t)
+	back()
+	a.restarted()
+	again(t, a.ship)
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{"n":"lost"}`), ckpt.CodeFenced, "has claimed run main")
+	again(t, c.ship)
+	silent(server)
+	err := c.claims(false)
+	wantRefused(t, err, ckpt.CodeConflict, "the fleet's engine went back")
+	if !strings.Contains(err.Error(), "registered again: b;") {
+		t.Errorf("the claim waits for others than host b: %v", err)
+	}
+	b.restarted()
+	again(t, b.ship)
+	if got := owner(server); got != "b 1" {
+		t.Errorf("the owner is %s, want the host that had claimed the run", got)
+	}
+	if err := b.saves(`{"n":3}`); err != nil {
+		t.Errorf("the owner may not write: %v", err)
+	}
+	again(t, b.ship)
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "has claimed run main")
+	if got := a.strand(); got != 1 {
+		t.Errorf("the strand of host a has %d checkpoints, want the one that it had after the claim", got)
+	}
+	if v, err := Verify(t.Context(), b.engineURL(), Config{}, func(int64, int64) {}); err != nil || len(v.Problems) != 0 {
+		t.Errorf("the engine has the problems %v, %v", v, err)
+	}
+	silent(server)
+	if err := c.claims(false); err != nil {
+		t.Errorf("when all are back a claim is refused: %v", err)
+	}
+	if got := owner(server); got != "c 2" {
+		t.Errorf("the owner is %s, want host c under the next term", got)
+	}
+	latest, err := c.store.Latest(t.Context(), fleetUser, ckpt.CheckpointFilter{Agent: "a", Run: "main"}, true)
+	if err != nil || string(latest.State) != `{"n":3}` {
+		t.Errorf("the run goes on from %v, %v", latest, err)
+	}
+}
+
+func (h *healHost) engineURL() string {
+	h.t.Helper()
+	url, err := h.ship.url()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return url
+}
+
+// TestClaimAfterTheEngineWentBack: a person forces a claim while the engine lacks an earlier
+// one. Whoever had that one is fenced, and what he did is a strand.
+func TestClaimAfterTheEngineWentBack(t *testing.T) {
+	server, a, b, c, back := healWorld(t)
+	back()
+	again(t, a.ship)
+	again(t, c.ship)
+	if err := c.claims(true); err != nil {
+		t.Fatal(err)
+	}
+	again(t, c.ship)
+	again(t, b.ship)
+	again(t, b.ship)
+	if got := owner(server); got != "c 1" {
+		t.Errorf("the owner is %s", got)
+	}
+	wantRefused(t, b.saves(`{"n":3}`), ckpt.CodeFenced, "host c of the fleet has claimed run main")
+	if got := b.strand(); got != 2 {
+		t.Errorf("the strand of host b has %d checkpoints, want all that it has", got)
+	}
+}
+
+// TestHealingEnds: a host that does not come back stops claims only for a while.
+func TestHealingEnds(t *testing.T) {
+	server, a, _, c, back := healWorld(t)
+	back()
+	again(t, a.ship)
+	again(t, c.ship)
+	silent(server)
+	wantRefused(t, c.claims(false), ckpt.CodeConflict, "registered again: b;")
+	server.Exec("fleet", `UPDATE fleet_heals SET until = clock_timestamp()`)
+	silent(server)
+	if err := c.claims(false); err != nil {
+		t.Errorf("after fleet.heal_wait a claim is refused: %v", err)
+	}
+	a.ship.hangUp()
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "host c of the fleet has claimed run main")
+}
+
+func TestGivenAndRemember(t *testing.T) {
+	given := []fleet.RunTerm{{UID: "none", Term: 0}, {UID: "mine", Term: 3}, {UID: "lost", Term: 3}, {UID: "here", Term: 1}}
+	said := []fleet.Taken{{UID: "mine", Term: 2}, {UID: "lost", Term: 4, From: 7}, {UID: "gone", Term: 1}, {UID: "here", Term: 2, From: 5}}
+	if got := fleet.Given(given, said); !slices.Equal(got, []fleet.RunTerm{{UID: "mine", Term: 3}}) {
+		t.Errorf("given are %+v", got)
+	}
+	says := []fleet.Taken{{UID: "here", Term: 2, How: fleet.HowReasserted}}
+	if got := fleet.Remember(says, said, given); !slices.Equal(got, []fleet.Taken{said[3], said[1]}) {
+		t.Errorf("remembered is %+v", got)
+	}
+}

@@ -1,0 +1,155 @@
+package pg
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// The statements for an engine that went back: it has lost what it had acknowledged,
+// claims among it. While it is healed, nobody claims by himself.
+const (
+	// lookBack is what the engine knows of a database before that registers: how often it
+	// has heard of it, and when the last time was.
+	lookBack = `SELECT m.beats, m.seen_at FROM fleet_marks m WHERE m.db = $1`
+	getBeats = `SELECT m.beats FROM fleet_marks m WHERE m.db = $1`
+	putHeal  = `INSERT INTO fleet_heals (db, noticed_at, horizon, until)
+		VALUES ($1, clock_timestamp(), $2::timestamptz - $3::interval, clock_timestamp() + $4::interval)
+		ON CONFLICT (db) DO UPDATE SET noticed_at = excluded.noticed_at, horizon = excluded.horizon, until = excluded.until`
+	// missing are the hosts that somebody waits for who has noticed that the engine went
+	// back: those that were there in the last day of the engine's copy, and have neither
+	// registered nor noticed it since.
+	missing = `FROM fleet_heals x JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL AND o.registered_at < x.noticed_at
+		JOIN fleet_marks f ON f.db = o.db AND f.seen_at > x.horizon
+		WHERE x.until > clock_timestamp() AND NOT EXISTS (SELECT 1 FROM fleet_heals e WHERE e.db = o.db AND e.until > clock_timestamp())`
+	healing = `SELECT o.name, x.until, clock_timestamp() ` + missing + ` ORDER BY x.until DESC, o.name`
+
+	lowerTerms = `SELECT r.uid, r.term, r.host, u.term FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
+		WHERE r.term < u.term ORDER BY r.uid`
+	// putReasserted notes no row of the other host's audit log: all that it has of the run
+	// is its strand, unless it knows better.
+	putReasserted = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
+		SELECT r.uid, $4::bigint, r.host, $3::text, clock_timestamp(), 're-asserted', 0, 'daemon' FROM fleet_runs r
+		WHERE r.uid = $1 AND r.term = $2 ON CONFLICT (run_uid, term) DO NOTHING`
+	// putOutrun notes runs that somebody else was given under the same term or a higher one,
+	// after the engine had lost the claim of this host: what this host has of them is a strand.
+	putOutrun = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $3, r.uid, 0, clock_timestamp()
+		FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
+		WHERE r.term >= u.term AND r.host <> $3 ON CONFLICT (db, run_uid) DO NOTHING`
+	takeBack = `UPDATE fleet_runs SET host = $3, term = $4, released = NULL, as_of_n = 0 WHERE uid = $1 AND term = $2`
+	needBack = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND term = $3`
+)
+
+// before is what the engine knew of a database when that registered.
+type before struct {
+	beats int64
+	seen  *time.Time // by the engine's clock; nil for a database that it did not know
+}
+
+func (e *Engine) lookBack(ctx context.Context, db string) (b before, err error) {
+	rows, err := e.conn.Query(ctx, lookBack, db)
+	if err != nil {
+		return b, told(err)
+	}
+	_, err = pgx.ForEachRow(rows, []any{&b.beats, &b.seen}, func() error { return nil })
+	return b, told(err)
+}
+
+// WentBack says whether the engine had heard of the database less often when that
+// registered than it had told before. Each batch, and each word of a host that has nothing
+// to ship, counts.
+func (e *Engine) WentBack(beats int64) bool { return e.before.beats < beats }
+
+// Beats is how often the engine has heard of a database.
+func (e *Engine) Beats(ctx context.Context, db string) (beats int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = e.conn.QueryRow(ctx, getBeats, db).Scan(&beats)
+	return beats, told(err)
+}
+
+// Heal notes that a host, which has just registered, has found that the engine went back.
+// From then on nobody claims by himself until all hosts of the last day are back, or the
+// time is over.
+func (e *Engine) Heal(ctx context.Context, db string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	seen := time.Time{}
+	if e.before.seen != nil {
+		seen = *e.before.seen
+	}
+	b := &pgx.Batch{}
+	b.Queue(putHeal, db, seen, 24*time.Hour, wait)
+	b.Queue(beat, db) // a transaction that answers somebody must write
+	return e.send(ctx, b, nil)
+}
+
+// Healing names the hosts that have not registered since the engine went back, and says
+// for how long they are waited for. It names none where claims are as ever.
+func (e *Engine) Healing(ctx context.Context) (hosts []string, left time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, healing)
+	if err != nil {
+		return nil, 0, told(err)
+	}
+	var name string
+	var until, now time.Time
+	named := map[string]bool{}
+	_, err = pgx.ForEachRow(rows, []any{&name, &until, &now}, func() error {
+		if !named[name] {
+			named[name], hosts = true, append(hosts, name)
+		}
+		left = max(left, until.Sub(now))
+		return nil
+	})
+	return hosts, left, told(err)
+}
+
+// Reassert makes a database the owner again of runs whose claims the engine has lost:
+// those that it has under a lower term than this host was given. It answers their uids.
+// Runs that others were given since are this host's no more.
+func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) (uids []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, terms := []string{}, []int64{}
+	for _, r := range runs {
+		list, terms = append(list, r.UID), append(terms, r.Term)
+	}
+	rows, err := e.conn.Query(ctx, lowerTerms, list, terms)
+	if err != nil {
+		return nil, told(err)
+	}
+	type lower struct {
+		UID  string
+		Has  int64
+		Host string
+		Term int64
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lower])
+	if err != nil {
+		return nil, told(err)
+	}
+	b := &pgx.Batch{}
+	b.Queue(putOutrun, list, terms, db)
+	b.Queue(beat, db) // a transaction that answers somebody must write
+	if err := e.send(ctx, b, nil); err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		b := &pgx.Batch{}
+		b.Queue(lockMark, r.Host, nil, 1)
+		b.Queue(putReasserted, r.UID, r.Has, db, r.Term)
+		b.Queue(takeBack, r.UID, r.Has, db, r.Term)
+		b.Queue(needBack, r.UID, db, r.Term)
+		b.Queue(beat, db) // a transaction that answers somebody must write
+		if err := e.send(ctx, b, nil); err != nil {
+			return uids, err
+		}
+		uids = append(uids, r.UID)
+	}
+	return uids, nil
+}
