@@ -13,7 +13,7 @@ SOAK ?= 2h
 # It stands above the targets, because make reads their prerequisites at once.
 PACKAGES = node_modules/.package-lock.json
 
-.PHONY: help fleet fleet-long build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help fleet fleet-long bench-fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,8 +83,12 @@ fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root
 	examples/fleet/story.sh
 	examples/fleet/standby.sh
 
-fleet-long: ## ten minutes of hosts that die, on PostgreSQL, as root; FLEET_FOR=1h for longer
+fleet-long: ## ten minutes of hosts that die, and the lag of 1,000 saves a second, on PostgreSQL, as root; FLEET_FOR=1h for longer
 	go test -v -count=1 -timeout 3h -run '^TestFleetNemesis$$' ./internal/daemon -args -fleet.for $(or $(FLEET_FOR),10m)
+	CKPTSIDECAR_MEASURE=1 go test -v -count=1 -timeout 300s -run '^TestMeasureLag$$' ./internal/fleet/host -args -fleet.lag 30s -fleet.lag-bar 1s
+
+bench-fleet: ## what shipping costs, the lag, and saves of durability fleet against bare INSERTs, on PostgreSQL
+	CKPTSIDECAR_MEASURE=1 go test -v -count=1 -timeout 600s -run '^(TestMeasureFleet|TestMeasureLag|TestMeasureDurableFleet)$$' ./internal/fleet/host
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
 // TestMeasureDurableFleet compares saves of durability fleet with bare INSERTs of as
@@ -33,20 +35,39 @@ func TestMeasureDurableFleet(t *testing.T) {
 	}
 	for round := range 4 {
 		for _, clients := range []int{1, 16} {
+			mark := costsOf(t, server)
 			bare := persecond(clients, func(client, n int) {
 				if _, err := conns[client].Exec(t.Context(), `INSERT INTO bare VALUES ($1, $2)`, newID(), fmt.Sprintf("%02000d", n)); err != nil {
 					t.Error(err)
 				}
 			})
+			bareCost := costsOf(t, server).since(mark, 2*bare)
 			before := h.s.shipper.told().batches
+			mark = costsOf(t, server)
 			saves := persecond(clients, func(client, n int) {
 				a := h.ask("PUT", fmt.Sprintf("/v1/agents/a%d/checkpoints/%s?kind=routine", client, newID()), fmt.Sprintf(`{"n":%d,"text":"%02000d"}`, n, n))
 				a.want(t, "a save", "fleet", false)
 			})
 			batches := h.s.shipper.told().batches - before
+			saveCost := costsOf(t, server).since(mark, 2*saves)
+			t.Logf("processor time: %s for a save, %s for a bare INSERT", saveCost, bareCost)
 			t.Logf("round %d, %2d clients: %5.0f saves a second in %d batches, %5.0f bare INSERTs, ratio %.2f", round, clients, saves, batches, bare, saves/bare)
 		}
 	}
+}
+
+// costs are how long the processors have worked for this process and for the engine.
+type costs struct{ process, engine time.Duration }
+
+func costsOf(t *testing.T, server *pgtest.Server) costs {
+	t.Helper()
+	return costs{processTime(t), server.ProcessorTime()}
+}
+
+// since says what each of so many calls cost after an earlier moment.
+func (c costs) since(earlier costs, calls float64) string {
+	each := func(now, then time.Duration) float64 { return float64((now - then).Microseconds()) / 1000 / calls }
+	return fmt.Sprintf("%.2f ms of this process and %.2f ms of the engine with its standby", each(c.process, earlier.process), each(c.engine, earlier.engine))
 }
 
 // persecond counts how often so many clients can do something in a second.
