@@ -49,6 +49,27 @@ func TestHeadIsLogged(t *testing.T) {
 	}
 }
 
+// TestNewRunsKeepTheRunCache: a new run, and a new agent, change nothing that is known of others.
+func TestNewRunsKeepTheRunCache(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	ann := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}}
+	save := func(agent, run string) {
+		t.Helper()
+		r := &ckpt.SaveRequest{Agent: agent, Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte("1")}
+		if _, err := s.Save(t.Context(), ann, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("a", "known")
+	save("a", "known")
+	save("a", "new")
+	save("b", "new")
+	if s.RunCache.Get(1, "known") == nil {
+		t.Error("the run cache does not know the run any more")
+	}
+}
+
 // Shared keys of a deep and large state of which there is no map would be looked
 // for by reading it once for each level of each key: such a state is compared with
 // nobody's.

@@ -28,9 +28,7 @@ func (s *Core) InsertAgent(tx *Tx, owner, name, uid string, createdAt ckpt.Time,
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
-		VALUES (`+NextAgent+`, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`, owner, name, uid, createdAt, policy, own, policyAt,
-		seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
+	return tx.Exec(insertAgent, owner, name, uid, createdAt, policy, own, policyAt, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
 }
 
 func seconds(d ckpt.Duration) int64 { return int64(time.Duration(d).Seconds()) }

@@ -62,8 +62,12 @@ func (r runCache) ForgetAll() { clear(r) }
 func (r runCache) Forget(run *RunRow) { delete(r, cachedKey{run.AgentID, run.Name}) }
 
 // The statements that change a run's history and tell the run cache of it, or change
-// nothing that it knows.
+// nothing that it knows: a run that is new is not in it.
 const (
+	insertAgent = `INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
+		VALUES (` + NextAgent + `, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`
+	insertRun = `INSERT INTO runs (id, agent_id, name, started_at, updated_at, heartbeat_at, segment_at)
+		VALUES (` + NextRun + `, ?1, ?2, ?3, ?3, ?3, ?3)`
 	insertCheckpoint = `INSERT INTO checkpoints (slot, n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -93,7 +97,7 @@ var (
 )
 
 var (
-	telling = []string{insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun,
+	telling = []string{insertRun, insertAgent, insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun,
 		updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
 )

@@ -42,9 +42,7 @@ func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
 	if err != nil || row != nil {
 		return row, err
 	}
-	err = tx.Exec(`INSERT INTO runs (id, agent_id, name, started_at, updated_at, heartbeat_at, segment_at) VALUES (`+NextRun+`, ?1, ?2, ?3, ?3, ?3, ?3)`,
-		agentID, name, tx.Now)
-	if err != nil {
+	if err := tx.Exec(insertRun, agentID, name, tx.Now); err != nil {
 		return nil, err
 	}
 	return tx.Run(agentID, name)
