@@ -70,6 +70,45 @@ func TestNewRunsKeepTheRunCache(t *testing.T) {
 	}
 }
 
+// TestOperationsForgetTheirOwnRun and no other.
+func TestOperationsForgetTheirOwnRun(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	ann := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}}
+	one := ckpt.RunRef{Agent: "a", Run: "one"}
+	save := func(run string) {
+		t.Helper()
+		r := &ckpt.SaveRequest{Agent: "a", Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte("1")}
+		if _, err := s.Save(t.Context(), ann, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func(when string) {
+		t.Helper()
+		if s.RunCache.Get(1, "one") != nil || s.RunCache.Get(1, "two") == nil {
+			t.Errorf("after the %s the run cache knows the run, or does not know the other", when)
+		}
+	}
+	save("two")
+	save("two")
+	save("one")
+	save("one")
+	if _, _, err := s.BeginOperation(t.Context(), ann, one, ckpt.OperationRequest{Key: "k", Name: "pay"}); err != nil {
+		t.Fatal(err)
+	}
+	known("beginning of an operation")
+	save("one")
+	if _, _, err := s.EndOperation(t.Context(), ann, one, ckpt.OperationEnd{Key: "k", Status: ckpt.OperationSucceeded}); err != nil {
+		t.Fatal(err)
+	}
+	known("end of an operation")
+	save("one")
+	if _, _, err := s.EndRun(t.Context(), ann, one, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+		t.Fatal(err)
+	}
+	known("end of the run")
+}
+
 // Shared keys of a deep and large state of which there is no map would be looked
 // for by reading it once for each level of each key: such a state is compared with
 // nobody's.

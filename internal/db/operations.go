@@ -73,6 +73,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 		if err != nil {
 			return nil, err
 		}
+		tx.Touches(run)
 		old, err := findOperation(tx, run.ID, r.Key)
 		if err != nil {
 			return nil, err
@@ -207,6 +208,7 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 	if err != nil {
 		return nil, err
 	}
+	tx.Touches(run)
 	o, err := findOperation(tx, run.ID, r.Key)
 	if err == nil && r.Resolve && o != nil {
 		o, err = findUncertain(tx, run.ID, o)

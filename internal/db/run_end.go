@@ -151,6 +151,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		if err != nil {
 			return nil, err
 		}
+		tx.Touches(run)
 		if final != nil {
 			if err := s.Admit(tx, final, nil); err != nil {
 				return nil, err

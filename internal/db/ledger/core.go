@@ -144,7 +144,14 @@ type present struct {
 	Run0   *RunRow        // the run that it is about
 	Watch0 any            // what is kept of that run by who watches it
 	damage []error        // checkpoints that it found damaged
+
+	touches *RunRow // the one run that it changes; nil where it may change others
 }
+
+// Touches declares that the present operation changes no other run from here on, so the
+// writer forgets only what it knows of this one. Remove and NoteSaved may still change
+// others: they tell the run cache themselves.
+func (tx *Tx) Touches(run *RunRow) { tx.touches = run }
 
 // statement is what the store has to know of a statement.
 type statement struct {
@@ -173,7 +180,7 @@ func (o *Op) Apply(t *sqlite.Tx) error {
 	tx.present = present{}
 	tx.Tally.Begin()
 	before := tx.Tally.Of(o.Entry.Owner)
-	defer func() { o.damage = tx.damage }()
+	defer func() { o.damage, tx.touches = tx.damage, nil }()
 	if err := o.Do(tx); err != nil {
 		return err
 	}

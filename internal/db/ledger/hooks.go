@@ -44,10 +44,15 @@ func (h hooks) Prepared(query string, tables []string) any {
 // Runs counts what a statement stores, and forgets what it makes stale.
 func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
 	s := kept.(*statement)
-	if s.forgets {
+	tx, ours := t.Domain.(*Tx)
+	switch {
+	case !s.forgets:
+	case ours && tx.touches != nil:
+		h.RunCache.Forget(tx.touches)
+	default:
 		h.RunCache.ForgetAll()
 	}
-	if tx, ours := t.Domain.(*Tx); ours {
+	if ours {
 		tx.Tally.Count(s.Statement, args)
 	}
 }
