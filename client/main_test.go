@@ -62,7 +62,15 @@ func newDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "s")}
-	t.Cleanup(func() { d.stop(); _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		d.stop()
+		for until := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(5 * time.Millisecond) { // a client may write its spool meanwhile
+			if time.Now().After(until) {
+				t.Errorf("%s cannot be removed: %v", dir, os.RemoveAll(dir))
+				return
+			}
+		}
+	})
 	return d
 }
 

@@ -200,8 +200,19 @@ func leftFiles(dir string) ([]string, error) {
 		// empty folder where only some of its scripts were asked for.
 		name := entry.Name()
 		if !strings.HasPrefix(name, "go-build") && !strings.HasPrefix(name, "go-test-script") {
-			names = append(names, name)
+			names = append(names, leftIn(dir, name)...)
 		}
 	}
 	return names, err
+}
+
+// leftIn lists a file, or a folder with what is in it.
+func leftIn(dir, name string) (list []string) {
+	_ = filepath.WalkDir(filepath.Join(dir, name), func(path string, _ fs.DirEntry, _ error) error {
+		if rel, err := filepath.Rel(dir, path); err == nil && len(list) < 20 {
+			list = append(list, rel)
+		}
+		return nil
+	})
+	return list
 }

@@ -81,9 +81,18 @@ func (c *call) diffFleetCheckpoints() error { return c.diffWith(c.fleetCheckpoin
 
 // getErasure says who has confirmed an erasure of this host.
 func (c *call) getErasure() error {
-	n, err := strconv.ParseInt(c.r.PathValue("n"), 10, 64)
-	if err != nil || n < 1 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the number of an erasure is a row of the audit log, as the answer to the erasure tells it")
+	n, err := rowNumber(c.r.PathValue("n"))
+	if err != nil {
+		return err
 	}
 	return read(c, false, func(ctx context.Context) (*ckpt.ErasedFleet, error) { return c.server.fleet.Erasure(ctx, c.scope, n) })
+}
+
+// rowNumber reads the number of an erasure in a path.
+func rowNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "the number of an erasure is a row of the audit log, as the answer to the erasure tells it")
+	}
+	return n, nil
 }
