@@ -298,7 +298,7 @@ func TestEveryWriteKeepsToTheRate(t *testing.T) {
 			w.as(fmt.Sprint("uid:", 2000+i), false)
 			id, err := newTestID()
 			expect.OK(t, err)
-			target := strings.NewReplacer("{agent}", "a", "{id}", id, "{a}", id, "{b}", id, "{run}", "r", "{key}", "k", "{token}", "00000000000000a1").Replace(rt.path)
+			target := strings.NewReplacer("{agent}", "a", "{id}", id, "{a}", id, "{b}", id, "{run}", "r", "{key}", "k", "{n}", "1", "{token}", "00000000000000a1").Replace(rt.path)
 			var last reply
 			refused := 0
 			for range 3 { // whatever the first ones answer, they have used the second's writes

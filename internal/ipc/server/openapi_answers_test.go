@@ -664,7 +664,7 @@ func (a *api) refusals() {
 // asked is a request of a route that reaches the store.
 func asked(method, path string) request {
 	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
-	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB, "{token}", "00000000000000a1", "{sha256}", strings.Repeat("0", 64)).Replace(path) + "?"
+	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB, "{n}", "1", "{token}", "00000000000000a1", "{sha256}", strings.Repeat("0", 64)).Replace(path) + "?"
 	switch {
 	case method == "PUT" && strings.HasSuffix(path, "{id}"):
 		r.target += "kind=routine"

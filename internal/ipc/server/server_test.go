@@ -55,7 +55,7 @@ func TestPathsAndMethods(t *testing.T) {
 // Every route refuses an unknown parameter, by name.
 func TestNoRouteTakesAnUnknownParameter(t *testing.T) {
 	w := newWorld(t)
-	fill := strings.NewReplacer("{agent}", "a", "{id}", id1, "{a}", id1, "{b}", id2, "{run}", "r", "{key}", "k", "{token}", "00000000000000a1")
+	fill := strings.NewReplacer("{agent}", "a", "{id}", id1, "{a}", id1, "{b}", id2, "{run}", "r", "{key}", "k", "{n}", "1", "{token}", "00000000000000a1")
 	for _, rt := range Routes() {
 		r := w.send(rt.Method, fill.Replace(rt.Path)+"?colour=red", "")
 		expect.Equal(t, rt.Method+" "+rt.Path, r.status, 400)
