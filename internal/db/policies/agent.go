@@ -39,11 +39,11 @@ func (s *Policies) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, o
 	}
 	e := ledger.Entry(sc, "set_policy", name)
 	var p *ckpt.Policy
-	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(own)), Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+	err = s.core.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(own)), Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 		if err := s.mayReplace(tx, sc, name, match); err != nil {
 			return err
 		}
-		row, err := s.StorePolicy(tx, sc, name, own, e)
+		row, err := s.core.StorePolicy(tx, sc, name, own, e)
 		if err == nil {
 			p = &row.Settings
 		}
@@ -57,7 +57,7 @@ func (s *Policies) mayReplace(tx *ledger.Tx, sc ckpt.Scope, name string, match [
 	if len(match) == 0 {
 		return nil
 	}
-	row, err := s.Agent(tx, sc.Whose(), name)
+	row, err := s.core.Agent(tx, sc.Whose(), name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func policyTag(own string) string {
 
 // PolicyTag names what an agent has set itself: another policy has another tag.
 func (s *Policies) PolicyTag(ctx context.Context, sc ckpt.Scope, name string) (string, error) {
-	row, err := s.FindAgent(ctx, sc, name)
+	row, err := s.core.FindAgent(ctx, sc, name)
 	if err != nil {
 		return "", err
 	}
@@ -93,15 +93,15 @@ func (s *Policies) PolicyTag(ctx context.Context, sc ckpt.Scope, name string) (s
 func (s *Policies) checkLayer(from ckpt.PolicySource, set []byte) ([]byte, error) {
 	set, err := wellformed.OwnPolicy(set)
 	if err == nil {
-		_, _, err = s.MergePolicy([]wellformed.Layer{{From: from, Set: set}})
+		_, _, err = s.core.MergePolicy([]wellformed.Layer{{From: from, Set: set}})
 	}
 	return set, err
 }
 
 // Policy answers an agent's settings.
 func (s *Policies) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
-	s.AuditRead(sc, "read_policy", name, "")
-	row, err := s.FindAgent(ctx, sc, name)
+	s.core.AuditRead(sc, "read_policy", name, "")
+	row, err := s.core.FindAgent(ctx, sc, name)
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +116,10 @@ func (s *Policies) PolicyLayers(ctx context.Context, sc ckpt.Scope, name string)
 	}
 	own := ""
 	if name == ckpt.AllAgents {
-		s.AuditRead(sc, "read_policy", "", "")
+		s.core.AuditRead(sc, "read_policy", "", "")
 	} else {
-		s.AuditRead(sc, "read_policy", name, "")
-		row, err := s.FindAgent(ctx, sc, name)
+		s.core.AuditRead(sc, "read_policy", name, "")
+		row, err := s.core.FindAgent(ctx, sc, name)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (s *Policies) PolicyLayers(ctx context.Context, sc ckpt.Scope, name string)
 
 func (s *Policies) layersIn(ctx context.Context, owner, own string) (*ckpt.PolicyLayers, error) {
 	var list []ledger.PolicyRow
-	if err := s.RO.SelectContext(ctx, &list, ledger.SelectPolicies, ckpt.AllOwners, owner); err != nil {
+	if err := s.core.RO.SelectContext(ctx, &list, ledger.SelectPolicies, ckpt.AllOwners, owner); err != nil {
 		return nil, sqlite.ReadError(err)
 	}
 	return layersOf(list, own)

@@ -10,7 +10,7 @@ package policies
 import "github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 
 // Policies are the policies of a store.
-type Policies struct{ *ledger.Core }
+type Policies struct{ core *ledger.Core }
 
 // New makes the policies of a store.
 func New(c *ledger.Core) *Policies { return &Policies{c} }

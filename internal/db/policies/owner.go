@@ -25,7 +25,7 @@ func (s *Policies) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte
 	}
 	e := ledger.Entry(sc, "set_owner_policy", "")
 	var answer *ckpt.OwnerPolicySet
-	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(set)), Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+	err = s.core.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(set)), Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 		answer = &ckpt.OwnerPolicySet{}
 		if err := s.storeLayer(tx, owner, set); err != nil {
 			return err
@@ -99,11 +99,11 @@ func (s *Policies) mergeAnew(tx *ledger.Tx, owner string, e ledger.AuditEntry) (
 			continue
 		}
 		row := &ledger.AgentRow{ID: a.ID, Owner: a.Owner, Name: a.Name, Policy: now.text, Own: a.Own, Settings: now.settings}
-		if err := s.WritePolicy(tx, row); err != nil {
+		if err := s.core.WritePolicy(tx, row); err != nil {
 			return 0, 0, err
 		}
 		e.Owner, e.Agent, e.Detail = a.Owner, a.Name, nil
-		gone, err := s.RetainAll(tx, row, e)
+		gone, err := s.core.RetainAll(tx, row, e)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -128,15 +128,15 @@ func (m *merging) of(a *ledger.AgentRow) (mergedPolicy, error) {
 	if now, ok := m.known[a.Own]; ok {
 		return now, nil
 	}
-	p, text, err := m.MergePolicy(ledger.LayersOf(m.list, a.Own))
+	p, text, err := m.core.MergePolicy(ledger.LayersOf(m.list, a.Own))
 	if err != nil && m.daemons {
-		m.Log.Warn("an agent does not use [policy] of the settings, because it conflicts with the agent's own policy",
+		m.core.Log.Warn("an agent does not use [policy] of the settings, because it conflicts with the agent's own policy",
 			"owner", a.Owner, "agent", a.Name, "error", err)
 		list := m.list
 		if len(list) > 0 && list[0].Owner == ckpt.AllOwners {
 			list = list[1:]
 		}
-		p, text, err = m.MergePolicy(ledger.LayersOf(list, a.Own))
+		p, text, err = m.core.MergePolicy(ledger.LayersOf(list, a.Own))
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeInvalid {
 		err = ckpt.Errorf(ckpt.CodeConflict, "this conflicts with the own policy of agent %s: %s", a.Name, ckpt.AsError(err).Message)
@@ -151,7 +151,7 @@ func (m *merging) of(a *ledger.AgentRow) (mergedPolicy, error) {
 // SetDaemonPolicy takes over [policy] of the daemon's settings, where it is not as
 // it was the last time.
 func (s *Policies) SetDaemonPolicy(set []byte) error {
-	if s.Engine.ReadOnly() != "" {
+	if s.core.Engine.ReadOnly() != "" {
 		return nil
 	}
 	if len(set) == 0 {
@@ -162,13 +162,13 @@ func (s *Policies) SetDaemonPolicy(set []byte) error {
 		return err
 	}
 	var there []string
-	if err := s.RO.Select(&there, `SELECT policy FROM policies WHERE owner = ?`, ckpt.AllOwners); err != nil {
+	if err := s.core.RO.Select(&there, `SELECT policy FROM policies WHERE owner = ?`, ckpt.AllOwners); err != nil {
 		return sqlite.ReadError(err)
 	}
 	if len(there) == 0 && string(set) == "{}" || len(there) == 1 && there[0] == string(set) {
 		return nil
 	}
-	return s.Submit(&ledger.Op{Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+	return s.core.Submit(&ledger.Op{Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		if err := s.storeLayer(tx, ckpt.AllOwners, set); err != nil {
 			return err
 		}
