@@ -270,6 +270,36 @@ func TestPromptsWithoutAutoresume(t *testing.T) {
 	}
 }
 
+// A run that is abandoned has ended, and retention judges it so in the same transaction: its
+// newest clean checkpoint is no way back any more.
+func TestAbandonedRunIsJudgedAsEnded(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	policy := ckpt.DefaultPolicy()
+	policy.Autoresume, policy.RoutineKeep = false, 1
+	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
+	must(t, err)
+	start(t, s, 11)
+	clean := save(t, s, as(11), "a", ckpt.KindRoutine, `{"clean":true}`)
+	since := clean.Seq
+	_, _, err = s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Run: "main", Rule: "own", Severity: ckpt.SeverityCritical, Message: "It went wrong.", SinceSeq: &since})
+	must(t, err)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `{"clean":false}`)
+	c.add(time.Minute)
+	die(t, s, p, 11, ckpt.RunTimedOut)
+	page, err := s.Prompts(t.Context(), ann, ckpt.PromptFilter{Open: true})
+	must(t, err)
+	_, err = s.Checkpoint(t.Context(), ann, clean.ID, false)
+	must(t, err) // it is the way back
+	for _, prompt := range page.Prompts {
+		_, _, err = s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: prompt.ID, Choice: ckpt.ChoiceAbandon})
+		must(t, err)
+	}
+	_, err = s.Checkpoint(t.Context(), ann, clean.ID, false)
+	wantCode(t, err, ckpt.CodeNotFound)
+	sound(t, pathOf(s))
+}
+
 func TestInterruptLooksAgain(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -181,9 +182,12 @@ func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) err
 			return err
 		}
 	}
+	run.AccumulatedMS = run.Accumulated(tx.Now.Time)
+	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt = r.Status, ended, ckpt.Time{}, ckpt.Time{}
+	run.PID, run.UpdatedAt = sql.NullInt64{}, tx.Now
 	return tx.Exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL,
 		pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
-		WHERE id = ?`, string(r.Status), ended, run.Accumulated(tx.Now.Time), r.ContinuationPrompt, r.Error, r.Result, tx.Now, run.ID)
+		WHERE id = ?`, string(r.Status), ended, run.AccumulatedMS, r.ContinuationPrompt, r.Error, r.Result, tx.Now, run.ID)
 }
 
 // leaveOpen settles what the owner did not: nobody knows how its open steps and
