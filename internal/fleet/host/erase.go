@@ -12,9 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// eraser erases an agent of this host.
-type eraser func(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
-
 // Erased says who has erased an agent that this host has just erased.
 func (v *view) Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet {
 	t := v.shipper.told()

@@ -15,30 +15,6 @@ import (
 // promptPage is how many prompts are read at once to find open ones.
 const promptPage = 200
 
-// asker says whose rows a caller may see: an administrator everybody's, of one owner
-// where he names one, and a user what belongs to his principal.
-func (v *view) asker(sc ckpt.Scope) (_ *fleet.Asker, owner string) {
-	if !sc.Admin {
-		ids := v.shipper.identities()
-		return &fleet.Asker{Principal: ids.Principal(sc.Owner), DB: ids.DB, Owner: sc.Owner}, ""
-	}
-	if sc.Target != ckpt.AllOwners {
-		owner = sc.Target
-	}
-	return nil, owner
-}
-
-// auditRead notes what an administrator reads of others.
-func (v *view) auditRead(sc ckpt.Scope, what, agent, run string) {
-	if !sc.Admin {
-		return
-	}
-	if sc.Target == "" {
-		sc.Target = ckpt.AllOwners
-	}
-	v.store.AuditRead(sc, what, agent, run)
-}
-
 // FleetPrompts lists the open prompts of all hosts that the scope may see.
 func (v *view) FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*survey.FleetPrompts, error) {
 	q.For, q.Owner = v.asker(sc)

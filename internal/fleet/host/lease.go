@@ -161,20 +161,5 @@ func (k *keeper) tell(st *fleet.Status) {
 	}
 }
 
-// keepLease gives the shipper a keeper of this host's lease.
-func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{healer: s.healer, url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
-		renewed: s.waiters.renewed, hindered: s.hindered}
-	s.waiters.lease, s.grace = l, grace
-}
-
-// hindered is why this host must not hold a lease: its database is not the one that the
-// engine knows, or another host has been restored from it.
-func (s *shipper) hindered() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.critical {
-		return s.failure
-	}
-	return nil
-}
+// errDrained is why a host that was drained holds no lease.
+var errDrained = errors.New("this host was drained: it has let go of its runs until `ckptsidecar fleet drain --undo`, or until the daemon starts again")

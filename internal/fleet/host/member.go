@@ -8,31 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
-
-// Config says how a host takes part in a fleet. Its values must have been checked.
-type Config struct {
-	Name       string           // of this host, for people
-	EngineFile string           // holds the engine's URL, or names a credential; "" for no fleet
-	KeyFile    string           // holds the keys that seal what is shipped, or names a credential; "" for none
-	Users      fleet.Identities // who users of this host are in the fleet; DB and Machine are filled in
-	Interval   time.Duration    // the shortest time between two batches
-	BatchBytes int64            // the approximate size of a batch
-	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
-	Lease      time.Duration
-	HealWait   time.Duration // how long claims wait for hosts that have not registered since the engine went back
-	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
-	Assume     bool          // the engine replicates, whatever it says
-
-	Env   func(name string) string // where systemd says which folder has credentials
-	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
-}
 
 // Member is a running host as a member of its fleet. A host without an engine is one too:
 // it refuses what agents with durability fleet write.
@@ -64,11 +45,6 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	m.shipper.keepHealer(c.HealWait)
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
 	return m
-}
-
-// host is this host as the engine registers it, under the id of its database.
-func (c *Config) host(database string) fleet.Host {
-	return fleet.Host{DB: database, Name: c.Name, Version: c.Store.Version, Schema: ckpt.SchemaVersion}
 }
 
 // Run ships and keeps the lease until ctx ends. Without an engine it ends at once.

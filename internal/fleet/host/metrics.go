@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // scrapeTime is how long a scrape may ask the database.
@@ -30,50 +28,6 @@ var (
 		"How often the fleet's engine had lost what it had acknowledged.", nil, nil)
 	erasuresDesc = prometheus.NewDesc("ckptsidecar_fleet_erasures_waiting", "Erasures of the fleet that some host has not confirmed.", nil, nil)
 )
-
-// What becomes known of shipping after each batch.
-type shipped struct {
-	mark    fleet.Mark
-	took    time.Duration // the last batch
-	batches int64
-	failing bool
-
-	met              bool // the engine was reached
-	engine, engineID string
-	sealing          []string // the names of the keys that seal what is shipped
-	wentBack         int64
-	backAt           time.Time            // the last time
-	erasures         []fleet.ErasureShown // that some host has not confirmed
-	others           []fleet.HostNamed    // other hosts of the fleet
-	failure          error
-}
-
-// told answers what is known of shipping.
-func (s *shipper) told() shipped {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tally
-	t.failing, t.failure = s.problem != "", s.failure
-	return t
-}
-
-// tell notes where the engine is, and a batch with the time that it took.
-func (s *shipper) tell(m fleet.Mark, took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tally.mark = m
-	if took > 0 {
-		s.tally.took = took
-		s.tally.batches++
-	}
-}
-
-// met notes what the engine is, once it was registered with.
-func (s *shipper) met() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tally.met, s.tally.engine, s.tally.engineID = true, s.engine.Version(), s.engineID
-}
 
 // behind counts the rows after a mark, and says how many seconds the oldest of them waits.
 func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float64, err error) {

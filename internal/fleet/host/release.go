@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -11,9 +10,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
-
-// errDrained is why a host that was drained holds no lease.
-var errDrained = errors.New("this host was drained: it has let go of its runs until `ckptsidecar fleet drain --undo`, or until the daemon starts again")
 
 // drainMargin is how long a supervisor needs to end its agent when the lease is over.
 const drainMargin = 3 * time.Second

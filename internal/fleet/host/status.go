@@ -135,3 +135,27 @@ func dialAndAsk[T any](ctx context.Context, url func() (string, error), ask func
 	defer e.Close()
 	return ask(e)
 }
+
+// asker says whose rows a caller may see: an administrator everybody's, of one owner
+// where he names one, and a user what belongs to his principal.
+func (v *view) asker(sc ckpt.Scope) (_ *fleet.Asker, owner string) {
+	if !sc.Admin {
+		ids := v.shipper.identities()
+		return &fleet.Asker{Principal: ids.Principal(sc.Owner), DB: ids.DB, Owner: sc.Owner}, ""
+	}
+	if sc.Target != ckpt.AllOwners {
+		owner = sc.Target
+	}
+	return nil, owner
+}
+
+// auditRead notes what an administrator reads of others.
+func (v *view) auditRead(sc ckpt.Scope, what, agent, run string) {
+	if !sc.Admin {
+		return
+	}
+	if sc.Target == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	v.store.AuditRead(sc, what, agent, run)
+}

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
@@ -70,32 +69,4 @@ func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.
 	defer s.mu.Unlock()
 	s.taken = taken
 	return nil
-}
-
-func (s *shipper) takenNow() []fleet.Taken {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.taken
-}
-
-func (s *shipper) isTaken(uid string, term int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.taken {
-		if s.taken[i].UID == uid && s.taken[i].Term == term {
-			return true
-		}
-	}
-	return false
-}
-
-// fenceAsBefore refuses writes to the runs that other hosts had claimed when this
-// daemon ran last, and answers them. The engine tells later what has changed since.
-func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) ([]fleet.Taken, error) {
-	w, err := readWordFile(wordFile)
-	if err != nil || w.Database != database || len(w.Taken) == 0 {
-		return nil, err
-	}
-	_, err = j.Fence(ctx, w.Taken)
-	return w.Taken, err
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
@@ -190,39 +189,4 @@ func (w *waiters) any() bool {
 func notReplicated(why string) *ckpt.Error {
 	return &ckpt.Error{Code: ckpt.CodeNotReplicated, Outcome: ckpt.OutcomeUnknown, RetryAfter: time.Second,
 		Message: "the write is on this host's disk, and its agent's policy asks for durability: fleet, but " + why + ": try again with the same id"}
-}
-
-// Durable says how safe it is what an agent has just written, or how to wait until it
-// is as safe as its policy says.
-func (m *Member) Durable(sc ckpt.Scope, agent, run string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error)) {
-	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
-	want, outage := p.Durability, p.OnOutage
-	switch {
-	case err == nil && want == ckpt.DurabilityLocal && m.shipper == nil:
-		return "", nil // there is no fleet, and nobody has asked for one
-	case err == nil && want == ckpt.DurabilityLocal:
-		return ckpt.DurabilityLocal, nil
-	}
-	n := m.store.Committed()
-	return "", func(ctx context.Context) (ckpt.Durability, error) {
-		if err != nil {
-			e := notReplicated("the policy cannot be read")
-			e.Err = err
-			return "", e
-		}
-		degrade := outage == ckpt.OutageDegrade
-		err := error(notReplicated("this host has no engine of a fleet: set fleet.engine_file"))
-		if m.shipper != nil {
-			ctx, cancel := context.WithTimeout(ctx, m.writeTimeout)
-			defer cancel()
-			err = m.shipper.waiters.Wait(ctx, n, fleet.RunName(sc.Whose(), agent, run), degrade)
-		}
-		switch {
-		case err == nil:
-			return ckpt.DurabilityFleet, nil
-		case degrade && ckpt.CodeOf(err) == ckpt.CodeNotReplicated:
-			return ckpt.DurabilityLocal, nil
-		}
-		return "", err
-	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -91,8 +93,13 @@ func (s *shipper) keepWord(now bool) {
 	s.kept, s.keptAt = is, time.Now()
 }
 
-// kept is what the file says.
-type kept struct {
-	mark  fleet.Mark
-	taken []fleet.Taken
+// fenceAsBefore refuses writes to the runs that other hosts had claimed when this
+// daemon ran last, and answers them. The engine tells later what has changed since.
+func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) ([]fleet.Taken, error) {
+	w, err := readWordFile(wordFile)
+	if err != nil || w.Database != database || len(w.Taken) == 0 {
+		return nil, err
+	}
+	_, err = j.Fence(ctx, w.Taken)
+	return w.Taken, err
 }

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
+)
+
+// claimant brings runs of other hosts to this one, and settles what other hosts have
+// left behind here. Each call speaks to the engine on a connection of its own.
+type claimant struct {
+	url    func() (string, error)
+	store  *db.Store
+	host   fleet.Host
+	who    func() *fleet.Identities
+	keys   func() (*seal.Ring, error) // nil for a host without keys
+	grace  time.Duration
+	lease  *lease.Lease // of this host; nil where it holds none
+	healer *healer      // notices that the engine went back; nil for nobody
+	// remember adds to what the engine says of claims what it has lost; nil for nothing.
+	remember func(context.Context, *pg.Engine, []fleet.Taken) ([]fleet.Taken, error)
+	// keeper renews that lease; nil likewise.
+	keeper *keeper
+	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
+	shipped  func(ctx context.Context, n int64) error
+	learn    func(ctx context.Context, e *pg.Engine, run string) error // hears of a run that this host owns from now on
+	failing  func() bool                                               // the engine could not be reached when it was last tried
+	bringing chan struct{}                                             // one resumption brings a run at a time
+}
+
+const claimsAndStrands = "claim runs and decide about strands"
+
+// mustAdminister refuses everybody but administrators; what is what they may do.
+func mustAdminister(sc ckpt.Scope, what string) error {
+	if !sc.Admin {
+		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may %s", what)
+	}
+	return nil
+}
+
+func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
+	url, err := c.url()
+	if err != nil {
+		return nil, err
+	}
+	e, err := pg.Dial(ctx, url)
+	if err != nil {
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the fleet's engine cannot be reached; nothing was claimed: try again", Err: err}
+	}
+	id, _, err := e.Register(ctx, c.host)
+	if err == nil {
+		err = c.healer.registered(ctx, e, id, c.host.DB)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}

@@ -1,0 +1,32 @@
+package host
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Config says how a host takes part in a fleet. Its values must have been checked.
+type Config struct {
+	Name       string           // of this host, for people
+	EngineFile string           // holds the engine's URL, or names a credential; "" for no fleet
+	KeyFile    string           // holds the keys that seal what is shipped, or names a credential; "" for none
+	Users      fleet.Identities // who users of this host are in the fleet; DB and Machine are filled in
+	Interval   time.Duration    // the shortest time between two batches
+	BatchBytes int64            // the approximate size of a batch
+	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
+	Lease      time.Duration
+	HealWait   time.Duration // how long claims wait for hosts that have not registered since the engine went back
+	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
+	Assume     bool          // the engine replicates, whatever it says
+
+	Env   func(name string) string // where systemd says which folder has credentials
+	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
+}
+
+// host is this host as the engine registers it, under the id of its database.
+func (c *Config) host(database string) fleet.Host {
+	return fleet.Host{DB: database, Name: c.Name, Version: c.Store.Version, Schema: ckpt.SchemaVersion}
+}

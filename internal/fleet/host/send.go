@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// read reads the next batch, with some that no row names.
+func (s *shipper) read(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
+	choice := s.choice
+	choice.Also = also
+	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, func(uid string, id int64) bool { return s.known[uid][id] })
+}
+
+// send sends a batch, and tells those who wait for it.
+func (s *shipper) send(ctx context.Context, c *fleet.Changes) error {
+	if err := s.prepare(c); err != nil {
+		return err
+	}
+	began := time.Now()
+	fenced, err := s.engine.Ship(ctx, s.host.DB, c)
+	if err != nil {
+		return err
+	}
+	s.shipped(c, fenced)
+	took := time.Since(began)
+	if len(fenced) > 0 {
+		if _, err := s.learnTaken(ctx); err != nil {
+			return err
+		}
+	}
+	s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
+	s.tell(c.To, took) // after that: who sees the mark must see the fence
+	return nil
+}
+
+// refusal is why a batch that the engine has confirmed counts for nothing, "" where it
+// counts.
+func (s *shipper) refusal() string {
+	if s.report.Profile == fleet.ProfilePostgres {
+		if s.report.Replicated = !s.engine.Alone(); !s.report.Replicated {
+			s.report.How = "it names no synchronous standby"
+		}
+	}
+	if may, why := s.report.Durable(s.assume); !may {
+		return why
+	}
+	return ""
+}
+
+// shipped notes what the engine has now.
+func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
+	for _, run := range fenced {
+		s.log.Warn("another host owns this run in the fleet: it is not shipped", "run", run)
+	}
+	if len(s.known) > knownMost/16 {
+		clear(s.known)
+	}
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		has := s.known[r.UID]
+		if has == nil || len(has) > knownMost {
+			has = map[int64]bool{}
+			s.known[r.UID] = has
+		}
+		for _, p := range r.Pieces {
+			has[p.ID] = true
+		}
+		if r.Trim {
+			s.known[r.UID] = left(has, r.Segments)
+		}
+	}
+	s.mark, s.word, s.beat = c.To, c.To, time.Now()
+	s.healer.acknowledged()
+	s.keepWord(false)
+}
+
+// runsOf names the runs of a batch as Ship names those that another host owns.
+func runsOf(c *fleet.Changes) (list []string) {
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		list = append(list, fleet.RunName(r.Owner, r.Agent, r.Name))
+	}
+	return list
+}
+
+// left are those of has that are still there.
+func left(has map[int64]bool, there []int64) map[int64]bool {
+	m := map[int64]bool{}
+	for _, id := range there {
+		if has[id] {
+			m[id] = true
+		}
+	}
+	return m
+}
