@@ -194,7 +194,7 @@ var table = []row{
 	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/fleet/hosts", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 409, everyone: true},
 	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true},                     // TestFleetRights asks where there is a fleet
-	{method: "GET", path: "/v1/fleet/erasures/{n}", owner: 400, stranger: 400, everyone: true},             // TestFleetErasure asks where there is a fleet
+	{method: "GET", path: "/v1/fleet/erasures/{n}", owner: 409, stranger: 409, everyone: true},             // TestFleetErasure asks where there is a fleet
 	{method: "GET", path: "/v1/fleet/prompts", owner: 409, stranger: 409, everyone: true},                  // TestFleetHeld asks where there is a fleet
 	{method: "GET", path: "/v1/fleet/checkpoints/{id}", owner: 404, stranger: 404, everyone: true},         // so does it here
 	{method: "GET", path: "/v1/fleet/checkpoints/{a}/diff/{b}", owner: 404, stranger: 404, everyone: true}, // and here

@@ -232,7 +232,7 @@ func mapped(n names, r *row) names {
 		m["id"] = n["known"]
 	}
 	m["a"], m["b"] = n["known"], n["warm"]
-	m["sha256"] = n["content"]
+	m["sha256"], m["n"] = n["content"], "7"
 	m["key"] = n["operation"]
 	switch {
 	case strings.Contains(r.path, "/steps/"):
