@@ -30,8 +30,14 @@ type Keeping interface {
 	Tree(ctx context.Context, most time.Duration) (tree, why string)
 }
 
-// routineWait is how long a checkpoint waits for its tree.
-const routineWait = 200 * time.Millisecond
+// routineWait is how long a checkpoint waits for its tree: two thirds of what is left of
+// the hook's time.
+func routineWait(ctx context.Context) time.Duration {
+	if end, limited := ctx.Deadline(); limited {
+		return time.Until(end) * 2 / 3
+	}
+	return 200 * time.Millisecond
+}
 
 // saveTime is what a hook leaves of its time for the save.
 const saveTime = 80 * time.Millisecond
@@ -110,7 +116,7 @@ func (c *call) promptFiles(ctx context.Context, seq int64) error {
 	if err != nil {
 		return err
 	}
-	r := c.saveRequest(ctx, state, routineWait)
+	r := c.saveRequest(ctx, state, routineWait(ctx))
 	if is, err := c.differs(ctx, r.Trees); err != nil || !is {
 		return err
 	}

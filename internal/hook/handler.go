@@ -510,7 +510,7 @@ func (c *call) put(ctx context.Context, s *Snapshot) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	saved, err := c.saveFiles(ctx, c.saveRequest(ctx, text, routineWait))
+	saved, err := c.saveFiles(ctx, c.saveRequest(ctx, text, routineWait(ctx)))
 	if err != nil {
 		return "", err
 	}
