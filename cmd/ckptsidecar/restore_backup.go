@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -49,7 +48,7 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	case errors.As(err, &damaged):
 		return &cli.ExitError{Code: cli.ExitDamaged, Message: err.Error()}
 	case errors.Is(err, daemon.ErrRunning):
-		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
+		return cli.StopFirst(err, config.Database)
 	}
 	return errors.Join(err, told)
 }

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
 // The exit codes. Those of the daemon itself come from internal/daemon.
@@ -24,6 +27,15 @@ type ExitError struct {
 
 // Error is the message, which may be empty.
 func (e *ExitError) Error() string { return e.Message }
+
+// StopFirst says what to do if a daemon has the database that a command needs for itself.
+// Other errors stay as they are.
+func StopFirst(err error, database string) error {
+	if errors.Is(err, daemon.ErrRunning) {
+		return &ExitError{Code: ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", database)}
+	}
+	return err
+}
 
 // Usagef makes an error for a mistake in how the command was called.
 func Usagef(format string, args ...any) error {

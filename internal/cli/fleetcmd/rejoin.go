@@ -2,12 +2,9 @@ package fleetcmd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
 
@@ -37,10 +34,8 @@ func (c *rejoinCmd) Run(ctx context.Context, a *cli.App) error {
 	}
 	done, err := host.Rejoin(ctx, url, c.Force, config.Fleet(a.Env, a.Version))
 	switch {
-	case errors.Is(err, daemon.ErrRunning):
-		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
 	case err != nil:
-		return err
+		return cli.StopFirst(err, config.Database)
 	case a.JSON:
 		return a.WriteJSON(done)
 	}

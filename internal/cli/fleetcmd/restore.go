@@ -2,12 +2,10 @@ package fleetcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 )
@@ -38,11 +36,8 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	done, err := host.Restore(ctx, url, c.Host, c.Force, config.Fleet(a.Env, a.Version))
-	if errors.Is(err, daemon.ErrRunning) {
-		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
-	}
 	if err != nil {
-		return err
+		return cli.StopFirst(err, config.Database)
 	}
 	if a.JSON {
 		err = a.WriteJSON(done)
