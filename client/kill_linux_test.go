@@ -3,6 +3,7 @@ package client_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -16,6 +17,13 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+// kills times stepsEach is less than workSteps: however fast the machine is, the work
+// is not done before the last kill.
+const (
+	wantKills = 20
+	stepsEach = 4
 )
 
 // TestKilledAgents kills a worker twenty times in the middle of its work. What
@@ -34,13 +42,16 @@ func TestKilledAgents(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "worker", d.socket, effects)
 		var out strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &out
+		allow, err := cmd.StdinPipe()
+		must(t, err)
 		must(t, cmd.Start())
-		if kills < 20 {
-			time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond)
-			_ = cmd.Process.Kill()
+		if kills < wantKills {
+			killAtWork(t, cmd, allow)
 			kills++
+		} else {
+			must(t, allow.Close())
 		}
-		err := cmd.Wait()
+		err = cmd.Wait()
 		if err == nil {
 			break
 		}
@@ -52,10 +63,24 @@ func TestKilledAgents(t *testing.T) {
 		}
 	}
 	once(t)
-	if kills < 20 {
-		t.Errorf("the work was done after %d kills: the test shows too little", kills)
+	if kills < wantKills {
+		t.Errorf("the work was done after %d kills, want %d", kills, wantKills)
 	}
 	t.Logf("%d kills, %d questions", kills, asked)
+}
+
+// killAtWork lets a worker do a few steps and kills it at a random moment in them. A
+// worker that does no step ends by itself, or waits for an answer: it is killed after
+// half a second.
+func killAtWork(t *testing.T, cmd *exec.Cmd, allow io.Writer) {
+	t.Helper()
+	was := len(lines(t))
+	_, _ = allow.Write(make([]byte, stepsEach)) // a worker that has ended reads nothing
+	for until := time.Now().Add(500 * time.Millisecond); len(lines(t)) == was && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Duration(rand.IntN(stepsEach*8)) * time.Millisecond)
+	_ = cmd.Process.Kill()
 }
 
 // answer lets a run go on whose operation nobody knows the end of: the effects

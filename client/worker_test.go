@@ -12,7 +12,8 @@ import (
 const workSteps = 100
 
 // worker is an agent that is killed again and again: it does a hundred steps, an
-// operation every tenth, and writes down each effect.
+// operation every tenth, and writes down each effect. Each byte of its standard input
+// allows one step; the end of the input allows all.
 func worker(args []string) {
 	effects, err := os.OpenFile(args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -25,6 +26,7 @@ func worker(args []string) {
 			return err
 		}
 		for i := len(s.Done); i < workSteps; i++ {
+			_, _ = os.Stdin.Read(make([]byte, 1))
 			n, err := client.Step(ctx, run, fmt.Sprint("step", i), func(context.Context) (int, error) {
 				time.Sleep(6 * time.Millisecond)
 				_, err := fmt.Fprintf(effects, "step %d\n", i)
