@@ -146,6 +146,8 @@ type seen struct {
 	ackedAt time.Duration // when
 	acks    int
 
+	answers map[string]string // what each host answered to the last resumption
+
 	claims, fenced, unknown, lost, strands int
 	waits                                  []time.Duration // from the last acknowledgement to the claim
 }
@@ -194,6 +196,7 @@ func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 		UncertainOperations []struct{ Key string } `json:"uncertain_operations"`
 	}
 	status := h.call(ctx, "POST", nemesisRun+"/resume", map[string]any{"standby": before > 0, "pid": os.Getpid()}, &plan)
+	s.do(func() { s.answers[h.name] = fmt.Sprint(status, " ", plan.Verdict, " ", plan.Detail) })
 	if plan.Fleet != nil {
 		s.do(func() { s.claims++; s.waits = append(s.waits, lease.Boottime()-s.ackedAt) })
 	}
@@ -291,7 +294,7 @@ func TestFleetNemesis(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		hosts[name] = newNemesisHost(t, name, primary.Relay())
 	}
-	s := &seen{}
+	s := &seen{answers: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	for h := hosts["one"]; h.call(ctx, "PUT", "/v1/agents/counter/policy", map[string]any{"durability": "fleet"}, nil) != http.StatusOK; {
 		if periodic.Wait(ctx, 50*time.Millisecond) != nil {
@@ -348,7 +351,7 @@ func (s *seen) until(t *testing.T, what string, is func() bool) {
 			return
 		}
 		if time.Now().After(deadline) || periodic.Wait(t.Context(), 20*time.Millisecond) != nil {
-			t.Fatalf("waited too long: %s", what)
+			s.do(func() { t.Fatalf("waited too long: %s; the hosts last said: %q", what, s.answers) })
 		}
 	}
 }

@@ -53,11 +53,7 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 	if err != nil {
 		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the fleet's engine cannot be reached; nothing was claimed: try again", Err: err}
 	}
-	id, _, err := e.Register(ctx, c.host)
-	if err == nil {
-		err = c.healer.registered(ctx, e, id, c.host.DB)
-	}
-	if err != nil {
+	if _, _, err := c.healer.register(ctx, e, c.host); err != nil {
 		e.Close()
 		return nil, err
 	}

@@ -43,24 +43,37 @@ func (h *healer) knows() int64 {
 	return h.beats
 }
 
-// registered looks whether the engine went back, right after this host has registered. A
-// nil healer never looks.
-func (h *healer) registered(ctx context.Context, e *pg.Engine, id, db string) error {
+// register registers a host on a connection, and looks whether the engine went back. A
+// nil healer does not look.
+func (h *healer) register(ctx context.Context, e *pg.Engine, host fleet.Host) (id string, m fleet.Mark, err error) {
 	if h == nil {
-		return nil
+		return e.Register(ctx, host)
+	}
+	// From before it registers: other connections go on, and the engine tells them more.
+	h.mu.Lock()
+	engine, beats := h.engine, h.beats
+	h.mu.Unlock()
+	if id, m, err = e.Register(ctx, host); err != nil {
+		return "", m, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.engine == id && e.WentBack(h.beats) {
-		if err := h.heal(ctx, e, db); err != nil {
-			return err
+	if engine == id && e.WentBack(beats) {
+		if err := h.heal(ctx, e, host.DB); err != nil {
+			return "", m, err
 		}
+		h.beats = 0
 	}
-	beats, err := e.Beats(ctx, db)
-	if err == nil {
-		h.engine, h.beats = id, beats
+	h.hear(id, e.Heard())
+	return id, m, nil
+}
+
+// hear notes how often an engine has heard of this host at least. The caller holds the lock.
+func (h *healer) hear(engine string, beats int64) {
+	if h.engine != engine {
+		h.engine, h.beats = engine, 0
 	}
-	return err
+	h.beats = max(h.beats, beats)
 }
 
 // heal stops claims for a while, and asserts the terms of this host again.
@@ -81,14 +94,14 @@ func (h *healer) heal(ctx context.Context, e *pg.Engine, db string) error {
 	return e.Heal(ctx, db, h.wait) // after that: who notices it takes this host for one that is back
 }
 
-// acknowledged notes that the engine has heard of this host once more.
-func (h *healer) acknowledged() {
+// acknowledged notes what an engine has said of this host.
+func (h *healer) acknowledged(engine string, beats int64) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.beats++
+	h.hear(engine, beats)
 }
 
 // keepHealer lets the shipper notice that the engine went back. It comes before keepLease.

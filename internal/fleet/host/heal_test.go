@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -224,5 +225,44 @@ func TestGivenAndRemember(t *testing.T) {
 	says := []fleet.Taken{{UID: "here", Term: 2, How: fleet.HowReasserted}}
 	if got := fleet.Remember(says, said, given); !slices.Equal(got, []fleet.Taken{said[3], said[1]}) {
 		t.Errorf("remembered is %+v", got)
+	}
+}
+
+// TestRegisteringBesideBatches: a claim registers this host while its batches go on. The
+// engine has heard of the host more often than the claim has read, and it did not go back.
+func TestRegisteringBesideBatches(t *testing.T) {
+	server, url := fleetEngine(t)
+	h := newHealHost(t, url, "a")
+	again(t, h.ship)
+	c := claimantFor(&seenHost{t: t, store: h.store, ship: h.ship})
+	c.healer = h.ship.healer
+	dialed := make(chan error, 1)
+	go func() {
+		for range 50 {
+			e, err := c.dial(t.Context())
+			if err != nil {
+				dialed <- err
+				return
+			}
+			e.Close()
+		}
+		dialed <- nil
+	}()
+	for n := 0; ; n++ {
+		select {
+		case err := <-dialed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := server.Rows("fleet", `SELECT db FROM fleet_heals`); len(got) > 0 {
+				t.Errorf("after %d batches the host takes the engine for one that went back", n)
+			}
+			return
+		default:
+		}
+		if err := h.saves(fmt.Sprintf(`{"n":%d}`, n)); err != nil {
+			t.Fatal(err)
+		}
+		again(t, h.ship)
 	}
 }

@@ -100,14 +100,11 @@ func (k *keeper) connect(ctx context.Context) error {
 	if k.engine, err = pg.Dial(ctx, url); err != nil {
 		return err
 	}
-	id, _, err := k.engine.Register(ctx, k.host)
+	_, _, err = k.healer.register(ctx, k.engine, k.host)
 	if err != nil {
 		if errors.Is(err, pg.ErrRestored) {
 			k.lease.LetGo()
 		}
-		return err
-	}
-	if err := k.healer.registered(ctx, k.engine, id, k.host.DB); err != nil {
 		return err
 	}
 	incarnation, err := k.engine.BeginLease(ctx, k.host.DB, k.lease.Span(), !k.begun, k.incarnation)

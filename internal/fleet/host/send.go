@@ -73,7 +73,7 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 		}
 	}
 	s.mark, s.word, s.beat = c.To, c.To, time.Now()
-	s.healer.acknowledged()
+	s.healer.acknowledged(s.engineID, s.engine.Heard())
 	s.keepWord(false)
 }
 

@@ -108,15 +108,12 @@ func (s *shipper) register(ctx context.Context) error {
 	if s.engine, err = pg.Dial(ctx, url); err != nil {
 		return err
 	}
-	id, mark, err := s.engine.Register(ctx, s.host)
+	id, mark, err := s.healer.register(ctx, s.engine, s.host)
 	if errors.Is(err, pg.ErrRestored) {
 		_, learned := s.learnTaken(ctx)
 		return errors.Join(err, learned)
 	}
 	if err != nil {
-		return err
-	}
-	if err := s.healer.registered(ctx, s.engine, id, s.host.DB); err != nil {
 		return err
 	}
 	if s.engineID != id {
@@ -166,7 +163,7 @@ func (s *shipper) sayHello(ctx context.Context) error {
 	if err := s.engine.Beat(ctx, s.host.DB); err != nil {
 		return err
 	}
-	s.healer.acknowledged()
+	s.healer.acknowledged(s.engineID, s.engine.Heard())
 	fenced, err := s.learnTaken(ctx)
 	if err != nil {
 		return err

@@ -41,6 +41,7 @@ type Engine struct {
 	version string
 	has     memory
 	before  before // what it knew of the database that has registered last
+	heard   int64  // how often it had heard of the database, at the last acknowledged word of it
 }
 
 // Dial connects to the engine. The url holds a password: no error shows it.

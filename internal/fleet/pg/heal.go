@@ -15,7 +15,6 @@ const (
 	// lookBack is what the engine knows of a database before that registers: how often it
 	// has heard of it, and when the last time was.
 	lookBack = `SELECT m.beats, m.seen_at FROM fleet_marks m WHERE m.db = $1`
-	getBeats = `SELECT m.beats FROM fleet_marks m WHERE m.db = $1`
 	putHeal  = `INSERT INTO fleet_heals (db, noticed_at, horizon, until)
 		VALUES ($1, clock_timestamp(), $2::timestamptz - $3::interval, clock_timestamp() + $4::interval)
 		ON CONFLICT (db) DO UPDATE SET noticed_at = excluded.noticed_at, horizon = excluded.horizon, until = excluded.until`
@@ -59,17 +58,13 @@ func (e *Engine) lookBack(ctx context.Context, db string) (b before, err error) 
 }
 
 // WentBack says whether the engine had heard of the database less often when that
-// registered than it had told before. Each batch, and each word of a host that has nothing
-// to ship, counts.
+// registered than it had told before that. Each batch, and each word of a host that has
+// nothing to ship, counts.
 func (e *Engine) WentBack(beats int64) bool { return e.before.beats < beats }
 
-// Beats is how often the engine has heard of a database.
-func (e *Engine) Beats(ctx context.Context, db string) (beats int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = e.conn.QueryRow(ctx, getBeats, db).Scan(&beats)
-	return beats, told(err)
-}
+// Heard is how often the engine had heard of the database when it acknowledged the last
+// Register, Ship or Beat of this connection.
+func (e *Engine) Heard() int64 { return e.heard }
 
 // Heal notes that a host, which has just registered, has found that the engine went back.
 // From then on nobody claims by himself until all hosts of the last day are back, or the

@@ -28,8 +28,8 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	b := &pgx.Batch{}
 	b.Queue(putHost, h.DB, h.Name, h.Version, h.Schema)
 	b.Queue(putMark, h.DB)
-	b.Queue(beat, h.DB)
-	if err := e.send(ctx, b, nil); err != nil {
+	b.Queue(word, h.DB)
+	if err := e.sendWord(ctx, b, nil); err != nil {
 		return "", m, err
 	}
 	if err := e.restored(ctx, h.DB); err != nil {
@@ -44,8 +44,27 @@ func (e *Engine) Beat(ctx context.Context, db string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(beat, db)
-	return e.send(ctx, b, nil)
+	b.Queue(word, db)
+	return e.sendWord(ctx, b, nil)
+}
+
+// sendWord sends a batch whose moveMark or word says how often the engine has heard of
+// the database, and keeps that once the engine has acknowledged it.
+func (e *Engine) sendWord(ctx context.Context, b *pgx.Batch, each func(i int, rows pgx.Rows) error) error {
+	var heard int64
+	err := e.send(ctx, b, func(i int, rows pgx.Rows) error {
+		switch sql := b.QueuedQueries[i].SQL; {
+		case sql == moveMark, sql == word:
+			return rows.Scan(&heard)
+		case each == nil:
+			return nil
+		}
+		return each(i, rows)
+	})
+	if err == nil {
+		e.heard = heard
+	}
+	return err
 }
 
 // send sends statements as one pipeline and one transaction. each hears the rows of
@@ -119,7 +138,7 @@ func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced 
 	s := &shipping{db: db, changes: c, has: &e.has, Batch: &pgx.Batch{}}
 	s.all()
 	mine := map[string]bool{}
-	err = e.send(ctx, s.Batch, func(i int, rows pgx.Rows) error {
+	err = e.sendWord(ctx, s.Batch, func(i int, rows pgx.Rows) error {
 		if i != s.fence {
 			return nil
 		}

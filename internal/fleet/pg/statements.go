@@ -4,7 +4,7 @@ package pg
 // this host still owns the run under its term: held says so.
 const (
 	moveMark = `UPDATE fleet_marks SET mark_n = $4, mark_hash = $5, beats = beats + 1, seen_at = clock_timestamp()
-		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3`
+		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 RETURNING beats`
 	// needMark undoes all where the mark was not where this host left it.
 	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3`
 
@@ -100,6 +100,7 @@ const (
 	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp()) ON CONFLICT (db) DO NOTHING`
 	getMark = `SELECT mark_n, mark_hash FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
+	word    = beat + ` RETURNING beats`
 
 	showStandbys = `SHOW synchronous_standby_names`
 
