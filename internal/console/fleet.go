@@ -22,6 +22,7 @@ type fleetView struct {
 	Sealed  string
 	Behind  string
 	Lease   string
+	Claims  string // why they wait, "" where they do not
 	Hosts   []fleetHost
 	Strands []fleetStrand
 	Filters []filter
@@ -121,6 +122,9 @@ func (v *fleetView) describe(st *fleet.Status) {
 	v.Behind = "nothing"
 	if st.Unshipped > 0 {
 		v.Behind = fmt.Sprintf("%s, the oldest for %s", draw.Plural(int(st.Unshipped), "row"), ageOf(st.Lag))
+	}
+	if len(st.Healing) > 0 {
+		v.Claims = fmt.Sprintf("wait for %s, because the engine went back; for %s at most", strings.Join(st.Healing, ", "), ageOf(st.HealingLeft))
 	}
 	v.Lease = "none"
 	if st.Lease != "" {

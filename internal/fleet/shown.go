@@ -27,6 +27,11 @@ type Status struct {
 	Erasures []ErasureShown `json:"erasures"`    // that some host has not confirmed
 	WentBack int64          `json:"went_back"`   // how often the engine had lost what it had acknowledged, since the daemon began
 
+	// Healing are the hosts that claims wait for, since the engine went back: no host claims
+	// by itself until they have registered again, or HealingLeft is over.
+	Healing     []string `json:"healing"`
+	HealingLeft float64  `json:"healing_left_seconds"`
+
 	Principals map[string]string `json:"principals"` // as the settings map users of this host
 	Realms     map[string]string `json:"realms"`
 	Lease      string            `json:"lease"` // held or doubtful

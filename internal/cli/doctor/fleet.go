@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
@@ -26,6 +27,10 @@ func fleetFindings(s *fleet.Status) (found []finding) {
 		found = append(found, ok("this host is %s in the fleet, and %s", s.Name, s.State))
 	default:
 		found = append(found, warn("see ckptsidecar fleet status", "nothing is shipped to the fleet's engine: %s: %s", s.State, s.Error))
+	}
+	if len(s.Healing) > 0 {
+		found = append(found, warn("start these hosts, or wait for fleet.heal_wait",
+			"the fleet's engine went back, so no host claims by itself: %s must register again", strings.Join(s.Healing, ", ")))
 	}
 	if s.Clear && s.State == fleet.StateShipping {
 		found = append(found, warn("make keys with ckptsidecar fleet keys add, and set fleet.key_file",

@@ -78,6 +78,10 @@ func statusText(a *cli.App, s *fleet.Status) {
 	if s.WentBack > 0 {
 		p.Add("went back", term.Count(s.WentBack, "time")+" since the daemon began: the engine had lost what it had acknowledged, and got it again")
 	}
+	if len(s.Healing) > 0 {
+		p.Add("claims", a.Out.Yellow("wait")+" for "+strings.Join(s.Healing, ", ")+" to register again after the engine went back, or for "+
+			fmt.Sprintf("%.0f s; fleet claim --force does not wait", s.HealingLeft))
+	}
 	for _, x := range s.Erasures {
 		var names []string
 		for _, h := range x.Waits {

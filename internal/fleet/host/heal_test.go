@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
@@ -137,6 +140,9 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	if !strings.Contains(err.Error(), "registered again: b;") {
 		t.Errorf("the claim waits for others than host b: %v", err)
 	}
+	if st := c.status(); !slices.Equal(st.Healing, []string{"b"}) || st.HealingLeft < 1 || st.HealingLeft > 60 {
+		t.Errorf("the status says that claims wait for %q, for %v s, want host b and at most a minute", st.Healing, st.HealingLeft)
+	}
 	b.restarted()
 	again(t, b.ship)
 	if got := owner(server); got != "b 1" {
@@ -154,6 +160,9 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	if v, err := Verify(t.Context(), b.engineURL(), Config{}, func(int64, int64) {}); err != nil || len(v.Problems) != 0 {
 		t.Errorf("the engine has the problems %v, %v", v, err)
 	}
+	if st := c.status(); len(st.Healing) > 0 || st.HealingLeft != 0 {
+		t.Errorf("when all are back the status says that claims wait for %q, for %v s", st.Healing, st.HealingLeft)
+	}
 	silent(server)
 	if err := c.claims(false); err != nil {
 		t.Errorf("when all are back a claim is refused: %v", err)
@@ -165,6 +174,24 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	if err != nil || string(latest.State) != `{"n":3}` {
 		t.Errorf("the run goes on from %v, %v", latest, err)
 	}
+}
+
+// status is what the host says right after a renewal of its lease.
+func (h *healHost) status() *fleet.Status {
+	h.t.Helper()
+	quiet := func(_ context.Context, _ *pg.Engine, renew func(context.Context) ([]fleet.Taken, error)) error {
+		_, err := renew(h.t.Context())
+		return err
+	}
+	k := &keeper{url: h.ship.url, host: h.ship.host, lease: lease.New(lease.Boottime, time.Minute), log: h.ship.log,
+		heed: quiet, renewed: func() {}, hindered: func() error { return nil }}
+	defer k.hangUp()
+	if err := k.renew(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	st := &fleet.Status{}
+	k.tell(st)
+	return st
 }
 
 func (h *healHost) engineURL() string {

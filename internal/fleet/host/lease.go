@@ -38,7 +38,9 @@ type keeper struct {
 	draining atomic.Bool  // this host has let go of its runs
 
 	mu      sync.Mutex
-	problem error // why the last renewal failed
+	problem error     // why the last renewal failed
+	healing []string  // hosts that claims wait for
+	healed  time.Time // when they wait no more
 }
 
 // Run renews until ctx ends. The lease then runs out by itself: the daemon may be back
@@ -87,8 +89,32 @@ func (k *keeper) renew(ctx context.Context) error {
 	case err == nil && !k.draining.Load():
 		k.lease.Renewed(sent)
 		k.renewed()
+		return k.lookHealing(ctx)
 	}
 	return err
+}
+
+// lookHealing asks which hosts claims wait for, for who asks for the status.
+func (k *keeper) lookHealing(ctx context.Context) error {
+	hosts, left, err := k.engine.Healing(ctx)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.healing, k.healed = hosts, time.Now().Add(left)
+	return nil
+}
+
+// waits are the hosts that claims wait for, and for how long at most.
+func (k *keeper) waits() ([]string, time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	left := time.Until(k.healed)
+	if len(k.healing) == 0 || left <= 0 {
+		return []string{}, 0
+	}
+	return k.healing, left
 }
 
 // connect connects, and takes the lease under a new incarnation.
@@ -147,12 +173,14 @@ func (k *keeper) trouble() error {
 
 // tell says how the lease stands. A nil keeper holds none.
 func (k *keeper) tell(st *fleet.Status) {
-	st.Lease = string(lease.Doubtful)
+	st.Lease, st.Healing = string(lease.Doubtful), []string{}
 	if k == nil {
 		return
 	}
 	st.Lease, st.LeaseLeft = string(k.lease.Verdict()), k.lease.Left().Round(time.Millisecond).Seconds()
 	st.LeaseSpan, st.Grace = k.lease.Span().Seconds(), k.grace.Seconds()
+	hosts, left := k.waits()
+	st.Healing, st.HealingLeft = hosts, left.Round(time.Millisecond).Seconds()
 	if err := k.trouble(); err != nil {
 		st.LeaseError = err.Error()
 	}

@@ -56,7 +56,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{},
+	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Healing: []string{},
 		Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
