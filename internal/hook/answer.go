@@ -135,3 +135,6 @@ func (s *Snapshot) told(at string) (say []string) {
 	}
 	return say
 }
+
+// maxName is how much of a name is kept.
+const maxName = 200

@@ -360,9 +360,6 @@ func (c *call) openKey(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// maxName is how much of a name is kept.
-const maxName = 200
-
 func (c *call) toolName() string {
 	if name := strings.Map(printable, limit(c.in.Tool, maxName)); name != "" {
 		return name

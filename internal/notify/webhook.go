@@ -175,3 +175,5 @@ func (w *Webhook) host() string {
 	}
 	return u.Host
 }
+
+const longestPause = 2 * time.Hour

@@ -13,8 +13,7 @@ import (
 
 // The rules of attempts.
 const (
-	MaxAttempts  = 14 // with a first pause of 1 s the last one is about 16 hours after the first
-	longestPause = 2 * time.Hour
+	MaxAttempts = 14 // with a first pause of 1 s the last one is about 16 hours after the first
 
 	atOnce     = 4               // attempts at the same time
 	batch      = 32              // deliveries that are read at once

@@ -13,7 +13,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
@@ -143,12 +142,6 @@ func (c *diffCmd) compare(ctx context.Context, a *cli.App) (*ckpt.FilesDiff, rea
 		}
 		return found.Content(*e)
 	}, nil
-}
-
-// look scans a folder with what is known of it, and stores nothing.
-func (p *place) look(ctx context.Context, also []string) (*files.Found, error) {
-	s := &files.Scanner{Root: p.root, Also: also}
-	return s.Scan(ctx, files.ReadIndex(files.IndexPath(p.folder, p.root), p.root))
 }
 
 func changeText(a *cli.App, c *ckpt.FileChange) {

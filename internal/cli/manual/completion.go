@@ -124,17 +124,6 @@ complete -o filenames -F _ckptsidecar ckptsidecar
 `, strings.Join(fileFlags(list), "|"))
 }
 
-// quoted are the paths of the places where the daemon completes names of a kind, in quotes.
-func quoted(list []place, kind, between string) string {
-	var paths []string
-	for _, p := range list {
-		if p.names == kind {
-			paths = append(paths, quote(p.Path))
-		}
-	}
-	return strings.Join(paths, between)
-}
-
 // fileFlags are the flags after which a file name comes, and "-o".
 func fileFlags(list []place) []string {
 	names := []string{"-o"}

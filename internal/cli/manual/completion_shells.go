@@ -134,3 +134,14 @@ Register-ArgumentCompleter -Native -CommandName ckptsidecar -ScriptBlock {
 }
 `)
 }
+
+// quoted are the paths of the places where the daemon completes names of a kind, in quotes.
+func quoted(list []place, kind, between string) string {
+	var paths []string
+	for _, p := range list {
+		if p.names == kind {
+			paths = append(paths, quote(p.Path))
+		}
+	}
+	return strings.Join(paths, between)
+}

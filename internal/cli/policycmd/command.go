@@ -3,8 +3,6 @@ package policycmd
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -195,48 +193,4 @@ func writePolicy(a *cli.App, p *ckpt.Policy) error {
 		return a.WriteJSON(p)
 	}
 	return writeFields(a.Stdout, a.Out, p)
-}
-
-// field is a member of a shape of the API.
-type field struct {
-	name  string
-	value json.RawMessage
-}
-
-// membersOf are the members of a shape of the API, by their JSON names in its order.
-func membersOf(v any) (list []field, err error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(strings.NewReader(string(text)))
-	if _, err := dec.Token(); err != nil {
-		return nil, err
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		list = append(list, field{fmt.Sprint(name), value})
-	}
-	return list, nil
-}
-
-// writeFields shows a shape of the API.
-func writeFields(w io.Writer, s *term.Style, v any) error {
-	members, err := membersOf(v)
-	if err != nil {
-		return err
-	}
-	p := &term.Pairs{}
-	for _, member := range members {
-		p.Add(member.name, strings.Trim(string(member.value), `"`))
-	}
-	p.Write(w, s)
-	return nil
 }

@@ -205,3 +205,21 @@ func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, erro
 	}
 	return "", nil
 }
+
+// endedByOwner says whether a run stands as its owner left it, not as the
+// monitor found it.
+func endedByOwner(run *ckpt.Run) bool {
+	switch run.Status {
+	case ckpt.RunRunning, ckpt.RunStarting, ckpt.RunTimedOut:
+		return false
+	case ckpt.RunInterrupted:
+		return run.PID == 0 // who says it himself lets go of the run
+	}
+	return true
+}
+
+// The words of --restart.
+const (
+	restartNever = "never"
+	restartDrift = "on-drift"
+)

@@ -404,18 +404,6 @@ func (s *supervisor) operatorDecides(ctx context.Context) bool {
 	return err == nil && !policy.Autoresume
 }
 
-// endedByOwner says whether a run stands as its owner left it, not as the
-// monitor found it.
-func endedByOwner(run *ckpt.Run) bool {
-	switch run.Status {
-	case ckpt.RunRunning, ckpt.RunStarting, ckpt.RunTimedOut:
-		return false
-	case ckpt.RunInterrupted:
-		return run.PID == 0 // who says it himself lets go of the run
-	}
-	return true
-}
-
 func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.RunStatus, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -486,12 +474,6 @@ func (s *supervisor) pause(d time.Duration) bool {
 		}
 	}
 }
-
-// The words of --restart.
-const (
-	restartNever = "never"
-	restartDrift = "on-drift"
-)
 
 func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	s, err := c.supervisor(a)

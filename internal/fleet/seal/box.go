@@ -26,7 +26,6 @@ var (
 // GCM makes: nonce, text, tag. As a text it is textMark and the blob as base64.
 const (
 	magic    = "ckS1"
-	mostName = 255
 	textMark = "sealed:"
 )
 

@@ -168,3 +168,5 @@ func (r *Ring) Sealing() (names []string) {
 	}
 	return names
 }
+
+const mostName = 255

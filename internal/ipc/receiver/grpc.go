@@ -83,3 +83,5 @@ func codeOf(err error) connect.Code {
 	}
 	return connect.CodeInternal
 }
+
+const pathGRPC = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"

@@ -72,7 +72,6 @@ func (r *Receiver) Shutdown(ctx context.Context) error {
 // The paths that are served.
 const (
 	pathHTTP = "/v1/traces"
-	pathGRPC = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 )
 
 // ServeHTTP answers one request.

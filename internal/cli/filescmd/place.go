@@ -1,0 +1,155 @@
+package filescmd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/files"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+	"github.com/ckptsidecar/ckptsidecar/internal/tree"
+)
+
+// place is a folder whose files are kept, and where this program keeps what it
+// knows of it.
+type place struct {
+	root   string
+	folder string // of indexes and journals
+}
+
+// placeOf is the place of a folder that was named, "" for the project of the
+// present one.
+func placeOf(a *cli.App, named string) (*place, error) {
+	if named == "" {
+		here, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		named = hook.Root(here)
+	}
+	root, err := filepath.Abs(named)
+	if err != nil {
+		return nil, err
+	}
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	folder, err := StateFolder(a.Env)
+	if err != nil {
+		return nil, err
+	}
+	return &place{root: root, folder: folder}, nil
+}
+
+var errNoFolder = errors.New("there is no folder for the index of files: set CKPTSIDECAR_FILES")
+
+// StateFolder is where indexes and journals are kept.
+func StateFolder(env func(string) string) (string, error) {
+	if folder := env("CKPTSIDECAR_FILES"); filepath.IsAbs(folder) {
+		return folder, nil
+	}
+	if folder := userFolder(env); folder != "" {
+		return folder, nil
+	}
+	return "", errNoFolder
+}
+
+// agentOf is the agent that was named, else that of the project of a folder.
+func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error) {
+	if agent := a.NamedAgent(named); agent != "" {
+		return agent, ckpt.CheckAgentName(agent)
+	}
+	return hook.ProjectOf(root).Choose(ctx, a.Client())
+}
+
+// treeOf is the head of the tree of a root that a checkpoint names. Without a
+// root it must have one tree.
+func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tree, error) {
+	page, err := a.Client().Files(ctx, ckpt.FilesFilter{Checkpoint: checkpoint, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(page.Trees) == 0:
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s has no files", checkpoint)
+	case root == "" && len(page.Trees) > 1:
+		return nil, cli.Usagef("the checkpoint has files of %d folders: choose one with --root, for example %s", len(page.Trees), page.Trees[0].Root)
+	case root == "":
+		return &page.Trees[0], nil
+	}
+	for i := range page.Trees {
+		if page.Trees[i].Root == root {
+			return &page.Trees[i], nil
+		}
+	}
+	if len(page.Trees) == 1 {
+		return &page.Trees[0], nil // the folder has been moved, or is a copy
+	}
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint %s has no files of %s", checkpoint, root)
+}
+
+// entriesOf reads all entries of a tree.
+func entriesOf(ctx context.Context, a *cli.App, checkpoint string, t *ckpt.Tree) (entries []ckpt.TreeEntry, err error) {
+	err = cli.EachPage("", func(after string) (string, bool, error) {
+		page, err := a.Client().Files(ctx, ckpt.FilesFilter{Checkpoint: checkpoint, Tree: t.ID, After: after})
+		if err != nil {
+			return "", false, err
+		}
+		entries = append(entries, page.Files...)
+		if len(page.Trees) > 0 && after == "" {
+			for i := range page.Trees {
+				if page.Trees[i].ID == t.ID {
+					t.LeftOut = page.Trees[i].LeftOut
+				}
+			}
+		}
+		return string(page.Next), page.Next != "", nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	whole := *t
+	whole.Entries = entries
+	if tree.ID(&whole) != t.ID {
+		return nil, ckpt.Errorf(ckpt.CodeCorrupt, "the list of files of checkpoint %s is damaged: it does not match its id", checkpoint)
+	}
+	return entries, nil
+}
+
+// changesOf reads how the files of two checkpoints differ.
+func changesOf(ctx context.Context, a *cli.App, from, to, root string) (diff *ckpt.FilesDiff, err error) {
+	err = cli.EachPage("", func(after string) (string, bool, error) {
+		page, err := a.Client().FilesDiff(ctx, ckpt.FilesDiffFilter{From: from, To: to, Root: root, After: after})
+		if err != nil {
+			return "", false, err
+		}
+		if diff == nil {
+			diff = page
+		} else {
+			diff.Changes = append(diff.Changes, page.Changes...)
+		}
+		return string(page.Next), page.Next != "", nil
+	})
+	return diff, err
+}
+
+// shortID names a restore.
+func shortID() (string, error) {
+	b := make([]byte, 4)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b), nil
+}
+
+// look scans a folder with what is known of it, and stores nothing.
+func (p *place) look(ctx context.Context, also []string) (*files.Found, error) {
+	s := &files.Scanner{Root: p.root, Also: also}
+	return s.Scan(ctx, files.ReadIndex(files.IndexPath(p.folder, p.root), p.root))
+}

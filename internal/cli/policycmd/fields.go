@@ -1,0 +1,54 @@
+package policycmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+// field is a member of a shape of the API.
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf are the members of a shape of the API, by their JSON names in its order.
+func membersOf(v any) (list []field, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(strings.NewReader(string(text)))
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		list = append(list, field{fmt.Sprint(name), value})
+	}
+	return list, nil
+}
+
+// writeFields shows a shape of the API.
+func writeFields(w io.Writer, s *term.Style, v any) error {
+	members, err := membersOf(v)
+	if err != nil {
+		return err
+	}
+	p := &term.Pairs{}
+	for _, member := range members {
+		p.Add(member.name, strings.Trim(string(member.value), `"`))
+	}
+	p.Write(w, s)
+	return nil
+}
