@@ -71,6 +71,8 @@ type Config struct {
 	FleetGrace    ckpt.Duration
 	FleetHealWait ckpt.Duration
 
+	PrincipalBytes Size // what the engine may have of one principal
+
 	FleetPrincipals NamesText // who users of this host are in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory gives on every host
 

@@ -59,6 +59,7 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
 		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
 		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace), HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
+		PrincipalBytes: int64(c.PrincipalBytes),
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,
 			Version: version, WriteTimeout: time.Duration(c.WriteTimeout),

@@ -52,6 +52,9 @@ func (c *Config) Settings() []Setting {
 			"write-ahead log. 0 for none.", start, &c.Reserve},
 		{"limits.owner_bytes", "", "How many bytes one user may store, in states, steps, events, policies and rows of the audit log together; " +
 			"0 for no limit.", start, &c.OwnerBytes},
+		{"limits.principal_bytes", "", "How many bytes the fleet's engine may have of one principal, of all hosts together. Agents with " +
+			"`durability: fleet` of a principal with more get `quota` on this host; all others go on. Set it alike on all hosts. 0 for no " +
+			"limit.", start, &c.PrincipalBytes},
 		{"limits.owner_share", "", "The percentage that one user may take of what that user has stored plus the free space, on the disk and " +
 			"below limits.max_database, so that others always have space. 0 for no limit.", start, &c.OwnerShare},
 		{"limits.agent_files", "", "How many stored bytes the files of one agent may take. Beyond the limit, the agent's oldest unpinned " +

@@ -82,6 +82,9 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 			old.Replayed = true
 			return &old.Operation, nil
 		}
+		if err := s.MayAddToFleet(agent.Owner, agent.Name); err != nil {
+			return nil, err
+		}
 		return s.beginOperation(tx, agent, run, old, before, r, e)
 	})
 }

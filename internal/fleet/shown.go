@@ -39,6 +39,7 @@ type Status struct {
 	LeaseSpan  float64           `json:"lease_seconds"`
 	Grace      float64           `json:"grace_seconds"` // how much longer this host waits before it claims
 	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" where it is
+	Usage      Usage             `json:"usage"`
 }
 
 // Which agents are shipped.

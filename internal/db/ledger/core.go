@@ -31,6 +31,7 @@ type Core struct {
 	oldKeys      bool      // whether saves of an older version may be asked for again
 	agents       agentCache
 	elsewhere    elsewhere
+	fullOwners   fullOwners
 	fleetID      atomic.Pointer[string] // nil where it is the database's own
 	newest       newestOf               // checkpoint of each agent
 	States       *blob.States

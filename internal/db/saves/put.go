@@ -119,9 +119,12 @@ func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool
 }
 
 // mayPut refuses a save that breaks its agent's policy or schema, for which there is no
-// room, that names what is not there, or whose writer was fenced off.
+// room here or in the fleet, that names what is not there, or whose writer was fenced off.
 func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
 	if err := s.Admit(tx, v, c.known); err != nil {
+		return err
+	}
+	if err := s.MayAddToFleet(v.Scope.Whose(), v.Request.Agent); err != nil {
 		return err
 	}
 	if err := s.mayNameTrees(tx, v, c.agent); err != nil {

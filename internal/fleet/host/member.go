@@ -44,18 +44,31 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
 	m.shipper.keepHealer(c.HealWait)
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
+	if c.PrincipalBytes > 0 {
+		m.shipper.quota = m.newQuota(c.PrincipalBytes)
+	}
 	return m
 }
 
-// Run ships and keeps the lease until ctx ends. Without an engine it ends at once.
+// newQuota limits what the engine may have of each principal.
+func (m *Member) newQuota(limit int64) *quota {
+	s := m.shipper
+	return &quota{limit: limit, url: s.url, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
+}
+
+// Run ships, keeps the lease and counts for quotas until ctx ends. Without an engine it
+// ends at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.shipper == nil {
 		return
 	}
-	var both sync.WaitGroup
-	both.Go(func() { _ = m.shipper.Run(ctx) })
-	both.Go(func() { _ = m.shipper.keeper.Run(ctx) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { _ = m.shipper.Run(ctx) })
+	all.Go(func() { _ = m.shipper.keeper.Run(ctx) })
+	if m.shipper.quota != nil {
+		all.Go(func() { _ = m.shipper.quota.Run(ctx) })
+	}
+	all.Wait()
 }
 
 // API is what the server asks of the fleet, nil without an engine.

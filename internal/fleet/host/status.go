@@ -50,6 +50,7 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	ids := v.shipper.identities()
 	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
 	v.shipper.keeper.tell(st)
+	st.Usage = *v.shipper.quota.Usage()
 	if url, err := v.shipper.url(); err == nil {
 		st.Address = pg.Address(url)
 	}

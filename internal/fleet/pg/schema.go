@@ -3,7 +3,7 @@ package pg
 // SchemaVersion is the version of the tables below. MinReader is the oldest version
 // whose programs may use them.
 const (
-	SchemaVersion = 5
+	SchemaVersion = 6
 	minReader     = 1
 )
 
@@ -82,6 +82,8 @@ var schema = []string{
 	// host must have been there to be waited for, and until when.
 	`CREATE TABLE IF NOT EXISTS fleet_heals (
 		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
+	// Version 6: the runs of a principal, whose bytes are counted for his quota.
+	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
 }
 
 // tables are those that a daemon reads and writes.

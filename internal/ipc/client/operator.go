@@ -158,6 +158,13 @@ func (o Operator) Fleet(ctx context.Context) (*fleet.Status, error) {
 	return orNil(v, err)
 }
 
+// FleetUsage reads how much the fleet's engine has of principals. A user is told of himself.
+func (o Operator) FleetUsage(ctx context.Context) (*fleet.Usage, error) {
+	v := new(fleet.Usage)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/usage", repeatable: true}, v)
+	return orNil(v, err)
+}
+
 // FleetHosts lists the hosts of the fleet. For administrators.
 func (o Operator) FleetHosts(ctx context.Context) (*fleet.Hosts, error) {
 	v := new(fleet.Hosts)

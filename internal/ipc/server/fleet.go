@@ -10,11 +10,13 @@ import (
 )
 
 // Fleet is what the server asks of the engine that many hosts share. Every call but
-// FleetRuns, FleetPrompts, FleetCheckpoint, Claim, Bring and Release is for
+// FleetUsage, FleetRuns, FleetPrompts, FleetCheckpoint, Claim, Bring and Release is for
 // administrators; the implementation refuses the others.
 type Fleet interface {
 	// FleetStatus says how shipping goes. It does not ask the engine.
 	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
+	// FleetUsage says how much the engine has of principals. A user is told of himself.
+	FleetUsage(ctx context.Context, sc ckpt.Scope) (*fleet.Usage, error)
 	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
 	// FleetRuns lists the runs that the scope may see.
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
@@ -57,7 +59,13 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 		return nil, n.refuse(sc)
 	}
 	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Healing: []string{},
-		Principals: map[string]string{}, Realms: map[string]string{}}, nil
+		Principals: map[string]string{}, Realms: map[string]string{},
+		Usage: fleet.Usage{CountedAgo: -1, Principals: []fleet.PrincipalUsed{}}}, nil
+}
+
+func (n noFleet) FleetUsage(_ context.Context, sc ckpt.Scope) (*fleet.Usage, error) {
+	sc.Admin = true // whoever may ask for himself is told that there is no fleet
+	return nil, n.refuse(sc)
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
@@ -184,6 +192,10 @@ func (c *call) decideStrand(decision string) error {
 
 func (c *call) getFleet() error {
 	return read(c, false, func(ctx context.Context) (*fleet.Status, error) { return c.server.fleet.FleetStatus(ctx, c.scope) })
+}
+
+func (c *call) getFleetUsage() error {
+	return read(c, false, func(ctx context.Context) (*fleet.Usage, error) { return c.server.fleet.FleetUsage(ctx, c.scope) })
 }
 
 func (c *call) listFleetHosts() error {

@@ -1,0 +1,42 @@
+package fleet
+
+import "fmt"
+
+// Usage is how much the engine has of the principals of a host, against their quota.
+type Usage struct {
+	Limit      int64           `json:"limit"`               // limits.principal_bytes of this host; 0 for none, and then nothing is counted
+	CountedAgo float64         `json:"counted_seconds_ago"` // when the bytes were last counted; negative before the first count
+	Principals []PrincipalUsed `json:"principals"`
+}
+
+// PrincipalUsed is how much the engine has of one principal, of all hosts together.
+type PrincipalUsed struct {
+	Principal string `json:"principal"`
+	Owner     string `json:"owner"` // who that is on this host
+	Bytes     int64  `json:"bytes"`
+	Full      bool   `json:"full"` // the quota is used up
+}
+
+// Of are those of one owner.
+func (u *Usage) Of(owner string) *Usage {
+	own := &Usage{Limit: u.Limit, CountedAgo: u.CountedAgo, Principals: []PrincipalUsed{}}
+	for _, p := range u.Principals {
+		if p.Owner == owner {
+			own.Principals = append(own.Principals, p)
+		}
+	}
+	return own
+}
+
+// Refusal says to a principal whose quota is used up what is wrong and what to do.
+func (p *PrincipalUsed) Refusal(limit int64) string {
+	return fmt.Sprintf("the fleet's engine has %d bytes of %s, and the limit is %d (limits.principal_bytes), so nothing more is saved for agents with "+
+		"durability: fleet: delete checkpoints or runs, erase agents, or let the policies keep less, and try again; "+
+		"with on_outage: degrade the agent saves on this host only", p.Bytes, p.Principal, limit)
+}
+
+// RunVersion is a run, and what changes whenever its rows in the engine do.
+type RunVersion struct {
+	UID, Principal, Host string
+	Term, AsOf           int64
+}
