@@ -269,6 +269,11 @@ func (t *table) list() string {
 	return strings.Join(names, ", ")
 }
 
+// listOf names the columns of a table that a query calls alias.
+func (t *table) listOf(alias string) string {
+	return alias + "." + strings.ReplaceAll(t.list(), ", ", ", "+alias+".")
+}
+
 // appendRow writes a row as a JSON object.
 func (t *table) appendRow(b []byte, values []any) ([]byte, error) {
 	b = append(b, '{')

@@ -288,7 +288,7 @@ func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
 	if err := q.GetContext(ctx, &run, `SELECT `+ledger.RunColumns+` FROM runs WHERE id = ?`, id); err != nil {
 		return err
 	}
-	err := eachRow(ctx, q, runs.query, id, func(values []any) error {
+	err := eachRow(ctx, q, runs.query, []any{id}, func(values []any) error {
 		row, err := runs.appendRow(nil, values)
 		if err != nil {
 			return ckpt.Errorf(ckpt.CodeCorrupt, "run %s is damaged: %v; run ckptsidecar verify", run.Name, err)
@@ -302,7 +302,7 @@ func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
 	})
 	for _, t := range children {
 		if err == nil {
-			err = eachRow(ctx, q, t.query, id, func(values []any) error {
+			err = eachRow(ctx, q, t.query, []any{id}, func(values []any) error {
 				e.x.row(t, run.Name, values)
 				return e.x.err
 			})
@@ -312,8 +312,8 @@ func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
 }
 
 // eachRow calls f with each row of a query, which f must not keep.
-func eachRow(ctx context.Context, q *sqlx.Tx, query string, id int64, f func([]any) error) error {
-	rows, err := q.QueryxContext(ctx, query, id)
+func eachRow(ctx context.Context, q *sqlx.Tx, query string, args []any, f func([]any) error) error {
+	rows, err := q.QueryxContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}

@@ -27,54 +27,73 @@ type Row struct {
 	Text      string
 }
 
-// AgentText is the line of an agent.
-func AgentText(ctx context.Context, q *sqlx.Tx, id int64) (string, error) {
-	var a struct {
-		Owner     string    `db:"owner"`
-		Name      string    `db:"name"`
-		CreatedAt ckpt.Time `db:"created_at"`
-		PolicyAt  ckpt.Time `db:"policy_at"`
-		Policy    string    `db:"policy"`
-	}
-	if err := q.GetContext(ctx, &a, `SELECT owner, name, created_at, policy_at, policy FROM agents WHERE id = ?`, id); err != nil {
+// Agent is what is stored of an agent itself.
+type Agent struct {
+	Owner, Name, CreatedAt, PolicyAt, Policy string
+}
+
+// Line is the line of an agent.
+func (a *Agent) Line() (string, error) {
+	created, err := ckpt.ParseTime(a.CreatedAt)
+	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(&exportLine{Type: lineAgent, Agent: a.Name, Owner: a.Owner, CreatedAt: &a.CreatedAt,
-		PolicyAt: &a.PolicyAt, Policy: json.RawMessage(a.Policy)})
+	changed, err := ckpt.ParseTime(a.PolicyAt)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(&exportLine{Type: lineAgent, Agent: a.Name, Owner: a.Owner, CreatedAt: &created,
+		PolicyAt: &changed, Policy: json.RawMessage(a.Policy)})
 	return string(text), err
 }
 
-// RunText is the row of a run.
-func RunText(ctx context.Context, q *sqlx.Tx, id int64) (text string, err error) {
-	err = eachRow(ctx, q, runs.query, id, func(values []any) error {
-		b, err := runs.appendRow(nil, values)
-		text = string(b)
-		return err
-	})
-	return text, err
+// RunColumns are, in SQL, the columns of a run r that ScanRuns reads, and CheckpointColumns
+// those of a checkpoint c that ScanCheckpoints reads.
+var (
+	RunColumns        = runs.listOf("r")
+	CheckpointColumns = checkpoints.listOf("c")
+)
+
+// IsHalf says, in SQL, whether a run r is being imported and is not whole yet.
+var IsHalf = `EXISTS (SELECT 1 FROM operations h WHERE h.run_id = r.id AND h.key = ` + quoted(halfKey) +
+	` AND h.name = ` + quoted(halfName) + ` AND h.status = 'uncertain')`
+
+// Scanner reads rows that end with the columns of a table, and makes a line of these.
+type Scanner struct {
+	of   *table
+	dest []any // where the columns go, the table's last
+	line []any // what the table's columns are
+	text []byte
 }
 
-// CheckpointText is the row of a checkpoint, without its state.
-func CheckpointText(ctx context.Context, q *sqlx.Tx, slot int64) (text string, err error) {
-	err = eachRow(ctx, q, `SELECT `+checkpoints.list()+` FROM checkpoints WHERE slot = ?`, slot, func(values []any) error {
-		b, err := checkpoints.appendRow(nil, values)
-		text = string(b)
-		return err
-	})
-	return text, err
+// ScanRuns reads rows that begin with other columns and end with RunColumns.
+func ScanRuns(first ...any) *Scanner { return scanner(runs, first) }
+
+// ScanCheckpoints does the same with CheckpointColumns. Its lines are without the states.
+func ScanCheckpoints(first ...any) *Scanner { return scanner(checkpoints, first) }
+
+func scanner(of *table, first []any) *Scanner {
+	s := &Scanner{of: of, dest: first, line: make([]any, len(of.columns))}
+	for i := range s.line {
+		s.dest = append(s.dest, &s.line[i])
+	}
+	return s
 }
 
-// Half says whether a run is being imported and is not whole yet.
-func Half(ctx context.Context, q *sqlx.Tx, run int64) (half bool, err error) {
-	err = q.GetContext(ctx, &half, `SELECT EXISTS (SELECT 1 FROM operations
-		WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run, halfKey, halfName)
-	return half, err
+// Scan reads the row that rows stand at. The first columns go where ScanRuns or
+// ScanCheckpoints was told, the others are the line.
+func (s *Scanner) Scan(rows *sqlx.Rows) (line string, err error) {
+	if err := rows.Scan(s.dest...); err != nil {
+		return "", err
+	}
+	s.text, err = s.of.appendRow(s.text[:0], s.line)
+	return string(s.text), err
 }
 
 // RowsOf are the rows of a run: all of them, or of the kinds and keys that some names.
 func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string) (list []Row, err error) {
 	for _, t := range children {
-		query := t.query
+		query, args := t.query, []any{run}
 		if some != nil {
 			keys, is := some[t.kind]
 			if !is {
@@ -85,15 +104,10 @@ func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string
 				if err != nil {
 					return nil, err
 				}
-				column := map[string]string{lineEvent: "seq"}[t.kind]
-				if column == "" {
-					column = "key"
-				}
-				query = strings.Replace(query, `WHERE run_id = ?`, `WHERE run_id = ?1 AND `+column+` IN (SELECT value
-					FROM json_each(`+quoted(string(texts))+`))`, 1)
+				query, args = t.named(), append(args, string(texts))
 			}
 		}
-		err := eachRow(ctx, q, query, run, func(values []any) error {
+		err := eachRow(ctx, q, query, args, func(values []any) error {
 			row, err := t.rowOf(values)
 			list = append(list, row)
 			return err
@@ -105,9 +119,18 @@ func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string
 	return list, nil
 }
 
+// named reads the rows of a run, ?1, that have one of some keys, ?2, a JSON array.
+func (t *table) named() string {
+	column := "key"
+	if t.kind == lineEvent {
+		column = "seq"
+	}
+	return strings.Replace(t.query, `WHERE run_id = ?`, `WHERE run_id = ?1 AND `+column+` IN (SELECT value FROM json_each(?2))`, 1)
+}
+
 // WriteKeys are the keys of what LangGraph's tasks have written for a run.
 func WriteKeys(ctx context.Context, q *sqlx.Tx, run int64) (list []string, err error) {
-	err = eachRow(ctx, q, `SELECT checkpoint, task, idx FROM graph_writes WHERE run_id = ?`, run, func(values []any) error {
+	err = eachRow(ctx, q, `SELECT checkpoint, task, idx FROM graph_writes WHERE run_id = ?`, []any{run}, func(values []any) error {
 		key, err := json.Marshal(values)
 		list = append(list, string(key))
 		return err

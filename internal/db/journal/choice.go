@@ -55,15 +55,13 @@ const lastArchived = `SELECT coalesce(max(to_n), 0) FROM audit_archives`
 
 // noteArchived lets all runs be read as wholes where rows after the mark are archived: nobody
 // knows what they said.
-func (r *reading) noteArchived(ctx context.Context, q *sqlx.Tx) error {
-	var last int64
-	if err := q.GetContext(ctx, &last, lastArchived); err != nil || last <= r.From.N {
-		return err
+func (r *reading) noteArchived() {
+	if r.archived <= r.From.N {
+		return
 	}
 	for _, t := range r.runs {
 		t.whole, t.full = true, true
 	}
-	return nil
 }
 
 // Archived is the last row of the audit log that is archived, 0 for none.

@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jmoiron/sqlx"
@@ -25,6 +28,26 @@ import (
 
 var ann = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
 
+// segments are those that the engine is known to have, by run, and the runs of which it
+// has none.
+type segments struct {
+	of   map[string]bool
+	none map[string]bool
+}
+
+func (s *segments) Has(run string, id int64) bool { return s.of[fmt.Sprint(run, id)] }
+func (s *segments) HasNone(run string) bool       { return s.none[run] }
+
+// note notes what a batch has brought.
+func (s *segments) note(r *fleet.Run) {
+	for _, p := range r.Pieces {
+		s.of[fmt.Sprint(r.UID, p.ID)] = true
+	}
+	s.none[r.UID] = len(r.Pieces) == 0 && (s.none[r.UID] || r.Trim && len(r.Segments) == 0)
+}
+
+func (s *segments) forget() { s.of, s.none = map[string]bool{}, map[string]bool{} }
+
 // world is a store, an engine, and what the engine is known to have.
 type world struct {
 	t      *testing.T
@@ -34,39 +57,71 @@ type world struct {
 	reader *journal.Journal
 	choice journal.Choice
 	mark   fleet.Mark
-	has    map[string]bool
+	has    segments
 	lots   *rand.Rand
 	saved  map[string]string // the newest checkpoint of each agent
+	folder string
+	url    string
+	late   atomic.Int64 // by how much the store's clock is ahead, a time.Duration
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	server := pgtest.Start(t)
-	e, err := pg.Dial(t.Context(), server.Database("fleet"))
+	w := &world{t: t, server: server, lots: rand.New(rand.NewPCG(seed, 7)), saved: map[string]string{}, folder: t.TempDir(), url: server.Database("fleet")}
+	t.Cleanup(w.stop)
+	w.start()
+	return w
+}
+
+// start starts the host: it opens the store, and registers with the engine.
+func (w *world) start() {
+	w.t.Helper()
+	e, err := pg.Dial(w.t.Context(), w.url)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
-	if _, err := e.Migrate(t.Context(), "engine"); err != nil {
-		t.Fatal(err)
+	w.engine = e
+	if _, err := e.Migrate(w.t.Context(), "engine"); err != nil {
+		w.t.Fatal(err)
 	}
-	s, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
+	now := func() time.Time { return time.Now().Add(time.Duration(w.late.Load())) }
+	w.store, err = db.Open(w.t.Context(), db.Options{Path: filepath.Join(w.folder, "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test", Now: now})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	if _, _, err := e.Register(t.Context(), fleet.Host{DB: s.ID, Name: "host"}); err != nil {
-		t.Fatal(err)
+	if _, w.mark, err = e.Register(w.t.Context(), fleet.Host{DB: w.store.ID, Name: "host"}); err != nil {
+		w.t.Fatal(err)
 	}
-	return &world{t: t, store: s, engine: e, server: server, reader: journal.New(s.Core), has: map[string]bool{}, lots: rand.New(rand.NewPCG(seed, 7)), saved: map[string]string{}}
+	w.reader = journal.New(w.store.Core)
+	w.has.forget()
+}
+
+func (w *world) stop() {
+	_ = w.store.Close()
+	w.engine.Close()
+}
+
+// disturb lets time go by, and restarts the host or archives its log, now and then.
+func (w *world) disturb() {
+	w.t.Helper()
+	switch w.lots.IntN(5) {
+	case 0:
+		w.stop()
+		w.start()
+	case 1:
+		w.late.Add(int64(40 * 24 * time.Hour))
+		if _, err := w.store.ArchiveOld(w.t.Context(), w.folder, 30*24*time.Hour); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 // ship ships until nothing is left, and answers the actions that it has seen.
 func (w *world) ship(rows int) {
 	w.t.Helper()
 	for {
-		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: []int64{8 << 20, 2000}[w.lots.IntN(2)]}, w.choice,
-			func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
+		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: []int64{8 << 20, 2000}[w.lots.IntN(2)]}, w.choice, &w.has)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -78,9 +133,7 @@ func (w *world) ship(rows int) {
 			w.t.Fatalf("fenced are %q: %v", fenced, err)
 		}
 		for i := range c.Runs {
-			for _, p := range c.Runs[i].Pieces {
-				w.has[fmt.Sprint(c.Runs[i].UID, p.ID)] = true
-			}
+			w.has.note(&c.Runs[i])
 		}
 		w.mark = c.To
 	}
@@ -100,7 +153,8 @@ func (w *world) act() {
 	agent := string(rune('a' + w.lots.IntN(3)))
 	ref := ckpt.RunRef{Agent: agent, Run: []string{"main", "other"}[w.lots.IntN(2)]}
 	key := fmt.Sprint("k", w.lots.IntN(5))
-	switch w.lots.IntN(22) {
+	w.late.Add(int64(w.lots.IntN(3)) * int64(time.Hour))
+	switch w.lots.IntN(24) {
 	case 0, 1, 2, 3, 4, 5:
 		kind := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery}[w.lots.IntN(3)]
 		c, err := s.Save(ctx, ann, &ckpt.SaveRequest{Agent: agent, Run: ref.Run, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: w.state()})
@@ -137,12 +191,20 @@ func (w *world) act() {
 		durable := []string{"local", "fleet"}[w.lots.IntN(2)]
 		_, _ = s.SetOwnPolicy(ctx, ann, agent, fmt.Appendf(nil, `{"routine_keep":2,"durability":%q}`, durable))
 	case 21:
+		_, _, _ = s.Prune(ctx, ann, ckpt.PruneRequest{Agent: agent}, "")
+	case 22:
+		_ = w.graph([]string{"one", "two"}[w.lots.IntN(2)], fmt.Sprintf("1ef0a4d5-0000-6000-8000-%012d", w.lots.IntN(20)))
+	case 23:
 		w.rare(agent, ref)
 	}
 }
 
 func (w *world) rare(agent string, ref ckpt.RunRef) {
-	switch w.lots.IntN(5) {
+	switch w.lots.IntN(7) {
+	case 6:
+		_, _ = w.store.GraphPrune(w.t.Context(), ann, ckpt.GraphPrune{Agent: "g", Threads: []string{"one"}, Strategy: ckpt.GraphKeepLatest})
+	case 5:
+		w.copyAgent(agent)
 	case 4:
 		to := []string{ann.Caller.Owner, "uid:1002"}
 		if w.lots.IntN(3) == 0 {
@@ -158,6 +220,14 @@ func (w *world) rare(agent string, ref ckpt.RunRef) {
 		_, _ = w.store.ClearRun(w.t.Context(), ann, ref)
 	case 3:
 		_, _ = w.store.Delete(w.t.Context(), ann, w.saved[agent])
+	}
+}
+
+// copyAgent imports an agent under another name, as far as that has not its checkpoints.
+func (w *world) copyAgent(agent string) {
+	text := &strings.Builder{}
+	if err := w.store.Export(w.t.Context(), ann, agent, text); err == nil {
+		_, _ = w.store.Import(w.t.Context(), ann, ckpt.ImportRequest{Agent: agent + "2"}, strings.NewReader(text.String()))
 	}
 }
 
@@ -181,19 +251,27 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 	if byPolicy { // the reasons of agents that are not shipped are not there either
 		chosen, reason = `json_extract(a.policy, '$.durability') = 'fleet'`, "''"
 	}
-	var runs []struct {
-		ID  int64  `db:"id"`
-		UID string `db:"uid"`
+	type run struct {
+		ID  int64
+		UID string
 	}
-	if err := q.SelectContext(ctx, &runs, `SELECT r.id, r.uid FROM runs r JOIN agents a ON a.id = r.agent_id WHERE `+chosen); err != nil {
+	var runs []run
+	rows, err := q.QueryxContext(ctx, `SELECT r.id, r.uid, `+archive.RunColumns+` FROM runs r JOIN agents a ON a.id = r.agent_id WHERE `+chosen)
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range runs {
-		text, err := archive.RunText(ctx, q, r.ID)
+	for rows.Next() {
+		var r run
+		text, err := archive.ScanRuns(&r.ID, &r.UID).Scan(rows)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, "run "+r.UID+" "+text)
+		runs, list = append(runs, r), append(list, "run "+r.UID+" "+text)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
 		rows, err := archive.RowsOf(ctx, q, r.ID, nil)
 		if err != nil {
 			return nil, err
@@ -202,12 +280,12 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 			list = append(list, fmt.Sprint(row.Kind, " ", r.UID, " ", row.Key, " ", row.Text))
 		}
 	}
-	var agents []int64
-	if err := q.SelectContext(ctx, &agents, `SELECT id FROM agents a WHERE `+chosen); err != nil {
+	var agents []archive.Agent
+	if err := q.SelectContext(ctx, &agents, `SELECT owner, name, created_at AS createdat, policy_at AS policyat, policy FROM agents a WHERE `+chosen); err != nil {
 		return nil, err
 	}
-	for _, id := range agents {
-		text, err := archive.AgentText(ctx, q, id)
+	for i := range agents {
+		text, err := agents[i].Line()
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +297,8 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 			JOIN agents a ON a.id = r.agent_id WHERE ` + chosen,
 		`SELECT 'state ' || r.uid || ' ' || c.n || ' ' || c.id || ' ' || c.suspect || ' ' || c.sha256 || ' ' || coalesce(c.pieces, '') || ' ' ||
 			lower(hex(coalesce(c.body, x''))) FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id WHERE ` + chosen,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM audit_log`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM audit_log
+			WHERE n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)`,
 	} {
 		var more []string
 		if err := q.SelectContext(ctx, &more, query); err != nil {
@@ -233,7 +312,11 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 // there is all that the engine has, in the same words.
 func (w *world) there() (list []string) {
 	w.t.Helper()
-	reason := "coalesce(texts::json->>'reason', '')"
+	n, err := w.reader.Archived(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	archived, reason := fmt.Sprint(n), "coalesce(texts::json->>'reason', '')"
 	if w.choice.ByPolicy {
 		reason = "''"
 	}
@@ -244,7 +327,7 @@ func (w *world) there() (list []string) {
 		`SELECT 'agent ' || doc FROM fleet_agents`,
 		`SELECT 'segment ' || run_uid || ' ' || id || ' ' || size || ' ' || encode(data, 'hex') FROM fleet_segments`,
 		`SELECT 'state ' || run_uid || ' ' || n || ' ' || id || ' ' || suspect || ' ' || sha || ' ' || coalesce(pieces, '') || ' ' || encode(coalesce(body, ''), 'hex') FROM fleet_checkpoints`,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM fleet_audit`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE ` + reason + ` END FROM fleet_audit WHERE n > ` + archived,
 	} {
 		list = append(list, w.server.Rows("fleet", query)...)
 	}
@@ -253,7 +336,8 @@ func (w *world) there() (list []string) {
 }
 
 // TestCopy is T1: after any history and a quiet moment the engine has what the store
-// has, whether the shipper keeps up or lies far behind.
+// has, whether the shipper keeps up or lies far behind, over restarts of the host, ages of
+// checkpoints and archives of its log.
 func TestCopy(t *testing.T) { copies(t, journal.Choice{}) }
 
 // TestCopyByPolicy says the same of the agents whose policies ask for the fleet. Of the
@@ -275,6 +359,7 @@ func copies(t *testing.T, choice journal.Choice) {
 				if diff := cmp.Diff(w.here(), w.there()); diff != "" {
 					t.Fatalf("round %d: the copy (+) is not as the original (-):\n%.6000s", round, diff)
 				}
+				w.disturb()
 			}
 			t.Log(len(w.there()), "rows, actions:", w.server.Rows("fleet", `SELECT action, count(*) FROM fleet_audit GROUP BY 1 ORDER BY 1`))
 		})

@@ -50,18 +50,18 @@ type touched struct {
 
 // touch notes a row of the log.
 func (t *touched) touch(row *logRow) {
-	t.removed = t.removed || row.Action != "save" && partOf(row.Action) == little
-	switch partOf(row.Action) {
+	t.removed = t.removed || row.action != "save" && partOf(row.action) == little
+	switch partOf(row.action) {
 	case full:
 		t.whole, t.full = true, true
 	case whole:
 		t.whole = true
 	case step:
-		t.add(archive.KindStep, row.Subject.String)
+		t.add(archive.KindStep, row.subject.String)
 	case operate:
-		t.add(archive.KindOperation, row.Subject.String)
+		t.add(archive.KindOperation, row.subject.String)
 	case happened:
-		t.events(row.Detail)
+		t.events(row.detail)
 	}
 }
 

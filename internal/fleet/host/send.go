@@ -11,7 +11,7 @@ import (
 func (s *shipper) read(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
 	choice := s.choice
 	choice.Also = also
-	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, func(uid string, id int64) bool { return s.known[uid][id] })
+	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, s.known)
 }
 
 // send sends a batch, and tells those who wait for it.
@@ -55,23 +55,7 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 	for _, run := range fenced {
 		s.log.Warn("another host owns this run in the fleet: it is not shipped", "run", run)
 	}
-	if len(s.known) > knownMost/16 {
-		clear(s.known)
-	}
-	for i := range c.Runs {
-		r := &c.Runs[i]
-		has := s.known[r.UID]
-		if has == nil || len(has) > knownMost {
-			has = map[int64]bool{}
-			s.known[r.UID] = has
-		}
-		for _, p := range r.Pieces {
-			has[p.ID] = true
-		}
-		if r.Trim {
-			s.known[r.UID] = left(has, r.Segments)
-		}
-	}
+	s.known.note(c)
 	s.mark, s.word, s.beat = c.To, c.To, time.Now()
 	s.healer.acknowledged(s.engineID, s.engine.Heard())
 	s.keepWord(false)
@@ -84,15 +68,4 @@ func runsOf(c *fleet.Changes) (list []string) {
 		list = append(list, fleet.RunName(r.Owner, r.Agent, r.Name))
 	}
 	return list
-}
-
-// left are those of has that are still there.
-func left(has map[int64]bool, there []int64) map[int64]bool {
-	m := map[int64]bool{}
-	for _, id := range there {
-		if has[id] {
-			m[id] = true
-		}
-	}
-	return m
 }

@@ -139,7 +139,7 @@ func (s *shipper) register(ctx context.Context) error {
 		return err
 	}
 	s.strays, s.gap = true, archived > mark.N
-	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
+	s.mark, s.word, s.known, s.beat = mark, mark, known{}, time.Now()
 	s.tell(mark, 0)
 	s.met()
 	s.renamed.Store(true)

@@ -20,7 +20,6 @@ const (
 	batchRows   = 4000             // of the audit log in a batch
 	pauseMost   = 30 * time.Second // the longest pause after failures
 	beatEvery   = 10 * time.Second // how often the engine hears of a host that has nothing to ship
-	knownMost   = 1 << 20          // segments that are remembered as shipped
 	pauseWaited = time.Second      // the longest pause after failures while somebody waits
 	backTold    = time.Hour        // how long status tells that the engine went back
 	awayTold    = time.Minute      // how long the engine may be away before status tells
@@ -52,7 +51,7 @@ type shipper struct {
 	engine *pg.Engine // nil while there is no connection
 	mark   fleet.Mark
 	word   fleet.Mark // the last mark that the engine has acknowledged
-	known  map[string]map[int64]bool
+	known  known
 	beat   time.Time
 	strays bool // the engine may have other runs than it should
 	gap    bool // rows after its mark were archived

@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Behind counts the rows of the audit log after n, and answers when the oldest of them
+// was written, in milliseconds since 1970.
+func (j *Journal) Behind(ctx context.Context, n int64) (rows, oldest int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		if err := q.GetContext(ctx, &rows, `SELECT max(0, n - ?) FROM audit_head`, n); err != nil || rows == 0 {
+			return err
+		}
+		var at ckpt.Time
+		err := q.GetContext(ctx, &at, `SELECT at FROM audit_log WHERE n > ? ORDER BY n LIMIT 1`, n)
+		if errors.Is(err, sql.ErrNoRows) { // they are archived
+			return nil
+		}
+		oldest = at.UnixMilli()
+		return err
+	})
+	return rows, oldest, err
+}
+
+// Where answers the end of the audit log, and the hash of one row of it: "" where that
+// row is archived, or is none.
+func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash string, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		if err := q.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash); err != nil {
+			return err
+		}
+		var found sql.NullString
+		err := q.QueryRowxContext(ctx, `SELECT `+ledger.HashOf(`?1`), n).Scan(&found)
+		hash = found.String
+		return err
+	})
+	return head, hash, err
+}
+
+// Owners are the owners of all agents, by the agents' uids.
+func (j *Journal) Owners(ctx context.Context) (map[string]string, error) {
+	var rows []struct {
+		UID   string `db:"uid"`
+		Owner string `db:"owner"`
+	}
+	err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return q.SelectContext(ctx, &rows, `SELECT uid, owner FROM agents`) })
+	all := make(map[string]string, len(rows))
+	for _, a := range rows {
+		all[a.UID] = a.Owner
+	}
+	return all, err
+}
+
+// Place is an agent of this host.
+type Place struct {
+	Owner string `db:"owner"`
+	Name  string `db:"name"`
+}
+
+// Copies are the agents that are stored here under one of some uids, or have a run that
+// is.
+func (j *Journal) Copies(ctx context.Context, uids []string) (all []Place, err error) {
+	list, err := json.Marshal(uids)
+	if err != nil {
+		return nil, err
+	}
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.SelectContext(ctx, &all, `SELECT owner, name FROM agents WHERE uid IN (SELECT value FROM json_each(?1))
+			UNION SELECT a.owner, a.name FROM agents a JOIN runs r ON r.agent_id = a.id WHERE r.uid IN (SELECT value FROM json_each(?1))`, string(list))
+	})
+	return all, err
+}
+
+// Daemon is who does what no user of this host has asked for.
+const Daemon = ledger.Daemon
