@@ -68,6 +68,7 @@ func (s *shipper) once(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
+		s.waiters.gather(ctx, s.told().took)
 		c, err := s.read(ctx)
 		if err != nil {
 			return err

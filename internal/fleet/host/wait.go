@@ -24,6 +24,8 @@ type waiters struct {
 	mark   int64           // up to which the engine has this host's audit log, replicated; unsure
 	away   bool            // the last attempt to ship has failed
 	fenced map[string]bool // runs that another host owns, as Ship names them
+
+	gathering
 }
 
 // waiter is one of them.
@@ -46,6 +48,7 @@ func (w *waiters) Wait(ctx context.Context, n int64, run string, degrade bool) e
 	err, done := w.verdict(one)
 	if !done {
 		w.list[one] = true
+		w.came()
 	}
 	w.mu.Unlock()
 	if done {
@@ -128,7 +131,7 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 	for _, run := range fenced {
 		w.fenced[run] = true
 	}
-	w.mark, w.away = mark, false
+	w.mark, w.away, w.expect = mark, false, len(w.list)
 	if refuse != "" {
 		w.mark = unsure
 	}
