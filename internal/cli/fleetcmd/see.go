@@ -24,7 +24,7 @@ type statusCmd struct{}
 func (*statusCmd) Help() string {
 	return `The daemon answers. It does not ask the engine: it tells what it knows.
 The exit code is 1 if nothing is shipped, and 4 if this host belongs to no fleet.
-Who is no administrator sees how much the engine has of him, if limits.principal_bytes is set.
+A user who is not an administrator sees how much the engine has of his own, if limits.principal_bytes is set.
 Without a daemon, ckptsidecar fleet check asks the engine itself.`
 }
 
