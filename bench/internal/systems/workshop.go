@@ -54,9 +54,12 @@ func (w *Workshop) program(ctx context.Context, name, pkg string, patterns ...st
 func (w *Workshop) find(root, name string, patterns []string) string {
 	if root == "" {
 		if path, err := exec.LookPath(name); err == nil {
-			if real, err := filepath.EvalSymlinks(path); err == nil {
-				return real // PostgreSQL looks for its files beside its program
+			// PostgreSQL looks for its files beside its program. Redis goes by the name that it
+			// is started with, and its program has another one.
+			if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(real) == name {
+				return real
 			}
+			return path
 		}
 	}
 	for _, pattern := range patterns {
