@@ -37,7 +37,7 @@ func (k known) note(c *fleet.Changes) {
 		}
 		if len(has) > 0 || r.Trim && len(r.Segments) == 0 {
 			k[r.UID] = has
-		} else if !k.HasNone(r.UID) {
+		} else if !k.HasNone(r.UID) { // it may have some that were shipped before
 			delete(k, r.UID)
 		}
 	}
