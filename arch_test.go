@@ -96,7 +96,7 @@ var arrows = map[string][]string{
 		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
 		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
-	"internal/db/journal":  {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet"},
+	"internal/db/journal":  {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet", "internal/retention"},
 	"internal/db/policies": {root, "internal/db/ledger", "internal/db/sqlite", "internal/wellformed"},
 	"internal/db/surveys":  {root, "internal/db/ledger", "internal/retention", "internal/survey"},
 	"internal/db": {
@@ -131,7 +131,7 @@ var arrows = map[string][]string{
 	// Level 2: the packages are wired, and agents are served.
 	"internal/fleet/host": {
 		root, "internal/db", "internal/db/audit", "internal/db/journal", "internal/fleet", "internal/fleet/lease", "internal/fleet/pg",
-		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic", "internal/survey",
+		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic", "internal/retention", "internal/survey",
 	},
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",

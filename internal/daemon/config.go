@@ -71,7 +71,8 @@ type Config struct {
 	FleetGrace    ckpt.Duration
 	FleetHealWait ckpt.Duration
 
-	PrincipalBytes Size // what the engine may have of one principal
+	FleetJanitorAfter ckpt.Duration // how long a host is lost before its runs are cleaned up
+	PrincipalBytes    Size          // what the engine may have of one principal
 
 	FleetPrincipals NamesText // who users of this host are in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory gives on every host
@@ -125,6 +126,7 @@ func Default(system bool, env Environment) Config {
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
 		FleetHealWait:        ckpt.Duration(10 * time.Minute),
+		FleetJanitorAfter:    ckpt.Duration(10 * time.Minute),
 		OTLPContent:          string(observed.Hash),
 	}
 	if system {

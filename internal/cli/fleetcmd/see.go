@@ -101,6 +101,9 @@ func statusText(a *cli.App, s *fleet.Status) {
 		p.Add("realm", realm+" has "+s.Realms[realm])
 	}
 	usageText(a, p, &s.Usage)
+	if s.Janitor {
+		p.Add("janitor", "this host; "+term.Count(s.Cleaned, "run")+" of lost hosts cleaned up since the daemon began")
+	}
 	p.Add("lease", leaseText(a, s))
 	if s.Clear {
 		p.Add("stored", "in the clear: whoever may read the engine reads states and texts; fleet.key_file seals them")

@@ -18,6 +18,7 @@ const (
 	KindStep      = lineStep
 	KindOperation = lineOperation
 	KindEvent     = lineEvent
+	KindPrompt    = linePrompt
 )
 
 // Row is a row of a run as an export has it. Key tells it from the others of its kind.

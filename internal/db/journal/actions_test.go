@@ -65,6 +65,7 @@ func TestCopyOfEachAction(t *testing.T) {
 		{"set_owner_policy", func() error { _, err := s.SetOwnerPolicy(ctx, ann, []byte(`{"pre_operation_keep":"50h"}`)); return err }},
 		{"set_daemon_policy", func() error { return s.SetDaemonPolicy([]byte(`{"recovery_keep":"48h"}`)) }},
 		{"set_principals", func() error { return s.SetIdentityMap(`{"principals":{"uid:1000":"acme/build"},"realms":{}}`) }},
+		{"clean_fleet", func() error { return s.NoteCleaned(map[string]any{"host": "lost"}, "why") }},
 		{"engine_went_back", func() error { return s.NoteWentBack(2, 1) }},
 		{"rejoin_fleet", func() error { return s.SetFleetID(s.ID, "for a test") }},
 		{"prune", func() error { _, _, err := s.Prune(ctx, ann, ckpt.PruneRequest{Agent: "a"}, ""); return err }},

@@ -2,6 +2,6 @@
 // snapshot: the rows of the log, and each run that they name as it is then, in the form
 // of an export. It only reads. The audit log is the outbox of a fleet; there is no other.
 //
-// This package may import the root package, internal/fleet, internal/db/archive and
-// internal/db/ledger; of others, jmoiron/sqlx.
+// This package may import the root package, internal/fleet, internal/retention,
+// internal/db/archive, internal/db/blob and internal/db/ledger; of others, jmoiron/sqlx.
 package journal

@@ -77,6 +77,18 @@ func (s *Core) SetFleetID(id, why string) error {
 	return err
 }
 
+// NoteCleaned notes in the audit log what the janitor of a fleet, which is this host, has
+// removed of a run of a lost host. That run is not this host's, so the row names it in its
+// detail alone.
+func (s *Core) NoteCleaned(detail map[string]any, why string) error {
+	if s.Engine.ReadOnly() != "" {
+		return nil
+	}
+	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "clean_fleet", Outcome: OutcomeDone, Detail: detail, Reason: why})
+	}})
+}
+
 // NoteWentBack notes in the audit log that the engine of a fleet, which had acknowledged
 // the row had, has no more than the row has.
 func (s *Core) NoteWentBack(had, has int64) error {

@@ -22,7 +22,8 @@ type Config struct {
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
 
-	PrincipalBytes int64 // what the engine may have of one principal; 0 for no limit
+	JanitorAfter   time.Duration // how long a host is lost before its runs are cleaned up; 0 for never
+	PrincipalBytes int64         // what the engine may have of one principal; 0 for no limit
 
 	Env   func(name string) string // where systemd says which folder has credentials
 	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit

@@ -10,5 +10,5 @@
 //
 // This package may import the root package, internal/db with its audit and journal,
 // internal/fleet and the packages below it, internal/ipc/server, internal/osfile,
-// internal/periodic and internal/survey.
+// internal/periodic, internal/retention and internal/survey.
 package host

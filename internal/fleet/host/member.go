@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -44,10 +45,26 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
 	m.shipper.keepHealer(c.HealWait)
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
+	if c.JanitorAfter > 0 {
+		m.shipper.janitor = m.newJanitor(c.JanitorAfter)
+	}
 	if c.PrincipalBytes > 0 {
 		m.shipper.quota = m.newQuota(c.PrincipalBytes)
 	}
 	return m
+}
+
+// newJanitor cleans up after hosts that are lost for so long.
+func (m *Member) newJanitor(after time.Duration) *janitor {
+	s := m.shipper
+	return &janitor{after: after, url: s.url, host: s.host, lease: s.keeper.lease, incarnation: s.keeper.last.Load, keys: s.keys,
+		note: m.noteCleaning, log: s.log}
+}
+
+// noteCleaning notes in the audit log what this host has cleaned of another one.
+func (m *Member) noteCleaning(c *fleet.CleaningNoted) error {
+	return m.store.NoteCleaned(map[string]any{"host": c.Name, "db": c.Host, "owner": c.Owner, "agent": c.Agent, "run": c.Run, "uid": c.UID,
+		"dropped": c.Drop, "removed": json.RawMessage(c.Doc)}, c.Why)
 }
 
 // newQuota limits what the engine may have of each principal.
@@ -56,7 +73,7 @@ func (m *Member) newQuota(limit int64) *quota {
 	return &quota{limit: limit, url: s.url, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
 }
 
-// Run ships, keeps the lease and counts for quotas until ctx ends. Without an engine it
+// Run ships, keeps the lease, counts for quotas and cleans up until ctx ends. Without an engine it
 // ends at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.shipper == nil {
@@ -65,6 +82,9 @@ func (m *Member) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = m.shipper.Run(ctx) })
 	all.Go(func() { _ = m.shipper.keeper.Run(ctx) })
+	if m.shipper.janitor != nil {
+		all.Go(func() { _ = m.shipper.janitor.Run(ctx) })
+	}
 	if m.shipper.quota != nil {
 		all.Go(func() { _ = m.shipper.quota.Run(ctx) })
 	}

@@ -2,13 +2,15 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // settle brings to the engine the runs that it lacks, and takes away what it should not
-// have, although no row of the audit log tells of that: fleet.ship has changed, or such rows
-// were archived before they were shipped. It happens once for each connection, when all
+// have, although no row of the audit log tells of that: fleet.ship has changed, such rows
+// were archived before they were shipped, or the janitor has cleaned up while this host was
+// away. What the janitor has removed comes back: this host's own retention decides. It happens once for each connection, when all
 // else is shipped.
 func (s *shipper) settle(ctx context.Context) error {
 	if !s.strays {
@@ -22,6 +24,9 @@ func (s *shipper) settle(ctx context.Context) error {
 		if err := s.sendAlso(ctx, n); err != nil {
 			return err
 		}
+	}
+	if err := s.engine.AnswerCleanings(ctx, s.host.DB); err != nil {
+		return err
 	}
 	s.strays, s.gap = false, false
 	return nil
@@ -41,10 +46,15 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.gap {
-		runs, err = s.engine.Lacks(ctx, runs)
+	if s.gap {
+		return slices.Concat(names, gone, runs), nil
 	}
-	return append(append(names, gone...), runs...), err
+	lacks, err := s.engine.Lacks(ctx, runs)
+	if err != nil {
+		return nil, err
+	}
+	cleaned, err := s.engine.Cleaned(ctx, s.host.DB, runs)
+	return slices.Concat(names, gone, lacks, cleaned), err
 }
 
 // sendAlso sends what is new, and one that no row names. Each goes by itself, so that no

@@ -61,9 +61,10 @@ type shipper struct {
 	kept     kept   // what is in that file
 	keptAt   time.Time
 
-	quota     *quota  // nil for a host that limits no principal
-	healer    *healer // nil for a host that does not look whether the engine went back
-	keeper    *keeper // nil for a host that holds no lease
+	janitor   *janitor // nil for a host that never is the janitor
+	quota     *quota   // nil for a host that limits no principal
+	healer    *healer  // nil for a host that does not look whether the engine went back
+	keeper    *keeper  // nil for a host that holds no lease
 	grace     time.Duration
 	questions atomic.Int64
 	heeding   sync.Mutex

@@ -23,7 +23,8 @@ var (
 	// a warning, or its answer did not come. The mark tells.
 	ErrUnknown = errors.New("the engine does not say that the batch is replicated")
 	// ErrMoved means that the mark is not where this host left it.
-	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, or the engine went back")
+	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, the engine went back, " +
+		"or the janitor has cleaned runs of this host while it was silent")
 	// ErrSchema means that the tables are not there, or are of another version.
 	ErrSchema = errors.New("the engine's tables do not fit this program")
 	// ErrFull means that the engine has no room.
@@ -40,6 +41,7 @@ type Engine struct {
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 	has     memory
+	cleaned int64  // how often the janitor had cleaned runs of the database that has registered last
 	before  before // what it knew of the database that has registered last
 	heard   int64  // how often it had heard of the database, at the last acknowledged word of it
 }

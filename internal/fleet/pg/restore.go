@@ -102,7 +102,7 @@ func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error)
 func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	db, err := e.fillCheckpoints(ctx, r)
+	db, err := e.fillFrom(ctx, lostCheckpoints, r)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,12 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 	if err := e.fillSegments(ctx, r); err != nil {
 		return err
 	}
-	rows, err := e.conn.Query(ctx, lostRows, r.UID)
+	return e.fillRows(ctx, lostRows, r)
+}
+
+// fillRows reads rows of a run.
+func (e *Engine) fillRows(ctx context.Context, query string, r *fleet.LostRun) error {
+	rows, err := e.conn.Query(ctx, query, r.UID)
 	if err != nil {
 		return told(err)
 	}
@@ -135,8 +140,9 @@ func (e *Engine) fillSegments(ctx context.Context, r *fleet.LostRun) error {
 	return told(err)
 }
 
-func (e *Engine) fillCheckpoints(ctx context.Context, r *fleet.LostRun) (db string, err error) {
-	rows, err := e.conn.Query(ctx, lostCheckpoints, r.UID)
+// fillFrom reads checkpoints of a run, and answers whose they are.
+func (e *Engine) fillFrom(ctx context.Context, query string, r *fleet.LostRun) (db string, err error) {
+	rows, err := e.conn.Query(ctx, query, r.UID)
 	if err != nil {
 		return "", told(err)
 	}

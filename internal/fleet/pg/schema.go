@@ -84,10 +84,23 @@ var schema = []string{
 		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
 	// Version 6: the runs of a principal, whose bytes are counted for his quota.
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
+	// Version 6: the janitor, and what it has cleaned: of which run of which host, whether
+	// the janitor's audit log has it, and whether that host has shipped it again since.
+	`CREATE TABLE IF NOT EXISTS fleet_janitor (key text NOT NULL, db text NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (key))`,
+	`CREATE TABLE IF NOT EXISTS fleet_cleanings (
+		id text NOT NULL, run_uid text NOT NULL, host text NOT NULL, by_db text NOT NULL, at timestamptz NOT NULL, owner text NOT NULL,
+		agent text NOT NULL, run text NOT NULL, dropped bigint NOT NULL, doc text NOT NULL, why text NOT NULL, noted bigint, answered bigint,
+		PRIMARY KEY (id))`,
+	`CREATE INDEX IF NOT EXISTS fleet_cleanings_of_host ON fleet_cleanings (host, run_uid)`,
+	// Version 6: how often the janitor has cleaned runs of a host, and when a daemon has
+	// registered that asks for this with each batch.
+	`ALTER TABLE fleet_marks ADD COLUMN IF NOT EXISTS cleaned bigint`,
+	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS asks_at timestamptz`,
 }
 
 // tables are those that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals", "fleet_janitor",
+	"fleet_cleanings",
 }
