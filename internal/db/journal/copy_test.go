@@ -154,7 +154,7 @@ func (w *world) act() {
 	ref := ckpt.RunRef{Agent: agent, Run: []string{"main", "other"}[w.lots.IntN(2)]}
 	key := fmt.Sprint("k", w.lots.IntN(5))
 	w.late.Add(int64(w.lots.IntN(3)) * int64(time.Hour))
-	switch w.lots.IntN(24) {
+	switch w.lots.IntN(26) {
 	case 0, 1, 2, 3, 4, 5:
 		kind := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery}[w.lots.IntN(3)]
 		c, err := s.Save(ctx, ann, &ckpt.SaveRequest{Agent: agent, Run: ref.Run, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: w.state()})
@@ -169,7 +169,7 @@ func (w *world) act() {
 		_, _, _ = s.BeginOperation(ctx, ann, ref, ckpt.OperationRequest{Key: key, Name: "pay", State: w.state()})
 	case 11:
 		_, _, _ = s.EndOperation(ctx, ann, ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded})
-	case 12:
+	case 12, 24, 25:
 		_, _, _ = s.Append(ctx, ann, ref, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`{"a":1}`)}, {Type: "y", Payload: ckpt.JSON(`[]`)}}, "")
 	case 13:
 		since := int64(1)
@@ -189,7 +189,7 @@ func (w *world) act() {
 		_, _, _ = s.Restore(ctx, ann, ckpt.RestoreRequest{Agent: agent, Run: ref.Run, Reason: "back"})
 	case 20:
 		durable := []string{"local", "fleet"}[w.lots.IntN(2)]
-		_, _ = s.SetOwnPolicy(ctx, ann, agent, fmt.Appendf(nil, `{"routine_keep":2,"durability":%q}`, durable))
+		_, _ = s.SetOwnPolicy(ctx, ann, agent, fmt.Appendf(nil, `{"routine_keep":2,"max_events":%d,"durability":%q}`, 2+w.lots.IntN(8), durable))
 	case 21:
 		_, _, _ = s.Prune(ctx, ann, ckpt.PruneRequest{Agent: agent}, "")
 	case 22:

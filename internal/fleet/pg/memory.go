@@ -14,11 +14,11 @@ const remembered = 1 << 16
 type memory struct {
 	names  map[fleet.Name]string // the uids that stand under names; the keys have none
 	agents map[string][32]byte   // what was sent of agents, by uid
-	runs   map[string]bool       // those that are there, by uid
+	runs   map[string]int64      // those that are there, by uid, with the first event that each has
 }
 
 func (m *memory) forget() {
-	m.names, m.agents, m.runs = map[fleet.Name]string{}, map[string][32]byte{}, map[string]bool{}
+	m.names, m.agents, m.runs = map[fleet.Name]string{}, map[string][32]byte{}, map[string]int64{}
 }
 
 // look forgets everything where a name of a batch stands for something else by now: what
@@ -45,10 +45,10 @@ func (m *memory) keep(c *fleet.Changes, mine map[string]bool) {
 		m.agents[c.Agents[i].UID] = sent(&c.Agents[i])
 	}
 	for i := range c.Runs {
-		if uid := c.Runs[i].UID; mine[uid] {
-			m.runs[uid] = true
+		if r := &c.Runs[i]; mine[r.UID] {
+			m.runs[r.UID] = r.FirstEvent
 		} else {
-			delete(m.runs, uid)
+			delete(m.runs, r.UID)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (s *shipping) runs() {
 		r := &s.changes.Runs[i]
 		s.uids, s.terms = append(s.uids, r.UID), append(s.terms, r.Term)
 		agentUID, owner, agent, run = append(agentUID, r.AgentUID), append(owner, r.Owner), append(agent, r.Agent), append(run, r.Name)
-		if r.Whole || !s.has.runs[r.UID] {
+		if _, there := s.has.runs[r.UID]; r.Whole || !there {
 			fresh.uid, fresh.agentUID, fresh.term = append(fresh.uid, r.UID), append(fresh.agentUID, r.AgentUID), append(fresh.term, r.Term)
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
 		}
@@ -287,7 +287,7 @@ func (s *shipping) removals() {
 		if r.TrimWrites {
 			s.held(keepWrites, r.UID, append([]string{}, r.Writes...))
 		}
-		if r.FirstEvent > 0 {
+		if first, there := s.has.runs[r.UID]; r.FirstEvent > 0 && (!there || first != r.FirstEvent) {
 			s.held(dropEvents, r.UID, r.FirstEvent)
 		}
 	}
