@@ -123,7 +123,8 @@ func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Giv
 	}
 	if len(taken) > 0 {
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"%s already has an agent with the name %s: nothing was moved; move the other agents one by one, or erase one of the two", r.To, someOf(taken))
+			"%s already has an agent with the name %s: nothing was moved; "+
+				"move the other agents one by one, or erase one of the two", r.To, someOf(taken))
 	}
 	for i := range agents {
 		a := &agents[i]
@@ -132,7 +133,8 @@ func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Giv
 			return err
 		}
 		if id != "" {
-			return ckpt.Errorf(ckpt.CodeConflict, "%s already has the checkpoint %s of agent %s, perhaps by an import: nothing was moved", r.To, id, a.Name)
+			return ckpt.Errorf(ckpt.CodeConflict, "%s already has the checkpoint %s of agent %s, "+
+				"perhaps by an import: nothing was moved", r.To, id, a.Name)
 		}
 		if r.Force {
 			continue
@@ -155,7 +157,8 @@ func (s *Store) noneRuns(tx *ledger.Tx, a *ledger.Given) error {
 	}
 	for i := range runs {
 		if s.OwnerAlive(&runs[i]) {
-			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is alive (process %d): nothing was moved; stop the agent, or force it",
+			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is alive (process %d): "+
+				"nothing was moved; stop the agent, or force it",
 				runs[i].Name, a.Name, runs[i].PID.Int64)
 		}
 	}
@@ -170,7 +173,10 @@ func sizeOfAgent(tx *ledger.Tx, a *ledger.Given) (ckpt.ChownedAgent, error) {
 		FilesBytes  int64 `db:"files_bytes"`
 	}{}
 	_, err := tx.Get(&row, sizesOfAgent, a.ID)
-	return ckpt.ChownedAgent{Agent: a.Name, Runs: row.Runs, Checkpoints: row.Checkpoints, StoredBytes: row.StoredBytes, FilesBytes: row.FilesBytes}, err
+	return ckpt.ChownedAgent{
+		Agent: a.Name, Runs: row.Runs, Checkpoints: row.Checkpoints,
+		StoredBytes: row.StoredBytes, FilesBytes: row.FilesBytes,
+	}, err
 }
 
 // someOf names the first few of a list.

@@ -29,7 +29,9 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	}
 	e := ledger.Entry(sc, "append_events", ref.Agent)
 	e.Run = ledger.RunName(ref.Run)
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: key, Print: events, Size: eventBytes(events), Entry: e, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Appended, error) {
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: ref.Agent, Key: key, Print: events, Size: eventBytes(events), Entry: e, Make: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Appended, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -151,7 +153,8 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 		SELECT a.name AS agent, r.name AS run, e.seq, e.at, e.type, e.payload, b.n AS batch, e.seq - b.first AS place
 		FROM event_batches b CROSS JOIN events e ON e.run_id = b.run_id AND e.seq BETWEEN b.first AND b.last AND e.batch = b.n
 		CROSS JOIN runs r ON r.id = b.run_id CROSS JOIN agents a ON a.id = r.agent_id
-		WHERE b.owner = ?1 AND b.n >= ?2 AND (b.n > ?2 OR e.seq - b.first > ?3) ORDER BY b.n, e.seq LIMIT 0 + ?4)) WHERE before < ?5 ORDER BY batch, seq`,
+		WHERE b.owner = ?1 AND b.n >= ?2 AND (b.n > ?2 OR e.seq - b.first > ?3) ORDER BY b.n, e.seq LIMIT 0 + ?4))
+		WHERE before < ?5 ORDER BY batch, seq`,
 		owner, place.Batch, place.Index, limit+1, ledger.PageBytes)
 	if err != nil {
 		return nil, sqlite.ReadError(err)

@@ -146,7 +146,8 @@ func (s *Store) NotifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
 	st := &ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}
 	err := s.RO.SelectContext(ctx, &st.Hooks, `SELECT hook, count(*) FILTER (WHERE state = 'pending') AS pending,
 		count(*) FILTER (WHERE state = 'delivered') AS delivered,
-		count(*) FILTER (WHERE state = 'dead') AS dead, min(CASE WHEN state = 'pending' THEN (SELECT at FROM notices WHERE n = d.notice) END) AS oldest,
+		count(*) FILTER (WHERE state = 'dead') AS dead,
+		min(CASE WHEN state = 'pending' THEN (SELECT at FROM notices WHERE n = d.notice) END) AS oldest,
 		(SELECT error FROM deliveries l WHERE l.hook = d.hook AND l.state <> 'delivered' AND l.error IS NOT NULL
 		ORDER BY l.notice DESC LIMIT 1) AS last_error
 		FROM deliveries d GROUP BY hook ORDER BY hook`)

@@ -34,7 +34,8 @@ func findOperation(tx *ledger.Tx, runID int64, key string) (*operationRow, error
 // there is none the newest attempt.
 func findUncertain(tx *ledger.Tx, runID int64, newest *operationRow) (*operationRow, error) {
 	var row operationRow
-	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
+	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations 
+		WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
 	if err != nil || !found {
 		return newest, err
 	}
@@ -68,7 +69,10 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if before != nil {
 		defer before.Leave()
 	}
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State)), Entry: e, Make: true, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Operation, error) {
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State)), Entry: e, Make: true,
+		Drift: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -94,14 +98,18 @@ func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef,
 	if len(r.State) == 0 {
 		return nil, nil
 	}
-	v, err := s.NewSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
+	v, err := s.NewSave(ctx, sc, &ckpt.SaveRequest{
+		Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels,
+		ContentType: ckpt.ContentTypeJSON, State: r.State,
+	})
 	if err == nil {
 		v.Operation = ckpt.Ref(r.Key)
 	}
 	return v, err
 }
 
-func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, old *operationRow, before *saves.Save, r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
+func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, old *operationRow,
+	before *saves.Save, r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
 	if before == nil {
 		var err error
 		if before, err = s.newestAsBefore(tx, agent, run, r, e); err != nil {
@@ -141,7 +149,8 @@ func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 
 // newestAsBefore takes the run's newest state for the one to go back to, where
 // the operation brought none. A run that has none begins without.
-func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.OperationRequest, e ledger.AuditEntry) (*saves.Save, error) {
+func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.OperationRequest,
+	e ledger.AuditEntry) (*saves.Save, error) {
 	if run.Head == "" {
 		return nil, nil
 	}
@@ -156,8 +165,14 @@ func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	if err != nil {
 		return nil, err
 	}
-	v := &saves.Save{WatchedSave: driftlog.WatchedSave{Request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
-		Program: c.Program, ContentType: c.ContentType, State: c.State}}, State: again, Entry: e, Operation: ckpt.Ref(r.Key)}
+	request := &ckpt.SaveRequest{
+		Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels,
+		Metadata: c.Metadata, Program: c.Program, ContentType: c.ContentType, State: c.State,
+	}
+	v := &saves.Save{
+		WatchedSave: driftlog.WatchedSave{Request: request},
+		State:       again, Entry: e, Operation: ckpt.Ref(r.Key),
+	}
 	v.Entry.Action = "save"
 	v.Scope.Target = agent.Owner
 	return v, v.EncodeProgram()
@@ -187,7 +202,10 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := ledger.Entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = ledger.RunName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Result) + len(r.Error)), Entry: e, Claim: sqlite.Frees, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Result) + len(r.Error)), Entry: e,
+		Claim: sqlite.Frees, Secrets: c.Found,
+	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key
@@ -206,7 +224,8 @@ func (s *Store) again(sc ckpt.Scope, id string) (*ckpt.Checkpoint, error) {
 	return c, err
 }
 
-func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, ref ckpt.RunRef, r ckpt.OperationEnd, e ledger.AuditEntry) (*ckpt.OperationEnded, error) {
+func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, ref ckpt.RunRef,
+	r ckpt.OperationEnd, e ledger.AuditEntry) (*ckpt.OperationEnded, error) {
 	run, err := s.runToEnd(tx, sc, ref, r)
 	if err != nil {
 		return nil, err
@@ -228,7 +247,8 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 		return ended, tx.Audit(e)
 	}
 	ended.Status, ended.Result, ended.Error, ended.EndedAt = r.Status, r.Result, r.Error, tx.Now
-	err = tx.Exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`, string(r.Status), tx.Now, r.Result, r.Error, o.ID)
+	err = tx.Exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`,
+		string(r.Status), tx.Now, r.Result, r.Error, o.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +262,8 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 		}
 	}
 	if r.Status == ckpt.OperationSucceeded {
-		err = tx.Exec(`UPDATE operations SET status = 'failed', ended_at = ? WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.Now, run.ID, o.Key, o.Attempt)
+		err = tx.Exec(`UPDATE operations SET status = 'failed', ended_at = ?
+			WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.Now, run.ID, o.Key, o.Attempt)
 		if err == nil {
 			ended.Released, err = s.RetainRun(tx, agent, run, e)
 		}
@@ -275,7 +296,8 @@ func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	case o.Status == r.Status, o.Status == ckpt.OperationUncertain, o.Status == ckpt.OperationOpen && !r.Resolve:
 		return nil
 	case o.Status == ckpt.OperationOpen:
-		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: only uncertain operations can be resolved", r.Key)
+		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: "+
+			"only uncertain operations can be resolved", r.Key)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "operation %s already %s: begin it again for another attempt", r.Key, o.Status)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.at, p.question, p.reason, p.choices, p.schema, p.expires_at, p.checkpoint,
-		p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by`
+	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.at, p.question, p.reason,
+		p.choices, p.schema, p.expires_at, p.checkpoint, p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by`
 	promptTables = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
@@ -119,7 +119,10 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	e := ledger.Entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, answerDetail(&a)
 	var again bool
-	answered, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Size: int64(len(a.Data)), Entry: e, Claim: sqlite.GoesOn, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
+	answered, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Size: int64(len(a.Data)), Entry: e, Claim: sqlite.GoesOn,
+		Secrets: c.Found,
+	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
 		run, err := tx.Run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, ledger.NoRun(p.Agent, p.Run))

@@ -79,7 +79,10 @@ func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledge
 }
 
 func removal(agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.HeldRow, reason string) ckpt.Removal {
-	return ckpt.Removal{Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}
+	return ckpt.Removal{
+		Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq,
+		StoredSize: row.StoredSize, Reason: reason,
+	}
 }
 
 // Prune applies the policies of one agent, or of all of the owner's agents, now.
@@ -106,7 +109,8 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 	}
 	var rep *ckpt.PruneReport
 	var replayed bool
-	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: 1, Claim: sqlite.Frees, Entry: ledger.Entry(sc, "prune", r.Agent), Do: func(tx *ledger.Tx) error {
+	e := ledger.Entry(sc, "prune", r.Agent)
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: 1, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 		rep = &ckpt.PruneReport{}
 		if replayed, err = tx.Replayed(agentID, key, print, rep); replayed || err != nil {
 			return err

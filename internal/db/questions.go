@@ -45,7 +45,9 @@ func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionR
 	e.Run, e.Reason = ledger.RunName(r.Run), r.Reason
 	var again bool
 	size := int64(len(r.Question) + len(r.Schema))
-	p, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Size: size, Entry: e, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Prompt, error) {
+	p, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Size: size, Entry: e, Make: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Prompt, error) {
 		_, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -111,7 +113,8 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 			return nil, err
 		}
 		if p.Question != r.Question || !slices.Equal(p.Choices, r.Choices) || !wellformed.SameJSON(p.Schema, r.Schema) {
-			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the key %s already belongs to another question: give this question its own key", r.Key)
+			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the key %s already belongs to another question: "+
+				"give this question its own key", r.Key)
 		}
 		return p, nil
 	}
@@ -119,8 +122,10 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 	if _, err := tx.Get(&at, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return nil, err
 	}
-	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question' AND NOT p.retired AND p.question = ?2 AND p.choices IS ?3 AND p.id > ?4
-		AND CASE WHEN p.answered_at IS NOT NULL THEN p.answered_seq >= ?5 WHEN p.expires_at <= ?6 THEN p.asked_seq >= ?5 ELSE 1 END ORDER BY p.id LIMIT 1`,
+	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question' AND NOT p.retired
+		AND p.question = ?2 AND p.choices IS ?3 AND p.id > ?4
+		AND CASE WHEN p.answered_at IS NOT NULL THEN p.answered_seq >= ?5
+			WHEN p.expires_at <= ?6 THEN p.asked_seq >= ?5 ELSE 1 END ORDER BY p.id LIMIT 1`,
 		run.ID, r.Question, r.Choices, r.After, at, tx.Now)
 	if err != nil || p == nil || wellformed.SameJSON(p.Schema, r.Schema) {
 		return p, err
@@ -162,7 +167,8 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	case ckpt.PromptExpired:
 		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s expired at %s: no agent waits for the answer", a.ID, p.ExpiresAt)
 	case ckpt.PromptWithdrawn:
-		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: its run went on or ended without the answer", a.ID, p.AnsweredAt)
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: "+
+			"its run went on or ended without the answer", a.ID, p.AnsweredAt)
 	}
 	err = tx.Exec(`UPDATE prompts SET answer = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ? WHERE id = ?`,
 		ckpt.Ref(a.Choice), a.Data, tx.Now, sc.Caller.Owner, run.LastSeq, a.ID)

@@ -34,7 +34,9 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Claim: sqlite.GoesOn, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Claim: sqlite.GoesOn, Make: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
@@ -268,7 +270,8 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) err
 	}
 	var rows []ledger.HeldRow
 	err = tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
-			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
+			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
+				AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5
 			ORDER BY seq DESC LIMIT 0 + ?3)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5

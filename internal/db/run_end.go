@@ -147,7 +147,10 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		defer final.Leave()
 		room = sqlite.Adds
 	}
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State) + len(r.Result) + len(r.Error)), Entry: e, Claim: room, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) {
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State) + len(r.Result) + len(r.Error)),
+		Entry: e, Claim: room, Drift: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

@@ -28,8 +28,11 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	}
 	e := ledger.Entry(sc, "start_run", r.Agent)
 	e.Run = ledger.RunName(r.Run)
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true, Secrets: c.Found},
-		func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) {
+		return s.startRun(tx, sc, agent, r, e)
+	})
 }
 
 func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r ckpt.RunRequest, e ledger.AuditEntry) (*ckpt.Run, error) {
@@ -66,7 +69,8 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		return nil, err
 	}
 	err = tx.Exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
-		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END, forked_from = coalesce(?5, forked_from),
+		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END,
+		forked_from = coalesce(?5, forked_from),
 		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms), source = NULL WHERE id = ?7`,
 		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
 	if err != nil {

@@ -129,7 +129,8 @@ const (
 func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.DatabaseStatus) error {
 	var free int64
 	err := q.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()), sqlite_version(),
-		(SELECT freelist_count FROM pragma_freelist_count()), n, hash FROM audit_head`).Scan(&d.SchemaVersion, &d.SQLite, &free, &d.AuditRows, &d.AuditHead)
+		(SELECT freelist_count FROM pragma_freelist_count()), n, hash FROM audit_head`).
+		Scan(&d.SchemaVersion, &d.SQLite, &free, &d.AuditRows, &d.AuditHead)
 	d.Path, d.ID, d.MaxBytes = s.Opt.Path, s.ID, s.Opt.MaxBytes
 	d.Bytes, d.WALBytes = s.Engine.Sizes()
 	log := s.Engine.LogStatus()
@@ -161,11 +162,14 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	if doubt := s.Trust.Problem(); doubt != "" {
 		add("degraded", fmt.Sprintf(
-			"the audit log was changed outside the daemon: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
+			"the audit log was changed outside the daemon: %s; "+
+				"run ckptsidecar verify --against-log with a head from the daemon's log; "+
+				"if you put an older copy back yourself, remove %s and restart the daemon",
 			doubt, s.Opt.Path+ledger.HeadSuffix))
 	}
 	if len(s.Trust.Guards) > 0 {
-		add("degraded", "triggers that keep rows from being rewritten by hand were missing or changed at the start, and are back: run ckptsidecar verify, which compares what is stored with the audit log")
+		add("degraded", "triggers that keep rows from being rewritten by hand were missing or changed at the start, "+
+			"and are back: run ckptsidecar verify, which compares what is stored with the audit log")
 	}
 	if s.Damages.Count() > 0 {
 		add("degraded", damagedProblem)

@@ -28,7 +28,9 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(
+		tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry,
+	) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
@@ -49,7 +51,9 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(
+		tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry,
+	) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record the whole step", run.Name, r.Key)
@@ -89,7 +93,10 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	if err != nil {
 		return nil, false, err
 	}
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Args) + len(r.Result) + len(r.Error)), Entry: e, Make: true, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Step, error) {
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
+		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Args) + len(r.Result) + len(r.Error)),
+		Entry: e, Make: true, Drift: true, Secrets: c.Found,
+	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Step, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -224,7 +231,8 @@ func selectSteps(status string) string {
 		from = `steps INDEXED BY steps_of_run WHERE run_id = ?1 AND id > ?2 AND status = ?4`
 	}
 	return `, more FROM (SELECT *,
-			sum(coalesce(length(args), 0) + coalesce(length(result), 0)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+			sum(coalesce(length(args), 0) + coalesce(length(result), 0))
+			OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
 			lead(id) OVER (ORDER BY id) IS NOT NULL AS more
 			FROM steps WHERE id IN (SELECT id FROM ` + from + ` ORDER BY id LIMIT 0 + ?3))
 		WHERE coalesce(before, 0) < ?5 ORDER BY id`

@@ -30,8 +30,10 @@ func (s *Store) VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verifie
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
-	v := &survey.Verified{At: ckpt.At(s.Opt.Now()), OK: len(report.Problems) == 0, Problems: []string{}, Rows: report.AuditRows, Head: report.AuditHead,
-		TookMS: time.Since(began).Milliseconds()}
+	v := &survey.Verified{
+		At: ckpt.At(s.Opt.Now()), TookMS: time.Since(began).Milliseconds(),
+		OK: len(report.Problems) == 0, Problems: []string{}, Rows: report.AuditRows, Head: report.AuditHead,
+	}
 	for _, p := range report.Problems[:min(len(report.Problems), survey.MaxProblems)] {
 		v.Problems = append(v.Problems, p.String())
 	}

@@ -18,7 +18,8 @@ import (
 const selectWatched = `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.process_start, r.boot_id, r.started_at, r.updated_at, r.heartbeat_at,
 	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched
 	JOIN agents a ON a.id = r.agent_id
-	WHERE r.id > ? AND r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?`
+	WHERE r.id > ? AND r.status = 'running'
+	AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?`
 
 // Watched returns running runs that have a known owner process or a timeout, by ascending id.
 func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness.Run, error) {

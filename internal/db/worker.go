@@ -102,7 +102,8 @@ func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.
 func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
 	err := s.RO.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
-		AND (SELECT sum(stored_bytes) FROM runs r WHERE r.agent_id = a.id) > json_extract(a.policy, '$.max_bytes') ORDER BY a.id LIMIT 0 + ?`, after, limit)
+		AND (SELECT sum(stored_bytes) FROM runs r WHERE r.agent_id = a.id) > json_extract(a.policy, '$.max_bytes')
+		ORDER BY a.id LIMIT 0 + ?`, after, limit)
 	return ids, sqlite.ReadError(err)
 }
 
@@ -113,7 +114,10 @@ const trimRuns = 200
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict,
 	int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
-		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
+		p := &pruning{
+			store: s, tx: tx, limit: limit, dry: dry,
+			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") },
+		}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
 			return err
 		}
@@ -212,6 +216,7 @@ func (s *Store) Judged(_ context.Context, at time.Time) error {
 		if at.IsZero() {
 			return tx.Exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.Now)
 		}
-		return tx.Exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
+		return tx.Exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?)
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
 	}})
 }

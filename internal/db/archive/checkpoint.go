@@ -38,7 +38,8 @@ func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
 		suspect: t.whole(row, "suspect") == 1, stateOf: t.whole(row, "state_of"), sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
 	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")),
 		Parent: ckpt.Ref(t.text(row, "parent")),
-		Step:   ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")), ContentType: t.text(row, "content_type"), State: state}
+		Step:   ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")),
+		ContentType: t.text(row, "content_type"), State: state}
 	if c.createdAt, err = ckpt.ParseTime(t.text(row, "created_at")); err != nil {
 		return nil, err
 	}

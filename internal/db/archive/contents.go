@@ -29,7 +29,8 @@ func checkExport(f *os.File, runName func(ckpt.GraphThread) string) (*contents, 
 		b, line, err := l.next()
 		switch {
 		case err == io.EOF:
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export ends after line %d without its last line: it was cut off; nothing was changed", l.number)
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export ends after line %d without its last line: "+
+				"it was cut off; nothing was changed", l.number)
 		case err != nil:
 			return nil, err
 		case c.version == 0:

@@ -204,8 +204,9 @@ func (e *exporting) checkpoint(c *ckpt.Checkpoint, row *exportRow) error {
 	if err != nil {
 		return err
 	}
-	values := []any{c.ID, c.Seq, string(c.Kind), orNull(c.Parent), c.CreatedAt.String(), c.Size, c.SHA256, c.ContentType, string(labels), row.Metadata,
-		nil, orNull(c.Step), orNull(c.Operation), bit(c.Pinned), bit(c.Suspect), nil}
+	values := []any{c.ID, c.Seq, string(c.Kind), orNull(c.Parent), c.CreatedAt.String(), c.Size, c.SHA256,
+		c.ContentType, string(labels), row.Metadata, nil,
+		orNull(c.Step), orNull(c.Operation), bit(c.Pinned), bit(c.Suspect), nil}
 	if row.Program != nil {
 		values[10] = *row.Program
 	}

@@ -118,7 +118,8 @@ func (w *filesWriter) tree(ctx context.Context, q *sqlx.Tx, row *files.TreeRow, 
 	if err != nil {
 		return err
 	}
-	line.Base, line.Root, line.GitHead, line.CapturedAt, line.Complete, line.LeftOut = before.ID, t.Root, t.GitHead, t.CapturedAt, t.Complete, t.LeftOut
+	line.Base, line.Root, line.GitHead = before.ID, t.Root, t.GitHead
+	line.CapturedAt, line.Complete, line.LeftOut = t.CapturedAt, t.Complete, t.LeftOut
 	w.line(lineTree, "", line, nil)
 	w.trees[row.Sum], w.last[row.Root] = true, t
 	return w.x.err

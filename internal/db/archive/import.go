@@ -134,10 +134,12 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 	switch {
 	case !same:
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"agent %s already has another run %s: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
+			"agent %s already has another run %s: "+
+				"import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
 	case run.LastSeq < r.lastSeq || run.LastEvent < r.lastEvent || run.Epoch < r.epoch:
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"the export has more of run %s of agent %s than this database (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
+			"the export has more of run %s of agent %s than this database (checkpoint %d, here %d): "+
+				"import into another agent with --agent, or delete that run first; nothing was imported",
 			r.name, agent.Name, r.lastSeq, run.LastSeq)
 	}
 	r.present = true
@@ -343,7 +345,8 @@ func (im *importing) undo() {
 				return im.dropRun(tx, agent, r.id)
 			}})
 			if err != nil {
-				im.store.Log.Warn("the remains of a failed import could not be removed: import the run again", "agent", a.target, "run", r.name, "error", err)
+				im.store.Log.Warn("the remains of a failed import could not be removed: import the run again",
+					"agent", a.target, "run", r.name, "error", err)
 			}
 		}
 	}

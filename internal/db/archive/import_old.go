@@ -190,7 +190,8 @@ func (im *importing) idForOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheck
 		im.report.Present++
 		return id, true, nil
 	case there.AgentID == agent.ID:
-		return "", false, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s already exists with another state: import into another agent with --agent", id)
+		return "", false, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s already exists with another state: "+
+			"import into another agent with --agent", id)
 	}
 	im.ids[c.from.ID] = otherID(c.from.ID, agent)
 	im.contents.has[c.from.ID] = true

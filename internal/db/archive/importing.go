@@ -59,7 +59,8 @@ func (im *importing) flush(ctx context.Context) error {
 		return sqlite.ReadError(err)
 	}
 	before := im.report
-	err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: im.size, Entry: ledger.Entry(im.scope, "import", im.report.Agent), Do: func(tx *ledger.Tx) error {
+	e := ledger.Entry(im.scope, "import", im.report.Agent)
+	err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: im.size, Entry: e, Do: func(tx *ledger.Tx) error {
 		im.report = before // the transaction may be tried again
 		im.report.Pruned, im.report.Uncertain, im.report.Rows = slices.Clone(before.Pruned), slices.Clone(before.Uncertain), maps.Clone(before.Rows)
 		im.grown = map[int64]*agentSeen{}

@@ -78,7 +78,8 @@ const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
 // for the rows themselves.
 const asSlots = `
 	CREATE TEMP VIEW checkpoints AS SELECT run_id << 32 | seq AS slot, * FROM main.checkpoints;
-	CREATE TEMP VIEW graph_checkpoints AS SELECT c.run_id << 32 | c.seq AS slot, g.* FROM main.graph_checkpoints g JOIN main.checkpoints c ON c.n = g.n;`
+	CREATE TEMP VIEW graph_checkpoints AS SELECT c.run_id << 32 | c.seq AS slot, g.* FROM main.graph_checkpoints g
+	JOIN main.checkpoints c ON c.n = g.n;`
 
 // oldLog is the audit log of the versions before actsSince, by its name in a file.
 func (v *verifier) oldLog() string {
@@ -186,8 +187,10 @@ func (v *verifier) changed(ctx context.Context) error {
 		Subject string `db:"subject"`
 		Detail  string `db:"detail"`
 	}
-	err := v.db.SelectContext(ctx, &rows, `SELECT `+ledger.UUIDOf("a.subject")+` AS subject, t.detail AS detail FROM acts a JOIN act_texts t ON t.n = a.n
-		WHERE a.action = (SELECT id FROM words WHERE word = 'change') AND a.outcome IS NULL AND a.n <= ? AND t.detail IS NOT NULL ORDER BY a.n`, v.read)
+	err := v.db.SelectContext(ctx, &rows, `SELECT `+ledger.UUIDOf("a.subject")+` AS subject, t.detail AS detail
+		FROM acts a JOIN act_texts t ON t.n = a.n
+		WHERE a.action = (SELECT id FROM words WHERE word = 'change') AND a.outcome IS NULL AND a.n <= ?
+		AND t.detail IS NOT NULL ORDER BY a.n`, v.read)
 	for i := range rows {
 		v.noteChange(rows[i].Subject, json.RawMessage(rows[i].Detail))
 	}
@@ -229,7 +232,8 @@ func (v *verifier) missingTexts(ctx context.Context) error {
 	err := v.db.SelectContext(ctx, &missing, `WITH changes AS (SELECT agent_id, n, agent, from_owner, to_owner
 		FROM `+owners+`),
 		erasures (owner, agent, after, upto) AS (
-			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM changes o WHERE o.from_owner = p.owner AND o.agent = p.agent AND o.n < a.n), 0), a.n
+			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM changes o
+				WHERE o.from_owner = p.owner AND o.agent = p.agent AND o.n < a.n), 0), a.n
 			FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place WHERE w.word = 'erase' AND a.outcome IS NULL
 			UNION ALL -- it had another owner before
 			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent

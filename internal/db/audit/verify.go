@@ -58,7 +58,10 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 	if err := v.expect(ctx, heads); err != nil {
 		return nil, err
 	}
-	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.texts, v.states, v.graphWrites, v.contents, v.trees} {
+	for _, check := range []func(context.Context) error{
+		v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.texts, v.states, v.graphWrites,
+		v.contents, v.trees,
+	} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -80,7 +83,8 @@ func (v *verifier) identity(ctx context.Context) error {
 		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
 	case version < 1 || version > ckpt.SchemaVersion:
 		return &sqlite.OperatorError{Message: fmt.Sprintf(
-			"%s has schema version %d, and this program checks up to version %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
+			"%s has schema version %d, and this program checks up to version %d: use the program that made it",
+			v.report.Path, version, ckpt.SchemaVersion)}
 	}
 	v.version = version
 	return nil
@@ -173,7 +177,8 @@ func (v *verifier) invariants(ctx context.Context) error {
 func (v *verifier) material(ctx context.Context) error {
 	var rows []Problem
 	err := v.db.SelectContext(ctx, &rows, `WITH used AS MATERIALIZED (
-			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c, json_each(CASE WHEN json_valid(c.pieces) THEN c.pieces ELSE '[]' END) p
+			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c,
+			json_each(CASE WHEN json_valid(c.pieces) THEN c.pieces ELSE '[]' END) p
 		)
 		SELECT 'segment_unused' AS rule, 'segment ' || id AS subject, 'no checkpoint of its run uses it' AS detail
 		FROM segments WHERE id NOT IN (SELECT id FROM used WHERE id IS NOT NULL)

@@ -190,7 +190,8 @@ func (c *candidate) redact(scan Scan) (found []secrets.Secret, err error) {
 		c.compareAnew()
 	}
 	if _, err := c.check(); err != nil { // what was found did not end where it should
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not valid JSON after its secrets were removed: %v; remove the secrets before you save", err)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not valid JSON after its secrets were removed: %v; "+
+			"remove the secrets before you save", err)
 	}
 	return found, nil
 }

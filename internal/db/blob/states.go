@@ -75,7 +75,10 @@ func (l *States) Enter(key RunKey, size int, most time.Duration) (leave func(), 
 		return func() { <-t.taken; l.leave(key, t) }, nil
 	case <-timer.C:
 		l.leave(key, t)
-		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "other saves of this run are waiting for the database: try again", RetryAfter: time.Second}
+		return nil, &ckpt.Error{
+			Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: "other saves of this run are waiting for the database: try again",
+		}
 	}
 }
 

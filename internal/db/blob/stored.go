@@ -80,7 +80,8 @@ func (b *Stored) standOn(ctx context.Context, q sqlx.QueryerContext, pieces stri
 	}
 	b.Sizes = make(map[int64]int64, len(b.Pieces))
 	var sizes []segment
-	err = sqlx.SelectContext(ctx, q, &sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, pieces)
+	err = sqlx.SelectContext(ctx, q, &sizes, `SELECT id, size FROM segments
+		WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, pieces)
 	for _, segment := range sizes {
 		b.Sizes[segment.ID] = segment.Size
 	}

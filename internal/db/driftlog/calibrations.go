@@ -115,5 +115,8 @@ func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
 	}
 	before := c.groups[of]
 	c.groups[of] = g
-	return before == nil && g.result.Factor > 0 || before != nil && (before.result.Factor != g.result.Factor || before.result.Capped != g.result.Capped)
+	if before == nil {
+		return g.result.Factor > 0
+	}
+	return before.result.Factor != g.result.Factor || before.result.Capped != g.result.Capped
 }

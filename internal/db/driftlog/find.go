@@ -81,7 +81,9 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 			f.Checkpoint = w.recovery
 		}
 	}
-	err = tx.Exec(`INSERT INTO findings (id, run_id, at, rule, severity, message, advice, evidence, checkpoint, since_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = tx.Exec(`INSERT INTO findings
+		(id, run_id, at, rule, severity, message, advice, evidence, checkpoint, since_seq)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		f.ID, run.ID, f.At, f.Rule, string(f.Severity), f.Message, f.Advice, f.Evidence, f.Checkpoint, f.SinceSeq)
 	if err != nil {
 		return false, err
@@ -90,7 +92,8 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	tx.Made = append(tx.Made, *f)
 	marked := int64(0)
 	if critical {
-		marked, err = tx.ExecCount(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ? AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ? AND suspect = 0`, run.ID, *f.SinceSeq)
+		marked, err = tx.ExecCount(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?
+			AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ? AND suspect = 0`, run.ID, *f.SinceSeq)
 		if err != nil {
 			return false, err
 		}
@@ -102,7 +105,9 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	if err := tx.Audit(e); err != nil || f.Severity != ckpt.SeverityCritical {
 		return critical, err
 	}
-	_, _, err = s.Notify(tx, ckpt.NoticeFinding, ckpt.NoticeData{Owner: f.Owner, Agent: f.Agent, Run: f.Run, Subject: f.ID, Message: f.Rule + ": " + f.Message})
+	_, _, err = s.Notify(tx, ckpt.NoticeFinding, ckpt.NoticeData{
+		Owner: f.Owner, Agent: f.Agent, Run: f.Run, Subject: f.ID, Message: f.Rule + ": " + f.Message,
+	})
 	return critical, err
 }
 
@@ -133,7 +138,8 @@ func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 // finding is open.
 func SuspectIfDrifting(tx *ledger.Tx, run *ledger.RunRow, row *ledger.CheckpointRow) error {
 	var drifting bool
-	_, err := tx.Get(&drifting, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND closed IS NULL AND severity = 'critical' AND since_seq IS NOT NULL)`, run.ID)
+	_, err := tx.Get(&drifting, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND closed IS NULL
+		AND severity = 'critical' AND since_seq IS NOT NULL)`, run.ID)
 	row.Suspect = row.Suspect || drifting
 	return err
 }
@@ -172,7 +178,8 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	if len(c.Trees) > 0 { // its files too
 		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT ?1, x.place, x.run_id, ?2, x.tree_id
-			FROM checkpoints k JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id WHERE k.id = ?3 AND +k.run_id = ?4 AND x.tree_id IS NOT NULL`, row.N, row.Seq, c.ID, run.ID)
+			FROM checkpoints k JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id
+			WHERE k.id = ?3 AND +k.run_id = ?4 AND x.tree_id IS NOT NULL`, row.N, row.Seq, c.ID, run.ID)
 		if err != nil {
 			return "", err
 		}
@@ -214,9 +221,12 @@ func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ck
 // one since the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4
 // what it was forked from as long as it has none of its own.
 const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
-			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
+				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation'
+				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery'
+				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL ` + ledger.SlotOfFork + `)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 

@@ -15,7 +15,8 @@ import (
 // time, or through those of one run.
 const selectAllFindings = `SELECT ` + FindingColumns + ` FROM findings f CROSS JOIN runs r ON r.id = f.run_id CROSS JOIN agents a ON a.id = r.agent_id
 	WHERE f.id < ?1 AND (a.owner = ?2 OR ?2 = '*') AND (?3 = '' OR a.name = ?3) AND (?4 = '' OR r.name = ?4) AND (?5 = '' OR f.rule = ?5)
-	AND (?6 = '' OR f.severity = ?6) AND (?7 = '' OR f.at >= ?7) AND (?8 = '' OR f.at < ?8) AND (?9 OR f.closed IS NULL) ORDER BY f.id DESC LIMIT 0 + ?10`
+	AND (?6 = '' OR f.severity = ?6) AND (?7 = '' OR f.at >= ?7) AND (?8 = '' OR f.at < ?8)
+	AND (?9 OR f.closed IS NULL) ORDER BY f.id DESC LIMIT 0 + ?10`
 
 // Findings lists the findings of all runs of the scope, newest first: the open ones, or all. An
 // administrator who names no owner sees all.

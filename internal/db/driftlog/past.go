@@ -144,8 +144,10 @@ type printRow struct {
 	id, failures, stretch int64
 }
 
-const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed', unparsable, started_at, ended_at, after_seq, failures,
-	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL, coalesce(shape, ''), coalesce(effect, ''), stretch`
+const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed',
+	unparsable, started_at, ended_at, after_seq, failures,
+	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL,
+	coalesce(shape, ''), coalesce(effect, ''), stretch`
 
 // readPrints reads many rows, and so without reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {

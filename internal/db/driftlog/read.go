@@ -34,7 +34,8 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 			}
 		}
 		var open []ckpt.Finding
-		err := q.SelectContext(ctx, &open, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, row.ID)
+		err := q.SelectContext(ctx, &open, `SELECT `+FindingColumns+FindingTables+`
+			WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, row.ID)
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,8 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 		if err := readWayBack(ctx, q, row.ID, open, &report.DriftVerdict); err != nil {
 			return err
 		}
-		return q.SelectContext(ctx, &report.Findings, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.id < ?
+		return q.SelectContext(ctx, &report.Findings, `SELECT `+FindingColumns+FindingTables+`
+			WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.id < ?
 			ORDER BY f.id DESC LIMIT 0 + ?`, row.ID, f.All, f.Before, limit+1)
 	})
 	if err == nil && f.Line {
@@ -101,9 +103,11 @@ func (s *Drifts) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntr
 		ID      int64                     `db:"id"`
 	}
 	err := s.RO.SelectContext(ctx, &rows, `SELECT * FROM (
-			SELECT * FROM (SELECT 'step' AS what, coalesce(ended_at, started_at) AS at, key, name, status, after_seq AS seq, 0 AS suspect, id FROM steps
+			SELECT * FROM (SELECT 'step' AS what, coalesce(ended_at, started_at) AS at, key, name, status,
+				after_seq AS seq, 0 AS suspect, id FROM steps
 				WHERE run_id = ?1 ORDER BY after_seq DESC, id DESC LIMIT 0 + ?2)
-			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints WHERE slot IN (SELECT slot FROM (`+newestOfRun+`))
+			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints
+				WHERE slot IN (SELECT slot FROM (`+newestOfRun+`))
 		) ORDER BY seq DESC, id DESC LIMIT 0 + ?2`, runID, ckpt.TimelineLength)
 	if err != nil {
 		return nil, sqlite.ReadError(err)

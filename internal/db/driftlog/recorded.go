@@ -29,8 +29,9 @@ type recordedRow struct {
 }
 
 const (
-	recordedColumns = `r.id, a.id AS agent_id, a.owner, a.name AS agent, a.policy, r.name, r.workflow, r.status, r.started_at, r.ended_at, r.first_goal, r.steps_ended`
-	recordedTables  = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
+	recordedColumns = `r.id, a.id AS agent_id, a.owner, a.name AS agent, a.policy, r.name, r.workflow, r.status,
+		r.started_at, r.ended_at, r.first_goal, r.steps_ended`
+	recordedTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
 // recorded reads what the detectors keep of a run's steps, and where states is

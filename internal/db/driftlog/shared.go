@@ -344,7 +344,8 @@ func (s *Drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) er
 			if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
 				continue
 			}
-			if _, err := s.find(tx, agent, run, w, []observer.Found{disagreementOf(key, a, agents, since)}, a.values[key.pointer].checkpoint); err != nil {
+			found := []observer.Found{disagreementOf(key, a, agents, since)}
+			if _, err := s.find(tx, agent, run, w, found, a.values[key.pointer].checkpoint); err != nil {
 				return err
 			}
 		}

@@ -210,7 +210,8 @@ func checkContent(content *ckpt.FileContent) error {
 		return err
 	}
 	if len(content.Data) > ckpt.MaxTreeFile {
-		return ckpt.Errorf(ckpt.CodeTooLarge, "the content %s has %d bytes: at most %d are allowed", content.SHA256, len(content.Data), ckpt.MaxTreeFile)
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the content %s has %d bytes: at most %d are allowed",
+			content.SHA256, len(content.Data), ckpt.MaxTreeFile)
 	}
 	if content.Was == "" {
 		return nil

@@ -216,7 +216,8 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s already has its files", r.Checkpoint)
 		case tx.Now.Sub(at.CreatedAt.Value.Time).Abs() > attachWithin:
 			return ckpt.Errorf(ckpt.CodeConflict,
-				"checkpoint %s was saved at %s, and takes files only for one minute: save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
+				"checkpoint %s was saved at %s, and takes files only for one minute: "+
+					"save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
 		default:
 			if err := s.MayWrite(run, sc, r.Epoch); err != nil {
 				return err

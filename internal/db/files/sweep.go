@@ -215,14 +215,16 @@ type contentGoing struct {
 }
 
 func (s *Files) sweepContents(ctx context.Context) (more bool, err error) {
-	if err := s.RO.GetContext(ctx, &more, `SELECT EXISTS (SELECT 1 FROM content_leases WHERE until <= ?)`, ckpt.At(s.Opt.Now())); err != nil || !more {
+	err = s.RO.GetContext(ctx, &more, `SELECT EXISTS (SELECT 1 FROM content_leases WHERE until <= ?)`, ckpt.At(s.Opt.Now()))
+	if err != nil || !more {
 		return false, sqlite.ReadError(err)
 	}
 	err = s.sweepWith(func(tx *ledger.Tx) error {
 		more = false
 		var rows []contentGoing
 		// Those of one agent, of which all lists are looked through once.
-		err := tx.List(&rows, `WITH one AS (SELECT c.agent_id FROM content_leases l JOIN contents c ON c.id = l.content_id WHERE l.until <= ?1 LIMIT 1),
+		err := tx.List(&rows, `WITH one AS (SELECT c.agent_id FROM content_leases l
+			JOIN contents c ON c.id = l.content_id WHERE l.until <= ?1 LIMIT 1),
 			some AS MATERIALIZED (SELECT l.content_id AS id FROM content_leases l JOIN contents c ON c.id = l.content_id
 			WHERE l.until <= ?1 AND c.agent_id = (SELECT agent_id FROM one) LIMIT 0 + ?2),
 			named AS MATERIALIZED (SELECT DISTINCT f.content_id AS id FROM trees t JOIN tree_files f ON f.tree_id = t.id
@@ -327,7 +329,8 @@ func (s *Files) makeRoom(ctx context.Context, sc ckpt.Scope, name string, size i
 		return err
 	}
 	return ckpt.Errorf(ckpt.CodeQuota,
-		"the files of agent %s take %d bytes more than the %d that an agent may have: unpin or delete checkpoints, or leave files out", name, over, most)
+		"the files of agent %s take %d bytes more than the %d that an agent may have: "+
+			"unpin or delete checkpoints, or leave files out", name, over, most)
 }
 
 // overBudget is by how much an agent's contents would be over the budget with size
@@ -392,7 +395,8 @@ func (s *Files) letGoOldest(tx *ledger.Tx, agent *ledger.AgentRow) (int, error) 
 	found, err := tx.Get(&at, `SELECT c.n, c.run_id, r.name AS run, c.id FROM runs r JOIN checkpoint_trees x ON x.run_id = r.id
 		JOIN checkpoints c ON c.run_id = x.run_id AND c.kind = 'routine' AND c.seq = x.seq AND c.n = x.n
 		WHERE r.agent_id = ? AND c.pinned = 0 AND x.tree_id IS NOT NULL
-		AND EXISTS (SELECT 1 FROM checkpoint_trees y WHERE y.run_id = x.run_id AND y.seq > x.seq AND y.tree_id IS NOT NULL) ORDER BY c.n LIMIT 1`, agent.ID)
+		AND EXISTS (SELECT 1 FROM checkpoint_trees y WHERE y.run_id = x.run_id AND y.seq > x.seq AND y.tree_id IS NOT NULL)
+		ORDER BY c.n LIMIT 1`, agent.ID)
 	if err != nil || !found {
 		return 0, err
 	}

@@ -214,7 +214,8 @@ func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckp
 		return entries, err
 	}
 	var own []entry
-	err = q.SelectContext(ctx, &own, `SELECT `+entryColumns+` FROM tree_files f LEFT JOIN contents c ON c.id = f.content_id WHERE f.tree_id = ?`, row.ID)
+	err = q.SelectContext(ctx, &own, `SELECT `+entryColumns+` FROM tree_files f
+		LEFT JOIN contents c ON c.id = f.content_id WHERE f.tree_id = ?`, row.ID)
 	for i := range own {
 		p.own[own[i].Path] = own[i].asTold()
 	}

@@ -31,7 +31,8 @@ type graphRow struct {
 	Agent    string   `db:"agent"`
 }
 
-const graphColumns = `c.slot, c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata, g.id AS graph_id, g.parent AS graph_parent, g.run_id, a.owner, a.name AS agent`
+const graphColumns = `c.slot, c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata, g.id AS graph_id,
+	g.parent AS graph_parent, g.run_id, a.owner, a.name AS agent`
 
 // GraphTuples lists checkpoints of LangGraph with their values and writes, newest first. What is not there is
 // no error.
@@ -143,13 +144,15 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 		}
 		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_checkpoints g
 			JOIN checkpoints c ON c.slot = g.slot
-			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3) AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT 0 + ?5`,
+			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3)
+			AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT 0 + ?5`,
 			runs[0], only, before, afterID, limit)
 	}
 	return places, q.SelectContext(ctx, &places,
 		`SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
 			JOIN checkpoints c ON c.slot = g.slot
-		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3) AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
+		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3)
+		AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
 		AND (?6 IS NULL OR (g.id, g.run_id) < (?6, ?7)) ORDER BY g.id DESC, g.run_id DESC LIMIT 0 + ?8`,
 		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterRun, limit)
 }

@@ -223,7 +223,8 @@ func (g *graphRemoving) pruneRun(id int64) error {
 		Graph string `db:"graph_id"`
 	}
 	err = g.tx.List(&rows, `SELECT `+ledger.HeldColumns+`, graph_id FROM (SELECT c.*, g.id AS graph_id
-		FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
+		FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
+		WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
 	if err != nil {
 		return err
 	}
@@ -354,7 +355,8 @@ func (s *Threads) GraphCopyThread(ctx context.Context, sc ckpt.Scope, r ckpt.Gra
 		RunID int64  `db:"run_id"`
 		NS    string `db:"ns"`
 	}
-	err = s.RO.SelectContext(ctx, &threads, `SELECT run_id, ns FROM graph_threads WHERE agent_id = ? AND thread = ? ORDER BY run_id`, agent.ID, r.From)
+	err = s.RO.SelectContext(ctx, &threads, `SELECT run_id, ns FROM graph_threads WHERE agent_id = ? AND thread = ?
+		ORDER BY run_id`, agent.ID, r.From)
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}

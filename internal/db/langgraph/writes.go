@@ -90,7 +90,8 @@ func (s *Threads) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []ledge
 			clean, found := s.Opt.Secrets.Redact(w.Data, isGraphJSON(&w.GraphBytes))
 			if len(found) > 0 && mode == ckpt.SecretsReject {
 				return nil, 0, ckpt.Errorf(ckpt.CodeInvalid,
-					"the write to %s holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact",
+					"the write to %s holds what looks like %s at %q, and the agent's policy says secrets: reject; "+
+						"take it out, or set the policy to redact",
 					w.Channel, found[0].Kind, found[0].Path)
 			}
 			w.Data = clean
@@ -127,7 +128,8 @@ func (s *Threads) graphRun(tx *ledger.Tx, sc ckpt.Scope, name string, t ckpt.Gra
 const (
 	insertGraphWrite = `INSERT INTO graph_writes (run_id, checkpoint, ` + graphWriteColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	keepGraphWrite   = insertGraphWrite + ` ON CONFLICT DO NOTHING`
-	setGraphWrite    = insertGraphWrite + ` ON CONFLICT (run_id, checkpoint, task, idx) DO UPDATE SET path = excluded.path, channel = excluded.channel,
+	setGraphWrite    = insertGraphWrite + ` ON CONFLICT (run_id, checkpoint, task, idx)
+		DO UPDATE SET path = excluded.path, channel = excluded.channel,
 		type = excluded.type, size = excluded.size, crc = excluded.crc, data = excluded.data`
 )
 

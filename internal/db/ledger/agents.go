@@ -57,7 +57,8 @@ func (s *Core) NeedAgent(tx *Tx, sc ckpt.Scope, name string) (*AgentRow, error) 
 func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 	var owners []string
 	if sc.Target == "" && sc.Admin {
-		if err := s.RO.SelectContext(ctx, &owners, `SELECT owner FROM agents WHERE name = ? ORDER BY owner LIMIT 0 + ?`, name, ownersNamed); err != nil {
+		const named = `SELECT owner FROM agents WHERE name = ? ORDER BY owner LIMIT 0 + ?`
+		if err := s.RO.SelectContext(ctx, &owners, named, name, ownersNamed); err != nil {
 			owners = nil // what is not there is the answer
 		}
 	}
@@ -65,7 +66,8 @@ func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 		return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s: its first save creates it", name)
 	}
 	return ckpt.Errorf(ckpt.CodeNotFound,
-		"you have no agent %s, but %s has one: name the owner, for example with --owner %s, or take it over with ckptsidecar chown %[3]s %[4]s --agent %[1]s",
+		"you have no agent %s, but %s has one: name the owner, for example with --owner %s, "+
+			"or take it over with ckptsidecar chown %[3]s %[4]s --agent %[1]s",
 		name, strings.Join(owners, " and "), owners[0], sc.Caller.Owner)
 }
 
@@ -121,10 +123,12 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 	}
 	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
 	// As audit_agents has it, but only the runs of the page's agents are looked at.
-	err = s.RO.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at) AS updated_at,
+	err = s.RO.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at,
+			coalesce(max(r.updated_at), a.created_at) AS updated_at,
 			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes,
 			(SELECT coalesce(sum(length(data)), 0) FROM contents c WHERE c.agent_id = a.id) AS files_bytes,
-			CASE WHEN ? THEN (SELECT coalesce(sum(c.size), 0) FROM runs o CROSS JOIN checkpoints c ON c.slot > o.id << 32 AND c.slot <= (o.id + 1) << 32
+			CASE WHEN ? THEN (SELECT coalesce(sum(c.size), 0) FROM runs o
+				CROSS JOIN checkpoints c ON c.slot > o.id << 32 AND c.slot <= (o.id + 1) << 32
 				WHERE o.agent_id = a.id) END AS state_bytes
 		FROM (SELECT * FROM agents WHERE (owner = ? OR ? = '*') AND (owner, name) > (?, ?) ORDER BY owner, name LIMIT 0 + ?) a
 		LEFT JOIN runs r ON r.agent_id = a.id GROUP BY a.id ORDER BY a.owner, a.name`,

@@ -37,7 +37,8 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 		return nil
 	}
 	if r.FromN != last.ToN+1 {
-		return ckpt.Errorf(ckpt.CodeConflict, "the archive begins with row %d of the audit log, and rows up to %d are already archived: create it again", r.FromN, last.ToN)
+		return ckpt.Errorf(ckpt.CodeConflict, "the archive begins with row %d of the audit log, "+
+			"and rows up to %d are already archived: create it again", r.FromN, last.ToN)
 	}
 	var row struct {
 		Hash   ckpt.Ref `db:"hash"`
@@ -49,10 +50,12 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 		return sqlite.ReadError(err)
 	}
 	if string(row.Hash) != r.Hash {
-		return ckpt.Errorf(ckpt.CodeConflict, "row %d of the audit log has another hash than the archive says: it is an archive of another database", r.ToN)
+		return ckpt.Errorf(ckpt.CodeConflict, "row %d of the audit log has another hash than the archive says: "+
+			"it is an archive of another database", r.ToN)
 	}
 	if newest := time.UnixMilli(row.Newest); s.Opt.Now().Sub(newest) < ArchiveMinAge {
-		return ckpt.Errorf(ckpt.CodeInvalid, "row %d of the audit log is from %s: rows of the last %s stay in the database, because repeated requests are answered from them",
+		return ckpt.Errorf(ckpt.CodeInvalid, "row %d of the audit log is from %s: "+
+			"rows of the last %s stay in the database, because repeated requests are answered from them",
 			r.ToN, ckpt.At(newest), ckpt.Duration(ArchiveMinAge))
 	}
 	return s.Submit(&Op{Owner: Daemon, Claim: sqlite.Frees, Do: func(tx *Tx) error {
@@ -87,12 +90,14 @@ func (s *Core) lastArchived(ctx context.Context) (last Archived, err error) {
 // of changes of those, of keys, of agents that changed hands, and what one of them or a later row names.
 var rowsStillNamed = `WITH own (n) AS (
 		SELECT n FROM checkpoints WHERE n <= ?1 UNION SELECT n FROM ids WHERE n <= ?1
-		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change') AND ` + UUIDOf("a.subject") + ` IN (SELECT id FROM checkpoints WHERE n <= ?1)
+		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change')
+		AND ` + UUIDOf("a.subject") + ` IN (SELECT id FROM checkpoints WHERE n <= ?1)
 		UNION SELECT n FROM audit_log_3 WHERE n <= ?1 AND action = 'change' AND subject IN (SELECT id FROM checkpoints WHERE n <= ?1)
 		UNION SELECT n FROM owner_changes WHERE n <= ?1 UNION SELECT n + 1 FROM owner_changes WHERE n < ?1
 	), naming AS (SELECT gone, parent, more FROM acts WHERE n > ?1 UNION ALL SELECT gone, parent, more FROM acts WHERE n IN (SELECT n FROM own))
 	SELECT n FROM own UNION SELECT gone FROM naming WHERE gone <= ?1 UNION SELECT parent FROM naming WHERE parent <= ?1
-	UNION SELECT json_extract(e.value, '$[0]') FROM naming, json_each(naming.more, '$.removed') e WHERE naming.more IS NOT NULL AND json_extract(e.value, '$[0]') <= ?1`
+	UNION SELECT json_extract(e.value, '$[0]') FROM naming, json_each(naming.more, '$.removed') e
+	WHERE naming.more IS NOT NULL AND json_extract(e.value, '$[0]') <= ?1`
 
 // DropArchived lets rows go that lie in an archive, and answers how many went. What it
 // does not come to goes the next time.
@@ -108,7 +113,8 @@ func (s *Core) DropArchived(ctx context.Context) (total int64, err error) {
 	owners := map[string]bool{}
 	for after := int64(0); ctx.Err() == nil; {
 		var rows []int64
-		err := s.RO.SelectContext(ctx, &rows, `SELECT n FROM (SELECT n FROM audit_log_3 UNION ALL SELECT n FROM acts) WHERE n > ? AND n <= ? ORDER BY n LIMIT 0 + ?`,
+		err := s.RO.SelectContext(ctx, &rows, `SELECT n FROM (SELECT n FROM audit_log_3 UNION ALL SELECT n FROM acts)
+			WHERE n > ? AND n <= ? ORDER BY n LIMIT 0 + ?`,
 			after, last.ToN, archivedAtOnce)
 		if err != nil {
 			return total, sqlite.ReadError(err)
@@ -177,7 +183,8 @@ func (tx *Tx) dropStretch(from, to int64, owners map[string]bool) error {
 		}
 	}
 	for _, statement := range []string{
-		`INSERT INTO audit_links (n, hash) SELECT ?2, ` + HashOf(`?2`) + ` WHERE EXISTS (SELECT 1 FROM acts WHERE n = ?2 + 1) OR EXISTS (SELECT 1 FROM audit_log_3 WHERE n = ?2 + 1)`,
+		`INSERT INTO audit_links (n, hash) SELECT ?2, ` + HashOf(`?2`) + `
+			WHERE EXISTS (SELECT 1 FROM acts WHERE n = ?2 + 1) OR EXISTS (SELECT 1 FROM audit_log_3 WHERE n = ?2 + 1)`,
 		`DELETE FROM audit_links WHERE n >= ?1 - 1 AND n < ?2`,
 		`DELETE FROM act_texts WHERE n BETWEEN ?1 AND ?2`,
 		`DELETE FROM acts WHERE n BETWEEN ?1 AND ?2`,

@@ -69,7 +69,8 @@ func (c RowNumbers) readRun(cursor string, sort ckpt.RunSort) (at string, id int
 		return "", 0, BadCursor()
 	}
 	if started != (sort == ckpt.SortStarted) {
-		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor belongs to a list in another order: pass \"next\" of the previous page with the same sort")
+		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor belongs to a list in another order: "+
+			"pass \"next\" of the previous page with the same sort")
 	}
 	return at, c.row(id), nil
 }

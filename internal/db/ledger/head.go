@@ -150,7 +150,8 @@ func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err
 		list = append(list, fmt.Sprintf(
 			"it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.N))
 	case note.N > 0 && hash.String != note.Hash:
-		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was rewritten, or an older copy was put back and used", note.N, note.At))
+		list = append(list, fmt.Sprintf("row %d had another hash on %s: "+
+			"the log was rewritten, or an older copy was put back and used", note.N, note.At))
 	}
 	return list, nil
 }

@@ -156,7 +156,10 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 	if !bytes.Equal(row.Print, short) {
 		return reply, false, errOtherRequest()
 	}
-	reply = SavedReply{ID: id, Seq: row.Seq, Parent: row.Parent, CreatedAt: ckpt.At(time.UnixMilli(row.At)), StoredSize: row.Stored, Pruned: []string{}}
+	reply = SavedReply{
+		ID: id, Seq: row.Seq, Parent: row.Parent, CreatedAt: ckpt.At(time.UnixMilli(row.At)),
+		StoredSize: row.Stored, Pruned: []string{},
+	}
 	if row.More != "" {
 		var more struct {
 			Parent  ckpt.Ref `json:"parent"`

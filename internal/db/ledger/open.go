@@ -52,7 +52,9 @@ func (s *Core) Open(ctx context.Context) (err error) {
 // load reads what the store keeps in memory, and looks whether what nobody may
 // rewrite by hand is as it was left.
 func (s *Core) load(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.loadChainKey, s.findOldKeys, s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.checkHead} {
+	for _, step := range []func(context.Context) error{
+		s.loadChainKey, s.findOldKeys, s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.checkHead,
+	} {
 		if err := step(ctx); err != nil {
 			return s.Engine.OpenError(err)
 		}

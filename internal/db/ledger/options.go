@@ -38,7 +38,7 @@ type Options struct {
 	MaxWaiting    int                                                     // writes that may wait before busy is answered; 4096
 	MaxWaitBytes  int64                                                   // and their bytes; 512 MiB
 	Readers       int                                                     // read connections; 4
-	Watches       int                                                     // runs watched at the same time; 1000. Others are read again when written to
+	Watches       int                                                     // runs watched at the same time; 1000. Others are read at each write
 	ReserveBytes  int64                                                   // room on the disk that is kept for deletes; 4 MiB, below 0 for none
 	LiveBytes     int64                                                   // memory for runs' newest states, for deltas; 64 MiB, below 0 for none
 	Log           *slog.Logger

@@ -68,7 +68,8 @@ func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 // the same with another owner, whose own policy for all agents may be another.
 func (s *Core) ownAt(tx *Tx, agent *Given, to string) (string, error) {
 	var same bool
-	_, err := tx.Get(&same, `SELECT (SELECT policy FROM policies WHERE owner = ?1) IS (SELECT policy FROM policies WHERE owner = ?2)`, agent.Owner, to)
+	_, err := tx.Get(&same, `SELECT (SELECT policy FROM policies WHERE owner = ?1)
+		IS (SELECT policy FROM policies WHERE owner = ?2)`, agent.Owner, to)
 	if err != nil || same {
 		return agent.Own, err
 	}

@@ -73,7 +73,9 @@ func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 			return nil, r.damaged("program", err)
 		}
 	}
-	for column, damage := range map[string]error{"created_at": r.CreatedAt.damage, "labels": r.Labels.damage, "metadata": metadataDamage(r.Metadata)} {
+	for column, damage := range map[string]error{
+		"created_at": r.CreatedAt.damage, "labels": r.Labels.damage, "metadata": metadataDamage(r.Metadata),
+	} {
 		if damage != nil {
 			return nil, r.damaged(column, damage)
 		}

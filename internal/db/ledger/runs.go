@@ -152,7 +152,8 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	}
 	if epoch == nil && s.isLeftBehind(r, sc) {
 		return ckpt.Errorf(ckpt.CodeFenced,
-			"run %s is owned by process %d since %s, and process %d is older and unrelated: stop, or resume the run; if both belong together, name epoch %d",
+			"run %s is owned by process %d since %s, and process %d is older and unrelated: "+
+				"stop, or resume the run; if both belong together, name epoch %d",
 			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
 	if err := r.mayOwn(); err != nil {
@@ -218,7 +219,8 @@ const (
 	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
 	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
-		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
+		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms,
+		r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 

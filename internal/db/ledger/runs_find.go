@@ -52,7 +52,8 @@ func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoic
 			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word >= ? AND w.word < ?)`,
 				`SELECT DISTINCT run_id FROM run_words WHERE word >= ? AND word < ?`, word.Text, word.Text+"\U0010ffff")
 		} else {
-			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word = ?)`, `SELECT run_id FROM run_words WHERE word = ?`, word.Text)
+			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word = ?)`,
+				`SELECT run_id FROM run_words WHERE word = ?`, word.Text)
 		}
 	}
 	if since, until := f.Since.String(), f.Until.String(); since != "" || until != "" {
@@ -203,6 +204,6 @@ func (f *runFinder) chosen(from, where string, args ...any) (string, []any) {
 		conditions = append(conditions, c.condition)
 		all = append(all, c.args...)
 	}
-	return `SELECT r.id, r.` + order + ` AS at FROM ` + from + ` CROSS JOIN agents a ON a.id = r.agent_id WHERE ` + strings.Join(conditions, ` AND `) +
-		` ORDER BY r.` + order + ` DESC, r.id DESC LIMIT 0 + ?`, append(all, f.limit)
+	return `SELECT r.id, r.` + order + ` AS at FROM ` + from + ` CROSS JOIN agents a ON a.id = r.agent_id
+		WHERE ` + strings.Join(conditions, ` AND `) + ` ORDER BY r.` + order + ` DESC, r.id DESC LIMIT 0 + ?`, append(all, f.limit)
 }

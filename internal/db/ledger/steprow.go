@@ -15,4 +15,5 @@ type StepRow struct {
 	More     bool     `db:"more"` // in a list: another comes after it
 }
 
-const StepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect`
+const StepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms,
+	input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect`

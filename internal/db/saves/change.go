@@ -160,7 +160,10 @@ func (s *Saves) deleteOne(tx *ledger.Tx, sc ckpt.Scope, id string, e ledger.Audi
 	if string(run.Head) == id {
 		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1) WHERE id = ?1`, run.ID)
 	}
-	return &ckpt.Removal{Checkpoint: id, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}, err
+	return &ckpt.Removal{
+		Checkpoint: id, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq,
+		StoredSize: row.StoredSize, Reason: reason,
+	}, err
 }
 
 func mayDelete(tx *ledger.Tx, row *ownedRow, run *ledger.RunRow) error {

@@ -295,7 +295,8 @@ func (s *Saves) insert(tx *ledger.Tx, v *Save, c *coming) error {
 	r := v.Request
 	row := ledger.CheckpointRow{
 		Takes: c.taken, N: tx.Head.N + 1, ID: c.reply.ID, Seq: c.reply.Seq, Kind: r.Kind, Parent: c.reply.Parent, CreatedAt: c.reply.CreatedAt,
-		ContentType: r.ContentType, Labels: r.Labels, Metadata: ledger.MetadataText(r.Metadata), Step: r.Step, Operation: v.Operation, Program: v.program,
+		ContentType: r.ContentType, Labels: r.Labels, Metadata: ledger.MetadataText(r.Metadata), Step: r.Step,
+		Operation: v.Operation, Program: v.program,
 		Suspect: c.watch.Drifting(),
 	}
 	list, err := tx.InsertRow(c.run, &row, &v.State)

@@ -16,7 +16,8 @@ const endAtOnce = 500
 func (s *Spans) endRuns(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var ids []int64
-		err := s.RO.SelectContext(ctx, &ids, `SELECT run_id FROM observed WHERE ends_at <= ? ORDER BY ends_at LIMIT 0 + ?`, ckpt.At(s.Opt.Now()), endAtOnce)
+		err := s.RO.SelectContext(ctx, &ids, `SELECT run_id FROM observed WHERE ends_at <= ?
+			ORDER BY ends_at LIMIT 0 + ?`, ckpt.At(s.Opt.Now()), endAtOnce)
 		if err != nil {
 			return sqlite.ReadError(err)
 		}

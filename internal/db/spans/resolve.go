@@ -141,7 +141,8 @@ func turnsOf(spans []*said, known *trace) map[string]string {
 		best := turn{span: span.ID}
 		agent := below(span, known)
 		for _, answer := range answers {
-			if answer.below == agent && answer.ended <= span.BeganNS && (answer.ended > best.ended || answer.ended == best.ended && answer.span > best.span) {
+			later := answer.ended > best.ended || answer.ended == best.ended && answer.span > best.span
+			if answer.below == agent && answer.ended <= span.BeganNS && later {
 				best = answer
 			}
 		}

@@ -120,7 +120,8 @@ func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said
 		Agent string `db:"agent"`
 		Run   string `db:"run"`
 	}
-	err = q.GetContext(ctx, &row, `SELECT a.name AS agent, r.name AS run FROM spans s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
+	err = q.GetContext(ctx, &row, `SELECT a.name AS agent, r.name AS run
+		FROM spans s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE s.owner = ? AND s.trace = ? ORDER BY r.id LIMIT 1`, owner, id)
 	if ledger.IsNoRows(err) {
 		return found, nil, nil
@@ -157,7 +158,8 @@ func (s *Spans) drop(owner string, groups []*group) error {
 		dropped := 0
 		for _, g := range groups {
 			for _, span := range g.spans {
-				if err := tx.Exec(`DELETE FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL`, owner, span.Trace, span.ID); err != nil {
+				if err := tx.Exec(`DELETE FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL`,
+					owner, span.Trace, span.ID); err != nil {
 					return err
 				}
 				dropped++

@@ -29,7 +29,8 @@ func (e *Engine) migrate(ctx context.Context) error {
 	begin := time.Now()
 	err = e.Patiently(ctx, func() error { return e.migrateFrom(ctx, version) })
 	if err == nil && version > 0 {
-		e.log.Info("migrated the database", "from_version", version, "to_version", e.opt.Schema.Version, "took", time.Since(begin).Round(time.Millisecond))
+		e.log.Info("migrated the database", "from_version", version, "to_version", e.opt.Schema.Version,
+			"took", time.Since(begin).Round(time.Millisecond))
 	}
 	return err
 }

@@ -20,7 +20,8 @@ func (e *Engine) letGo() bool {
 	e.lend()
 	if r.full.may(time.Now()) {
 		r.said = true
-		e.log.Warn("the disk is full: deletes use the reserved space, and saves are refused until the reserve is restored", "file", r.path, "bytes", size)
+		e.log.Warn("the disk is full: deletes use the reserved space, "+
+			"and saves are refused until the reserve is restored", "file", r.path, "bytes", size)
 	}
 	return true
 }

@@ -65,8 +65,9 @@ func unknown(fatal *FatalError) bool {
 // stopped is the answer to everything after a fail-stop.
 func stopped(cause error) *ckpt.Error {
 	return &ckpt.Error{
-		Code:       ckpt.CodeBusy,
-		Message:    "the daemon has stopped saving because of a fault of the disk, of the database file or of its locks, and is being restarted: try again",
+		Code: ckpt.CodeBusy,
+		Message: "the daemon has stopped saving because of a fault of the disk, of the database file " +
+			"or of its locks, and is being restarted: try again",
 		RetryAfter: time.Second,
 		Err:        cause,
 	}

@@ -26,7 +26,9 @@ func (s *Surveys) Recorder(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	r.v = &survey.Recorder{Owner: run.Owner, Agent: run.Agent, Run: run.Run.Run, At: ckpt.At(s.core.Opt.Now())}
 	err = s.core.Reading(ctx, func(q *sqlx.Tx) error {
 		r.q = q
-		for _, part := range []func() error{r.readRun, r.readSegments, r.readEnds, r.view, r.steps, r.operations, r.checkpoints, r.findings, r.whole} {
+		for _, part := range []func() error{
+			r.readRun, r.readSegments, r.readEnds, r.view, r.steps, r.operations, r.checkpoints, r.findings, r.whole,
+		} {
 			if err := part(); err != nil {
 				return err
 			}
@@ -73,7 +75,8 @@ type recordedRun struct {
 }
 
 const (
-	selectRecorded = `SELECT CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END AS status,
+	selectRecorded = `SELECT CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL
+			THEN 'starting' ELSE r.status END AS status,
 		r.epoch, r.attempt, coalesce(r.pid, 0) AS pid, r.started_at, r.updated_at, r.ended_at, r.segment_at, r.steps_ended, r.last_seq,
 		r.last_seq - r.removed AS kept,
 		r.input_tokens, r.output_tokens, r.cost_usd, r.accumulated_ms, r.stored_bytes FROM runs r WHERE r.id = ?1`
@@ -97,7 +100,8 @@ const (
 		FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3 ORDER BY started_at, id`
 	selectStepBins = `SELECT b.key AS i, (SELECT count(*) FROM steps s
 		WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]') AND s.started_at < json_extract(b.value, '$[1]')) AS count,
-		(SELECT count(*) FROM steps s WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]') AND s.started_at < json_extract(b.value, '$[1]')
+		(SELECT count(*) FROM steps s WHERE s.run_id = ?1 AND s.started_at >= json_extract(b.value, '$[0]')
+			AND s.started_at < json_extract(b.value, '$[1]')
 			AND s.status IN ('failed', 'interrupted')) AS failed FROM json_each(?2) b`
 
 	selectOperations = `SELECT key, name, attempt, status, checkpoint, started_at, ended_at FROM operations WHERE run_id = ?1 AND started_at < ?3
