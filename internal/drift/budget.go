@@ -99,7 +99,8 @@ func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) 
 		},
 	}
 	if severity == ckpt.SeverityInfo {
-		f.Advice = fmt.Sprintf("You have used %s of your budget of %s %s. Plan how to use what is left.", share, amount(what, limit), budgetUnits[what])
+		f.Advice = fmt.Sprintf("You have used %s of your budget of %s %s. Plan how to use what is left.",
+			share, amount(what, limit), budgetUnits[what])
 	}
 	return f
 }

@@ -120,7 +120,8 @@ func shapeOf(commands [][]string) string {
 // quickWords are commands that do not say what a line is for.
 var quickWords = map[string]bool{"cd": true, "echo": true, "export": true, "set": true, "true": true, "pwd": true,
 	"source": true, ".": true, "sleep": true,
-	"head": true, "tail": true, "cat": true, "printf": true, "mkdir": true, "then": true, "fi": true, "do": true, "done": true, "sort": true, "wc": true}
+	"head": true, "tail": true, "cat": true, "printf": true, "mkdir": true, "then": true, "fi": true, "do": true,
+	"done": true, "sort": true, "wc": true}
 
 // manyThings are programs whose first plain argument says what they do.
 var manyThings = map[string]bool{"git": true, "go": true, "cargo": true, "npm": true, "pnpm": true, "yarn": true,

@@ -237,7 +237,9 @@ func (r *run) Back() (seq int64, ok bool) {
 			}
 		}
 	}
-	if set := r.set.rules[RuleNoProgress]; r.progress.told != "" && !set.off && set.most == ckpt.SeverityCritical && (!ok || r.progress.grewSeq < seq) {
+	set := r.set.rules[RuleNoProgress]
+	stalls := r.progress.told != "" && !set.off && set.most == ckpt.SeverityCritical
+	if stalls && (!ok || r.progress.grewSeq < seq) {
 		seq, ok = r.progress.grewSeq, true
 	}
 	return seq, ok

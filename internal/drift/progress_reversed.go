@@ -27,6 +27,9 @@ func (r *run) declared(found []observer.Found, value *float64, now time.Time, ke
 		Message: fmt.Sprintf("The declared progress fell from %s to %s.", phrase.Figure(before), phrase.Figure(*value)),
 		Advice: fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over "+
 			"the whole run, so that it only grows.", phrase.Figure(before), phrase.Figure(*value)),
-		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("not less than %s", phrase.Figure(before)), Observed: phrase.Figure(*value), Steps: keysOf(key)},
+		Evidence: ckpt.Evidence{
+			Threshold: fmt.Sprintf("not less than %s", phrase.Figure(before)),
+			Observed:  phrase.Figure(*value), Steps: keysOf(key),
+		},
 	})
 }

@@ -61,7 +61,8 @@ func (repeatedError) tell(h *history, x hit) observer.Found {
 			"background, or request less at once.", newest.tool, phrase.Times(x.n))
 		return f
 	}
-	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
+	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.",
+		newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
 	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read the error, fix "+
 		"the cause, or do without this tool.", newest.tool, phrase.Times(x.n))
 	return f

@@ -58,7 +58,8 @@ func (stale) making(h *history, need threshold, span int) int {
 
 func (s stale) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
-	f.Message = fmt.Sprintf("%d of the last %s had all been made before in this run, with the same results.", x.n, phrase.Count(x.need.window, "step"))
+	f.Message = fmt.Sprintf("%d of the last %s had all been made before in this run, with the same results.",
+		x.n, phrase.Count(x.need.window, "step"))
 	f.Advice = fmt.Sprintf("%d of your last %s only repeat what you did earlier in this run. Write down what you know, "+
 		"and choose a step that is new.", x.n, phrase.Count(x.need.window, "step"))
 	return f

@@ -192,11 +192,14 @@ func schemaBroken(broken []schema.Violation) observer.Found {
 		}
 		places += phrase.Cut(placeOf(v.Pointer)) + " " + v.What
 	}
+	count := phrase.Count(len(broken), "place")
 	return observer.Found{
 		Rule: RuleSchema, Severity: ckpt.SeverityCritical,
-		Message:  fmt.Sprintf("The state does not match the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
-		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Fix it before you save again.", phrase.Count(len(broken), "place"), places),
-		Evidence: ckpt.Evidence{Threshold: "no place that breaks the schema", Observed: phrase.Count(len(broken), "place"), Pointer: broken[0].Pointer},
+		Message: fmt.Sprintf("The state does not match the agent's schema in %s: %s.", count, places),
+		Advice:  fmt.Sprintf("Your state breaks its schema in %s: %s. Fix it before you save again.", count, places),
+		Evidence: ckpt.Evidence{
+			Threshold: "no place that breaks the schema", Observed: count, Pointer: broken[0].Pointer,
+		},
 	}
 }
 

@@ -59,7 +59,9 @@ func (m *maker) claimed() string {
 		return fmt.Sprintf("The run was claimed from host %s, which was not heard of for %s. What it did in that time is not known here.",
 			c.FromHost, c.LostAtMost)
 	}
-	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. Everything that it acknowledged is here. Check outside effects: that host's process may still have been acting.",
+	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. "+
+		"Everything that it acknowledged is here. "+
+		"Check outside effects: that host's process may still have been acting.",
 		c.FromHost)
 }
 
@@ -228,7 +230,8 @@ func (m *maker) nothingIntact() string {
 func (m *maker) passedOver() []string {
 	var said []string
 	if n := m.choice.suspects; n == 1 {
-		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is skipped.",
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, "+
+			"but was saved after the first evidence of critical drift: it is skipped.",
 			m.choice.oldest.ID, m.choice.oldest.Seq))
 	} else if n > 1 {
 		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first "+

@@ -93,7 +93,7 @@ type Need struct {
 	Agent string `json:"agent"`
 	Run   string `json:"run"`
 
-	Since    ckpt.Time      `json:"since"`    // the oldest of what it stands for; of an operation, when its owner was found dead, or else when it began
+	Since    ckpt.Time      `json:"since"`    // the oldest of what it stands for; of an operation, when its owner was found dead, else its beginning
 	Text     string         `json:"text"`     // of an operation its name, of a prompt its question, of findings the newest message
 	Why      string         `json:"why"`      // in words: why it waits. May be ""
 	Status   ckpt.RunStatus `json:"status"`   // of the run; "" in a shared row

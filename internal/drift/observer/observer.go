@@ -152,7 +152,7 @@ type RuleRun struct {
 	Progress                 *float64
 	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
 	Map                      JSONPlaces         // where in the state values stand, to find its members quickly; nil if that is not known
-	Last                     *ckpt.Step         // for rules over a state: the newest step that has ended, nil where there is none or it is not at hand
+	Last                     *ckpt.Step         // for rules over a state: the newest step that has ended, or nil
 }
 
 // JSONPlaces knows where in a JSON text values stand. internal/jsontext makes it, and
