@@ -111,7 +111,8 @@ func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	}
 	if q.Get("status") == string(ckpt.OperationFailed) {
 		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", draw.FirstLine(o.Name, 80))
-		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, and whoever resumes the run may do it again.", s.name(), draw.Clock(o.StartedAt))
+		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, "+
+			"and whoever resumes the run may do it again.", s.name(), draw.Clock(o.StartedAt))
 		v.Hidden[1].Value = string(ckpt.OperationFailed)
 	}
 	return v, nil

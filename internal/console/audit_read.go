@@ -54,6 +54,7 @@ func (c *Console) chain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.show(w, r, http.StatusOK, "chainpage", chainView{
-		frame: c.frameOf(r, "The chain of the audit log", "audit"), OK: v.OK, Rows: v.Rows, Head: v.Head, TookMS: v.TookMS, Problems: v.Problems, At: v.At,
+		frame: c.frameOf(r, "The chain of the audit log", "audit"), OK: v.OK, Rows: v.Rows, Head: v.Head,
+		TookMS: v.TookMS, Problems: v.Problems, At: v.At,
 	})
 }

@@ -136,7 +136,8 @@ func (v *findView) found(cp *ckpt.Checkpoint) {
 		v.MoreLists = true
 		return
 	}
-	v.Checkpoints = append(v.Checkpoints, foundCheckpoint{runPath(v.Base, cp.Owner, cp.Agent, cp.Run) + "?cp=" + cp.ID, cp.Agent + " / " + cp.Run, *cp})
+	at := runPath(v.Base, cp.Owner, cp.Agent, cp.Run) + "?cp=" + cp.ID
+	v.Checkpoints = append(v.Checkpoints, foundCheckpoint{at, cp.Agent + " / " + cp.Run, *cp})
 }
 
 // plainID is an id without hyphens, in lower case.

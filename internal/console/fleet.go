@@ -191,7 +191,9 @@ func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Val
 			row.Here = runPath(v.Base, r.Owner, r.Agent, r.Run)
 		}
 		if others[r.DB] {
-			row.Claim = v.Base + "ask/claim?" + url.Values{"owner": {r.Owner}, "agent": {r.Agent}, "run": {r.Run}, "host": {r.DB}, "name": {r.Host}}.Encode()
+			row.Claim = v.Base + "ask/claim?" + url.Values{
+				"owner": {r.Owner}, "agent": {r.Agent}, "run": {r.Run}, "host": {r.DB}, "name": {r.Host},
+			}.Encode()
 		}
 		v.Runs = append(v.Runs, row)
 	}
@@ -250,7 +252,8 @@ func askAdopt(_ *Console, _ context.Context, s *subject, q url.Values) (*askView
 func askDrop(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
 	return &askView{
 		Reason: true, Do: "Drop it", Heading: fmt.Sprintf("Drop the strand of %s / %s", s.ref.Agent, q.Get("run")),
-		Intro:  "It is noted that nobody needs what this host did after the claim. Nothing is deleted: the run stays until somebody deletes it. This is decided once.",
+		Intro: "It is noted that nobody needs what this host did after the claim. " +
+			"Nothing is deleted: the run stays until somebody deletes it. This is decided once.",
 		Hidden: []pair{{"run", q.Get("run")}, {"uid", q.Get("uid")}},
 	}, nil
 }

@@ -49,7 +49,8 @@ const pageOfRuns = 100
 func (c *Console) runs(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ckpt.RunFilter{
-		Agent: q.Get("agent"), Status: ckpt.RunStatus(q.Get("status")), Goal: strings.TrimSpace(q.Get("goal")), Before: q.Get("before"), Limit: pageOfRuns,
+		Agent: q.Get("agent"), Status: ckpt.RunStatus(q.Get("status")), Goal: strings.TrimSpace(q.Get("goal")),
+		Before: q.Get("before"), Limit: pageOfRuns,
 	}
 	if s := q.Get("severity"); s != "" {
 		f.Severity = ckpt.Severity(s)
@@ -155,7 +156,8 @@ func rowOfRun(f frame, run *ckpt.Run) listRow {
 		Href: runPath(f.Base, run.Owner, run.Agent, run.Run), Name: run.Agent + " / " + run.Run,
 		Goal: draw.FirstLine(string(run.Goal), 160), Owner: run.Owner,
 		Status: draw.StatusBadge(run.Status), Labels: run.Labels, Attempt: run.Attempt, Steps: run.StepsEnded, Progress: run.Progress,
-		StartedAt: run.StartedAt, UpdatedAt: run.UpdatedAt, Began: draw.LongClock(f.Now, run.StartedAt), Updated: draw.Age(f.Now.Sub(run.UpdatedAt.Time)),
+		StartedAt: run.StartedAt, UpdatedAt: run.UpdatedAt, Began: draw.LongClock(f.Now, run.StartedAt),
+		Updated: draw.Age(f.Now.Sub(run.UpdatedAt.Time)),
 	}
 }
 

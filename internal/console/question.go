@@ -88,7 +88,8 @@ func questionFields(p *ckpt.Prompt) (fields []field) {
 	list, ok := properties(p.Schema)
 	if !ok {
 		return append(fields, field{
-			ID: "json", Name: "json", Label: "Data, as JSON", Kind: "long", Required: true, Help: "Its schema: " + draw.FirstLine(string(p.Schema), 600),
+			ID: "json", Name: "json", Label: "Data, as JSON", Kind: "long", Required: true,
+			Help: "Its schema: " + draw.FirstLine(string(p.Schema), 600),
 		})
 	}
 	for i, m := range list {

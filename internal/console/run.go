@@ -232,7 +232,10 @@ func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
 	facts := []fact{
 		owner,
 		{Name: "Attempts", Value: draw.Count(run.Attempt), Small: "epoch " + draw.Count(run.Epoch)},
-		{Name: "Worked", Value: draw.Age(time.Duration(rec.Sums.WorkedMS) * time.Millisecond), Small: "of " + draw.Age(rec.Ended.Sub(rec.Began.Time))},
+		{
+			Name: "Worked", Value: draw.Age(time.Duration(rec.Sums.WorkedMS) * time.Millisecond),
+			Small: "of " + draw.Age(rec.Ended.Sub(rec.Began.Time)),
+		},
 	}
 	if run.Progress != nil {
 		facts = append(facts, fact{Name: "Progress", Value: draw.Percent(*run.Progress), Bar: draw.Bar(*run.Progress, 56)})

@@ -42,7 +42,10 @@ func (c *Console) whatIf(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, err)
 		return
 	}
-	v := &whatIfView{frame: c.frameOf(r, "What if", "drift"), Rule: strings.TrimSpace(q.Get("rule")), Warn: q.Get("warn"), Critical: q.Get("critical")}
+	v := &whatIfView{
+		frame: c.frameOf(r, "What if", "drift"), Rule: strings.TrimSpace(q.Get("rule")),
+		Warn: q.Get("warn"), Critical: q.Get("critical"),
+	}
 	v.Filters = whatIfFilters(agents, q)
 	owner, agent, ok := strings.Cut(unpack(q.Get("of")), "\n")
 	if ok {

@@ -269,7 +269,8 @@ func (d *recorder) selected() {
 	for i := range d.rec.Checkpoints.Marks {
 		if c := &d.rec.Checkpoints.Marks[i]; c.ID == d.sel {
 			a := d.line.At(c.CreatedAt)
-			d.put(`<g id="selx" class="selx" data-a="`, part(a), `" transform="translate(`, recLeft+a*recPlot, ` 0)"><path d="M0 18V`, recBottom, `"/></g>`)
+			d.put(`<g id="selx" class="selx" data-a="`, part(a), `" transform="translate(`, recLeft+a*recPlot,
+				` 0)"><path d="M0 18V`, recBottom, `"/></g>`)
 		}
 	}
 }
@@ -312,8 +313,8 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 	a := d.line.At(c.CreatedAt)
 	d.put(`<a class="mk" role="option" tabindex="`, tab, `" aria-selected="`, chosen, `" href="`, told(d.base), `?cp=`,
 		told(c.ID), `" data-a="`, part(a),
-		`" data-y="`, kindLane(c.Kind), `" transform="translate(`, recLeft+a*recPlot, ` `, kindLane(c.Kind), `)" aria-label="checkpoint `, c.Seq, `, `,
-		KindWord(c.Kind), `, `, told(Clock(c.CreatedAt)))
+		`" data-y="`, kindLane(c.Kind), `" transform="translate(`, recLeft+a*recPlot, ` `, kindLane(c.Kind),
+		`)" aria-label="checkpoint `, c.Seq, `, `, KindWord(c.Kind), `, `, told(Clock(c.CreatedAt)))
 	if c.Pinned {
 		d.raw(`, pinned`)
 	}

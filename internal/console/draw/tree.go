@@ -36,7 +36,8 @@ func Tree(branches []Branch, goes map[string]bool) template.HTML {
 	x := func(at int64) float64 { return left + 14 + float64(at-from)*per }
 	height := float64(60 + 62*len(branches))
 	s := &svg{}
-	s.put(`<svg viewBox="0 0 `, width, ` `, height, `" role="group" aria-label="`, Plural(len(branches), "run"), ` with their checkpoints and forks">`)
+	s.put(`<svg viewBox="0 0 `, width, ` `, height, `" role="group" aria-label="`, Plural(len(branches), "run"),
+		` with their checkpoints and forks">`)
 	for i := range branches {
 		b := &branches[i]
 		y := 50 + 62*i
