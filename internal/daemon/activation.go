@@ -40,7 +40,8 @@ func (s *service) takeSocket(context.Context) error {
 			_ = l.Close()
 		}
 		s.inheritedSpans = nil
-		return fmt.Errorf("systemd passed %d sockets: the daemon uses one, and one with FileDescriptorName=%s, so a socket unit may have only one ListenStream=",
+		return fmt.Errorf("systemd passed %d sockets: the daemon uses one, and one with FileDescriptorName=%s, "+
+			"so a socket unit may have only one ListenStream=",
 			n, nameOfSpans)
 	}
 	if len(all) == 1 {

@@ -34,7 +34,8 @@ func (c Config) write(w io.Writer, heading, before string) error {
 				fmt.Fprintf(b, "\n[%s]\n", table)
 			}
 		}
-		fmt.Fprintf(b, "\n# %s\n# Environment: %s; changed by %s%s\n%s%s = %s\n", s.Doc, s.Env, s.change(), c.origin(s.Key), before, name, s.tomlText())
+		fmt.Fprintf(b, "\n# %s\n# Environment: %s; changed by %s%s\n%s%s = %s\n",
+			s.Doc, s.Env, s.change(), c.origin(s.Key), before, name, s.tomlText())
 	}
 	return b.Flush()
 }

@@ -38,7 +38,8 @@ func (k *checking) fleet() {
 		k.bad("fleet.name", "must be at most 128 bytes long")
 	}
 	if strings.Contains(c.FleetEngine, "://") {
-		k.bad("fleet.engine_file", "is a URL: write the URL into a file that only the daemon may read, and name that file here; the URL holds a password")
+		k.bad("fleet.engine_file", "is a URL: write the URL into a file that only the daemon may read, and name that file here; "+
+			"the URL holds a password")
 	} else {
 		k.checkSecretFile("fleet.engine_file", c.FleetEngine)
 	}
@@ -61,7 +62,8 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 	return host.Config{
 		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
 		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
-		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace), HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
+		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace),
+		HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
 		JanitorAfter: time.Duration(c.FleetJanitorAfter), PrincipalBytes: int64(c.PrincipalBytes),
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,

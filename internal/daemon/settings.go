@@ -60,8 +60,9 @@ func (c *Config) Settings() []Setting {
 		{"limits.agent_files", "", "How many stored bytes the files of one agent may take. Beyond the limit, the agent's oldest unpinned " +
 			"routine checkpoints lose their files, and say so. 0 for no limit.", start, &c.AgentFiles},
 		{"limits.owner_writes_per_second", "",
-			"How many writes a second one user may send: saves, steps, events and everything else that changes something; 0 for no limit. A " +
-				"heartbeat counts, but is never refused. Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
+			"How many writes a second one user may send: saves, steps, events and everything else that changes something; 0 for no limit. " +
+				"A heartbeat counts, but is never refused. " +
+				"Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections all users together may have open.", start, &c.Connections},
 		{"limits.live_states", "", "Memory for the newest state of each active run, so that the next save compares and stores only what " +
@@ -98,22 +99,26 @@ func (c *Config) Settings() []Setting {
 			"own.", start, &c.FleetBatch},
 		{"fleet.ship", "", "Which agents this host ships: `all`, or `policy` for only those whose policies say `durability: fleet` or " +
 			"`takeover: auto`. The others stay on this host.", start, &c.FleetShip},
-		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` although it does not say that its commits wait " +
-			"for another machine. Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
-		{"fleet.key_file", "", "The file with the keys that seal states and texts before they are shipped (`ckptsidecar fleet keys add` makes it), or " +
-			"credential:NAME; empty to store in the clear, so that whoever can read the engine reads them.", start, &c.FleetKeys},
-		{"fleet.principals", "", "Who users of this host are in the whole fleet, as a table such as { \"uid:1000\" = \"acme/build\" }. A user who is the " +
-			"same principal on two hosts sees his runs of both. See docs/FLEET.md.", live, &c.FleetPrincipals},
+		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` " +
+			"although it does not say that its commits wait for another machine. " +
+			"Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
+		{"fleet.key_file", "", "The file with the keys that seal states and texts before they are shipped " +
+			"(`ckptsidecar fleet keys add` makes it), " +
+			"or credential:NAME; empty to store in the clear, so that whoever can read the engine reads them.", start, &c.FleetKeys},
+		{"fleet.principals", "", "Who users of this host are in the whole fleet, " +
+			"as a table such as { \"uid:1000\" = \"acme/build\" }. " +
+			"A user who is the same principal on two hosts sees his runs of both. See docs/FLEET.md.", live, &c.FleetPrincipals},
 		{"fleet.realms", "", "Ranges of uids that a directory gives on every host, as a table such as { acme = \"uid:200000-299999\" }. Then uid " +
 			"200123 is the principal acme/uid:200123.", live, &c.FleetRealms},
 		{"fleet.lease", "", "How long this host owns its runs in the fleet after the engine last confirmed it, 5s to 10m. A shorter lease lets " +
 			"other hosts go on sooner after a failure. A longer one bears longer outages of the engine.", start, &c.FleetLease},
 		{"fleet.grace", "", "How much longer than another host's lease this host waits before it claims a run of that host. It must exceed the " +
 			"clock skew between the engine's own machines, over which the engine may fail over.", start, &c.FleetGrace},
-		{"fleet.heal_wait", "", "How long no host claims by itself after the engine went back, while hosts have not registered again that may have claims " +
-			"which the engine has lost.", start, &c.FleetHealWait},
-		{"fleet.janitor_after", "", "How long a host must be silent, and its lease over, before the janitor of the fleet removes what its policies no longer " +
-			"keep by age. Any host may be the janitor; 0s for never this one. See docs/FLEET.md.", start, &c.FleetJanitorAfter},
+		{"fleet.heal_wait", "", "How long no host claims by itself after the engine went back, " +
+			"while hosts have not registered again that may have claims which the engine has lost.", start, &c.FleetHealWait},
+		{"fleet.janitor_after", "", "How long a host must be silent, and its lease over, before the janitor of the fleet " +
+			"removes what its policies no longer keep by age. Any host may be the janitor; 0s for never this one. " +
+			"See docs/FLEET.md.", start, &c.FleetJanitorAfter},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +
