@@ -137,7 +137,8 @@ func CheckRoot(root string) error {
 	for _, home := range homes {
 		home = filepath.Clean(home)
 		if home == root || strings.HasPrefix(home, root+string(filepath.Separator)) {
-			return ckpt.Errorf(ckpt.CodeInvalid, "the files of %s are not kept: it is a home folder, or contains one; name the folder of a project", root)
+			return ckpt.Errorf(ckpt.CodeInvalid, "the files of %s are not kept: "+
+				"it is a home folder, or contains one; name the folder of a project", root)
 		}
 	}
 	return nil
@@ -622,7 +623,8 @@ func (w *scan) release(size int64) {
 func (w *scan) countVanished() {
 	for path := range w.before.records {
 		if _, is := w.found.records[path]; !is {
-			if _, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(path))); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			_, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(path)))
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				w.found.Vanished++
 			}
 		}

@@ -176,7 +176,8 @@ func (x *exporter) checkpoint(s *ckpt.SaveRequest, seq int, parent ckpt.Ref, at 
 	row := ordered{
 		{"id", s.ID}, {"seq", seq}, {"kind", s.Kind}, {"parent", parent}, {"created_at", at}, {"size", len(s.State)},
 		{"sha256", hex.EncodeToString(sum[:])},
-		{"content_type", s.ContentType}, {"labels", s.Labels}, jsonMember("metadata", ckpt.JSON(s.Metadata)), {"program", s.Program}, {"step", s.Step},
+		{"content_type", s.ContentType}, {"labels", s.Labels}, jsonMember("metadata", ckpt.JSON(s.Metadata)),
+		{"program", s.Program}, {"step", s.Step},
 	}
 	state := member{"state_base64", base64.StdEncoding.EncodeToString(s.State)}
 	if ckpt.IsJSON(s.ContentType) && oneLine(s.State) {
@@ -213,7 +214,8 @@ func (x *exporter) runLine(p *Plan, now time.Time) {
 		{"interrupted_at", interrupted}, {"accumulated_ms", accumulated},
 		{"heartbeat_timeout_ms", 0}, {"progress_timeout_ms", 0}, {"goal", p.Start.Goal}, {"first_goal", p.Start.Goal},
 		{"steps_ended", done}, {"input_tokens", 0},
-		{"output_tokens", 0}, {"cost_usd", 0}, {"stretch", 1}, {"stretch_seq", 0}, {"stretch_from", 0}, {"continuation_prompt", p.End.ContinuationPrompt},
+		{"output_tokens", 0}, {"cost_usd", 0}, {"stretch", 1}, {"stretch_seq", 0}, {"stretch_from", 0},
+		{"continuation_prompt", p.End.ContinuationPrompt},
 		{"external_session", p.Start.ExternalSession}, {"labels", p.Start.Labels}, jsonMember("result", p.End.Result),
 		{"error", p.End.Error}, {"last_event", len(p.Events)},
 	}, member{"unscreened", true})

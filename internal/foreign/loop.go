@@ -200,7 +200,8 @@ func readLoopState(f File, l Loop) (found, error) {
 	s.from = original{
 		Format: FSMLoop, Workflow: cut(s.workflow, maxOriginal), Status: cut(top.text("status"), 256),
 		Position: cut(top.text("current_state"), maxOriginal),
-		Counter:  top.small("iteration"), ActiveSubLoop: top.small("active_sub_loop"), PID: top.small("pid"), AccumulatedMS: top.small("accumulated_ms"),
+		Counter:  top.small("iteration"), ActiveSubLoop: top.small("active_sub_loop"),
+		PID: top.small("pid"), AccumulatedMS: top.small("accumulated_ms"),
 	}
 	started, text, err := top.moment("started_at")
 	if err != nil {

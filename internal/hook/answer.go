@@ -113,7 +113,8 @@ func recordedOf(p *ckpt.Plan) (lines []string) {
 
 // settleText says what to do about an operation of which nobody knows the end.
 func settleText(p *ckpt.Plan, key string) string {
-	const what = "Nobody knows whether the uncertain operation took effect: find out, and do not repeat it blindly. When you know, the user can record it: "
+	const what = "Nobody knows whether the uncertain operation took effect: find out, and do not repeat it blindly. " +
+		"When you know, the user can record it: "
 	if !shellPlain(key) {
 		return what + fmt.Sprintf("ckptsidecar operations %s --run %s lists it.", p.Agent, p.Run)
 	}

@@ -144,6 +144,7 @@ func (c *call) interruptedText() string {
 	if c.Files == nil || !c.Files.Interrupted(c.Project.Folder) {
 		return ""
 	}
-	return "[ckptsidecar] A restore of this project's files was interrupted: some files are old, some are new. Before you edit anything, ask the user to run " +
+	return "[ckptsidecar] A restore of this project's files was interrupted: some files are old, some are new. " +
+		"Before you edit anything, ask the user to run " +
 		"`ckptsidecar files restore --continue` to finish it or `ckptsidecar files restore --back` to take it back."
 }

@@ -227,7 +227,8 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
-		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" || r.Labels[projectLabel] != "" && r.Labels[projectLabel] != c.Project.ID {
+		elsewhere := r.Labels[projectLabel] != "" && r.Labels[projectLabel] != c.Project.ID
+		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" || elsewhere {
 			continue
 		}
 		switch r.Status {
@@ -535,7 +536,9 @@ func (c *call) settle(ctx context.Context) error {
 		return err
 	}
 	for i := range steps.Steps {
-		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{Key: steps.Steps[i].Key, Status: ckpt.StepFailed, Error: neverTold}); err != nil {
+		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{
+			Key: steps.Steps[i].Key, Status: ckpt.StepFailed, Error: neverTold,
+		}); err != nil {
 			return err
 		}
 	}

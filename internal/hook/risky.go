@@ -29,18 +29,22 @@ var DefaultRisky = []string{
 	`^shell (terraform|tofu|pulumi|cdk|serverless|sls|sam|terragrunt) (.* )?(apply|destroy|deploy|up|import|remove|taint)\b`,
 	`^shell kubectl (.* )?(apply|create|delete|replace|patch|scale|rollout|drain|cordon|exec)\b`,
 	`^shell helm (.* )?(install|upgrade|uninstall|rollback)\b`,
-	`^shell (aws|gcloud|az|doctl|heroku|fly|flyctl|vercel|netlify|wrangler|firebase|ansible-playbook|cap|eb) (.* )?(deploy|delete|create|update|put|rm|sync|terminate|scale|publish|destroy|remove|restart|set|mv|cp|promote|rollback|\S+\.ya?ml)\b`,
+	`^shell (aws|gcloud|az|doctl|heroku|fly|flyctl|vercel|netlify|wrangler|firebase|ansible-playbook|cap|eb) ` +
+		`(.* )?(deploy|delete|create|update|put|rm|sync|terminate|scale|publish|destroy|remove|restart|set|mv|cp|` +
+		`promote|rollback|\S+\.ya?ml)\b`,
 	`^shell (systemctl|service) (.* )?(stop|restart|disable|mask)\b`,
 	`^shell (make|just|task|npm run|pnpm|yarn|rake|invoke|fab) (.* )?\S*(deploy|release|publish|migrate|prod)\S*`,
 	// databases
 	`^shell (psql|mysql|sqlite3|mongosh|redis-cli|sqlcmd) (?i:.*\b(drop|delete|truncate|update|insert|alter|flushall|flushdb)\b)`,
-	`^shell (alembic|flyway|liquibase|prisma|knex|sequelize|dbmate|goose|atlas) (.* )?(upgrade|downgrade|migrate|update|reset|deploy|apply|up|down|rollback)\b`,
+	`^shell (alembic|flyway|liquibase|prisma|knex|sequelize|dbmate|goose|atlas) ` +
+		`(.* )?(upgrade|downgrade|migrate|update|reset|deploy|apply|up|down|rollback)\b`,
 	`^shell (\S+ )?(manage\.py|artisan|rails|rake) (.* )?(db:|migrate|flush)`,
 	// messages and money
 	`^shell (mail|sendmail|mutt|msmtp|stripe) `,
 	`^shell curl .*(-X ?|--request[ =])(POST|PUT|PATCH|DELETE)\b`,
 	// tools of MCP servers whose name says it
-	`^mcp__\S*__\S*(delete|remove|drop|destroy|deploy|publish|send|post_|create_(issue|pull|release)|merge|push|pay|transfer|refund|purchase|execute_sql|apply_migration)\S* `,
+	`^mcp__\S*__\S*(delete|remove|drop|destroy|deploy|publish|send|post_|create_(issue|pull|release)|merge|push|` +
+		`pay|transfer|refund|purchase|execute_sql|apply_migration)\S* `,
 }
 
 // Risky are the patterns by which a call is risky, or is not all the same.
@@ -122,7 +126,9 @@ func callLines(in *Input) (lines []string) {
 var (
 	between = regexp.MustCompile(`\s*(&&|\|\||[;|&\n]|\$\(|` + "`" + `|\bthen\b|\bdo\b)\s*`)
 	before  = regexp.MustCompile(
-		`^([({]\s*|[A-Za-z_][A-Za-z0-9_]*=\S*\s+|(sudo|doas|env|time|nohup|nice|command|exec|xargs|timeout|stdbuf|setsid|watch|parallel)(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
+		`^([({]\s*|[A-Za-z_][A-Za-z0-9_]*=\S*\s+|` +
+			`(sudo|doas|env|time|nohup|nice|command|exec|xargs|timeout|stdbuf|setsid|watch|parallel)` +
+			`(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
 )
 
 // commandsOf takes a line of a shell apart into its commands, each without what

@@ -25,7 +25,10 @@ func New(o Options) *Server {
 			Instructions: instructions,
 			// Lists never change by themselves, so nothing is promised about that.
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // one user's checkpoints
-			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}},
+			Capabilities: &mcp.ServerCapabilities{
+				Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{},
+				Prompts: &mcp.PromptCapabilities{},
+			},
 		})
 	s.addCheckpointTools()
 	s.addRunTools()

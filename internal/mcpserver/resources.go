@@ -65,7 +65,8 @@ func (s *Server) fillResources(ctx context.Context, result *mcp.ListResourcesRes
 		shown := shownCheckpoint(c)
 		result.Resources = append(result.Resources, &mcp.Resource{
 			URI: checkpointURI(c.ID), Name: fmt.Sprintf("%s-%d", c.Run, c.Seq), Title: fmt.Sprintf("Checkpoint %d of run %s", c.Seq, c.Run),
-			Description: strings.TrimSpace(fmt.Sprintf("%s, saved %s. %s", c.Kind, c.CreatedAt, shown.Summary)), MIMEType: c.ContentType, Size: c.Size,
+			Description: strings.TrimSpace(fmt.Sprintf("%s, saved %s. %s", c.Kind, c.CreatedAt, shown.Summary)),
+			MIMEType:    c.ContentType, Size: c.Size,
 		})
 	}
 	return result, nil

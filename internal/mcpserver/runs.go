@@ -42,7 +42,7 @@ type resumeOut struct {
 	state
 	Completed   []doneStep  `json:"completed_steps" doc:"Done since that checkpoint: do not do these again, use their results."`
 	Interrupted []openStep  `json:"interrupted_steps" doc:"Begun and never finished: look whether they took effect before you do them again."`
-	Uncertain   []operation `json:"uncertain_operations" doc:"Risky things of which nobody knows whether they took effect: find out, do not repeat them blindly."`
+	Uncertain   []operation `json:"uncertain_operations" doc:"Risky things that may have taken effect, or not: find out, do not repeat them blindly."`
 	Continue    string      `json:"continuation_prompt,omitempty" doc:"What the session before wanted to tell you."`
 	Question    string      `json:"question,omitempty" doc:"What a person has to decide."`
 }

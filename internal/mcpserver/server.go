@@ -39,12 +39,17 @@ type Server struct {
 	begun map[[2]string]bool // steps by run and key that were reported as started
 }
 
-const instructions = `ckptsidecar keeps durable checkpoints of your work, so that it can go on after a crash, a lost connection or a mistake.
-1. At the beginning of a piece of work call resume_run: it says whether an earlier session left it unfinished, and gives back the state to go on from.
-2. Call save_checkpoint after every piece of work that would be costly to do again, with all that you would need to go on without this conversation: goal, plan, what is done, what is next, open questions.
-3. Before anything that cannot be undone (a deployment, a payment, a message to people, a deletion, a push) call begin_operation, and afterwards finish_operation.
-4. Report tool calls with report_step: it notices when you go in circles and says so. Take its advice.
-Nothing here deletes anything.`
+const instructions = "ckptsidecar keeps durable checkpoints of your work, so that it can go on after a crash, " +
+	"a lost connection or a mistake.\n" +
+	"1. At the beginning of a piece of work call resume_run: it says whether an earlier session left it " +
+	"unfinished, and gives back the state to go on from.\n" +
+	"2. Call save_checkpoint after every piece of work that would be costly to do again, " +
+	"with all that you would need to go on without this conversation: goal, plan, what is done, " +
+	"what is next, open questions.\n" +
+	"3. Before anything that cannot be undone (a deployment, a payment, a message to people, a deletion, " +
+	"a push) call begin_operation, and afterwards finish_operation.\n" +
+	"4. Report tool calls with report_step: it notices when you go in circles and says so. Take its advice.\n" +
+	"Nothing here deletes anything."
 
 // Serve speaks to one host until it hangs up. Then the runs that this process
 // has claimed are suspended: nobody works on them.

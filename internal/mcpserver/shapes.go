@@ -42,7 +42,7 @@ func shownCheckpoint(c *ckpt.Checkpoint) checkpoint {
 type state struct {
 	State    ckpt.JSON `json:"state,omitempty" doc:"The saved state, exactly as it was saved."`
 	Text     string    `json:"state_text,omitempty" doc:"The saved state, if it is text and not JSON."`
-	Resource string    `json:"state_resource,omitempty" doc:"Where to read a state that is too large or too binary to be shown here: a resource of this server."`
+	Resource string    `json:"state_resource,omitempty" doc:"A resource of this server that has a state too large or too binary to show here."`
 }
 
 func shownState(c *ckpt.Checkpoint) (s state) {

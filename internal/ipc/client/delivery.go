@@ -128,7 +128,8 @@ func mayRepeat(a *ask, err error) bool {
 		return !nobody.Stranger()
 	}
 	var e *ckpt.Error
-	return errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeNotReplicated) && (a.repeatable || e.OutcomeOrDefault() == ckpt.OutcomeNotSaved)
+	return errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeNotReplicated) &&
+		(a.repeatable || e.OutcomeOrDefault() == ckpt.OutcomeNotSaved)
 }
 
 // retryHint is the pause that the daemon asked for, at most the given one.

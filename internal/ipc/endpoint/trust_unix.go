@@ -24,7 +24,8 @@ type StrangerError struct {
 }
 
 func (e *StrangerError) Error() string {
-	return fmt.Sprintf("uid %d listens there, and this process is uid %d; it talks only to daemons of root, of its own user and of the service's user",
+	return fmt.Sprintf("uid %d listens there, and this process is uid %d; it talks only to daemons of root, "+
+		"of its own user and of the service's user",
 		e.Peer, e.Self)
 }
 

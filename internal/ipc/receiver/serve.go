@@ -30,7 +30,10 @@ func New(o Options) *Receiver {
 	if o.Connections <= 0 {
 		o.Connections = 256
 	}
-	r := &Receiver{opt: o, log: o.Log, owners: map[string]*owner{}, all: semaphore.NewWeighted(allBytes), wrong: rate.Sometimes{Interval: recordedAfter}}
+	r := &Receiver{
+		opt: o, log: o.Log, owners: map[string]*owner{},
+		all: semaphore.NewWeighted(allBytes), wrong: rate.Sometimes{Interval: recordedAfter},
+	}
 	r.grpc = newGRPC()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

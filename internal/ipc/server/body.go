@@ -30,7 +30,8 @@ func (c *call) readInto(memory func(int) []byte, limit, factor int64) ([]byte, e
 	switch {
 	case c.r.Header["Content-Encoding"] != nil:
 		// Taken as it is, the state would not be what its Content-Type says.
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is refused: send it uncompressed, the daemon compresses what it stores")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is refused: "+
+			"send it uncompressed, the daemon compresses what it stores")
 	case n > limit:
 		return nil, bodyTooLarge(limit)
 	case n < 0:

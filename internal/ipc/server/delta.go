@@ -67,7 +67,8 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	case err != nil:
 		return err
 	case is != sum:
-		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s does not have the hash in the header %s: send the whole state", id, ipc.HeaderBaseSHA256)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s does not have the hash in the header %s: "+
+			"send the whole state", id, ipc.HeaderBaseSHA256)
 	}
 	size, err := delta.Size(len(base), wire)
 	if err != nil {

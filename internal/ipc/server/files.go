@@ -66,7 +66,8 @@ func (s *contentStream) next() (*ckpt.FileContent, error) {
 		return nil, err
 	}
 	wrong := ckpt.Errorf(ckpt.CodeInvalid,
-		"the body is wrong: each content must be a line with its SHA-256, its size and the SHA-256 of the previous version (or -), followed by its bytes")
+		"the body is wrong: each content must be a line with its SHA-256, its size "+
+			"and the SHA-256 of the previous version (or -), followed by its bytes")
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 {
 		return nil, wrong
