@@ -55,7 +55,8 @@ func (p *Policy) Fill() {
 // without the detectors; DriftWatch.Check does the rest.
 func (p *Policy) checkDrift() error {
 	for _, check := range []func() error{
-		p.checkDriftWords, p.checkFalseAlarms, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSharedKeys, p.checkRules,
+		p.checkDriftWords, p.checkFalseAlarms, p.checkDetectors, p.checkIgnoreTools,
+		p.checkDriftTimes, p.Budget.check, p.checkSharedKeys, p.checkRules,
 	} {
 		if err := check(); err != nil {
 			return err

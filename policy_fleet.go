@@ -80,7 +80,8 @@ func (p *Policy) checkFleet() error {
 	case filled.OnLeaseLost != LeaseLostStop && filled.OnLeaseLost != LeaseLostContinue:
 		return Errorf(CodeInvalid, "on_lease_lost is %q: it must be stop or continue", cut(string(p.OnLeaseLost)))
 	case filled.Takeover == TakeoverAuto && filled.OnLeaseLost == LeaseLostContinue:
-		return Errorf(CodeInvalid, "takeover is auto and on_lease_lost is continue: the run would have two owners; set on_lease_lost to stop, or takeover to manual")
+		return Errorf(CodeInvalid, "takeover is auto and on_lease_lost is continue: "+
+			"the run would have two owners; set on_lease_lost to stop, or takeover to manual")
 	}
 	return nil
 }

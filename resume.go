@@ -71,7 +71,7 @@ type Plan struct {
 	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a new beginning loses
 	Prompt              *Prompt           `json:"prompt"`
 	Fleet               *PlanFleet        `json:"fleet,omitempty"` // where the run was just claimed from another host
-	Questions           []Prompt          `json:"questions"`       // the run's own, oldest first: open ones, and answers that came after the checkpoint
+	Questions           []Prompt          `json:"questions"`       // the run's own, oldest first: open, or answered after the checkpoint
 }
 
 // PlanFleet says in a plan what is known of a run that was claimed from another host of

@@ -4,7 +4,10 @@ import "slices"
 
 // The statuses that can be used to filter a list.
 var (
-	RunStatuses       = []RunStatus{RunStarting, RunRunning, RunSuspended, RunAwaitingContinuation, RunInterrupted, RunTimedOut, RunCompleted, RunFailed}
+	RunStatuses = []RunStatus{
+		RunStarting, RunRunning, RunSuspended, RunAwaitingContinuation,
+		RunInterrupted, RunTimedOut, RunCompleted, RunFailed,
+	}
 	StepStatuses      = []StepStatus{StepStarted, StepSucceeded, StepFailed, StepInterrupted}
 	OperationStatuses = []OperationStatus{OperationOpen, OperationSucceeded, OperationFailed, OperationUncertain}
 )
