@@ -28,6 +28,16 @@ func (u *Usage) Of(owner string) *Usage {
 	return own
 }
 
+// Full counts the principals whose quota is used up.
+func (u *Usage) Full() (n int) {
+	for _, p := range u.Principals {
+		if p.Full {
+			n++
+		}
+	}
+	return n
+}
+
 // Refusal says to a principal whose quota is used up what is wrong and what to do.
 func (p *PrincipalUsed) Refusal(limit int64) string {
 	return fmt.Sprintf("the fleet's engine has %d bytes of %s, and the limit is %d (limits.principal_bytes), so nothing more is saved for agents with "+

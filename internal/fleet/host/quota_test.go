@@ -141,6 +141,9 @@ func (h *quotaHost) full(p fleet.PrincipalUsed) {
 	h.puts("plain", "", 10).want(t, "a save of an agent that asks for nothing", "local", false)
 	h.ask("POST", "/v1/agents/plain/runs/main/steps", `{"key":"k","name":"n"}`).want(t, "a step of that agent", "local", false)
 	h.wantUsage(p)
+	if u := h.quota.Usage(); u.Full() != 1 {
+		t.Errorf("%d principals are full", u.Full())
+	}
 }
 
 // wantUsage asks who has how much: an administrator sees everybody, a user himself.
