@@ -19,7 +19,7 @@ type auditCmd struct {
 }
 
 type auditArchiveCmd struct {
-	Before           string `required:"" placeholder:"TIME" help:"Archive rows from before this time: 90d, 2026-03-01, or 2026-03-01T12:00:00Z. Rows of the last 8 days stay."`
+	Before           string `required:"" placeholder:"TIME" help:"Archive rows before this time: 90d, or 2026-03-01. The last 8 days stay."`
 	To               string `required:"" placeholder:"DIR" help:"The folder for the file. It must exist."`
 	cli.DatabaseFlag `embed:""`
 }

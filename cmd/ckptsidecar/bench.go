@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 )
@@ -14,12 +12,6 @@ import (
 // benchCmd is what users measure on their own disk. The module bench has more.
 type benchCmd struct {
 	Save measure.Save `cmd:"" help:"Measure durable saves a second over the socket, and compare with a plain log on the same disk."`
-}
-
-// helpVars are words in the help of commands that other programs have too, or that several commands have.
-var helpVars = kong.Vars{
-	"disk":       "where your database is or would be",
-	"checkpoint": "its id or the beginning of it, AGENT (its newest), AGENT@SEQ, AGENT/RUN/SEQ, AGENT/RUN@-1 (the one before the newest), or latest",
 }
 
 // measuring is what a measurement needs of this program.

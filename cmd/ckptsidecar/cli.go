@@ -38,9 +38,9 @@ type grammar struct {
 	Unpin         unpinCmd               `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
 	Delete        deleteCmd              `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
 	Files         filescmd.Command       `cmd:"" group:"checkpoints" help:"Save a folder's files with checkpoints, and restore them."`
-	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back to before a prompt of a coding agent: show the differences, and restore the files."`
+	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back to before a prompt of a coding agent, and restore its files."`
 	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run after its owner ended, and print a plan for going on safely."`
-	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, send heartbeats, and restart it after a crash or a freeze."`
+	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent, with heartbeats, and restart it after a crash."`
 	Runs          runsCmd                `cmd:"" group:"runs" help:"List runs, the last changed first."`
 	Run           runCmd                 `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
 	Steps         stepsCmd               `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
@@ -50,11 +50,11 @@ type grammar struct {
 	Events        eventsCmd              `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
 	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, the findings, and the checkpoint to go back to."`
 	Prompts       promptsCmd             `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
-	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
+	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints over the Model Context Protocol."`
 	Hook          hookcmd.Command        `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
 	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Receive traces of agents that use OpenTelemetry."`
 	Token         tokenCmd               `cmd:"" group:"hosts" help:"Create, list and revoke tokens for senders of traces."`
-	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents as NDJSON with checksums: runs, checkpoints, steps, operations, events, findings and prompts."`
+	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents with all that they have, as NDJSON with checksums."`
 	Import        transfercmd.Import     `cmd:"" group:"agents" help:"Import a file that export wrote, or files of other systems."`
 	Prune         pruneCmd               `cmd:"" group:"agents" help:"Apply the retention policies now."`
 	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase an agent and everything that belongs to it, for good."`
@@ -68,10 +68,10 @@ type grammar struct {
 	Notify        notifyCmd              `cmd:"" group:"daemon" help:"Show who gets notices, and send a test."`
 	Verify        verifyCmd              `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
 	Audit         auditCmd               `cmd:"" group:"daemon" help:"List, check and archive the audit log."`
-	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified first and named last."`
+	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs, and verify the copy."`
 	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Replace the database with a backup. The old database is kept."`
 	Spool         spoolCmd               `cmd:"" group:"daemon" help:"List or send writes that clients spooled while the daemon was away."`
-	Fleet         fleetcmd.Command       `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that many hosts share, and restore a lost host."`
+	Fleet         fleetcmd.Command       `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that hosts share; restore a lost host."`
 	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Report problems on this machine and how to fix them."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       service.Command        `cmd:"" group:"daemon" help:"Install and manage the daemon as a service of this machine."`

@@ -26,7 +26,7 @@ func (f *configFlags) settings(a *app, file string) (daemon.Config, error) {
 
 type configCheckCmd struct {
 	configFlags `embed:""`
-	File        string `arg:"" optional:"" help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	File        string `arg:"" optional:"" help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place." placeholder:"FILE"`
 }
 
 func (c *configCheckCmd) Run(a *app) error {
@@ -49,7 +49,7 @@ func (c *configCheckCmd) Run(a *app) error {
 
 type configShowCmd struct {
 	configFlags `embed:""`
-	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place." placeholder:"FILE"`
 	Daemon      bool   `help:"The settings that the running daemon has in force. For administrators."`
 	Example     bool   `help:"Print the defaults instead, commented out: a file to start from."`
 }

@@ -149,7 +149,7 @@ func oneLine(value ckpt.JSON) string {
 
 type eventsAppendCmd struct {
 	Agent   string `arg:"" help:"The agent's name."`
-	Type    string `arg:"" optional:"" help:"What happened. Without it, events are read from standard input, one JSON object {\"type\", \"payload\"} a line."`
+	Type    string `arg:"" optional:"" help:"What happened. Default: read events from standard input, one {\"type\", \"payload\"} a line."`
 	Payload string `arg:"" optional:"" help:"More about it, as JSON."`
 	InRun   string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch   *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`

@@ -17,7 +17,7 @@ import (
 const mcpRetry = time.Second
 
 type mcpCmd struct {
-	Agent string `help:"Whose checkpoints the tools are about. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
+	Agent string `help:"Whose checkpoints. Default: $$CKPTSIDECAR_AGENT, then the project folder's name and a hash of its path." placeholder:"NAME"`
 	InRun string `name:"run" help:"The run where a tool names none. Default: main, or under exec its run." placeholder:"NAME"`
 }
 

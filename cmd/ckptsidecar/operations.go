@@ -16,7 +16,7 @@ import (
 type operationsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
-	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only operations of this status: open, succeeded, failed or uncertain." placeholder:"STATUS"`
+	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only of this status: ${operation_statuses}." placeholder:"STATUS"`
 	cli.Paged
 }
 
@@ -84,7 +84,7 @@ func operationStatusText(status ckpt.OperationStatus, s *term.Style) string {
 }
 
 type operationCmd struct {
-	Begin   operationBeginCmd   `cmd:"" help:"Begin a risky operation: save the state to go back to. Prints open, or succeeded if it was done before."`
+	Begin   operationBeginCmd   `cmd:"" help:"Begin a risky operation: save the state to go back to. Prints open, or succeeded if done before."`
 	Succeed operationSucceedCmd `cmd:"" help:"Record that the operation succeeded. Its checkpoint may then be removed."`
 	Fail    operationFailCmd    `cmd:"" help:"Record that the operation failed, and get the state to go back to."`
 	Resolve operationResolveCmd `cmd:"" help:"Record whether an uncertain operation took effect."`

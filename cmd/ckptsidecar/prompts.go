@@ -153,7 +153,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 
 type promptsAnswerCmd struct {
 	ID     string `arg:"" help:"The prompt's id, or the beginning of it."`
-	Answer string `arg:"" optional:"" name:"choice" help:"The answer. To a decision resume (go on as it is), reinitialize (begin anew) or abandon (give the run up); to a question one of its choices."`
+	Answer string `arg:"" optional:"" name:"choice" help:"${answer}"`
 	Choice string `help:"The same as a flag." placeholder:"TEXT"`
 	Data   string `help:"What comes with the answer to a question: JSON, or @FILE, or - for standard input." placeholder:"JSON"`
 	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`

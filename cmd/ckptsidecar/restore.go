@@ -15,7 +15,7 @@ import (
 type restoreCmd struct {
 	Agent      string `arg:"" names:"checkpoint" help:"The agent's name, or a checkpoint: ${checkpoint}."`
 	Output     string `short:"o" help:"Write the state to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
-	Checkpoint string `help:"The checkpoint to go back to: ${checkpoint}, or its number in the run. Default: the newest that the other flags allow." placeholder:"CHECKPOINT"`
+	Checkpoint string `help:"Which: ${checkpoint}, or its number in the run. Default: the newest that the flags allow." placeholder:"CHECKPOINT"`
 	Kind       string `help:"Only a checkpoint of this kind: routine, pre_operation or recovery." placeholder:"KIND"`
 	Clean      bool   `help:"Skip suspect checkpoints."`
 	InRun      string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`

@@ -18,9 +18,9 @@ type resumeCmd struct {
 	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
 	Reason           string         `help:"Why, for the audit log." placeholder:"TEXT"`
 	Here             bool           `help:"Look at this host only: claim no run of another host of the fleet."`
-	PID              int            `name:"pid" help:"The process that owns the run from now on. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
-	HeartbeatTimeout *ckpt.Duration `help:"The run is timed_out after this time without a heartbeat or a write. Default: the agent's policy." placeholder:"TIME"`
-	ProgressTimeout  *ckpt.Duration `help:"The run is also timed_out after this time without progress. Default: the agent's policy." placeholder:"TIME"`
+	PID              int            `name:"pid" help:"The process that owns the run from now on. ${owner_default}" placeholder:"N"`
+	HeartbeatTimeout *ckpt.Duration `help:"${heartbeat_timeout}" placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration `help:"${progress_timeout}" placeholder:"TIME"`
 }
 
 // Help is what `resume --help` adds.

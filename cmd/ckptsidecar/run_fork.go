@@ -21,8 +21,8 @@ import (
 type runForkCmd struct {
 	Agent string   `arg:"" help:"The agent's name."`
 	InRun string   `name:"run" help:"The run to fork. Default: main, or under exec its run." placeholder:"NAME"`
-	From  string   `help:"The checkpoint to begin with: ${checkpoint}, or its number in the run. Default: the one that the run goes on from." placeholder:"CHECKPOINT"`
-	Set   []string `help:"Change one place of the state: /path=value, the value as JSON or as text. May be repeated." placeholder:"/PATH=VALUE" sep:"none"`
+	From  string   `help:"Where to begin: ${checkpoint}, or its number in the run. Default: where the run would go on." placeholder:"CHECKPOINT"`
+	Set   []string `help:"Change a place of the state: /path=value, as JSON or text. May be repeated." placeholder:"/PATH=VALUE" sep:"none"`
 	Edit  string   `help:"Take the new state from this file; - for standard input." placeholder:"FILE"`
 	As    string   `help:"The name of the new run. Default: one that is made up." placeholder:"NAME"`
 	To    string   `name:"agent" help:"The new run belongs to this agent. Default: the same." placeholder:"NAME"`
@@ -30,7 +30,8 @@ type runForkCmd struct {
 
 // Help is what `run fork --help` adds.
 func (c *runForkCmd) Help() string {
-	return "The first checkpoint of the new run is the edited state, and its parent is the one that it began with, so that tree shows it as a fork. " +
+	return "The first checkpoint of the new run is the edited state, and its parent is the one that it began with, " +
+		"so that tree shows it as a fork. " +
 		"The old run stays what it is. In another agent it has no parent; its metadata say where it came from."
 }
 
@@ -57,7 +58,8 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	name := cmp.Or(c.As, fmt.Sprintf("%s-fork-%s", from.Run, id.String()[30:]))
-	metadata, err := json.Marshal(map[string]any{"fork": map[string]any{"checkpoint": from.ID, "agent": from.Agent, "run": from.Run, "seq": from.Seq}})
+	fork := map[string]any{"checkpoint": from.ID, "agent": from.Agent, "run": from.Run, "seq": from.Seq}
+	metadata, err := json.Marshal(map[string]any{"fork": fork})
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ func (c *runRecorderCmd) Run(ctx context.Context, a *app) error {
 		if to.IsZero() {
 			to, how = v.At, "goes on"
 		}
-		t.Add(fmt.Sprint(s.Attempt), term.Moment(s.From), momentOr(s.To, "-"), view.WorkedText(to.Sub(s.From.Time).Milliseconds()), how, pidText(s.PID))
+		lasted := view.WorkedText(to.Sub(s.From.Time).Milliseconds())
+		t.Add(fmt.Sprint(s.Attempt), term.Moment(s.From), momentOr(s.To, "-"), lasted, how, pidText(s.PID))
 	}
 	t.Write(a.Stdout, a.Out)
 	return nil

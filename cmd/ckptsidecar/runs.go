@@ -23,10 +23,10 @@ type runsCmd struct {
 	Goal     string            `help:"Only runs whose goal has all of these words; deploy* is the beginning of one." placeholder:"WORDS"`
 	Since    string            `help:"Only runs that were started then or later: a time, or how long ago, such as 2h or 7d." placeholder:"TIME"`
 	Until    string            `help:"Only runs that were started before: likewise." placeholder:"TIME"`
-	Severity string            `help:"Only runs with a finding of this severity or a worse one that nobody has dismissed: info, warn or critical." placeholder:"SEVERITY"`
-	Sort     string            `help:"updated: the last changed first; started: the last started first, which no change moves." default:"updated" placeholder:"ORDER"`
+	Severity string            `help:"${bad_run}" placeholder:"SEVERITY"`
+	Sort     string            `help:"${run_order}" default:"updated" placeholder:"ORDER"`
 
-	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
+	Status string `help:"Only runs of this status: ${run_statuses}." placeholder:"STATUS"`
 	Fleet  bool   `help:"List the runs of all hosts of the fleet, as ckptsidecar fleet runs does."`
 	cli.Paged
 	cli.Following
@@ -166,12 +166,12 @@ type runStartCmd struct {
 	Workflow         string            `help:"What kind of run it is." placeholder:"TEXT"`
 	Goal             string            `help:"What it is for." placeholder:"TEXT"`
 	ParentRun        string            `help:"The run of the same agent that it is a part of." placeholder:"NAME"`
-	ForkFrom         string            `help:"A checkpoint of the same agent to begin with: ${checkpoint}, or its number in the run main." placeholder:"CHECKPOINT"`
+	ForkFrom         string            `help:"The agent's checkpoint to begin with: ${checkpoint}, or its number in main." placeholder:"CHECKPOINT"`
 	ExternalSession  string            `help:"The name of its session elsewhere." placeholder:"TEXT"`
 	Label            map[string]string `mapsep:"none" help:"A label; may be repeated." placeholder:"K=V"`
-	PID              int               `name:"pid" help:"The process that owns it. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
-	HeartbeatTimeout *ckpt.Duration    `help:"The run is timed_out after this time without a heartbeat or a write. Default: the agent's policy." placeholder:"TIME"`
-	ProgressTimeout  *ckpt.Duration    `help:"The run is also timed_out after this time without progress. Default: the agent's policy." placeholder:"TIME"`
+	PID              int               `name:"pid" help:"The process that owns it. ${owner_default}" placeholder:"N"`
+	HeartbeatTimeout *ckpt.Duration    `help:"${heartbeat_timeout}" placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration    `help:"${progress_timeout}" placeholder:"TIME"`
 }
 
 // Run prints the epoch alone on standard output, so that
@@ -239,7 +239,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 
 type runEndCmd struct {
 	Agent              string `arg:"" help:"The agent's name."`
-	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted" help:"completed or failed for good; suspended, awaiting_continuation or interrupted to be resumed."`
+	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted" help:"${end_statuses}"`
 	InRun              string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch              *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 	State              string `help:"Save this JSON file as the final checkpoint; - for standard input." placeholder:"FILE"`

@@ -19,9 +19,9 @@ type saveCmd struct {
 	InRun       string            `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Kind        string            `default:"routine" help:"Why it is taken: routine, pre_operation or recovery. Default: ${default}."`
 	Label       map[string]string `mapsep:"none" help:"A label for finding it again; may be repeated." placeholder:"K=V"`
-	ContentType string            `help:"What the state is. Default: application/json where it is JSON, else application/octet-stream." placeholder:"TYPE"`
+	ContentType string            `help:"Its type. Default: application/json if it is JSON, else application/octet-stream." placeholder:"TYPE"`
 	Metadata    string            `help:"A JSON object to keep beside the state." placeholder:"JSON"`
-	ID          string            `name:"id" help:"The id to give it, a UUID of version 7. The same id is never saved twice, so a script may try again." placeholder:"UUID"`
+	ID          string            `name:"id" help:"Its id, a UUID of version 7. No id is saved twice, so a script may try again." placeholder:"UUID"`
 	Parent      string            `help:"The checkpoint that this state came from. Default: the run's newest." placeholder:"ID"`
 	Epoch       *int64            `help:"The run's epoch that you hold; a newer owner's run then refuses the save." placeholder:"N"`
 }

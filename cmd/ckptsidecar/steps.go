@@ -17,7 +17,7 @@ import (
 type stepsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
-	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
+	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: ${step_statuses}." placeholder:"STATUS"`
 	cli.Paged
 	cli.Following
 }

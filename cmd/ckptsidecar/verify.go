@@ -13,7 +13,7 @@ import (
 )
 
 type verifyCmd struct {
-	AgainstLog       string `name:"against-log" placeholder:"HEAD" help:"Also check that the audit log still has what its daemon logged: NUMBER:HASH, a file with lines of the daemon's log, or - for standard input."`
+	AgainstLog       string `name:"against-log" placeholder:"HEAD" help:"${against_log}"`
 	Archives         string `placeholder:"DIR" help:"Also check the archives of the audit log in this folder."`
 	cli.DatabaseFlag `embed:""`
 }

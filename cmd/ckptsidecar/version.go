@@ -61,7 +61,8 @@ const apiVersion = 1
 func tooDifferent(mine string, theirs *ckpt.Version) string {
 	switch {
 	case theirs.API != apiVersion:
-		return fmt.Sprintf("this program speaks version %d of the API, and the daemon speaks version %d: update the older one", apiVersion, theirs.API)
+		return fmt.Sprintf("this program speaks version %d of the API, and the daemon speaks version %d: "+
+			"update the older one", apiVersion, theirs.API)
 	case theirs.Schema > ckpt.SchemaVersion:
 		return fmt.Sprintf("the daemon's database has schema %d, and this program knows %d: update this program", theirs.Schema, ckpt.SchemaVersion)
 	case theirs.Schema < ckpt.SchemaVersion:

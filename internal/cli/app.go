@@ -25,9 +25,9 @@ type Flags struct {
 	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
 	Quiet  bool   `short:"q" help:"Write ids only, one on each line."`
 	Wide   bool   `help:"Show tables in full width: whole ids, every column, exact times."`
-	Color  string `enum:"auto,always,never" default:"auto" help:"Color the text: auto (on a terminal; honors NO_COLOR and CLICOLOR_FORCE), always or never." placeholder:"WHEN"`
-	Format string `help:"Write what this Go template chooses from the JSON, for each entry of a list: '{{.id}} {{.kind}}'. With import: what the files are." placeholder:"TEMPLATE"`
-	JQ     string `name:"jq" help:"Write what this jq expression makes of the JSON, each result on a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
+	Color  string `enum:"auto,always,never" default:"auto" help:"Color the text: ${color_when}." placeholder:"WHEN"`
+	Format string `help:"${template}" placeholder:"TEMPLATE"`
+	JQ     string `name:"jq" help:"Write the results of this jq expression on the JSON, one a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
 }
 
 // ReasonFlag is the flag of a command that says why something is done.

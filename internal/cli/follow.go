@@ -11,7 +11,7 @@ import (
 
 // Following is the flag of lists that go on.
 type Following struct {
-	Follow bool `short:"f" help:"Follow: print new and changed entries as they come, also across restarts of the daemon, until Ctrl-C. The newest are last."`
+	Follow bool `short:"f" help:"Print new and changed entries as they come, also across restarts of the daemon, until Ctrl-C. The newest are last."`
 }
 
 // Check refuses choices that go with one page.

@@ -18,11 +18,11 @@ import (
 // SettingFlags are the settings of the daemon on the command line.
 type SettingFlags struct {
 	DB        string            `name:"db" help:"The database file." placeholder:"FILE"`
-	Config    string            `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	Config    string            `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place." placeholder:"FILE"`
 	System    bool              `help:"Serve every user of this machine, from the system's folders, instead of you alone."`
 	LogFormat string            `help:"The form of the log: text or json." placeholder:"FORM"`
 	LogLevel  string            `help:"What is logged: debug, info, warn or error." placeholder:"LEVEL"`
-	Set       map[string]string `mapsep:"none" help:"Any other setting, by its name in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
+	Set       map[string]string `mapsep:"none" help:"Any other setting, named as in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
 }
 
 // Settings merges the settings: a flag goes over the environment, that over the
@@ -83,7 +83,7 @@ func (c *SettingFlags) flags(config *daemon.Config, socket string) error {
 // DatabaseFlag names the database of commands that read it themselves. They work
 // without a daemon, too.
 type DatabaseFlag struct {
-	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the running daemon's, then the configured one." placeholder:"FILE"`
+	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the daemon's, then the configured one." placeholder:"FILE"`
 	System bool   `help:"The system service's database, where no daemon runs."`
 }
 

@@ -21,7 +21,7 @@ type Command struct {
 	ReadOnly bool   `name:"read-only" help:"Show everything, and allow no changes."`
 	Listen   string `default:"127.0.0.1:0" help:"The address of loopback to listen on. Default: ${default}, any free port." placeholder:"ADDRESS"`
 	PortSeen int    `name:"port-seen" help:"The port in the address that the browser uses, where it is another one, as with ssh -L." placeholder:"N"`
-	Insecure bool   `name:"insecure-listen" help:"Allow --listen on an address that other machines can reach. Nothing is encrypted, and nobody checks who connects."`
+	Insecure bool   `name:"insecure-listen" help:"Let other machines reach --listen. Nothing is encrypted, and nobody checks who connects."`
 }
 
 // Help is what `console --help` adds.

@@ -148,13 +148,15 @@ var (
 // perform starts all parts; each plays in a goroutine of its own.
 func (h *busyHost) perform(ctx context.Context) {
 	fix := part{
-		agent: "coder", run: "fix-1482", workflow: "fix", goal: "Fix issue #1482 so that the hidden tests pass", steps: 88, tools: codeTools, errors: .05,
+		agent: "coder", run: "fix-1482", workflow: "fix", goal: "Fix issue #1482 so that the hidden tests pass",
+		steps: 88, tools: codeTools, errors: .05,
 		labels:     ckpt.Labels{"repo": "shop", "team": "core"},
 		operations: map[int]string{24: "write files", 52: "run migrations", 88: "push branch"}, forgets: 70, dies: 38,
 	}
 	h.start(ctx, 0, fix, func(p *player) error { return p.crashTwice(ctx) })
 	h.start(ctx, 0, part{
-		agent: "coder", run: "fix-1490", workflow: "fix", goal: "Fix issue #1490: the cart loses its last item", steps: 70, tools: codeTools, errors: .06,
+		agent: "coder", run: "fix-1490", workflow: "fix", goal: "Fix issue #1490: the cart loses its last item",
+		steps: 70, tools: codeTools, errors: .06,
 		labels: ckpt.Labels{"repo": "shop"}, operations: map[int]string{31: "write files"}, ends: ckpt.RunCompleted,
 	}, func(p *player) error { return p.forkTwice(ctx) })
 	h.start(ctx, 0, part{
@@ -163,11 +165,13 @@ func (h *busyHost) perform(ctx context.Context) {
 		labels: ckpt.Labels{"repo": "shop"}, slowAfter: 20,
 	}, nil)
 	h.start(ctx, .2, part{
-		agent: "reviewer", run: "pr-318", workflow: "review", goal: "Review pull request 318: payment by invoice", steps: 34, tools: codeTools, leaks: 12,
+		agent: "reviewer", run: "pr-318", workflow: "review", goal: "Review pull request 318: payment by invoice",
+		steps: 34, tools: codeTools, leaks: 12,
 		operations: map[int]string{20: "comment on the page"},
 	}, nil)
 	h.start(ctx, .15, part{
-		agent: "release-bot", run: "v5.2.1", workflow: "release", goal: "Cut release 5.2.1: changelog, tag, packages, upload", steps: 40, tools: codeTools,
+		agent: "release-bot", run: "v5.2.1", workflow: "release",
+		goal: "Cut release 5.2.1: changelog, tag, packages, upload", steps: 40, tools: codeTools,
 		operations: map[int]string{6: "tag release", 30: "upload packages"}, diesIn: 30,
 	}, nil)
 	h.start(ctx, .3, part{
@@ -438,7 +442,9 @@ func (p *player) step(ctx context.Context, i int) (lost bool, err error) {
 		return false, err
 	}
 	if risky {
-		if _, _, err := p.client.EndOperation(ctx, p.ref, ckpt.OperationEnd{Key: opKey, Epoch: p.ref.Epoch, Status: ckpt.OperationSucceeded}); err != nil {
+		if _, _, err := p.client.EndOperation(ctx, p.ref, ckpt.OperationEnd{
+			Key: opKey, Epoch: p.ref.Epoch, Status: ckpt.OperationSucceeded,
+		}); err != nil {
 			return false, err
 		}
 	}

@@ -55,7 +55,8 @@ func lookSpans(o *ckpt.OTLPStatus) []finding {
 		return nil
 	}
 	n := &o.Spans
-	text := fmt.Sprintf("OpenTelemetry's spans since the start: %d steps, %d of models and agents, %d without meaning here, %d sent twice, %d late, %d refused",
+	text := fmt.Sprintf("OpenTelemetry's spans since the start: %d steps, %d of models and agents, "+
+		"%d without meaning here, %d sent twice, %d late, %d refused",
 		n.Step, n.Usage, n.Ignored, n.Duplicate, n.Late, n.Refused)
 	switch {
 	case n.Refused > 0:

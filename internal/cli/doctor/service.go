@@ -67,7 +67,8 @@ func lookBackups(_ context.Context, p *patient) []finding {
 	case b.Last.IsZero():
 		return []finding{ok("one every %v; the first comes about a minute after the start", b.Interval)}
 	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
-		return []finding{warn("read the daemon's log", "the last one was made %s, though one is due every %v", term.Ago(now, b.Last.Time), b.Interval)}
+		return []finding{warn("read the daemon's log", "the last one was made %s, though one is due every %v",
+			term.Ago(now, b.Last.Time), b.Interval)}
 	}
 	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, term.Ago(now, b.Last.Time), term.Bytes(b.LastBytes))
 	if sameDisk(b.Folder, p.db) {

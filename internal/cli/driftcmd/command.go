@@ -36,7 +36,9 @@ func (c *driftShowCmd) Run(ctx context.Context, a *cli.App) error {
 	}
 	var all *ckpt.DriftReport
 	next, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit})
+		page, err := a.Client().Drift(ctx, ckpt.DriftFilter{
+			Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit,
+		})
 		if err != nil {
 			return "", err
 		}

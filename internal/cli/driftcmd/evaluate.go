@@ -17,26 +17,34 @@ import (
 )
 
 type driftEvaluateCmd struct {
-	Files       []string          `arg:"" optional:"" help:"Recorded runs: JSON lines, plain or gzip; - for standard input. Default: the runs that the daemon has recorded."`
+	Files       []string          `arg:"" optional:"" help:"Recorded runs: JSON lines, plain or gzip; - for standard input. Default: the daemon's."`
 	Agent       string            `help:"Only recorded runs of this agent." placeholder:"NAME"`
 	Workflow    string            `help:"Only runs of this workflow." placeholder:"NAME"`
 	Since       string            `help:"Only runs that began at this time or later." placeholder:"TIME"`
-	Set         map[string]string `help:"What if: another threshold, as in repeat.warn=4in12, cycle.tier=off; may be repeated." placeholder:"RULE.WHAT=N[inW]"`
+	Set         map[string]string `help:"What if: set repeat.warn=4in12, cycle.tier=off and so on; may be repeated." placeholder:"RULE.WHAT=N[inW]"`
 	Sensitivity string            `help:"What if: another sensitivity." enum:",off,low,normal,high" default:"" placeholder:"WORD"`
 	FalseAlarms string            `help:"What if: thresholds calibrated on the good runs before each run." placeholder:"N%"`
 	Explain     string            `help:"Walk through this run, step by step." placeholder:"RUN"`
 	Policy      string            `help:"For files: judge with this policy, a JSON file. Default: the default policy." placeholder:"FILE"`
-	Part        string            `help:"For files: only part K of N, chosen by the runs' ids. Tune on one part and check on another." placeholder:"K/N"`
+	Part        string            `help:"For files: only part K of N, by the runs' ids. Tune on one part and check on another." placeholder:"K/N"`
 }
 
 func (c *driftEvaluateCmd) Help() string {
-	return `Judges runs that are over: in what share of them each tier and rule fired at least once, with the 95 % interval (Wilson), by agent, workflow and outcome, how many steps that took (the median), which runs these are, and where in them. Nothing is changed.
-
-Without files it asks the daemon, for the runs of your own agents or of --agent, with the agents' policies. What the detectors keep of the steps is judged, and the states that are still there. Rules of your own, and rules about time in which nothing was recorded, are not tried.
-
-A line of a file is one run: {"id", "source", "outcome", "workflow"?, "onset"?, "steps": [{"tool", "args", "result", "error", "turn"?, "outcome"?, "state"?, "duration_ms"?, "input_tokens"?, "output_tokens"?, "cost_usd"?, "progress"?}]}; state is what was saved after the step. Where a run has an onset, the number of the step (from 0) at which a fault was injected, only findings at or after it count, and the delay counts from there.
-
-A finding that is critical counts for the tier warn as well. With --false-alarms each run is judged with the thresholds that the good runs before it make (completed ones; in files: those whose outcome is passed, healthy, good or completed).`
+	return "Judges runs that are over: in what share of them each tier and rule fired at least once, " +
+		"with the 95 % interval (Wilson), by agent, workflow and outcome, how many steps that took (the median), " +
+		"which runs these are, and where in them. Nothing is changed.\n\n" +
+		"Without files it asks the daemon, for the runs of your own agents or of --agent, " +
+		"with the agents' policies. What the detectors keep of the steps is judged, " +
+		"and the states that are still there. Rules of your own, " +
+		"and rules about time in which nothing was recorded, are not tried.\n\n" +
+		`A line of a file is one run: {"id", "source", "outcome", "workflow"?, "onset"?, "steps": [{"tool", ` +
+		`"args", "result", "error", "turn"?, "outcome"?, "state"?, "duration_ms"?, "input_tokens"?, ` +
+		`"output_tokens"?, "cost_usd"?, "progress"?}]}; state is what was saved after the step. ` +
+		"Where a run has an onset, the number of the step (from 0) at which a fault was injected, " +
+		"only findings at or after it count, and the delay counts from there.\n\n" +
+		"A finding that is critical counts for the tier warn as well. With --false-alarms each run is judged " +
+		"with the thresholds that the good runs before it make (completed ones; in files: " +
+		"those whose outcome is passed, healthy, good or completed)."
 }
 
 func (c *driftEvaluateCmd) Run(ctx context.Context, a *cli.App) error {

@@ -72,7 +72,8 @@ func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 	}
 	step := ckpt.Step{
 		Key: strconv.Itoa(number), Name: s.Tool, Args: s.Args, Result: s.Result, Status: ckpt.StepSucceeded, Attempt: 1,
-		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Turn: s.Turn, Outcome: s.Outcome, Measures: s.Measures,
+		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Turn: s.Turn,
+		Outcome: s.Outcome, Measures: s.Measures,
 	}
 	if s.Error.failed {
 		step.Status = ckpt.StepFailed
@@ -87,7 +88,8 @@ var good = []string{"passed", "healthy", "good", "completed", "succeeded"}
 // recorded is the run as the detectors judge it.
 func (t *trace) recorded(ctx context.Context, watch observer.Watcher, p *ckpt.Policy) *observer.RecordedRun {
 	r := &observer.RecordedRun{
-		ID: t.ID, Source: t.Source, Workflow: t.Workflow, Outcome: t.Outcome, Good: slices.Contains(good, t.Outcome), Onset: t.Onset, StartedAt: traceStart,
+		ID: t.ID, Source: t.Source, Workflow: t.Workflow, Outcome: t.Outcome, Good: slices.Contains(good, t.Outcome),
+		Onset: t.Onset, StartedAt: traceStart,
 	}
 	at, seq, last := traceStart, int64(0), []byte(nil)
 	for i := range t.Steps {

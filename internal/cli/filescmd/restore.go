@@ -165,7 +165,8 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 func (p *place) idle() error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
 	if err == nil && j != nil {
-		err = ckpt.Errorf(ckpt.CodeConflict, "a restore of %s was interrupted %s: `ckptsidecar files restore --continue` finishes it, --back takes it back",
+		err = ckpt.Errorf(ckpt.CodeConflict, "a restore of %s was interrupted %s: "+
+			"`ckptsidecar files restore --continue` finishes it, --back takes it back",
 			p.root, term.Moment(j.Started))
 	}
 	return err
@@ -381,7 +382,8 @@ func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journa
 		e, is := kept[item.Path]
 		if item.Before != nil && !item.Aside && (!is || !tree.SameContent(e, *item.Before)) {
 			return "", ckpt.Errorf(ckpt.CodeConflict,
-				"%s cannot be saved for an undo (%s), so nothing was changed: add --aside to keep it in its folder", item.Path, whyLeftOut(found, item.Path))
+				"%s cannot be saved for an undo (%s), so nothing was changed: add --aside to keep it in its folder",
+				item.Path, whyLeftOut(found, item.Path))
 		}
 	}
 	ref := ckpt.RunRef{Agent: head.Agent, Run: head.Run}

@@ -17,7 +17,7 @@ import (
 
 // RewindCommand is rewind.
 type RewindCommand struct {
-	To      int    `arg:"" optional:"" help:"The number of the prompt to go back before; 1 is the newest. Default: list them, and at a terminal ask." placeholder:"N"`
+	To      int    `arg:"" optional:"" help:"Go back to before this prompt; 1 is the newest. Default: list, and at a terminal ask." placeholder:"N"`
 	Agent   string `help:"Whose session it was. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun   string `name:"run" help:"The run of the session. Default: the last one with files." placeholder:"NAME"`
 	Root    string `help:"The folder. Default: the repository of the present one, else that." placeholder:"DIR"`

@@ -24,8 +24,8 @@ type SnapCommand struct {
 	Agent    string   `help:"Whose files they are. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun    string   `name:"run" help:"The run that gets the checkpoint. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch." placeholder:"N"`
-	Exclude  []string `sep:"none" help:"Skip files that match this pattern, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
-	Include  []string `sep:"none" help:"Save ignored files that match this pattern, in addition to $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
+	Exclude  []string `sep:"none" help:"Skip matching files, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
+	Include  []string `sep:"none" help:"Save matching ignored files, besides $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
 	TreeOnly bool     `xor:"how" help:"Create no checkpoint. The tree stays for an hour, and a save may refer to it."`
 	Attach   string   `xor:"how" help:"Attach the tree to this checkpoint, which may be saved in the meantime." placeholder:"ID"`
 	Result   string   `hidden:"" help:"Write the result to this file; who takes the file away takes the tree."`

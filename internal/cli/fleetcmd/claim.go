@@ -20,10 +20,13 @@ type claimCmd struct {
 
 // Help is what `fleet claim --help` adds.
 func (c *claimCmd) Help() string {
-	return `For administrators. With --owner only an agent of that owner is claimed. The daemon of this host asks the engine for the run, and brings it here as it was shipped last.
-The engine refuses from then on what the former host ships of the run. If that host comes back, its daemon refuses writes to the run too.
-A run that was running then waits for a person: nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar operation resolve.
-If the command fails on its way, run it again.`
+	return "For administrators. With --owner only an agent of that owner is claimed. " +
+		"The daemon of this host asks the engine for the run, and brings it here as it was shipped last.\n" +
+		"The engine refuses from then on what the former host ships of the run. If that host comes back, " +
+		"its daemon refuses writes to the run too.\n" +
+		"A run that was running then waits for a person: nobody knows what it did after that. " +
+		"Decide with ckptsidecar operations and ckptsidecar operation resolve.\n" +
+		"If the command fails on its way, run it again."
 }
 
 func (c *claimCmd) Run(ctx context.Context, a *cli.App) error {

@@ -4,7 +4,7 @@ import "github.com/ckptsidecar/ckptsidecar/internal/cli"
 
 // engineFlags name an engine: by its URL, or by the settings.
 type engineFlags struct {
-	URL    string `arg:"" optional:"" name:"url" help:"The engine, such as postgres://USER@HOST/DATABASE. Default: what the settings name. A password in it shows in the list of processes: better put it into a file, or into PGPASSWORD."`
+	URL    string `arg:"" optional:"" name:"url" help:"${engine_url}"`
 	System bool   `help:"Read the settings of the system service."`
 }
 

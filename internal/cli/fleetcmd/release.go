@@ -17,7 +17,9 @@ type releaseCmd struct {
 
 // Help is what `fleet release --help` adds.
 func (c *releaseCmd) Help() string {
-	return `The engine gets everything first. Then another host may claim the run at once, without waiting for this host's lease. A run that is running is refused. Who resumes the run here first keeps it here.`
+	return "The engine gets everything first. Then another host may claim the run at once, " +
+		"without waiting for this host's lease. A run that is running is refused. " +
+		"Who resumes the run here first keeps it here."
 }
 
 func (c *releaseCmd) Run(ctx context.Context, a *cli.App) error {
@@ -43,8 +45,11 @@ type drainCmd struct {
 
 // Help is what `fleet drain --help` adds.
 func (c *drainCmd) Help() string {
-	return `For administrators, before maintenance. Nothing begins on this host any more for agents with takeover: auto, and exec stops them. When none can believe any more that this host holds its lease, the engine gets everything, and other hosts may claim the runs at once. This takes as long as the rest of the lease.
-The daemon stays drained until it starts again, or until ckptsidecar fleet drain --undo.`
+	return "For administrators, before maintenance. Nothing begins on this host any more for agents " +
+		"with takeover: auto, and exec stops them. When none can believe any more that this host holds its lease, " +
+		"the engine gets everything, and other hosts may claim the runs at once. " +
+		"This takes as long as the rest of the lease.\n" +
+		"The daemon stays drained until it starts again, or until ckptsidecar fleet drain --undo."
 }
 
 func (c *drainCmd) Run(ctx context.Context, a *cli.App) error {

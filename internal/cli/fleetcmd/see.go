@@ -46,7 +46,10 @@ func (c *statusCmd) Run(ctx context.Context, a *cli.App) error {
 	case err != nil:
 		return err
 	case !s.On:
-		return &cli.ExitError{Code: cli.ExitConflict, Message: "this daemon belongs to no fleet: set fleet.engine_file, and restart it; see docs/FLEET.md"}
+		return &cli.ExitError{
+			Code:    cli.ExitConflict,
+			Message: "this daemon belongs to no fleet: set fleet.engine_file, and restart it; see docs/FLEET.md",
+		}
 	case s.State != fleet.StateShipping && s.State != fleet.StateConnecting:
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}
@@ -178,7 +181,7 @@ func batchesText(s *fleet.Status) string {
 // seeFlags choose whom to ask: the daemon, or the engine itself.
 type seeFlags struct {
 	engineFlags `embed:""`
-	Direct      bool `help:"Ask the engine that the settings name, not the daemon. So does a URL. It shows everything that your role in the engine may read."`
+	Direct      bool `help:"Ask the engine that the settings name, not the daemon, as a URL does. It shows what your role in the engine may read."`
 }
 
 // direct is the URL of the engine that is to be asked itself, "" for the daemon.

@@ -45,7 +45,10 @@ func (c *verifyCmd) Run(ctx context.Context, a *cli.App) error {
 		verifiedText(a, v)
 	}
 	if n := len(v.Problems); err == nil && n > 0 {
-		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("the engine has %s; docs/FLEET.md says what to do", term.Count(n, "problem"))}
+		return &cli.ExitError{
+			Code:    cli.ExitDamaged,
+			Message: fmt.Sprintf("the engine has %s; docs/FLEET.md says what to do", term.Count(n, "problem")),
+		}
 	}
 	return err
 }

@@ -158,7 +158,8 @@ func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error
 		a.Tell("this is the new %s; nothing was written", file)
 		return false, nil
 	case !c.Yes && !a.Interactive:
-		return false, cli.Usagef("standard input is not a terminal, so ckptsidecar cannot ask: add --yes to write this to %s, or --dry-run to only look",
+		return false, cli.Usagef("standard input is not a terminal, so ckptsidecar cannot ask: "+
+			"add --yes to write this to %s, or --dry-run to only look",
 			file)
 	case !c.Yes && !a.Agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
 		a.Tell("nothing was written")

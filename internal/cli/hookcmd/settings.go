@@ -13,18 +13,18 @@ import (
 // options are what a hook can be told on its command line; install writes
 // them there.
 type options struct {
-	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
-	Risky     []string `sep:"none" help:"A regular expression for risky calls, in addition to the built-in ones. It is matched against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
+	Agent     string   `help:"Whose runs. Default: $$CKPTSIDECAR_AGENT, then the project folder's name and a hash of its path." placeholder:"NAME"`
+	Risky     []string `sep:"none" help:"More risky calls, as TOOL ARGUMENTS or shell COMMAND: a regular expression. Repeatable." placeholder:"REGEX"`
 	NotRisky  []string `sep:"none" help:"A regular expression for calls that are not risky after all. May be repeated." placeholder:"REGEX"`
 	OnlyRisky bool     `help:"Use --risky instead of the built-in expressions."`
 	SaveEvery int64    `default:"20" help:"Save a checkpoint after every N tool calls; 0 for never." placeholder:"N"`
 
-	Timeout time.Duration `help:"How long the agent waits for the hook, from 50ms to 20s. Default: $$CKPTSIDECAR_HOOK_TIMEOUT, then 300ms." placeholder:"TIME"`
+	Timeout time.Duration `help:"How long the agent waits for it, 50ms to 20s. Default: $$CKPTSIDECAR_HOOK_TIMEOUT, then 300ms." placeholder:"TIME"`
 
 	Files     bool          `help:"Save the project's files with the checkpoints. See docs/FILES.md."`
 	FilesWait time.Duration `default:"2s" help:"How long a risky call waits for its files to be saved." placeholder:"TIME"`
-	Include   []string      `sep:"none" name:"files-include" help:"Save ignored files that match this pattern, in addition to $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
-	Exclude   []string      `sep:"none" name:"files-exclude" help:"Skip files that match this pattern, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
+	Include   []string      `sep:"none" name:"files-include" help:"Ignored files to save, besides $$CKPTSIDECAR_FILES_INCLUDE." placeholder:"PATTERN"`
+	Exclude   []string      `sep:"none" name:"files-exclude" help:"Files to skip, besides $$CKPTSIDECAR_FILES_EXCLUDE." placeholder:"PATTERN"`
 }
 
 func (s *options) risky() *hook.Risky {

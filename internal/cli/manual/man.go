@@ -209,7 +209,8 @@ func (m *manual) files() {
 	own, system := daemon.Default(false, Anywhere), daemon.Default(true, Anywhere)
 	shown := func(path string) string { return strings.TrimPrefix(path, "/~") }
 	m.item("~"+shown(own.Database)+", "+system.Database, "The database of your own daemon, and of the system's.")
-	m.item("~"+shown(daemon.DefaultFile(false, Anywhere))+", "+daemon.DefaultFile(true, Anywhere), "Their configuration files, which need not be there.")
+	m.item("~"+shown(daemon.DefaultFile(false, Anywhere))+", "+daemon.DefaultFile(true, Anywhere),
+		"Their configuration files, which need not be there.")
 	m.item("$XDG_RUNTIME_DIR/ckptsidecar.sock, "+system.Socket, "Their sockets.")
 }
 

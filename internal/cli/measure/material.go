@@ -171,16 +171,20 @@ func WriteString(b *bytes.Buffer, s string) {
 	b.Truncate(b.Len() - 1)
 }
 
-const syllables = `an ar ba bi ca ce co da de di do ed el en er fa fi for ga ge gen hi in ing ion is it ka la le li lo ma me ment mi mo na ne ni no nor
-	on or pa per pi po pro qua ra re ri ro sa se si so sta sub ta te ter ti tion to tra tri un ur va ve vi wa we`
+const syllables = `an ar ba bi ca ce co da de di do ed el en er fa fi for ga ge gen hi in ing ion is it ka la le
+	li lo ma me ment mi mo na ne ni no nor on or pa per pi po pro qua ra re ri ro sa se si so sta sub ta te ter ti
+	tion to tra tri un ur va ve vi wa we`
 
 // commonWords are in the order of how often they come, more or less.
-const commonWords = `the of and to in a is that for it was on are as with be by at this not or from have has an but they we you which can if will
-	all there their one more when so no what up out about into than its only other new some could time these two may then do first any my now such like
-	over also after must through here how our well me even back where should because very each just those people too good state file run error value
-	test line name call save step data result type set list read write key user tool function return string number change find open check start end
-	next last old path log agent model message token request answer server client process table row index query size byte page block cache memory disk
-	time limit count build code package module method field object array map record version update delete insert create remove restore resume failed
-	passed expected actual missing invalid unknown empty found before between under again still never always every both same different large small
-	long short high low true false null zero default option setting config note see look make take use need want show keep work think know give tell
-	ask help try move turn point part place case fact problem question reason way day week year hour minute second early late early near far left right`
+const commonWords = `the of and to in a is that for it was on are as with be by at this not or from have has an
+	but they we you which can if will all there their one more when so no what up out about into than its only other
+	new some could time these two may then do first any my now such like over also after must through here how our
+	well me even back where should because very each just those people too good state file run error value test line
+	name call save step data result type set list read write key user tool function return string number change find
+	open check start end next last old path log agent model message token request answer server client process table
+	row index query size byte page block cache memory disk time limit count build code package module method field
+	object array map record version update delete insert create remove restore resume failed passed expected actual
+	missing invalid unknown empty found before between under again still never always every both same different
+	large small long short high low true false null zero default option setting config note see look make take use
+	need want show keep work think know give tell ask help try move turn point part place case fact problem question
+	reason way day week year hour minute second early late early near far left right`

@@ -48,7 +48,7 @@ func (a *Env) folder(named string) (string, error) {
 type Flags struct {
 	Dir  string `help:"A folder on the disk to measure. The measurement uses a temporary folder in it. Default: ${disk}." placeholder:"DIR"`
 	Keep bool   `help:"Keep the temporary folder with its databases."`
-	Seed uint64 `default:"1" help:"The seed for the generated states: text and code that compress like real ones. The same seed gives the same states. Default: ${default}."`
+	Seed uint64 `default:"1" help:"Generate the states, text and code that compress like real ones, from this seed. Default: ${default}."`
 }
 
 // Head begins the JSON of every measurement.

@@ -17,8 +17,8 @@ import (
 // Save is the command `bench save`.
 type Save struct {
 	Flags    `embed:""`
-	Clients  []int         `default:"1,16,64" help:"How many clients save at once, each for an agent and over a connection of its own. Default: ${default}."`
-	Sizes    []string      `default:"2KiB,64KiB" help:"How large the states are. They have nothing in common from one save to the next; see docs/BENCHMARKS.md for states that grow. Default: ${default}."`
+	Clients  []int         `default:"1,16,64" help:"How many clients save at once, each with its own agent and connection. Default: ${default}."`
+	Sizes    []string      `default:"2KiB,64KiB" help:"How large the states are, each new; docs/BENCHMARKS.md has growing ones. Default: ${default}."`
 	Runs     int           `default:"1" help:"How many runs each client saves into, chosen at random. Default: ${default}."`
 	Rounds   int           `default:"3" help:"How many interleaved rounds to measure. The median counts. Default: ${default}."`
 	Duration time.Duration `default:"1s" help:"How long each is measured in a round. Default: ${default}."`

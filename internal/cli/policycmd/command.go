@@ -109,8 +109,8 @@ func partsOf(member field, from map[string]ckpt.PolicySource) (parts []field) {
 
 type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
-	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= sets it no more, so that the policy for all agents or the default counts."`
-	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file; - for standard input. Values that it leaves out are unset." placeholder:"FILE"`
+	Settings []string `arg:"" optional:"" help:"${policy_settings}"`
+	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file, or -; what it leaves out is unset." placeholder:"FILE"`
 	cli.ReasonFlag
 }
 

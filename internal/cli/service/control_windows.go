@@ -63,7 +63,8 @@ func (h *scmHost) state() svc.State {
 const stateTimeout = 40 * time.Second
 
 func (h *scmHost) start(ctx context.Context) error {
-	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS, func(s *mgr.Service) error { return s.Start() })
+	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS,
+		func(s *mgr.Service) error { return s.Start() })
 	if err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
 		return err
 	}

@@ -9,5 +9,6 @@ import (
 )
 
 func NewHost(*cli.App, bool) (Host, error) {
-	return nil, errors.New("ckptsidecar installs services only on Linux, macOS and Windows: start `ckptsidecar serve` with this system's own service manager")
+	return nil, errors.New("ckptsidecar installs services only on Linux, macOS and Windows: " +
+		"start `ckptsidecar serve` with this system's own service manager")
 }

@@ -14,13 +14,13 @@ import (
 type Command struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
-	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"When to start the command again: never, on-failure (it crashed or froze), or on-drift (also when critical drift was found: then from the newest clean checkpoint). Default: ${default}." placeholder:"WHEN"`
-	MaxRestarts      int           `default:"5" help:"Give up after so many restarts in a row. Ten minutes of good health reset the count. Default: ${default}." placeholder:"N"`
-	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; each is twice as long as the one before. Default: ${default}." placeholder:"TIME"`
+	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"${restart} Default: ${default}." placeholder:"WHEN"`
+	MaxRestarts      int           `default:"5" help:"Restarts before it gives up; ten good minutes reset them. Default: ${default}." placeholder:"N"`
+	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; then it doubles. Default: ${default}." placeholder:"TIME"`
 	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`
 	Heartbeat        ckpt.Duration `default:"10s" help:"How often to send a heartbeat. Default: ${default}." placeholder:"TIME"`
-	HeartbeatTimeout ckpt.Duration `default:"30s" help:"The run is timed_out after this time without a heartbeat; 0 for never. Default: ${default}." placeholder:"TIME"`
-	ProgressTimeout  ckpt.Duration `help:"The agent counts as frozen after this time without progress, which the agent itself reports. Default: the agent's policy." placeholder:"TIME"`
+	HeartbeatTimeout ckpt.Duration `default:"30s" help:"Time without heartbeat until timed_out; 0 for never. Default: ${default}." placeholder:"TIME"`
+	ProgressTimeout  ckpt.Duration `help:"The agent is frozen after this time without reported progress. Default: its policy." placeholder:"TIME"`
 	Standby          bool          `help:"Wait until the run's host in the fleet is gone or lets go of it, claim the run, and go on with it here."`
 	Here             bool          `help:"Look at this host only: claim no run of another host of the fleet."`
 	Force            bool          `help:"Take the run over from an owner that is alive."`
@@ -30,15 +30,18 @@ type Command struct {
 
 // Help is what `exec --help` adds.
 func (c *Command) Help() string {
-	return `The command runs as you, in a process group of its own, and finds in its environment:
-
-CKPTSIDECAR_SOCKET  where the daemon listens
-CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each write
-CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included
-
-It ends with the command's exit code (128 + the signal's number where one killed it), with 20 where an operator must decide first, with 30 where it is not safe to start, and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. A daemon that is away for a while does no harm.
-
-On a host of a fleet, where the agent's policy has on_lease_lost: stop, exec stops the command when this host may have lost the run, and starts it again when the host holds its lease again and still owns the run.`
+	return "The command runs as you, in a process group of its own, and finds in its environment:\n\n" +
+		"CKPTSIDECAR_SOCKET  where the daemon listens\n" +
+		"CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each write\n" +
+		"CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included\n\n" +
+		"It ends with the command's exit code (128 + the signal's number where one killed it), " +
+		"with 20 where an operator must decide first, with 30 where it is not safe to start, " +
+		"and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, " +
+		"unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. " +
+		"A daemon that is away for a while does no harm.\n\n" +
+		"On a host of a fleet, where the agent's policy has on_lease_lost: stop, exec stops the command " +
+		"when this host may have lost the run, and starts it again when the host holds its lease again " +
+		"and still owns the run."
 }
 
 // check refuses wrong arguments before anything is started or sent.

@@ -14,7 +14,7 @@ import (
 
 // Import is the command import.
 type Import struct {
-	Files   []string `arg:"" optional:"" help:"The file that export wrote; - or nothing for standard input. With another --format its files, or the folder that has .running and .history." placeholder:"FILE"`
+	Files   []string `arg:"" optional:"" help:"${import_files}" placeholder:"FILE"`
 	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
 	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
 	Stopped bool     `help:"Assume that no loop runs any more, even if a process has its number. With fsm-loop."`

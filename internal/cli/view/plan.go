@@ -66,7 +66,8 @@ func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 		facts.Add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
 	}
 	if n := len(p.CompletedSteps); n > 0 {
-		facts.Add("done", fmt.Sprintf("%s since: %s", term.Count(n, "step"), names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })))
+		keys := names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })
+		facts.Add("done", fmt.Sprintf("%s since: %s", term.Count(n, "step"), keys))
 	}
 	for _, step := range p.InterruptedSteps {
 		facts.Add("interrupted", fmt.Sprintf("step %s (%s), begun %s", step.Key, step.Name, term.Moment(step.StartedAt)))
@@ -75,7 +76,8 @@ func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 		facts.Add("uncertain", fmt.Sprintf("operation %s (%s), begun %s", o.Key, o.Name, term.Moment(o.StartedAt)))
 	}
 	if p.Program != nil {
-		facts.Add("program", fmt.Sprintf("%s have run, %s are left", term.Count(p.Program.Executed, "byte"), term.Bytes(int64(len(p.Program.Remaining)))))
+		left := term.Bytes(int64(len(p.Program.Remaining)))
+		facts.Add("program", fmt.Sprintf("%s have run, %s are left", term.Count(p.Program.Executed, "byte"), left))
 	}
 	for _, more := range [][2]string{{"continue with", string(p.ContinuationPrompt)}, {"session", string(p.ExternalSession)}} {
 		if more[1] != "" {
@@ -211,7 +213,8 @@ func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
 			"ckptsidecar verify   to see all that is damaged",
 			fmt.Sprintf("ckptsidecar list %s%s   for what was saved", p.Agent, run),
 			fmt.Sprintf("ckptsidecar import FILE   to bring %s back from an export, or serve a backup of the database", p.Agent),
-			fmt.Sprintf("ckptsidecar run end %s failed%s   to give it up; the next resume begins anew, and what was saved stays as history", p.Agent, run),
+			fmt.Sprintf("ckptsidecar run end %s failed%s   to give it up; the next resume begins anew, "+
+				"and what was saved stays as history", p.Agent, run),
 		}
 	}
 	force := fmt.Sprintf("%s %s%s --force", by, p.Agent, run)
