@@ -16,7 +16,7 @@ import (
 
 type historyCmd struct {
 	measure.Flags `embed:""`
-	Histories     []string `default:"chat,compacting,edited" help:"Which: chat (a conversation that only grows), compacting (a quarter of it and a summary stay whenever it is too long), edited (20 files, of which one is edited each time). Default: ${default}."`
+	Histories     []string `default:"chat,compacting,edited" help:"${histories} Default: ${default}."`
 	Saves         int      `default:"1000" help:"How many saves each has. Default: ${default}."`
 	Size          string   `default:"1800KiB" help:"How large chat is at its end; the others stay below two fifths of it. Default: ${default}."`
 	Restores      int      `default:"100" help:"How many checkpoints of those that are left are restored at the end. Default: ${default}."`

@@ -15,9 +15,12 @@ func (r *historiesReport) text(a *measure.Env) {
 		r.Histories[i].text(a, r.Saves)
 	}
 	a.Tell("\nKEPT says how many states stay, SENT whether the client sends each state whole or only what changed. " +
+		"" +
 		"DATABASE is the whole file, with audit\n" +
-		"log, keys and indexes; × SMALLER sets it against the states that are kept. FIRST and LAST are the first and the last tenth of the saves.\n" +
-		"A restore is of any state that is kept, and is recorded. One client saved each state in all four ways, in turns; each save was safe on the disk.")
+		"log, keys and indexes; × SMALLER sets it against the states that are kept. " +
+		"FIRST and LAST are the first and the last tenth of the saves.\n" +
+		"A restore is of any state that is kept, and is recorded. One client saved each state in all four ways, " +
+		"in turns; each save was safe on the disk.")
 }
 
 func (r *historyReport) text(a *measure.Env, saves int) {

@@ -45,12 +45,24 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// helpVars are parts of the help: what ckptsidecar bench says otherwise, and what is too long
+// for a tag.
+var helpVars = kong.Vars{
+	"disk": "the working folder",
+	"histories": "Which: chat (a conversation that only grows), compacting (a quarter of it and a summary stay " +
+		"whenever it is too long), edited (20 files, of which one is edited each time).",
+	"restored": "How many saves of a state that keeps its size while messages come and go; the newest, the one in " +
+		"the middle and the oldest of them are restored, and a state that was saved alone.",
+	"rows": "How many checkpoints there are, for example 10k,100k,1m; the first is what the others are compared " +
+		"with. A million takes minutes and some 5 GB.",
+}
+
 // run is the whole program except for signals and os.Exit.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := new(grammar)
 	ended := -1
 	parser, err := kong.New(g, kong.Name("machine"), kong.Description("Measures this machine."), kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { ended = code }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars{"disk": "the working folder"})
+		kong.Exit(func(code int) { ended = code }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), helpVars)
 	if err != nil {
 		return fail(stderr, err)
 	}

@@ -19,7 +19,7 @@ type restoreCmd struct {
 	measure.Flags `embed:""`
 	Clients       []int         `default:"1,16" help:"How many clients restore at once, each over a connection of its own. Default: ${default}."`
 	Sizes         []string      `default:"2KiB,64KiB,1MiB" help:"How large the states are. Default: ${default}."`
-	Saves         int           `default:"100" help:"How many saves of a state that keeps its size while messages come and go; the newest, the one in the middle and the oldest of them are restored, and a state that was saved alone. Default: ${default}."`
+	Saves         int           `default:"100" help:"${restored} Default: ${default}."`
 	Rounds        int           `default:"3" help:"How many interleaved rounds to measure. The median counts. Default: ${default}."`
 	Duration      time.Duration `default:"500ms" help:"How long each is measured in a round. Default: ${default}."`
 }
@@ -174,7 +174,9 @@ func (c *restoreCmd) cell(ctx context.Context, d *measure.Daemon, cell *restoreC
 	l := measure.Load{Clients: cell.Clients, During: c.Duration}
 	restored, err := l.Run(ctx, func(n int) (measure.Task, error) {
 		return restoreTask(cell.of, func(ctx context.Context) ([]byte, error) {
-			got, _, err := d.ClientOf(n).Restore(ctx, ckpt.RestoreRequest{Agent: cell.of.agent, Run: cell.of.run, Checkpoint: cell.of.id, Reason: "bench"})
+			got, _, err := d.ClientOf(n).Restore(ctx, ckpt.RestoreRequest{
+				Agent: cell.of.agent, Run: cell.of.run, Checkpoint: cell.of.id, Reason: "bench",
+			})
 			if err != nil {
 				return nil, err
 			}

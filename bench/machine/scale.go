@@ -16,7 +16,7 @@ import (
 
 type scaleCmd struct {
 	measure.Flags `embed:""`
-	Rows          []string      `default:"10k,100k" help:"How many checkpoints there are, for example 10k,100k,1m; the first is what the others are compared with. A million takes minutes and some 5 GB. Default: ${default}."`
+	Rows          []string      `default:"10k,100k" help:"${rows} Default: ${default}."`
 	Size          string        `default:"2KiB" help:"How large the states are. Default: ${default}."`
 	Clients       int           `default:"64" help:"How many clients fill the database at once. Default: ${default}."`
 	Rounds        int           `default:"3" help:"How often each is measured, the databases in turns; the median counts. Default: ${default}."`

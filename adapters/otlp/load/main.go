@@ -227,14 +227,16 @@ func oneTrace(n int) (list []*trace.Span) {
 	}
 	conversation := fmt.Sprintf("conversation-%d", n%*sessions)
 	for place := 10; place < 20; place++ {
-		add(place, 5, "POST", text("http.request.method", "POST"), text("server.address", "api.example.com"), number("http.response.status_code", 200))
+		add(place, 5, "POST", text("http.request.method", "POST"), text("server.address", "api.example.com"),
+			number("http.response.status_code", 200))
 	}
 	for place := 5; place < 10; place++ {
 		add(place, 0, "RunnableSequence", text("openinference.span.kind", "CHAIN"))
 	}
 	for place := 1; place < 3; place++ {
-		add(place, 0, "chat gpt-4o", text("gen_ai.operation.name", "chat"), text("gen_ai.provider.name", "openai"), text("gen_ai.request.model", "gpt-4o"),
-			number("gen_ai.usage.input_tokens", 1200), number("gen_ai.usage.output_tokens", 80), text("gen_ai.response.id", "chatcmpl-123"))
+		add(place, 0, "chat gpt-4o", text("gen_ai.operation.name", "chat"), text("gen_ai.provider.name", "openai"),
+			text("gen_ai.request.model", "gpt-4o"), text("gen_ai.response.id", "chatcmpl-123"),
+			number("gen_ai.usage.input_tokens", 1200), number("gen_ai.usage.output_tokens", 80))
 	}
 	for place := 3; place < 5; place++ {
 		add(place, 0, "execute_tool search", text("gen_ai.operation.name", "execute_tool"), text("gen_ai.tool.name", "search"),
