@@ -35,6 +35,9 @@ const mark = "--- answer\n"
 //	owner alive
 //	owner frozen
 //	newest 7
+//	claimed alpha
+//	claimed alpha released
+//	claimed alpha 3s
 //	given up 2
 //	caller owns
 //	force
@@ -122,6 +125,8 @@ func (s *scene) take(words []string) error {
 		at, err := ago(words[1])
 		s.Interrupted = at.Time
 		return err
+	case "claimed":
+		return s.takeClaim(words[1:])
 	case "checkpoint":
 		return s.takeCheckpoint(words[1:])
 	case "newest":
@@ -192,6 +197,20 @@ func (s *scene) takeRun(words []string) error {
 		}
 		return err
 	})
+}
+
+func (s *scene) takeClaim(words []string) error {
+	s.Claimed = &ckpt.PlanFleet{FromHost: words[0], Term: 2, AcknowledgedTo: 4, StrandPossible: true}
+	switch {
+	case len(words) == 1:
+		return nil
+	case words[1] == "released":
+		s.Claimed.StrandPossible = false
+		return nil
+	}
+	lost, err := ckpt.ParseDuration(words[1])
+	s.Claimed.LostAtMost = lost
+	return err
 }
 
 func (s *scene) takeCheckpoint(words []string) error {

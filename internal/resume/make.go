@@ -12,6 +12,8 @@ var _ Resumer = Make
 // could not be read for another reason than damage.
 func Make(f *Facts) (*ckpt.Plan, error) {
 	m := &maker{f: f, plan: blank(f)}
+	m.plan.Fleet = f.Claimed
+	m.say(m.claimed())
 	switch {
 	case !f.Exists:
 		m.fresh(m.thereIsNone())
@@ -30,8 +32,6 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 		}
 	}
 	m.takeQuestions()
-	m.plan.Fleet = f.Claimed
-	m.say(m.claimed())
 	if f.DryRun {
 		m.say("This was a dry run: nothing was claimed or changed.")
 	}

@@ -54,15 +54,13 @@ func (m *maker) claimed() string {
 	case c == nil:
 		return ""
 	case !c.StrandPossible:
-		return fmt.Sprintf("The run was claimed from host %s, which had let it go.", c.FromHost)
+		return fmt.Sprintf("The run was claimed from host %s, which had released it.", c.FromHost)
 	case c.LostAtMost > 0:
-		return fmt.Sprintf("The run was claimed from host %s, which was not heard of for %s. What it did in that time is not known here.",
+		return fmt.Sprintf("The run was claimed from host %s, which had been silent for %s. What the run did in that time is not known here.",
 			c.FromHost, c.LostAtMost)
 	}
-	return fmt.Sprintf("The run was claimed from host %s, which was not heard of. "+
-		"Everything that it acknowledged is here. "+
-		"Check outside effects: that host's process may still have been acting.",
-		c.FromHost)
+	return fmt.Sprintf("The run was claimed from host %s, which had gone silent. Everything that was acknowledged there is here. "+
+		"Check the effects on the outside world: the process on that host may still have been acting.", c.FromHost)
 }
 
 func (m *maker) thereIsNone() string {
