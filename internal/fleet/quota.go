@@ -4,8 +4,9 @@ import "fmt"
 
 // Usage is how much the engine has of the principals of a host, against their quota.
 type Usage struct {
-	Limit      int64           `json:"limit"`               // limits.principal_bytes of this host; 0 for none, and then nothing is counted
-	CountedAgo float64         `json:"counted_seconds_ago"` // when the bytes were last counted; negative before the first count
+	// Limit is limits.principal_bytes of this host; with 0 nothing is counted.
+	Limit      int64           `json:"limit"`
+	CountedAgo float64         `json:"counted_seconds_ago"` // negative before the first count
 	Principals []PrincipalUsed `json:"principals"`
 }
 
@@ -40,9 +41,9 @@ func (u *Usage) Full() (n int) {
 
 // Refusal says to a principal whose quota is used up what is wrong and what to do.
 func (p *PrincipalUsed) Refusal(limit int64) string {
-	return fmt.Sprintf("the fleet's engine has %d bytes of %s, and the limit is %d (limits.principal_bytes), so nothing more is saved for agents with "+
-		"durability: fleet: delete checkpoints or runs, erase agents, or let the policies keep less, and try again; "+
-		"with on_outage: degrade the agent saves on this host only", p.Bytes, p.Principal, limit)
+	return fmt.Sprintf("the fleet's engine has %d bytes of %s, and the limit is %d (limits.principal_bytes), so nothing "+
+		"more is saved for agents with durability: fleet: delete checkpoints or runs, erase agents, or let the policies "+
+		"keep less, and try again; with on_outage: degrade the agent saves on this host only", p.Bytes, p.Principal, limit)
 }
 
 // RunVersion is a run, and what changes whenever its rows in the engine do.

@@ -101,7 +101,7 @@ func LostHistory(r *fleet.LostRun, forks map[string]bool) (h retention.History, 
 
 // lostHeld reads one checkpoint. Of a damaged one no more is known than its columns.
 func lostHeld(c *fleet.Checkpoint) (held retention.Held, err error) {
-	held = retention.Held{ID: c.ID, Seq: c.Seq, Kind: ckpt.Kind(c.Kind), StoredSize: int64(len(c.Body)), Suspect: c.Suspect, Damaged: c.Damage != ""}
+	held = retention.Held{ID: c.ID, Seq: c.Seq, Kind: ckpt.Kind(c.Kind), Suspect: c.Suspect, Damaged: c.Damage != ""}
 	seen, err := archive.ReadCheckpoint(c.Doc)
 	if err != nil {
 		return held, err
@@ -124,7 +124,8 @@ func lostNeeds(r *fleet.LostRun) (map[string]string, error) {
 		}
 		switch {
 		case d.Checkpoint == "":
-		case row.Kind == archive.KindOperation && (d.Status == ckpt.OperationOpen || d.Status == ckpt.OperationUncertain):
+		case row.Kind == archive.KindOperation &&
+			(d.Status == ckpt.OperationOpen || d.Status == ckpt.OperationUncertain):
 			needed[d.Checkpoint] = "an " + string(d.Status) + " operation"
 		case row.Kind == archive.KindPrompt && d.AnsweredAt == "":
 			needed[d.Checkpoint] = "a prompt"

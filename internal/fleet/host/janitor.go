@@ -146,7 +146,8 @@ func (j *janitor) readClock(ctx context.Context) (trusted bool, err error) {
 	}
 	j.clock.set(now)
 	if j.guard == nil {
-		j.guard = retention.NewGuard(retention.GuardSettings{Hold: j.after, Tolerance: clockTolerance, Wall: j.clock.now, Monotonic: lease.Boottime, Log: j.log})
+		j.guard = retention.NewGuard(retention.GuardSettings{
+			Hold: j.after, Tolerance: clockTolerance, Wall: j.clock.now, Monotonic: lease.Boottime, Log: j.log})
 	}
 	return !j.guard.Trusted().IsZero(), nil
 }
@@ -240,7 +241,8 @@ func agesOnly(p ckpt.Policy) ckpt.Policy {
 }
 
 func (c *cleaner) leaves(owner string, why error) {
-	c.log.Info("the janitor of the fleet leaves alone what it cannot judge", "host", c.host.Name, "owner", owner, "reason", why)
+	c.log.Info("the janitor of the fleet leaves alone what it cannot judge",
+		"host", c.host.Name, "owner", owner, "reason", why)
 }
 
 // run judges a run by what is known of it without its states, and where something may go
@@ -304,7 +306,8 @@ func (c *cleaner) judge(r *fleet.LostRun) *fleet.Cleaning {
 			cleaning.Gone = append(cleaning.Gone, fleet.Cleaned{ID: v.ID, N: at[v.ID], Reason: v.Reason})
 		}
 	}
-	cleaning.Drop = len(cleaning.Gone) == len(r.Checkpoints) && retention.Over(h, c.policy, now) && !c.stays[r.UID]
+	over := retention.Over(h, c.policy, now)
+	cleaning.Drop = over && len(cleaning.Gone) == len(r.Checkpoints) && !c.stays[r.UID]
 	if len(cleaning.Gone) == 0 && !cleaning.Drop {
 		return nil
 	}

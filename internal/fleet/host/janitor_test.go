@@ -108,18 +108,31 @@ func cleanRows(t *testing.T, s *db.Store) (rows []string) {
 	return rows
 }
 
-// aged lets a host make runs of all kinds, ships them, and lets nine days go by.
+// aged lets a host make runs of all kinds, lets nine days go by, and ships them.
 func (h *lostHost) aged() (ids map[string]string) {
 	h.t.Helper()
-	if _, err := h.store.SetOwnPolicy(h.t.Context(), fleetUser, "a", []byte(`{"recovery_keep":"7d","ended_keep":"2d"}`)); err != nil {
+	ids = h.makes()
+	h.pass(9 * ckpt.Day)
+	ids["young"] = h.saves("goes-on", ckpt.KindRecovery, history(9))
+	again(h.t, h.ship)
+	return ids
+}
+
+// history is a state that has pieces in common with others.
+func history(n int) string {
+	return fmt.Sprintf(`{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+n), n)
+}
+
+// makes makes runs of all kinds.
+func (h *lostHost) makes() (ids map[string]string) {
+	h.t.Helper()
+	set := []byte(`{"recovery_keep":"7d","ended_keep":"2d"}`)
+	if _, err := h.store.SetOwnPolicy(h.t.Context(), fleetUser, "a", set); err != nil {
 		h.t.Fatal(err)
 	}
 	ids = map[string]string{}
-	state := func(n int) string {
-		return fmt.Sprintf(`{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+n), n)
-	}
 	for n := range 3 {
-		ids[fmt.Sprint("old-", n)] = h.saves("goes-on", ckpt.KindRecovery, state(n))
+		ids[fmt.Sprint("old-", n)] = h.saves("goes-on", ckpt.KindRecovery, history(n))
 	}
 	ids["only"] = h.saves("one-way-back", ckpt.KindRecovery, `{"only":1}`)
 	h.saves("over", ckpt.KindRecovery, `{}`)
@@ -138,9 +151,6 @@ func (h *lostHost) aged() (ids map[string]string) {
 		ckpt.OperationRequest{Key: "pay-1", Name: "pay", State: []byte(`{"due":5}`)}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.pass(9 * ckpt.Day)
-	ids["young"] = h.saves("goes-on", ckpt.KindRecovery, state(9))
-	again(h.t, h.ship)
 	return ids
 }
 
@@ -237,7 +247,7 @@ func (j *janitor) same(t *testing.T, server *pgtest.Server, here *db.Store, url 
 // segments that are gone.
 func (h *lostHost) comesBack(server *pgtest.Server, url string, ids map[string]string) {
 	t := h.t
-	h.saves("goes-on", ckpt.KindRoutine, fmt.Sprintf(`{"history":"%s","n":10}`, strings.Repeat("0123456789abcdef", 1210)))
+	h.saves("goes-on", ckpt.KindRoutine, history(10))
 	if err := h.ship.once(t.Context()); !errors.Is(err, pg.ErrMoved) {
 		t.Fatalf("a host that was paused ships on: %v", err)
 	}
@@ -476,6 +486,27 @@ func TestJanitorNeedsTheKey(t *testing.T) {
 	if got := remains(server, "goes-on"); !slices.Equal(got, []string{ids["young"]}) {
 		t.Errorf("with the key %q remain", got)
 	}
+}
+
+// TestJanitorJudgesByTheHostsClock: a host whose clock is months late has made everything just
+// now, by that clock. Nothing of it is old when it has been lost for an hour.
+func TestJanitorJudgesByTheHostsClock(t *testing.T) {
+	server, url := fleetEngine(t)
+	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
+	ship := shipperOf(one, url, "one")
+	defer ship.hangUp()
+	again(t, ship)
+	lost := newLostHost(t, url)
+	lost.now.Store(time.Now().Add(-200 * ckpt.Day).UnixMilli())
+	lost.makes()
+	again(t, lost.ship)
+	silent(server)
+	j := janitorOf(t, one, url, "one")
+	j.works(t, 0, "an hour after a host with a late clock is lost")
+	back := 8 * ckpt.Day
+	server.Exec("fleet", fmt.Sprintf(`UPDATE fleet_marks SET seen_at = seen_at - interval '%d seconds' WHERE db = '%s'`,
+		int(back.Seconds()), lost.store.ID))
+	j.works(t, 4, "eight days later")
 }
 
 // TestJanitorDistrustsAClock: nothing goes by age just after the start, and after the engine's

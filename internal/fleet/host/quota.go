@@ -152,7 +152,8 @@ func (q *quota) countRuns(ctx context.Context, runs []fleet.RunVersion, into map
 func (q *quota) tell(owners map[string]string, bytes map[string]int64) {
 	used, full := []fleet.PrincipalUsed{}, map[string]*ckpt.Error{}
 	for principal, owner := range owners {
-		p := fleet.PrincipalUsed{Principal: principal, Owner: owner, Bytes: bytes[principal], Full: bytes[principal] >= q.limit}
+		p := fleet.PrincipalUsed{Principal: principal, Owner: owner, Bytes: bytes[principal]}
+		p.Full = p.Bytes >= q.limit
 		if p.Full {
 			full[owner] = &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: countEvery, Message: p.Refusal(q.limit)}
 		}
@@ -189,7 +190,8 @@ func (q *quota) note(err error) {
 		what = err.Error()
 	}
 	if what != q.problem && what != "" {
-		q.log.Warn("what the fleet's engine has of each principal cannot be counted; the last count stays in force", "error", err)
+		q.log.Warn("what the fleet's engine has of each principal cannot be counted; the last count stays in force",
+			"error", err)
 	}
 	q.problem = what
 }

@@ -15,7 +15,8 @@ import (
 // The statements of the janitor. One host holds the row of fleet_janitor, by the engine's
 // clock. Each of its transactions takes the row first, so no two hosts clean at once.
 const (
-	holdJanitor = `INSERT INTO fleet_janitor (key, db, until) VALUES ('janitor', $1, clock_timestamp() + $2::interval)
+	holdJanitor = `INSERT INTO fleet_janitor (key, db, until)
+		VALUES ('janitor', $1, clock_timestamp() + $2::interval)
 		ON CONFLICT (key) DO UPDATE SET db = excluded.db, until = excluded.until
 		WHERE fleet_janitor.db = excluded.db OR fleet_janitor.until < clock_timestamp()`
 	needJanitor = `SELECT 1 / count(*) FROM fleet_janitor WHERE key = 'janitor' AND db = $1 AND until > clock_timestamp()`
@@ -23,8 +24,10 @@ const (
 	// quiet are hosts whose lease is over, and that the engine has not heard of, for so long.
 	// Their daemons must be of a version that asks with each batch whether it was cleaned.
 	quiet = `h.restored_by IS NULL AND h.asks_at = h.registered_at AND m.seen_at + $2::interval < clock_timestamp()
-		AND (h.lease_until IS NULL OR h.lease_until + $2::interval < clock_timestamp()) AND NOT EXISTS (SELECT 1 ` + missing + `)`
-	quietHosts = `SELECT h.db, h.name, m.mark_n, c.at, m.seen_at, clock_timestamp() FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db
+		AND (h.lease_until IS NULL OR h.lease_until + $2::interval < clock_timestamp())
+		AND NOT EXISTS (SELECT 1 ` + missing + `)`
+	quietHosts = `SELECT h.db, h.name, m.mark_n, c.at, m.seen_at, clock_timestamp()
+		FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db
 		JOIN fleet_audit c ON c.db = h.db AND c.n = m.mark_n WHERE h.db <> $1 AND ` + quiet + ` ORDER BY h.db`
 	needQuiet = `SELECT 1 / count(*) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db WHERE h.db = $1 AND ` + quiet
 	// markCleaned holds up the batches of the host, and lets the next one of a daemon that
@@ -36,7 +39,8 @@ const (
 	// disputed are runs that were claimed, or that a database which joined anew has copies of.
 	// Former owners ask for them: they may have strands.
 	disputed = `SELECT c.run_uid FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid WHERE r.host = $1
-		UNION ALL SELECT j.run_uid FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid WHERE r.host = $1`
+		UNION ALL SELECT j.run_uid FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid
+		WHERE r.host = $1`
 
 	judgedCheckpoints = `SELECT c.db, c.term, c.n, c.id, c.seq, c.kind, c.suspect, c.sha, c.size, c.pieces, NULL::bytea, c.doc,
 		coalesce(c.key_id, '') FROM fleet_checkpoints c WHERE c.run_uid = $1 ORDER BY c.term, c.seq`
@@ -50,7 +54,8 @@ const (
 	putCleaning = `INSERT INTO fleet_cleanings (id, run_uid, host, by_db, at, owner, agent, run, dropped, doc, why)
 		VALUES ($1, $2, $3, $4, clock_timestamp(), $5, $6, $7, $8, $9, $10)`
 	unnoted = `SELECT c.id, c.host, coalesce(h.name, ''), c.owner, c.agent, c.run, c.run_uid, c.dropped, c.doc, c.why
-		FROM fleet_cleanings c LEFT JOIN fleet_hosts h ON h.db = c.host WHERE c.by_db = $1 AND c.noted IS NULL ORDER BY c.at, c.id`
+		FROM fleet_cleanings c LEFT JOIN fleet_hosts h ON h.db = c.host
+		WHERE c.by_db = $1 AND c.noted IS NULL ORDER BY c.at, c.id`
 	noteCleaning = `UPDATE fleet_cleanings SET noted = 1 WHERE id = $1 AND by_db = $2`
 
 	cleanedRuns = `SELECT c.run_uid FROM fleet_cleanings c JOIN fleet_runs r ON r.uid = c.run_uid
@@ -160,7 +165,8 @@ func (e *Engine) Clean(ctx context.Context, j fleet.Janitor, c *fleet.Cleaning) 
 	if err := cleanings(b, c); err != nil {
 		return err
 	}
-	b.Queue(putCleaning, c.ID, c.Run.UID, c.Host.DB, j.DB, c.Owner, c.Agent, c.Run.Name, bit(c.Drop), string(doc), c.Why)
+	b.Queue(putCleaning, c.ID, c.Run.UID, c.Host.DB, j.DB, c.Owner, c.Agent, c.Run.Name, bit(c.Drop),
+		string(doc), c.Why)
 	b.Queue(beat, j.DB)
 	err = e.send(ctx, b, nil)
 	if errors.Is(err, ErrMoved) {
@@ -211,7 +217,8 @@ func (e *Engine) Unnoted(ctx context.Context, db string) ([]fleet.CleaningNoted,
 	var all []fleet.CleaningNoted
 	var c fleet.CleaningNoted
 	var dropped int64
-	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.Host, &c.Name, &c.Owner, &c.Agent, &c.Run, &c.UID, &dropped, &c.Doc, &c.Why}, func() error {
+	into := []any{&c.ID, &c.Host, &c.Name, &c.Owner, &c.Agent, &c.Run, &c.UID, &dropped, &c.Doc, &c.Why}
+	_, err = pgx.ForEachRow(rows, into, func() error {
 		c.Drop = dropped == 1
 		all = append(all, c)
 		return nil

@@ -11,9 +11,11 @@ import (
 // The statements that count bytes for quotas. The length of a value that is stored apart
 // is known without reading it. Each row counts for what it costs beside its contents.
 const (
-	runVersions = `SELECT r.uid, r.principal, r.host, r.term, r.as_of_n FROM fleet_runs r WHERE r.principal = ANY($1::text[])`
+	runVersions = `SELECT r.uid, r.principal, r.host, r.term, r.as_of_n FROM fleet_runs r
+		WHERE r.principal = ANY($1::text[])`
 	bytesOfRuns = `SELECT r.uid, (octet_length(r.doc) + 256
-		+ coalesce((SELECT sum(coalesce(octet_length(c.body), 0) + coalesce(octet_length(c.pieces), 0) + octet_length(c.doc) + 256)
+		+ coalesce((SELECT sum(coalesce(octet_length(c.body), 0) + coalesce(octet_length(c.pieces), 0)
+			+ octet_length(c.doc) + 256)
 			FROM fleet_checkpoints c WHERE c.run_uid = r.uid), 0)
 		+ coalesce((SELECT sum(octet_length(s.data) + 128) FROM fleet_segments s WHERE s.run_uid = r.uid), 0)
 		+ coalesce((SELECT sum(octet_length(w.doc) + 128) FROM fleet_rows w WHERE w.run_uid = r.uid), 0))::bigint
