@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ func TestMeasureDurableFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as the daemon does while it uses little memory: limits.garbage
 	server, url := fleetEngine(t)
 	server.Standby()
 	server.Exec("fleet", `CREATE TABLE bare (id text PRIMARY KEY, body text)`)
