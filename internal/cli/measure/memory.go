@@ -34,7 +34,7 @@ type memoryFlags struct {
 	Clients  int           `default:"64" help:"For --memory: how many clients save at once. Default: ${default}."`
 	Size     string        `default:"2MiB" help:"For --memory: states of this size. Default: ${default}."`
 	Large    string        `default:"64MiB" help:"For --memory: also one state of this size. Default: ${default}."`
-	Duration time.Duration `default:"5s" help:"For --memory: how long to save; idle is as long before, twice as long after. Default: ${default}."`
+	Duration time.Duration `default:"5s" help:"For --memory: how long the clients save. Default: ${default}."`
 }
 
 // plan checks the flags.

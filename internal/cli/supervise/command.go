@@ -15,11 +15,11 @@ type Command struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
 	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"${restart} Default: ${default}." placeholder:"WHEN"`
-	MaxRestarts      int           `default:"5" help:"Restarts before it gives up; ten good minutes reset them. Default: ${default}." placeholder:"N"`
-	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; then it doubles. Default: ${default}." placeholder:"TIME"`
+	MaxRestarts      int           `default:"5" help:"${max_restarts} Default: ${default}." placeholder:"N"`
+	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; it doubles each time. Default: ${default}." placeholder:"TIME"`
 	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`
 	Heartbeat        ckpt.Duration `default:"10s" help:"How often to send a heartbeat. Default: ${default}." placeholder:"TIME"`
-	HeartbeatTimeout ckpt.Duration `default:"30s" help:"Time without heartbeat until timed_out; 0 for never. Default: ${default}." placeholder:"TIME"`
+	HeartbeatTimeout ckpt.Duration `default:"30s" help:"${exec_heartbeat_timeout} Default: ${default}." placeholder:"TIME"`
 	ProgressTimeout  ckpt.Duration `help:"The agent is frozen after this time without reported progress. Default: its policy." placeholder:"TIME"`
 	Standby          bool          `help:"Wait until the run's host in the fleet is gone or lets go of it, claim the run, and go on with it here."`
 	Here             bool          `help:"Look at this host only: claim no run of another host of the fleet."`
