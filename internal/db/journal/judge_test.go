@@ -41,12 +41,15 @@ func TestLostHistory(t *testing.T) {
 		"the newest are suspect":     {change: func(r *fleet.LostRun) { suspect(r, 4, 5) }, stays: []int{3, 5}},
 		"the way back is damaged":    {change: func(r *fleet.LostRun) { suspect(r, 4, 5); r.Checkpoints[2].Damage = "x" }, stays: []int{2, 5}},
 		"drift may be beginning":     {row: `,"back_seq":2`, stays: []int{2, 5}},
-		"a restore went back":        {change: func(r *fleet.LostRun) { r.Doc = strings.Replace(r.Doc, lostID(5), lostID(2), 1) }, stays: []int{2, 5}},
+		"a restore went back": {change: func(r *fleet.LostRun) {
+			r.Doc = strings.Replace(r.Doc, lostID(5), lostID(2), 1)
+		}, stays: []int{2, 5}},
 		"an operation is open":       {change: withRow("operation", `{"status":"open","checkpoint":"`+lostID(1)+`"}`), stays: []int{1, 5}},
 		"an operation is uncertain":  {change: withRow("operation", `{"status":"uncertain","checkpoint":"`+lostID(1)+`"}`), stays: []int{1, 5}},
 		"an operation has succeeded": {change: withRow("operation", `{"status":"succeeded","checkpoint":"`+lostID(1)+`"}`), stays: []int{5}},
 		"a prompt waits":             {change: withRow("prompt", `{"checkpoint":"`+lostID(1)+`"}`), stays: []int{1, 5}},
-		"a prompt is answered":       {change: withRow("prompt", `{"checkpoint":"`+lostID(1)+`","answered_at":"2026-03-01T12:00:00.000Z"}`), stays: []int{5}},
+		"a prompt is answered": {change: withRow("prompt",
+			`{"checkpoint":"`+lostID(1)+`","answered_at":"2026-03-01T12:00:00.000Z"}`), stays: []int{5}},
 		"somebody has pinned it": {change: func(r *fleet.LostRun) {
 			r.Checkpoints[0].Doc = strings.Replace(r.Checkpoints[0].Doc, `{`, `{"pinned":true,`, 1)
 		}, stays: []int{1, 5}},

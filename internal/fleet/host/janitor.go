@@ -311,8 +311,8 @@ func (c *cleaner) judge(r *fleet.LostRun) *fleet.Cleaning {
 	if len(cleaning.Gone) == 0 && !cleaning.Drop {
 		return nil
 	}
-	cleaning.Why = "the policy's days are over, and host " + c.host.Name + " is lost: the engine has not heard of it for " +
-		c.host.Silent.Round(time.Second).String()
+	cleaning.Why = "the policy's days are over, and host " + c.host.Name +
+		" is lost: the engine has not heard of it for " + c.host.Silent.Round(time.Second).String()
 	if cleaning.Drop {
 		cleaning.Why = "the run has ended and its time is over; " + cleaning.Why
 	}

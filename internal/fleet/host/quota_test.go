@@ -136,7 +136,8 @@ func (h *quotaHost) fills() (p fleet.PrincipalUsed) {
 func (h *quotaHost) full(p fleet.PrincipalUsed) {
 	t := h.t
 	refused := h.puts("strict", "", 10)
-	if refused.wantQuota(t, "a save"); !strings.Contains(refused.Detail, fmt.Sprintf("%d bytes of acme/build, and the limit is %d", p.Bytes, quotaLimit)) ||
+	says := fmt.Sprintf("%d bytes of acme/build, and the limit is %d", p.Bytes, quotaLimit)
+	if refused.wantQuota(t, "a save"); !strings.Contains(refused.Detail, says) ||
 		!strings.Contains(refused.Detail, "erase agents") {
 		t.Errorf("the agent is told %q", refused.Detail)
 	}
@@ -174,7 +175,8 @@ func (h *quotaHost) others() {
 	if _, err := h.store.SetOwnPolicy(t.Context(), other, "strict", []byte(fleetPolicy)); err != nil {
 		t.Fatal(err)
 	}
-	saved, err := h.store.Save(t.Context(), other, &ckpt.SaveRequest{Agent: "strict", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+	saved, err := h.store.Save(t.Context(), other, &ckpt.SaveRequest{
+		Agent: "strict", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ const (
 		VALUES ('janitor', $1, clock_timestamp() + $2::interval)
 		ON CONFLICT (key) DO UPDATE SET db = excluded.db, until = excluded.until
 		WHERE fleet_janitor.db = excluded.db OR fleet_janitor.until < clock_timestamp()`
-	needJanitor = `SELECT 1 / count(*) FROM fleet_janitor WHERE key = 'janitor' AND db = $1 AND until > clock_timestamp()`
+	needJanitor = `SELECT 1 / count(*) FROM fleet_janitor
+		WHERE key = 'janitor' AND db = $1 AND until > clock_timestamp()`
 
 	// quiet are hosts whose lease is over, and that the engine has not heard of, for so long.
 	// Their daemons must be of a version that asks with each batch whether it was cleaned.
@@ -42,8 +43,8 @@ const (
 		UNION ALL SELECT j.run_uid FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid
 		WHERE r.host = $1`
 
-	judgedCheckpoints = `SELECT c.db, c.term, c.n, c.id, c.seq, c.kind, c.suspect, c.sha, c.size, c.pieces, NULL::bytea, c.doc,
-		coalesce(c.key_id, '') FROM fleet_checkpoints c WHERE c.run_uid = $1 ORDER BY c.term, c.seq`
+	judgedCheckpoints = `SELECT c.db, c.term, c.n, c.id, c.seq, c.kind, c.suspect, c.sha, c.size, c.pieces, NULL::bytea,
+		c.doc, coalesce(c.key_id, '') FROM fleet_checkpoints c WHERE c.run_uid = $1 ORDER BY c.term, c.seq`
 	judgedRows = `SELECT c.kind, c.key, c.ord, c.doc, coalesce(c.key_id, '') FROM fleet_rows c
 		WHERE c.run_uid = $1 AND c.kind IN ('operation', 'prompt') ORDER BY c.kind, c.ord, c.key`
 
