@@ -545,3 +545,21 @@ func TestJanitorDistrustsAClock(t *testing.T) {
 	pass(11*time.Minute, 0)
 	j.works(t, 4, "when the clock is trusted again")
 }
+
+// TestAgesOnly: a policy that keeps one routine checkpoint is the owner's to apply, and what
+// was saved for an operation stays with its run.
+func TestAgesOnly(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 1
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h := retention.History{Status: ckpt.RunRunning}
+	for seq, kind := range []ckpt.Kind{ckpt.KindRoutine, ckpt.KindPreOperation, ckpt.KindRecovery, ckpt.KindRoutine} {
+		h.Checkpoints = append(h.Checkpoints,
+			retention.Held{ID: string(kind), Seq: int64(10 - seq), Kind: kind, CreatedAt: now.Add(-400 * ckpt.Day)})
+	}
+	for _, v := range retention.Plan(h, agesOnly(p), now) {
+		if v.Remove != (v.ID == string(ckpt.KindRecovery)) {
+			t.Errorf("a %s checkpoint: %+v", v.ID, v)
+		}
+	}
+}
