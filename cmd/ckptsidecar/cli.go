@@ -40,7 +40,7 @@ type grammar struct {
 	Files         filescmd.Command       `cmd:"" group:"checkpoints" help:"Save a folder's files with checkpoints, and restore them."`
 	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back to before a prompt of a coding agent, and restore its files."`
 	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run after its owner ended, and print a plan for going on safely."`
-	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent, with heartbeats, and restart it after a crash or a freeze."`
+	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent, with heartbeats; restart it after a crash or freeze."`
 	Runs          runsCmd                `cmd:"" group:"runs" help:"List runs, the last changed first."`
 	Run           runCmd                 `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
 	Steps         stepsCmd               `cmd:"" group:"runs" help:"List a run's steps, oldest first."`

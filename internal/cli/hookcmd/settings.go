@@ -14,7 +14,7 @@ import (
 // them there.
 type options struct {
 	Agent     string   `help:"Whose runs. Default: $$CKPTSIDECAR_AGENT, then the project folder's name and a hash of its path." placeholder:"NAME"`
-	Risky     []string `sep:"none" help:"Calls that count as risky too: a regular expression on TOOL ARGUMENTS, or shell COMMAND." placeholder:"REGEX"`
+	Risky     []string `sep:"none" help:"More risky calls: a regular expression on TOOL ARGUMENTS, or shell COMMAND." placeholder:"REGEX"`
 	NotRisky  []string `sep:"none" help:"A regular expression for calls that are not risky after all. May be repeated." placeholder:"REGEX"`
 	OnlyRisky bool     `help:"Use --risky instead of the built-in expressions."`
 	SaveEvery int64    `default:"20" help:"Save a checkpoint after every N tool calls; 0 for never." placeholder:"N"`

@@ -16,7 +16,7 @@ type Command struct {
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
 	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"${restart} Default: ${default}." placeholder:"WHEN"`
 	MaxRestarts      int           `default:"5" help:"${max_restarts} Default: ${default}." placeholder:"N"`
-	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; it doubles each time. Default: ${default}." placeholder:"TIME"`
+	Backoff          ckpt.Duration `default:"1s" help:"The pause before a restart; it doubles each time. Default: ${default}." placeholder:"TIME"`
 	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`
 	Heartbeat        ckpt.Duration `default:"10s" help:"How often to send a heartbeat. Default: ${default}." placeholder:"TIME"`
 	HeartbeatTimeout ckpt.Duration `default:"30s" help:"${exec_heartbeat_timeout} Default: ${default}." placeholder:"TIME"`
