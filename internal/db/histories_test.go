@@ -93,6 +93,16 @@ func (h *history) gone(pid int, status ckpt.RunStatus) {
 	}
 }
 
+// claimed lets a run be interrupted, and asks for it as one that has come from another host.
+func (h *history) claimed(from ckpt.PlanFleet) {
+	h.t.Helper()
+	h.start(4242)
+	h.routine(1)
+	h.step("call_1", "search", ckpt.StepSucceeded)
+	h.gone(4242, ckpt.RunInterrupted)
+	h.ask.Claimed = &from
+}
+
 func (h *history) end(status ckpt.RunStatus, goon string) {
 	h.t.Helper()
 	_, _, err := h.s.EndRun(h.t.Context(), ann, mainRun, ckpt.EndRequest{Status: status, ContinuationPrompt: ckpt.Ref(goon)})
@@ -300,6 +310,11 @@ var histories = map[string]func(*history){
 		h.step("call_3", "call_3", "")
 		h.gone(4242, ckpt.RunInterrupted)
 	},
+	"repair_claimed":          func(h *history) { h.claimed(ckpt.PlanFleet{FromHost: "alpha", StrandPossible: true}) },
+	"repair_claimed_released": func(h *history) { h.claimed(ckpt.PlanFleet{FromHost: "alpha"}) },
+	"repair_claimed_lost": func(h *history) {
+		h.claimed(ckpt.PlanFleet{FromHost: "alpha", StrandPossible: true, LostAtMost: ckpt.Duration(3 * time.Second)})
+	},
 	"repair_timed_out_steps": func(h *history) {
 		h.start(4242)
 		h.step("call_1", "search", "")
@@ -493,6 +508,7 @@ var madeUp = map[string]string{
 	"ask_autoresume_off_old_prompt_pending": "a prompt ends with the interruption that it is about",
 	"ask_clean_ones_damaged":                "its parts are in ask_all_suspect and repair_damaged",
 	"ask_everything":                        "a mixture of the others",
+	"repair_many_findings":                  "repair_one_suspect has one, and nothing here breaks seven rules at once",
 	"repair_everything_named":               "many of each of what the others have",
 	"unsafe_all_damaged":                    "a mixture of unsafe_only_one_damaged and others",
 }

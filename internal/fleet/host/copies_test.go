@@ -186,6 +186,7 @@ func (h *copied) there() (list []string) {
 // TestCopiesOfTwoHosts: after any history of two hosts that claim runs from each other,
 // erase agents and restart, and a quiet moment, the engine has of each run what its owner has.
 func TestCopiesOfTwoHosts(t *testing.T) {
+	pgtest.Need(t)
 	done := map[string]int{}
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

@@ -88,17 +88,24 @@ func (s *Server) copyData(from, to string) {
 	}
 }
 
-// prepare finds the programs and makes a folder that the server's user may use.
-func prepare(t testing.TB) *Server {
+// Need skips the test where no server can be started. It answers the folder of PostgreSQL's
+// programs.
+func Need(t testing.TB) string {
 	t.Helper()
-	bin := Programs()
 	if os.Getenv("CKPTSIDECAR_NO_ENGINE") != "" {
 		t.Skip("CKPTSIDECAR_NO_ENGINE is set: make fleet runs the tests that need PostgreSQL")
 	}
+	bin := Programs()
 	if bin == "" {
 		t.Skip("PostgreSQL is not installed: apt-get install postgresql-15")
 	}
-	s := &Server{t: t, bin: bin}
+	return bin
+}
+
+// prepare finds the programs and makes a folder that the server's user may use.
+func prepare(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, bin: Need(t)}
 	root, err := os.MkdirTemp("/tmp", "ckptsidecar-pg-")
 	if err != nil {
 		t.Fatal(err)
