@@ -346,8 +346,16 @@ func TestCopyByPolicy(t *testing.T) {
 	copies(t, journal.Choice{ByPolicy: true})
 }
 
+// seeds are those that the random histories are drawn from; with -short one.
+func seeds() []uint64 {
+	if testing.Short() {
+		return []uint64{1}
+	}
+	return []uint64{1, 2, 3}
+}
+
 func copies(t *testing.T, choice journal.Choice) {
-	for _, seed := range []uint64{1, 2, 3} {
+	for _, seed := range seeds() {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			w.choice = choice

@@ -23,7 +23,7 @@ import (
 
 // TestRestore brings any history back from the engine, and finds all that was there.
 func TestRestore(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3} {
+	for _, seed := range seeds() {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			for range 12 {

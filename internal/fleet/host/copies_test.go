@@ -187,6 +187,9 @@ func (h *copied) there() (list []string) {
 // erase agents and restart, and a quiet moment, the engine has of each run what its owner has.
 func TestCopiesOfTwoHosts(t *testing.T) {
 	pgtest.Need(t)
+	if testing.Short() {
+		t.Skip("three histories take a while; make fleet draws them")
+	}
 	done := map[string]int{}
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
