@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -10,15 +9,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/jmoiron/sqlx"
 )
-
-// logRow is a row of the audit log.
-type logRow struct {
-	n                                  int64
-	at                                 ckpt.Time
-	who, action, outcome, detail, hash string
-	owner, agent, run, subject, reason sql.NullString
-	pid, retries                       int
-}
 
 // readLog reads the rows of the log after the mark, and notes what they say. It answers
 // how many there are.

@@ -1,6 +1,10 @@
 package journal
 
 import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+
 	"encoding/json"
 	"strconv"
 
@@ -82,4 +86,13 @@ func (t *touched) events(detail string) {
 	for seq := d.First; seq <= d.Last; seq++ {
 		t.some[archive.KindEvent] = append(t.some[archive.KindEvent], strconv.FormatInt(seq, 10))
 	}
+}
+
+// logRow is a row of the audit log.
+type logRow struct {
+	n                                  int64
+	at                                 ckpt.Time
+	who, action, outcome, detail, hash string
+	owner, agent, run, subject, reason sql.NullString
+	pid, retries                       int
 }

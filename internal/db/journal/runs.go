@@ -13,15 +13,6 @@ import (
 // togetherMost is how many runs are read with the same statements.
 const togetherMost = 64
 
-// found is a run that is being read.
-type found struct {
-	fleet.Run
-	place   place
-	touched *touched
-	id      int64 // of its row
-	thread  bool  // it is a thread of LangGraph
-}
-
 // readRuns reads the runs that rows name, as they are on the snapshot.
 func (r *reading) readRuns(ctx context.Context, q *sqlx.Tx) error {
 	todo := r.order

@@ -82,3 +82,36 @@ func (j *Journal) Copies(ctx context.Context, uids []string) (all []Place, err e
 
 // Daemon is who does what no user of this host has asked for.
 const Daemon = ledger.Daemon
+
+const lastArchived = `SELECT coalesce(max(to_n), 0) FROM audit_archives`
+
+// Archived is the last row of the audit log that is archived, 0 for none.
+func (j *Journal) Archived(ctx context.Context) (n int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error { return q.GetContext(ctx, &n, lastArchived) })
+	return n, err
+}
+
+// Here lists, with their uids, the runs that are shipped and the agents that are not.
+func (j *Journal) Here(ctx context.Context, choice Choice) (runs, local []fleet.Name, err error) {
+	var rows []struct {
+		Owner  string `db:"owner"`
+		Agent  string `db:"agent"`
+		Run    string `db:"run"`
+		UID    string `db:"uid"`
+		Policy string `db:"policy"`
+	}
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.SelectContext(ctx, &rows, `SELECT a.owner, a.name AS agent, '' AS run, a.uid, a.policy FROM agents a
+			UNION ALL SELECT a.owner, a.name, r.name, r.uid, a.policy FROM agents a JOIN runs r ON r.agent_id = a.id`)
+	})
+	for _, row := range rows {
+		name := fleet.Name{Owner: row.Owner, Agent: row.Agent, Run: row.Run, UID: row.UID}
+		switch ships := choice.shipsStored(row.Policy); {
+		case ships && row.Run != "":
+			runs = append(runs, name)
+		case !ships && row.Run == "":
+			local = append(local, name)
+		}
+	}
+	return runs, local, err
+}
