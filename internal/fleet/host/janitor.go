@@ -47,7 +47,7 @@ type janitor struct {
 
 	holds   atomic.Bool
 	runs    atomic.Int64 // that were cleaned since the daemon began
-	problem string
+	problem failing
 }
 
 // engineClock is the engine's clock as it was last read, and goes on by this host's.
@@ -340,14 +340,9 @@ func (j *janitor) noteAll(ctx context.Context) error {
 
 // tell logs what is new about failures.
 func (j *janitor) tell(err error) {
-	what := ""
-	if err != nil {
-		what = err.Error()
-	}
-	if what != j.problem && what != "" {
+	if j.problem.news(err) {
 		j.log.Warn("the janitor of the fleet did not get through; it tries again", "error", err)
 	}
-	j.problem = what
 }
 
 func (j *janitor) hangUp() {

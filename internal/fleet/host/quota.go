@@ -42,7 +42,7 @@ type quota struct {
 	mu      sync.Mutex
 	used    []fleet.PrincipalUsed
 	at      time.Time // of the last count
-	problem string
+	problem failing
 }
 
 // counted is what is known of a run: its bytes, as of a version.
@@ -185,15 +185,10 @@ func (q *quota) Usage() *fleet.Usage {
 
 // note logs what is new about failures. The last count stays in force.
 func (q *quota) note(err error) {
-	what := ""
-	if err != nil {
-		what = err.Error()
-	}
-	if what != q.problem && what != "" {
+	if q.problem.news(err) {
 		q.log.Warn("what the fleet's engine has of each principal cannot be counted; the last count stays in force",
 			"error", err)
 	}
-	q.problem = what
 }
 
 func (q *quota) hangUp() {

@@ -10,8 +10,8 @@ import (
 // settle brings to the engine the runs that it lacks, and takes away what it should not
 // have, although no row of the audit log tells of that: fleet.ship has changed, such rows
 // were archived before they were shipped, or the janitor has cleaned up while this host was
-// away. What the janitor has removed comes back: this host's own retention decides. It happens once for each connection, when all
-// else is shipped.
+// away. What the janitor has removed comes back: this host's own retention decides. It
+// happens once for each connection, when all else is shipped.
 func (s *shipper) settle(ctx context.Context) error {
 	if !s.strays {
 		return nil
