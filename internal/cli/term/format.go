@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -67,6 +66,14 @@ func Ago(now, t time.Time) string {
 	return strconv.Itoa(int(d/ckpt.Day)) + " days ago"
 }
 
+// Time writes a time for a cell of a table: how long ago it was, or where all is shown exactly.
+func (s *Style) Time(t ckpt.Time) string {
+	if s.Wide() || t.IsZero() {
+		return Moment(t)
+	}
+	return Ago(s.now, t.Time)
+}
+
 // Count writes a number with its noun: "1 checkpoint", "3 checkpoints".
 func Count[N int | int64](n N, noun string) string {
 	if n == 1 {
@@ -81,34 +88,4 @@ func WriteJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// Paragraph writes a text with each line indented. On a terminal it breaks lines between
-// words, so that none is longer than the window.
-func Paragraph(w io.Writer, s *Style, indent int, text string) {
-	s.Hanging(w, strings.Repeat(" ", indent), Escape(text))
-}
-
-// Hanging writes a text behind what stands first on its line. On a terminal it breaks
-// lines between words, so that none is longer than the window, and indents what follows
-// as far as the text began. Both have been escaped.
-func (s *Style) Hanging(w io.Writer, first, text string) {
-	indent := Visible(first)
-	width := s.Columns() - indent
-	if width < leastProse || Visible(text) <= width {
-		Println(w, first+text)
-		return
-	}
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && Visible(line)+1+Visible(word) > width {
-			Println(w, first+line)
-			first, line = strings.Repeat(" ", indent), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	Println(w, first+line)
 }

@@ -4,12 +4,9 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
-
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // Style is how text is shown on a stream: in color where a person sees it, and in tables as wide as the terminal. The
@@ -70,14 +67,6 @@ func (s *Style) Columns() int {
 // Wide says whether everything is shown, however wide it is.
 func (s *Style) Wide() bool { return s.width == 0 }
 
-// Time writes a time for a cell of a table: how long ago it was, or where all is shown exactly.
-func (s *Style) Time(t ckpt.Time) string {
-	if s.Wide() || t.IsZero() {
-		return Moment(t)
-	}
-	return Ago(s.now, t.Time)
-}
-
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
@@ -108,20 +97,3 @@ func (s *Style) Bold(text string) string { return s.paint("1", text) }
 
 // Dim marks what is less important than the text beside it.
 func (s *Style) Dim(text string) string { return s.paint("2", text) }
-
-// Pairs is a list of names and their values, in two columns.
-type Pairs [][2]string
-
-// Add adds a name with its value. Both are escaped.
-func (p *Pairs) Add(name, value string) { *p = append(*p, [2]string{Escape(name), Escape(value)}) }
-
-// Write prints the list.
-func (p *Pairs) Write(w io.Writer, s *Style) {
-	width := 0
-	for _, row := range *p {
-		width = max(width, Visible(row[0]))
-	}
-	for _, row := range *p {
-		s.Hanging(w, s.Dim(row[0])+strings.Repeat(" ", width-Visible(row[0]))+"  ", row[1])
-	}
-}

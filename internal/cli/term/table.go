@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Table is text in columns, the most important one first. The beginning of a heading says what the column is:
@@ -28,10 +27,8 @@ type column struct {
 
 const (
 	gapBetween = 2
-	leastProse = 30 // a column of prose stays so wide
-	leastCut   = 6  // any other that has to be cut
+	leastCut   = 6  // a column without prose is cut to no fewer
 	leastID    = 13 // the time in an id, to a millisecond
-	ellipsis   = "…"
 )
 
 // NewTable makes a table with these headings and no rows.
@@ -233,19 +230,6 @@ func (l *layout) line(row []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// Fit cuts a line to the width of the terminal.
-func (s *Style) Fit(line string) string {
-	return s.FitBefore(line, "")
-}
-
-// FitBefore cuts a line so that an end that must not be cut fits behind it.
-func (s *Style) FitBefore(line, end string) string {
-	if s.Wide() {
-		return line + end
-	}
-	return cutTo(Escape(line), max(1, s.width-Visible(end))) + end
-}
-
 // ID is an id as tables show it: its beginning, or where all is shown the whole of it.
 func (s *Style) ID(id string) string {
 	if s.Wide() || len(id) <= leastID {
@@ -254,76 +238,19 @@ func (s *Style) ID(id string) string {
 	return id[:leastID]
 }
 
-// cutTo cuts a text to a width, with an ellipsis at its end. Codes of colors stay.
-func cutTo(text string, width int) string {
-	if Visible(text) <= width {
-		return text
-	}
-	var b strings.Builder
-	left, done := width-1, false
-	for i := 0; i < len(text); {
-		if n := colorCode(text[i:]); n > 0 {
-			b.WriteString(text[i : i+n])
-			i += n
-			continue
-		}
-		r, n := firstRune(text[i:])
-		if columns := runeWidth(r); !done && columns <= left {
-			b.WriteString(text[i : i+n])
-			left -= columns
-		} else if !done {
-			b.WriteString(ellipsis)
-			done = true
-		}
-		i += n
-	}
-	return b.String()
-}
+// Pairs is a list of names and their values, in two columns.
+type Pairs [][2]string
 
-func firstRune(text string) (r rune, n int) {
-	for i, c := range text {
-		if i > 0 {
-			return r, i
-		}
-		r = c
-	}
-	return r, len(text)
-}
+// Add adds a name with its value. Both are escaped.
+func (p *Pairs) Add(name, value string) { *p = append(*p, [2]string{Escape(name), Escape(value)}) }
 
-// Visible counts the columns that a terminal needs: codes of colors do not count.
-func Visible(s string) (n int) {
-	for i := 0; i < len(s); {
-		if code := colorCode(s[i:]); code > 0 {
-			i += code
-			continue
-		}
-		r, size := firstRune(s[i:])
-		n += runeWidth(r)
-		i += size
+// Write prints the list.
+func (p *Pairs) Write(w io.Writer, s *Style) {
+	width := 0
+	for _, row := range *p {
+		width = max(width, Visible(row[0]))
 	}
-	return n
-}
-
-// wide are the characters that take two columns: those of East Asia, and emoji.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1},
-		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
-	},
-	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1},
-		{Lo: 0x1f900, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
-}
-
-// runeWidth is how many columns a character takes.
-func runeWidth(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me):
-		return 0
-	case unicode.Is(wide, r):
-		return 2
+	for _, row := range *p {
+		s.Hanging(w, s.Dim(row[0])+strings.Repeat(" ", width-Visible(row[0]))+"  ", row[1])
 	}
-	return 1
 }
