@@ -2,9 +2,20 @@ package saves
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
+
+// coming is a checkpoint that is about to be written, and the run that it comes into.
+type coming struct {
+	agent *ledger.AgentRow  // nil while there is none
+	run   *ledger.RunRow    // as it will be; nil while there is none
+	known *ledger.CachedRun // what was known of the run before; nil for nothing
+	watch *driftlog.Watched
+	reply ledger.SavedReply
+	plan
+}
 
 // plan is what stays of a run's routine checkpoints, the new one among them, and what
 // goes.

@@ -2,23 +2,35 @@ package saves
 
 import (
 	"cmp"
+	"context"
 
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// coming is a checkpoint that is about to be written, and the run that it comes into.
-type coming struct {
-	agent *ledger.AgentRow  // nil while there is none
-	run   *ledger.RunRow    // as it will be; nil while there is none
-	known *ledger.CachedRun // what was known of the run before; nil for nothing
-	watch *driftlog.Watched
-	reply ledger.SavedReply
-	plan
+// Save puts a state on disk. It answers once the transaction that holds it has
+// been flushed, and everything that the save implies with it: the pruning of
+// its run, the idempotency key, the audit rows.
+func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	if err := wellformed.SaveRest(r); err != nil {
+		return nil, err
+	}
+	v, err := s.NewSave(ctx, sc, r)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Leave()
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(r.State)), Entry: v.Entry, Do: func(tx *ledger.Tx) error {
+		return s.Put(tx, v)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return v.Saved, nil
 }
 
 // Put is one save inside the writer's transaction. It refuses before it changes
@@ -116,95 +128,6 @@ func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool
 		}
 	}
 	return found, err
-}
-
-// mayPut refuses a save that breaks its agent's policy or schema, for which there is no
-// room here or in the fleet, that names what is not there, or whose writer was fenced off.
-func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
-	if err := s.Admit(tx, v, c.known); err != nil {
-		return err
-	}
-	if err := s.MayAddToFleet(v.Scope.Whose(), v.Request.Agent); err != nil {
-		return err
-	}
-	if err := s.mayNameTrees(tx, v, c.agent); err != nil {
-		return err
-	}
-	if c.run != nil {
-		if err := s.MayWrite(c.run, v.Scope, v.Request.Epoch); err != nil {
-			return err
-		}
-	}
-	if v.Request.ForkFrom != "" {
-		if err := v.checkFork(tx, c.run); err != nil {
-			return err
-		}
-	}
-	if v.Request.Parent == "" {
-		return nil
-	}
-	return CheckParent(tx, c.agent, string(v.Request.Parent))
-}
-
-// Admit refuses a save that breaks its agent's policy or schema, or for which its
-// owner has no room left. known is nil where nothing is known of the run.
-func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
-	if v.State.Refused != nil {
-		return v.State.Refused
-	}
-	if v.Drift != nil && v.Drift.Refused != nil {
-		return v.Drift.Refused
-	}
-	if !known.NewestIs(v.State.Base) {
-		if err := blob.Settle(tx.Tx, &v.State); err != nil {
-			return err
-		}
-	}
-	return s.Usage.MayStore(&tx.Tally, v.Scope.Whose(), v.State.Stored(), 0)
-}
-
-// mayNameTrees refuses trees that are not there. A save from a spool comes too late for
-// its files: it is made without them.
-func (s *Saves) mayNameTrees(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) error {
-	if len(v.Request.Trees) == 0 {
-		return nil
-	}
-	err := s.Trees.MayName(tx, agent, v.Request.Trees)
-	if ckpt.CodeOf(err) == ckpt.CodeFilesMissing && !v.Scope.Spooled.IsZero() {
-		bare := *v.Request
-		bare.Trees = nil
-		v.Request, err = &bare, nil
-	}
-	return err
-}
-
-// checkFork refuses a fork into a run that is there, so that two at once into one new
-// name do not mix, and one of what is not the owner's.
-func (v *Save) checkFork(tx *ledger.Tx, run *ledger.RunRow) error {
-	if run != nil {
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: fork into another run", v.Request.Agent, run.Name)
-	}
-	var there bool
-	_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
-		JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = ?)`,
-		v.Request.ForkFrom, v.Scope.Whose())
-	if err == nil && !there {
-		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s to fork from", v.Request.ForkFrom)
-	}
-	return err
-}
-
-// CheckParent refuses a parent that is not a checkpoint of the agent.
-func CheckParent(tx *ledger.Tx, agent *ledger.AgentRow, parent string) error {
-	if agent != nil {
-		var mine bool
-		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id
-			WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
-		if err != nil || mine {
-			return err
-		}
-	}
-	return ckpt.Errorf(ckpt.CodeNotFound, "the parent %s is not a checkpoint of this agent", parent)
 }
 
 // openRun makes the agent and the run where they are not there, and takes back that the

@@ -10,29 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
-	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
-
-// Save puts a state on disk. It answers once the transaction that holds it has
-// been flushed, and everything that the save implies with it: the pruning of
-// its run, the idempotency key, the audit rows.
-func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
-	if err := wellformed.SaveRest(r); err != nil {
-		return nil, err
-	}
-	v, err := s.NewSave(ctx, sc, r)
-	if err != nil {
-		return nil, err
-	}
-	defer v.Leave()
-	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(r.State)), Entry: v.Entry, Do: func(tx *ledger.Tx) error {
-		return s.Put(tx, v)
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return v.Saved, nil
-}
 
 // Save is one save on its way: what was asked, made ready outside the writer.
 type Save struct {
