@@ -2,7 +2,6 @@ package rule
 
 import (
 	"context"
-	"math"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 	"github.com/expr-lang/expr/ast"
@@ -70,7 +69,7 @@ func (e *evaluation) eval(n ast.Node) any {
 	case *ast.ChainNode:
 		return e.eval(n.Node)
 	case *ast.MemberNode:
-		return e.part(e.eval(n.Node), e.eval(n.Property))
+		return part(&e.Meter, e.eval(n.Node), e.eval(n.Property))
 	case *ast.ConditionalNode:
 		if e.eval(n.Cond) == true {
 			return e.eval(n.Exp1)
@@ -107,43 +106,36 @@ func (e *evaluation) named(name string) any {
 	return e.names[name]
 }
 
-func unary(operator string, x any) any {
-	switch operator {
-	case "!", "not":
-		return x != true
-	case "-":
-		if f, ok := x.(float64); ok {
-			return -f
+// binary works out an operator with two sides. Those of logic work out the right one only where it counts.
+func (e *evaluation) binary(n *ast.BinaryNode) any {
+	left := e.eval(n.Left)
+	switch n.Operator {
+	case "&&", "and":
+		return left == true && e.eval(n.Right) == true
+	case "||", "or":
+		return left == true || e.eval(n.Right) == true
+	case "??":
+		if left != nil {
+			return left
 		}
-		return nil
+		return e.eval(n.Right)
 	}
-	if f, ok := x.(float64); ok {
-		return f
+	right := e.eval(n.Right)
+	if n.Operator == "matches" {
+		text, ok := left.(string)
+		return ok && e.rule.patterns[n].Match(&e.Meter, text)
 	}
-	return nil
+	return binary(&e.Meter, n.Operator, left, right)
 }
 
-// part is what stands under a key or at an index. Below 0 counts from the end.
-func (e *evaluation) part(of, property any) any {
-	switch of := of.(type) {
-	case map[string]any:
-		if key, ok := property.(string); ok {
-			value, _ := e.Member(of, key)
-			return value
-		}
-	case []any:
-		f, ok := property.(float64)
-		if !ok || f != math.Trunc(f) {
-			return nil
-		}
-		if f < 0 {
-			f += float64(len(of))
-		}
-		if f >= 0 && f < float64(len(of)) {
-			return of[int(f)]
-		}
+// call works out a function without a predicate.
+func (e *evaluation) call(n *ast.BuiltinNode) any {
+	x := e.eval(n.Arguments[0])
+	var y any
+	if len(n.Arguments) > 1 {
+		y = e.eval(n.Arguments[1])
 	}
-	return nil
+	return call(&e.Meter, n.Name, x, y)
 }
 
 // overList works out a predicate for the items of a list.
@@ -167,65 +159,4 @@ func (e *evaluation) overList(n *ast.BuiltinNode) any {
 		}
 	}
 	return fold.result()
-}
-
-// fold is what a function over a list has so far.
-type fold struct {
-	name  string
-	count int
-	sum   float64
-	list  []any
-	found any
-}
-
-func newFold(name string) *fold { return &fold{name: name, list: []any{}} }
-
-// add takes in an item and what the predicate says of it, and says whether the
-// answer is known.
-func (f *fold) add(value, out any) (done bool) {
-	yes := out == true
-	if yes != (f.name == "all") { // all counts the items that do not hold
-		f.count++
-	}
-	switch f.name {
-	case "all":
-		return !yes
-	case "any", "none":
-		return yes
-	case "one":
-		return f.count > 1
-	case "find":
-		if yes {
-			f.found = value
-		}
-		return yes
-	case "filter":
-		if yes {
-			f.list = append(f.list, value)
-		}
-	case "map":
-		f.list = append(f.list, out)
-	case "sum":
-		x, _ := out.(float64)
-		f.sum += x
-	}
-	return false
-}
-
-func (f *fold) result() any {
-	switch f.name {
-	case "all", "none":
-		return f.count == 0
-	case "any":
-		return f.count > 0
-	case "one":
-		return f.count == 1
-	case "count":
-		return float64(f.count)
-	case "sum":
-		return f.sum
-	case "find":
-		return f.found
-	}
-	return f.list
 }

@@ -6,46 +6,49 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/expr-lang/expr/ast"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 )
 
-func (e *evaluation) binary(n *ast.BinaryNode) any {
-	left := e.eval(n.Left)
-	switch n.Operator {
-	case "&&", "and":
-		return left == true && e.eval(n.Right) == true
-	case "||", "or":
-		return left == true || e.eval(n.Right) == true
-	case "??":
-		if left != nil {
-			return left
+// unary is what an operator makes of its one side.
+func unary(operator string, x any) any {
+	switch operator {
+	case "!", "not":
+		return x != true
+	case "-":
+		if f, ok := x.(float64); ok {
+			return -f
 		}
-		return e.eval(n.Right)
+		return nil
 	}
-	right := e.eval(n.Right)
-	switch n.Operator {
+	if f, ok := x.(float64); ok {
+		return f
+	}
+	return nil
+}
+
+// binary is what an operator makes of both its sides.
+func binary(m *meter.Meter, operator string, left, right any) any {
+	switch operator {
 	case "==":
-		return e.Equal(left, right)
+		return m.Equal(left, right)
 	case "!=":
-		return !e.Equal(left, right)
+		return !m.Equal(left, right)
 	case "<", "<=", ">", ">=":
-		return e.order(n.Operator, left, right)
+		return order(m, operator, left, right)
 	case "in":
-		return e.in(left, right)
-	case "matches":
-		return e.matches(n, left)
+		return in(m, left, right)
 	case "contains", "startsWith", "endsWith":
-		return e.text(n.Operator, left, right)
+		return text(m, operator, left, right)
 	case "+":
 		if a, ok := left.(string); ok {
-			return e.join(a, right)
+			return join(m, a, right)
 		}
 	}
-	return arithmetic(n.Operator, left, right)
+	return arithmetic(operator, left, right)
 }
 
 // order compares two numbers or two texts; other values have no order.
-func (e *evaluation) order(operator string, a, b any) bool {
+func order(m *meter.Meter, operator string, a, b any) bool {
 	var sign int
 	switch a := a.(type) {
 	case float64:
@@ -59,7 +62,7 @@ func (e *evaluation) order(operator string, a, b any) bool {
 		if !ok {
 			return false
 		}
-		e.PayText(min(len(a), len(b)))
+		m.PayText(min(len(a), len(b)))
 		sign = strings.Compare(a, b)
 	default:
 		return false
@@ -76,26 +79,26 @@ func (e *evaluation) order(operator string, a, b any) bool {
 }
 
 // in finds a value in an array, a key in an object, or a text in a text.
-func (e *evaluation) in(a, b any) bool {
+func in(m *meter.Meter, a, b any) bool {
 	switch b := b.(type) {
 	case []any:
 		for _, item := range b {
-			if e.Equal(a, item) {
+			if m.Equal(a, item) {
 				return true
 			}
 		}
 	case map[string]any:
 		if key, ok := a.(string); ok {
-			_, there := e.Member(b, key)
+			_, there := m.Member(b, key)
 			return there
 		}
 	case string:
-		return e.text("contains", b, a)
+		return text(m, "contains", b, a)
 	}
 	return false
 }
 
-func (e *evaluation) text(operator string, a, b any) bool {
+func text(m *meter.Meter, operator string, a, b any) bool {
 	s, ok1 := a.(string)
 	part, ok2 := b.(string)
 	if !ok1 || !ok2 {
@@ -103,28 +106,23 @@ func (e *evaluation) text(operator string, a, b any) bool {
 	}
 	switch operator {
 	case "startsWith":
-		e.PayText(len(part))
+		m.PayText(len(part))
 		return strings.HasPrefix(s, part)
 	case "endsWith":
-		e.PayText(len(part))
+		m.PayText(len(part))
 		return strings.HasSuffix(s, part)
 	}
-	e.PayText(len(s))
+	m.PayText(len(s))
 	return strings.Contains(s, part)
 }
 
-func (e *evaluation) matches(n ast.Node, a any) bool {
-	s, ok := a.(string)
-	return ok && e.rule.patterns[n].Match(&e.Meter, s)
-}
-
 // join makes a longer text, and pays for its bytes.
-func (e *evaluation) join(a string, b any) any {
+func join(m *meter.Meter, a string, b any) any {
 	s, ok := b.(string)
 	if !ok {
 		return nil
 	}
-	e.MakeText(len(a) + len(s))
+	m.MakeText(len(a) + len(s))
 	return a + s
 }
 
@@ -155,14 +153,36 @@ func arithmetic(operator string, a, b any) any {
 	return nil
 }
 
-// call works out a function without a predicate.
-func (e *evaluation) call(n *ast.BuiltinNode) any {
-	x := e.eval(n.Arguments[0])
-	switch n.Name {
+// part is what stands under a key or at an index. Below 0 counts from the end.
+func part(m *meter.Meter, of, property any) any {
+	switch of := of.(type) {
+	case map[string]any:
+		if key, ok := property.(string); ok {
+			value, _ := m.Member(of, key)
+			return value
+		}
+	case []any:
+		f, ok := property.(float64)
+		if !ok || f != math.Trunc(f) {
+			return nil
+		}
+		if f < 0 {
+			f += float64(len(of))
+		}
+		if f >= 0 && f < float64(len(of)) {
+			return of[int(f)]
+		}
+	}
+	return nil
+}
+
+// call is what a function without a predicate makes of its one argument, or of two.
+func call(m *meter.Meter, name string, x, y any) any {
+	switch name {
 	case "len":
 		switch x := x.(type) {
 		case string:
-			e.PayText(len(x))
+			m.PayText(len(x))
 			return float64(utf8.RuneCountInString(x))
 		case []any:
 			return float64(len(x))
@@ -175,14 +195,14 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 		}
 	case "lower":
 		if s, ok := x.(string); ok {
-			e.join(s, "")
-			e.Pay(len(s) / 8)
+			join(m, s, "")
+			m.Pay(len(s) / 8)
 			return strings.ToLower(s)
 		}
 	case "keys":
-		if m, ok := x.(map[string]any); ok {
-			keys := e.Keys(m)
-			e.Pay(len(keys))
+		if object, ok := x.(map[string]any); ok {
+			keys := m.Keys(object)
+			m.Pay(len(keys))
 			list := make([]any, 0, len(keys))
 			for _, key := range keys {
 				list = append(list, key)
@@ -191,8 +211,8 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 		}
 	case "max", "min":
 		a, ok1 := x.(float64)
-		b, ok2 := e.eval(n.Arguments[1]).(float64)
-		if ok1 && ok2 && n.Name == "max" {
+		b, ok2 := y.(float64)
+		if ok1 && ok2 && name == "max" {
 			return max(a, b)
 		}
 		if ok1 && ok2 {
@@ -200,4 +220,65 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 		}
 	}
 	return nil
+}
+
+// fold is what a function over a list has so far.
+type fold struct {
+	name  string
+	count int
+	sum   float64
+	list  []any
+	found any
+}
+
+func newFold(name string) *fold { return &fold{name: name, list: []any{}} }
+
+// add takes in an item and what the predicate says of it, and says whether the
+// answer is known.
+func (f *fold) add(value, out any) (done bool) {
+	yes := out == true
+	if yes != (f.name == "all") { // all counts the items that do not hold
+		f.count++
+	}
+	switch f.name {
+	case "all":
+		return !yes
+	case "any", "none":
+		return yes
+	case "one":
+		return f.count > 1
+	case "find":
+		if yes {
+			f.found = value
+		}
+		return yes
+	case "filter":
+		if yes {
+			f.list = append(f.list, value)
+		}
+	case "map":
+		f.list = append(f.list, out)
+	case "sum":
+		x, _ := out.(float64)
+		f.sum += x
+	}
+	return false
+}
+
+func (f *fold) result() any {
+	switch f.name {
+	case "all", "none":
+		return f.count == 0
+	case "any":
+		return f.count > 0
+	case "one":
+		return f.count == 1
+	case "count":
+		return float64(f.count)
+	case "sum":
+		return f.sum
+	case "find":
+		return f.found
+	}
+	return f.list
 }
