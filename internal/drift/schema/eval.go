@@ -2,63 +2,18 @@ package schema
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
-	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// What trying a schema may cost, and how many places of a state are named.
+// What trying a schema may cost: units of work, see meter, and steps down.
 const (
-	MaxWork   = 5_000_000
-	maxDown   = 10_000
-	maxPlaces = 8
+	MaxWork = 5_000_000
+	maxDown = 10_000
 )
-
-// Violation is a place in a state, and how it breaks the schema.
-type Violation struct{ Pointer, What string }
-
-// validation is one try of a schema.
-type validation struct {
-	*Schema
-	meter.Meter
-	path  []segment // from the state to the value that is being tried; not kept while quiet
-	found []Violation
-	quiet int // above 0 what is found does not count: it is an alternative
-}
-
-// segment is one step down in a state: a member's name, or the index of an item.
-type segment struct {
-	name  string
-	index int // -1 for a name
-}
-
-// maxPointer is how many bytes of a pointer are kept: the names in a state may
-// be of any length.
-const maxPointer = 1000
-
-// pointer is the JSON pointer to a place, cut where it is very long.
-func pointer(path []segment) string {
-	var b strings.Builder
-	for _, s := range path {
-		b.WriteByte('/')
-		if s.index >= 0 {
-			b.WriteString(strconv.Itoa(s.index))
-		} else {
-			b.WriteString(jsontext.EscapePointer(s.name[:min(len(s.name), maxPointer+1)]))
-		}
-		if b.Len() > maxPointer {
-			return phrase.CutTo(b.String(), maxPointer)
-		}
-	}
-	return b.String()
-}
 
 // Try answers what of a value breaks the schema, the first places of it. left is
 // the work that was not needed. stopped says that more than work was needed; err
@@ -67,79 +22,6 @@ func (s *Schema) Try(ctx context.Context, value any, work int) (found []Violatio
 	v := &validation{Schema: s, Meter: meter.New(ctx, work, 0)}
 	stopped, err = meter.Run(func() { v.valid(s.root, value, nil) })
 	return v.found, v.Left(), stopped, err
-}
-
-// seen is what of a value the parts of a schema have evaluated.
-type seen struct {
-	names    map[string]bool
-	allNames bool
-	items    map[int]bool
-	allItems bool
-}
-
-// name notes that a member was evaluated.
-func (v *validation) name(s *seen, key string) {
-	if s == nil {
-		return
-	}
-	v.Pay(2 + len(key)/64)
-	if s.names == nil {
-		s.names = map[string]bool{}
-	}
-	s.names[key] = true
-}
-
-// item notes that an item was evaluated.
-func (v *validation) item(s *seen, i int) {
-	if s == nil {
-		return
-	}
-	v.Pay(2)
-	if s.items == nil {
-		s.items = map[int]bool{}
-	}
-	s.items[i] = true
-}
-
-// merge adds what one part has evaluated to what others have. from is not used
-// any more, so that the larger of the two can take in the smaller.
-func (v *validation) merge(into, from *seen) {
-	if into == nil || from == nil {
-		return
-	}
-	if len(into.names) < len(from.names) {
-		into.names, from.names = from.names, into.names
-	}
-	if len(into.items) < len(from.items) {
-		into.items, from.items = from.items, into.items
-	}
-	v.Pay(len(from.names) + len(from.items))
-	for key := range from.names {
-		v.name(into, key)
-	}
-	for i := range from.items {
-		v.item(into, i)
-	}
-	into.allNames, into.allItems = into.allNames || from.allNames, into.allItems || from.allItems
-}
-
-// no notes that the value breaks the schema.
-func (v *validation) no(format string, args ...any) bool {
-	if v.quiet == 0 && len(v.found) < maxPlaces {
-		v.found = append(v.found, Violation{pointer(v.path), fmt.Sprintf(format, args...)})
-	}
-	return false
-}
-
-// noMember notes that a member of the value breaks the schema.
-func (v *validation) noMember(name, format string, args ...any) bool {
-	if v.quiet > 0 || len(v.found) >= maxPlaces {
-		return false
-	}
-	v.path = append(v.path, segment{name, -1})
-	v.no(format, args...)
-	v.path = v.path[:len(v.path)-1]
-	return false
 }
 
 // fits is valid without noting anything.
@@ -192,26 +74,6 @@ func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
 	}
 	if ok {
 		v.merge(into, own)
-	}
-	return ok
-}
-
-// simple tries type, enum and const.
-func (v *validation) simple(s *jsonschema.Schema, value any) bool {
-	ok := true
-	if types := s.Types; s.Type != "" || types != nil {
-		if s.Type != "" {
-			types = []string{s.Type}
-		}
-		if kind := kindOf(value); !slices.Contains(types, kind) && !(kind == "integer" && slices.Contains(types, "number")) {
-			ok = v.no("is %s and must be %s", phrase.Article(kind), alternatives(types))
-		}
-	}
-	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return v.Equal(e, value) }) {
-		ok = v.no("is none of the %s that are allowed", phrase.Count(len(s.Enum), "value"))
-	}
-	if s.Const != nil && !v.Equal(*s.Const, value) {
-		ok = v.no("is not the one value that is allowed")
 	}
 	return ok
 }
@@ -334,19 +196,82 @@ func (v *validation) contains(s *jsonschema.Schema, list []any, own *seen) bool 
 	return true
 }
 
-// twins are two equal items, 0 and 0 where there are none.
-func (v *validation) twins(list []any) (int, int) {
-	v.Pay(2 * len(list))
-	byHash := make(map[uint64][]int, len(list))
-	for j, item := range list {
-		v.Pay(2)
-		h := v.Hash(item)
-		for _, i := range byHash[h] {
-			if v.Equal(list[i], item) {
-				return i, j
+func (v *validation) object(s *jsonschema.Schema, object map[string]any, own *seen) bool {
+	ok := v.members(s, object, own)
+	if s.MinProperties != nil && len(object) < *s.MinProperties {
+		ok = v.no("has %s, fewer than %d", phrase.Count(len(object), "member"), *s.MinProperties)
+	}
+	if s.MaxProperties != nil && len(object) > *s.MaxProperties {
+		ok = v.no("has %s, more than %d", phrase.Count(len(object), "member"), *s.MaxProperties)
+	}
+	ok = v.required(s.Required, object) && ok
+	ok = v.dependent(s, object, own) && ok
+	if s.UnevaluatedProperties != nil && !own.allNames {
+		for _, key := range v.names(object) {
+			v.PayText(2 * len(key))
+			if !own.names[key] {
+				ok = v.below(s.UnevaluatedProperties, object[key], segment{key, -1}) && ok
 			}
 		}
-		byHash[h] = append(byHash[h], j)
+		own.allNames = true
 	}
-	return 0, 0
+	return ok
+}
+
+// members tries the parts for members: by name, by pattern, and the rest.
+func (v *validation) members(s *jsonschema.Schema, object map[string]any, own *seen) bool {
+	ok := true
+	if s.Properties == nil && s.PatternProperties == nil && s.AdditionalProperties == nil && s.PropertyNames == nil {
+		return true
+	}
+	for _, key := range v.names(object) {
+		v.Pay(2 + len(key)/32)
+		value, known, at := object[key], false, segment{key, -1}
+		if part := s.Properties[key]; part != nil {
+			ok, known = v.below(part, value, at) && ok, true
+		}
+		for _, name := range v.patternsOf[s] {
+			if name.Match(&v.Meter, key) {
+				ok, known = v.below(name.schema, value, at) && ok, true
+			}
+		}
+		if !known && s.AdditionalProperties != nil {
+			ok, known = v.additional(s.AdditionalProperties, value, at) && ok, true
+		}
+		if known {
+			v.name(own, key)
+		}
+		if s.PropertyNames != nil && !v.fits(s.PropertyNames, key, nil) {
+			ok = v.noMember(key, "has a name that is not allowed")
+		}
+	}
+	return ok
+}
+
+// additional says of a member that is forbidden that it is not known.
+func (v *validation) additional(s *jsonschema.Schema, value any, at segment) bool {
+	if v.never[s] {
+		return v.noMember(at.name, "is not known to the schema")
+	}
+	return v.below(s, value, at)
+}
+
+// dependent tries what is asked for because of other members.
+func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own *seen) bool {
+	names, parts := s.DependentRequired, s.DependentSchemas
+	if v.draft7 {
+		names, parts = s.DependencyStrings, s.DependencySchemas
+	}
+	ok := true
+	for key, needed := range names {
+		if _, there := v.Member(object, key); there {
+			ok = v.required(needed, object) && ok
+		}
+	}
+	for key, part := range parts {
+		if _, there := v.Member(object, key); there {
+			ok = v.valid(part, object, own) && ok
+		}
+	}
+	return ok
 }

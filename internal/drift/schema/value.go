@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,74 +10,24 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-func (v *validation) object(s *jsonschema.Schema, object map[string]any, own *seen) bool {
-	ok := v.members(s, object, own)
-	if s.MinProperties != nil && len(object) < *s.MinProperties {
-		ok = v.no("has %s, fewer than %d", phrase.Count(len(object), "member"), *s.MinProperties)
-	}
-	if s.MaxProperties != nil && len(object) > *s.MaxProperties {
-		ok = v.no("has %s, more than %d", phrase.Count(len(object), "member"), *s.MaxProperties)
-	}
-	ok = v.required(s.Required, object) && ok
-	ok = v.dependent(s, object, own) && ok
-	if s.UnevaluatedProperties != nil && !own.allNames {
-		for _, key := range v.names(object) {
-			v.PayText(2 * len(key))
-			if !own.names[key] {
-				ok = v.below(s.UnevaluatedProperties, object[key], segment{key, -1}) && ok
-			}
-		}
-		own.allNames = true
-	}
-	return ok
-}
-
-// names are the names of the members of an object, in order where it matters
-// which of them is named first.
-func (v *validation) names(object map[string]any) []string {
-	if v.quiet == 0 && len(v.found) < maxPlaces {
-		return v.Keys(object)
-	}
-	v.Pay(1 + 2*len(object))
-	return slices.AppendSeq(make([]string, 0, len(object)), maps.Keys(object))
-}
-
-// members tries the parts for members: by name, by pattern, and the rest.
-func (v *validation) members(s *jsonschema.Schema, object map[string]any, own *seen) bool {
+// simple tries type, enum and const.
+func (v *validation) simple(s *jsonschema.Schema, value any) bool {
 	ok := true
-	if s.Properties == nil && s.PatternProperties == nil && s.AdditionalProperties == nil && s.PropertyNames == nil {
-		return true
+	if types := s.Types; s.Type != "" || types != nil {
+		if s.Type != "" {
+			types = []string{s.Type}
+		}
+		if kind := kindOf(value); !slices.Contains(types, kind) && !(kind == "integer" && slices.Contains(types, "number")) {
+			ok = v.no("is %s and must be %s", phrase.Article(kind), alternatives(types))
+		}
 	}
-	for _, key := range v.names(object) {
-		v.Pay(2 + len(key)/32)
-		value, known, at := object[key], false, segment{key, -1}
-		if part := s.Properties[key]; part != nil {
-			ok, known = v.below(part, value, at) && ok, true
-		}
-		for _, name := range v.patternsOf[s] {
-			if name.Match(&v.Meter, key) {
-				ok, known = v.below(name.schema, value, at) && ok, true
-			}
-		}
-		if !known && s.AdditionalProperties != nil {
-			ok, known = v.additional(s.AdditionalProperties, value, at) && ok, true
-		}
-		if known {
-			v.name(own, key)
-		}
-		if s.PropertyNames != nil && !v.fits(s.PropertyNames, key, nil) {
-			ok = v.noMember(key, "has a name that is not allowed")
-		}
+	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return v.Equal(e, value) }) {
+		ok = v.no("is none of the %s that are allowed", phrase.Count(len(s.Enum), "value"))
+	}
+	if s.Const != nil && !v.Equal(*s.Const, value) {
+		ok = v.no("is not the one value that is allowed")
 	}
 	return ok
-}
-
-// additional says of a member that is forbidden that it is not known.
-func (v *validation) additional(s *jsonschema.Schema, value any, at segment) bool {
-	if v.never[s] {
-		return v.noMember(at.name, "is not known to the schema")
-	}
-	return v.below(s, value, at)
 }
 
 func (v *validation) required(names []string, object map[string]any) bool {
@@ -86,26 +35,6 @@ func (v *validation) required(names []string, object map[string]any) bool {
 	for _, name := range names {
 		if _, there := v.Member(object, name); !there {
 			ok = v.noMember(name, "is missing")
-		}
-	}
-	return ok
-}
-
-// dependent tries what is asked for because of other members.
-func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own *seen) bool {
-	names, parts := s.DependentRequired, s.DependentSchemas
-	if v.draft7 {
-		names, parts = s.DependencyStrings, s.DependencySchemas
-	}
-	ok := true
-	for key, needed := range names {
-		if _, there := v.Member(object, key); there {
-			ok = v.required(needed, object) && ok
-		}
-	}
-	for key, part := range parts {
-		if _, there := v.Member(object, key); there {
-			ok = v.valid(part, object, own) && ok
 		}
 	}
 	return ok
@@ -189,3 +118,20 @@ func (types alternatives) String() string {
 type limit float64
 
 func (l limit) String() string { return phrase.Figure(float64(l)) }
+
+// twins are two equal items, 0 and 0 where there are none.
+func (v *validation) twins(list []any) (int, int) {
+	v.Pay(2 * len(list))
+	byHash := make(map[uint64][]int, len(list))
+	for j, item := range list {
+		v.Pay(2)
+		h := v.Hash(item)
+		for _, i := range byHash[h] {
+			if v.Equal(list[i], item) {
+				return i, j
+			}
+		}
+		byHash[h] = append(byHash[h], j)
+	}
+	return 0, 0
+}
