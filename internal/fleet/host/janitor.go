@@ -13,7 +13,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -32,8 +31,8 @@ const (
 // janitor of the fleet. Runs of hosts that are alive are never touched. It has a connection
 // of its own.
 type janitor struct {
-	after       time.Duration // how long a host must be silent, and its lease over
-	url         func() (string, error)
+	after time.Duration // how long a host must be silent, and its lease over
+	line
 	host        fleet.Host
 	lease       *lease.Lease
 	incarnation func() int64 // under which this host holds its lease
@@ -41,9 +40,8 @@ type janitor struct {
 	note        func(*fleet.CleaningNoted) error // into the audit log
 	log         *slog.Logger
 
-	engine *pg.Engine // nil while there is no connection
-	clock  engineClock
-	guard  *retention.Guard // of the engine's clock: one that jumped makes nothing old
+	clock engineClock
+	guard *retention.Guard // of the engine's clock: one that jumped makes nothing old
 
 	holds   atomic.Bool
 	runs    atomic.Int64 // that were cleaned since the daemon began
@@ -93,7 +91,7 @@ func (j *janitor) round(ctx context.Context) error {
 		j.holds.Store(false)
 		return nil
 	}
-	if err := j.connect(ctx); err != nil {
+	if err := j.dial(ctx); err != nil {
 		return err
 	}
 	trusted, err := j.readClock(ctx)
@@ -123,18 +121,6 @@ func (j *janitor) round(ctx context.Context) error {
 
 func (j *janitor) as() fleet.Janitor {
 	return fleet.Janitor{DB: j.host.DB, Incarnation: j.incarnation(), Span: janitorSpan * j.every(), After: j.after}
-}
-
-func (j *janitor) connect(ctx context.Context) error {
-	if j.engine != nil {
-		return nil
-	}
-	url, err := j.url()
-	if err != nil {
-		return err
-	}
-	j.engine, err = pg.Dial(ctx, url)
-	return err
 }
 
 // readClock reads the engine's clock, and says whether ages may be judged by it: neither just
@@ -342,12 +328,5 @@ func (j *janitor) noteAll(ctx context.Context) error {
 func (j *janitor) tell(err error) {
 	if j.problem.news(err) {
 		j.log.Warn("the janitor of the fleet did not get through; it tries again", "error", err)
-	}
-}
-
-func (j *janitor) hangUp() {
-	if j.engine != nil {
-		j.engine.Close()
-		j.engine = nil
 	}
 }

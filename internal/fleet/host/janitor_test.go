@@ -85,7 +85,7 @@ func (h *lostHost) same(s *pgtest.Server, when string) {
 func janitorOf(t *testing.T, s *db.Store, url, name string) *janitor {
 	t.Helper()
 	j := &janitor{
-		after: time.Minute, url: func() (string, error) { return url, nil }, host: fleet.Host{DB: s.ID, Name: name},
+		after: time.Minute, line: line{url: func() (string, error) { return url, nil }}, host: fleet.Host{DB: s.ID, Name: name},
 		incarnation: func() int64 { return 1 }, log: slog.New(slog.DiscardHandler)}
 	j.note = (&Member{store: s}).noteCleaning
 	j.guard = retention.NewGuard(retention.GuardSettings{Hold: -1, Wall: j.clock.now})
@@ -331,7 +331,7 @@ func TestJanitorIsLate(t *testing.T) {
 	server, url, lost, one, two, _ := lostWorld(t)
 	silent(server)
 	j := janitorOf(t, one, url, "one")
-	if err := j.connect(t.Context()); err != nil {
+	if err := j.dial(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if holds, err := j.engine.HoldJanitor(t.Context(), j.as()); !holds || err != nil {
@@ -356,7 +356,7 @@ func TestJanitorIsLate(t *testing.T) {
 		"the runs have another owner":             {`UPDATE fleet_runs SET term = term + 1`, `UPDATE fleet_runs SET term = term - 1`},
 	} {
 		server.Exec("fleet", statements[0])
-		if err := j.connect(t.Context()); err != nil {
+		if err := j.dial(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for i := range judged {
@@ -364,7 +364,7 @@ func TestJanitorIsLate(t *testing.T) {
 				t.Errorf("%s, and the janitor answers %v", what, err)
 			}
 			j.hangUp()
-			if err := j.connect(t.Context()); err != nil {
+			if err := j.dial(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // a batch: a batch of many megabytes, or one that waits for a lock, may take longer than
 // a lease, and between two batches would be too late.
 type keeper struct {
-	url   func() (string, error)
+	line
 	host  fleet.Host
 	lease *lease.Lease
 	grace time.Duration // how much longer this host waits before it claims; only told here
@@ -29,10 +29,9 @@ type keeper struct {
 	// hindered says why this host must not hold a lease, nil where it may.
 	hindered func() error
 
-	healer      *healer    // notices that the engine went back; nil for nobody
-	engine      *pg.Engine // nil while there is no connection
-	begun       bool       // this daemon has held the lease
-	incarnation int64      // the last one
+	healer      *healer // notices that the engine went back; nil for nobody
+	begun       bool    // this daemon has held the lease
+	incarnation int64   // the last one
 
 	last     atomic.Int64 // the incarnation, for who drains
 	draining atomic.Bool  // this host has let go of its runs
@@ -73,7 +72,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.lease.Every())
 	defer cancel()
-	if k.engine == nil {
+	if !k.connected() {
 		if err := k.connect(ctx); err != nil {
 			return err
 		}
@@ -119,14 +118,10 @@ func (k *keeper) waits() ([]string, time.Duration) {
 
 // connect connects, and takes the lease under a new incarnation.
 func (k *keeper) connect(ctx context.Context) error {
-	url, err := k.url()
-	if err != nil {
+	if err := k.dial(ctx); err != nil {
 		return err
 	}
-	if k.engine, err = pg.Dial(ctx, url); err != nil {
-		return err
-	}
-	_, _, err = k.healer.register(ctx, k.engine, k.host)
+	_, _, err := k.healer.register(ctx, k.engine, k.host)
 	if err != nil {
 		if errors.Is(err, pg.ErrRestored) {
 			k.lease.LetGo()
@@ -140,13 +135,6 @@ func (k *keeper) connect(ctx context.Context) error {
 	k.begun, k.incarnation = true, incarnation
 	k.last.Store(incarnation)
 	return nil
-}
-
-func (k *keeper) hangUp() {
-	if k.engine != nil {
-		k.engine.Close()
-		k.engine = nil
-	}
 }
 
 // note keeps why a renewal failed, and logs what is new.

@@ -37,7 +37,7 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 		return m
 	}
 	m.shipper = &shipper{
-		wordFile: word, url: c.URL, keys: c.ring, reader: reader, log: log, host: c.host(store.FleetID()),
+		wordFile: word, line: line{url: c.URL}, keys: c.ring, reader: reader, log: log, host: c.host(store.FleetID()),
 		bytes: c.BatchBytes, choice: journal.Choice{ByPolicy: c.ByPolicy},
 		pace: fleet.Pace{Floor: c.Interval, Most: pauseMost}, waiters: newWaiters(), assume: c.Assume, taken: taken,
 		erase: store.Erase, inAudit: store.NoteWentBack,
@@ -57,7 +57,7 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 // newJanitor cleans up after hosts that are lost for so long.
 func (m *Member) newJanitor(after time.Duration) *janitor {
 	s := m.shipper
-	return &janitor{after: after, url: s.url, host: s.host, lease: s.keeper.lease, incarnation: s.keeper.last.Load, keys: s.keys,
+	return &janitor{after: after, line: line{url: s.url}, host: s.host, lease: s.keeper.lease, incarnation: s.keeper.last.Load, keys: s.keys,
 		note: m.noteCleaning, log: s.log}
 }
 
@@ -70,7 +70,7 @@ func (m *Member) noteCleaning(c *fleet.CleaningNoted) error {
 // newQuota limits what the engine may have of each principal.
 func (m *Member) newQuota(limit int64) *quota {
 	s := m.shipper
-	return &quota{limit: limit, url: s.url, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
+	return &quota{limit: limit, line: line{url: s.url}, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
 }
 
 // Run ships, keeps the lease, counts for quotas and cleans up until ctx ends. Without an engine it

@@ -11,7 +11,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
@@ -28,16 +27,15 @@ const (
 // a batch: all principals of a host share its mark. Only runs that have changed since the
 // last count are counted, on a connection of its own.
 type quota struct {
-	limit  int64
-	url    func() (string, error)
+	limit int64
+	line
 	ids    func() *fleet.Identities
 	owners func(context.Context) (map[string]string, error) // of the agents of this host
 	full   func(map[string]*ckpt.Error)                     // hears who has used up his quota
 	log    *slog.Logger
 
-	engine *pg.Engine // nil while there is no connection
-	known  map[string]counted
-	began  time.Time // when known began to be known
+	known map[string]counted
+	began time.Time // when known began to be known
 
 	mu      sync.Mutex
 	used    []fleet.PrincipalUsed
@@ -74,14 +72,8 @@ func (q *quota) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if q.engine == nil {
-		url, err := q.url()
-		if err != nil {
-			return err
-		}
-		if q.engine, err = pg.Dial(ctx, url); err != nil {
-			return err
-		}
+	if err := q.dial(ctx); err != nil {
+		return err
 	}
 	if time.Since(q.began) > countAnew {
 		q.known, q.began = map[string]counted{}, time.Now()
@@ -188,13 +180,6 @@ func (q *quota) note(err error) {
 	if q.problem.news(err) {
 		q.log.Warn("what the fleet's engine has of each principal cannot be counted; the last count stays in force",
 			"error", err)
-	}
-}
-
-func (q *quota) hangUp() {
-	if q.engine != nil {
-		q.engine.Close()
-		q.engine = nil
 	}
 }
 

@@ -26,10 +26,8 @@ func (s *shipper) send(ctx context.Context, c *fleet.Changes) error {
 	}
 	s.shipped(c, fenced)
 	took := time.Since(began)
-	if len(fenced) > 0 {
-		if _, err := s.learnTaken(ctx); err != nil {
-			return err
-		}
+	if err := s.heedRefused(ctx, c, fenced); err != nil {
+		return err
 	}
 	s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
 	s.tell(c.To, took) // after that: who sees the mark must see the fence

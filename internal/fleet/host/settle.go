@@ -49,6 +49,8 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	if s.gap {
 		return slices.Concat(names, gone, runs), nil
 	}
+	taken := s.takenRuns() // the engine may lack those too, and takes none of them
+	runs = slices.DeleteFunc(runs, func(n fleet.Name) bool { return taken[n.UID] })
 	lacks, err := s.engine.Lacks(ctx, runs)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func final(err error) string {
 
 // once ships one batch, or as many as lie behind.
 func (s *shipper) once(ctx context.Context) error {
-	if s.engine == nil {
+	if !s.connected() {
 		if err := s.register(ctx); err != nil {
 			return err
 		}
@@ -102,11 +102,7 @@ func (s *shipper) shippedTo(ctx context.Context, n int64) error {
 
 // register connects, and compares the engine's mark with the audit log.
 func (s *shipper) register(ctx context.Context) error {
-	url, err := s.url()
-	if err != nil {
-		return err
-	}
-	if s.engine, err = pg.Dial(ctx, url); err != nil {
+	if err := s.dial(ctx); err != nil {
 		return err
 	}
 	id, mark, err := s.healer.register(ctx, s.engine, s.host)
@@ -175,7 +171,7 @@ func (s *shipper) sayHello(ctx context.Context) error {
 
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{healer: s.healer, url: s.url, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+	s.keeper = &keeper{healer: s.healer, line: line{url: s.url}, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
 		renewed: s.waiters.renewed, hindered: s.hindered}
 	s.waiters.lease, s.grace = l, grace
 }

@@ -36,7 +36,7 @@ func TestShipper(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(store.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
+	s := &shipper{line: line{url: func() (string, error) { return url, nil }}, reader: journal.New(store.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
 		wordFile: filepath.Join(t.TempDir(), "ckpt.db"+wordSuffix), waiters: newWaiters(),
 		host: fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func wentBack(t *testing.T, was *shipper, server *pgtest.Server) {
 	t.Helper()
 	server.Exec("fleet", `UPDATE fleet_marks SET mark_n = 0, mark_hash = ''`)
 	log := &bytes.Buffer{}
-	s := &shipper{url: was.url, reader: was.reader, log: slog.New(slog.NewTextHandler(log, nil)), bytes: 1 << 20, host: was.host, wordFile: was.wordFile, waiters: newWaiters()}
+	s := &shipper{line: line{url: was.url}, reader: was.reader, log: slog.New(slog.NewTextHandler(log, nil)), bytes: 1 << 20, host: was.host, wordFile: was.wordFile, waiters: newWaiters()}
 	if err := s.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ const (
 // shipper brings to the engine what this host has committed. It only reads the
 // database. Requests of agents with durability fleet wait for it, and no others.
 type shipper struct {
-	url    func() (string, error)
+	line
 	reader *journal.Journal
 	host   fleet.Host
 	bytes  int64
@@ -48,7 +48,6 @@ type shipper struct {
 	assume  bool          // the engine replicates, whatever it says
 	report  *fleet.Report // of the engine, at the last connecting
 
-	engine *pg.Engine // nil while there is no connection
 	mark   fleet.Mark
 	word   fleet.Mark // the last mark that the engine has acknowledged
 	known  known
@@ -142,6 +141,15 @@ func (s *shipper) takenNow() []fleet.Taken {
 	return s.taken
 }
 
+// takenRuns are the uids of takenNow.
+func (s *shipper) takenRuns() map[string]bool {
+	runs := map[string]bool{}
+	for _, t := range s.takenNow() {
+		runs[t.UID] = true
+	}
+	return runs
+}
+
 func (s *shipper) isTaken(uid string, term int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,13 +159,6 @@ func (s *shipper) isTaken(uid string, term int64) bool {
 		}
 	}
 	return false
-}
-
-func (s *shipper) hangUp() {
-	if s.engine != nil {
-		s.engine.Close()
-		s.engine = nil
-	}
 }
 
 // note keeps what is wrong, for status, and logs what is new.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
@@ -17,7 +18,34 @@ func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
 	return fenced, err
 }
 
-// heedRenewal does the same with the answer to a renewal of the lease, and tells those
+// heedRefused learns who owns the runs that the engine has refused. Where an engine that
+// went back has lost the claim, this host notes for itself that the run is not its own.
+func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []string) error {
+	if len(fenced) == 0 {
+		return nil
+	}
+	if _, err := s.learnTaken(ctx); err != nil {
+		return err
+	}
+	taken := s.takenRuns()
+	var unclaimed []fleet.RunTerm
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		if !taken[r.UID] && slices.Contains(fenced, fleet.RunName(r.Owner, r.Agent, r.Name)) {
+			unclaimed = append(unclaimed, fleet.RunTerm{UID: r.UID, Term: r.Term})
+		}
+	}
+	if len(unclaimed) == 0 {
+		return nil
+	}
+	if err := s.engine.Outrun(ctx, s.host.DB, unclaimed); err != nil {
+		return err
+	}
+	_, err := s.learnTaken(ctx)
+	return err
+}
+
+// heedRenewal is learnTaken with the answer to a renewal of the lease. It also tells those
 // who wait for the engine.
 func (s *shipper) heedRenewal(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
 	var fenced []string

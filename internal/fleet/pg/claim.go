@@ -44,13 +44,19 @@ const (
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
 
-	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, ''), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''),
+	// takenRuns also names runs that nobody has any more: who was given one last has removed
+	// it. The former owner is fenced still, so that no act of the new owner is done twice.
+	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, c.to_db), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''),
 		coalesce(c.decided_by, '')
-		FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
-		WHERE c.from_db = $1 AND r.host <> $1
-		UNION ALL SELECT j.run_uid, r.term, r.host, coalesce(h.name, ''), j.from_n, 'rejoined', j.at, coalesce(j.decided, ''), coalesce(j.decided_by, '')
-		FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
-		WHERE j.db = $1 AND r.host <> $1 ORDER BY 1, 2 DESC`
+		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
+		WHERE c.from_db = $1 AND (r.host <> $1 OR r.uid IS NULL AND NOT EXISTS (
+			SELECT 1 FROM fleet_claims e WHERE e.run_uid = c.run_uid AND e.to_db = $1 AND e.term > c.term))
+		UNION ALL SELECT j.run_uid, coalesce(r.term, 0), coalesce(r.host, f.former, ''),
+		coalesce(h.name, r.host, f.former, 'unknown'), j.from_n, 'rejoined', j.at, coalesce(j.decided, ''), coalesce(j.decided_by, '')
+		FROM fleet_rejoined j LEFT JOIN fleet_runs r ON r.uid = j.run_uid LEFT JOIN fleet_rejoined f ON f.db = j.db AND f.run_uid = ''
+		LEFT JOIN fleet_hosts h ON h.db = coalesce(r.host, f.former)
+		WHERE j.db = $1 AND j.run_uid <> '' AND (r.host <> $1 OR r.uid IS NULL AND NOT EXISTS (
+			SELECT 1 FROM fleet_claims e WHERE e.run_uid = j.run_uid AND e.to_db = $1)) ORDER BY 1, 2 DESC`
 	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3
 		AND coalesce(decided, '') = ''`
 	needDecided = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
@@ -103,8 +109,8 @@ func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err erro
 	return c.Run.Term + 1, nil
 }
 
-// Taken lists the runs of a database that other hosts own now, with the newest claim of
-// each.
+// Taken lists the runs of a database that other hosts own now, or were given last, with
+// the newest claim of each.
 func (e *Engine) Taken(ctx context.Context, db string) ([]fleet.Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -164,3 +164,66 @@ func TestGroundsAreTheEngines(t *testing.T) {
 		t.Errorf("the claim is noted as %q", got)
 	}
 }
+
+// TestWhoeverWasGivenARunLast: a run is in the engine no more. Whoever was given it last
+// may ship it again. All others are told that it is not theirs, and may not.
+func TestWhoeverWasGivenARunLast(t *testing.T) {
+	s := pgtest.Start(t)
+	e := migrated(t, s.Database("fleet"))
+	names := []string{"db1", "db2", "db3"}
+	for _, db := range names {
+		register(t, e, db)
+	}
+	claimed := func(term, from, to string) string {
+		return `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n) VALUES ('run-a', ` + term + `, '` + from + `', '` + to +
+			`', clock_timestamp(), 'claimed', 1)`
+	}
+	joined := `INSERT INTO fleet_rejoined (db, run_uid, from_n, at, former) VALUES ('db2', 'run-a', 1, clock_timestamp(), NULL),
+		('db2', '', 1, clock_timestamp(), 'db1')`
+	for _, c := range []struct {
+		what string
+		set  []string
+		term map[string]int64 // the host's own, zero where it is not named
+		may  []string
+		told map[string]string // the host that a database is told
+	}{
+		{"no claim", nil, nil, names, nil},
+		{"claimed once", []string{claimed("1", "db1", "db2")}, map[string]int64{"db2": 1}, []string{"db2"}, map[string]string{"db1": "db2"}},
+		{"and back", []string{claimed("1", "db1", "db2"), claimed("2", "db2", "db1")}, map[string]int64{"db1": 2, "db2": 1}, []string{"db1"},
+			map[string]string{"db2": "db1"}},
+		{"and on", []string{claimed("1", "db1", "db2"), claimed("2", "db2", "db1"), claimed("3", "db1", "db3")},
+			map[string]int64{"db1": 2, "db2": 1, "db3": 3}, []string{"db3"}, map[string]string{"db1": "db3", "db2": "db1"}},
+		{"joined anew", []string{joined}, nil, []string{"db1", "db3"}, map[string]string{"db2": "db1"}},
+		{"joined anew, and claimed", []string{joined, claimed("1", "db1", "db2")}, map[string]int64{"db2": 1}, []string{"db2"}, map[string]string{"db1": "db2"}},
+	} {
+		s.Exec("fleet", `DELETE FROM fleet_claims`)
+		s.Exec("fleet", `DELETE FROM fleet_rejoined`)
+		for _, statement := range c.set {
+			s.Exec("fleet", statement)
+		}
+		for _, db := range names {
+			taken, err := e.Taken(t.Context(), db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := ""
+			if len(taken) == 1 {
+				host = taken[0].Host
+			}
+			if len(taken) > 1 || host != c.told[db] {
+				t.Errorf("%s: %s is told %+v, want host %q", c.what, db, taken, c.told[db])
+			}
+			s.Exec("fleet", `UPDATE fleet_marks SET mark_n = 0, mark_hash = ''`)
+			s.Exec("fleet", `DELETE FROM fleet_audit`)
+			fresh := dial(t, s.URL("fleet")) // it remembers nothing
+			register(t, fresh, db)
+			changes := batch(0, 1)
+			changes.Runs[0].Term = c.term[db]
+			may := len(ship(t, fresh, db, changes)) == 0
+			if may != slices.Contains(c.may, db) || !may && s.Rows("fleet", `SELECT count(*) FROM fleet_runs`)[0] != "0" {
+				t.Errorf("%s: %s may ship the run: %t", c.what, db, may)
+			}
+			s.Exec("fleet", `DELETE FROM fleet_runs`)
+		}
+	}
+}

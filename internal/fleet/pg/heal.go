@@ -33,8 +33,8 @@ const (
 	putReasserted = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
 		SELECT r.uid, $4::bigint, r.host, $3::text, clock_timestamp(), 're-asserted', 0, 'daemon' FROM fleet_runs r
 		WHERE r.uid = $1 AND r.term = $2 ON CONFLICT (run_uid, term) DO NOTHING`
-	// putOutrun notes runs that somebody else was given under the same term or a higher one,
-	// after the engine had lost the claim of this host: what this host has of them is a strand.
+	// putOutrun notes runs that somebody else has under the same term or a higher one, after
+	// the engine had lost a claim: what this host has of them is a strand.
 	putOutrun = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $3, r.uid, 0, clock_timestamp()
 		FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
 		WHERE r.term >= u.term AND r.host <> $3 ON CONFLICT (db, run_uid) DO NOTHING`
@@ -110,10 +110,7 @@ func (e *Engine) Healing(ctx context.Context) (hosts []string, left time.Duratio
 func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) (uids []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list, terms := []string{}, []int64{}
-	for _, r := range runs {
-		list, terms = append(list, r.UID), append(terms, r.Term)
-	}
+	list, terms := listsOf(runs)
 	rows, err := e.conn.Query(ctx, lowerTerms, list, terms)
 	if err != nil {
 		return nil, told(err)
@@ -128,10 +125,7 @@ func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) 
 	if err != nil {
 		return nil, told(err)
 	}
-	b := &pgx.Batch{}
-	b.Queue(putOutrun, list, terms, db)
-	b.Queue(beat, db) // a transaction that answers somebody must write
-	if err := e.send(ctx, b, nil); err != nil {
+	if err := e.Outrun(ctx, db, runs); err != nil {
 		return nil, err
 	}
 	for _, r := range all {
@@ -147,4 +141,24 @@ func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) 
 		uids = append(uids, r.UID)
 	}
 	return uids, nil
+}
+
+// Outrun notes which of these runs others have now under the same term or a higher one,
+// although no claim says so: the engine has lost it. Taken tells them from then on.
+func (e *Engine) Outrun(ctx context.Context, db string, runs []fleet.RunTerm) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, terms := listsOf(runs)
+	b := &pgx.Batch{}
+	b.Queue(putOutrun, list, terms, db)
+	b.Queue(beat, db) // a transaction that answers somebody must write
+	return e.send(ctx, b, nil)
+}
+
+func listsOf(runs []fleet.RunTerm) (uids []string, terms []int64) {
+	uids, terms = []string{}, []int64{}
+	for _, r := range runs {
+		uids, terms = append(uids, r.UID), append(terms, r.Term)
+	}
+	return uids, terms
 }

@@ -26,10 +26,15 @@ const (
 		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
 		takeover = excluded.takeover, key_id = excluded.key_id
 		WHERE fleet_agents.host = excluded.host`
+	// makeRuns leaves out what somebody has erased, and runs that another host was given: who
+	// has removed such a run since has not given it back.
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
-		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e) ON CONFLICT (uid) DO NOTHING`
+		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e)
+		AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db <> $1 AND c.term >= u.term)
+		AND NOT EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = $1 AND j.run_uid = u.uid
+			AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db = $1)) ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
 		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = u.released
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],

@@ -1,0 +1,108 @@
+package host
+
+import (
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// TestFenceOutlivesTheRun: a host comes back after the new owner of its run has gone on,
+// and has removed it. The run may not go on from its old state: what the new owner did
+// would be done twice.
+func TestFenceOutlivesTheRun(t *testing.T) {
+	server, url := fleetEngine(t)
+	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(a.saves(`{"n":1}`))
+	must(saveOne(a.store, t, "other", `{"n":1}`))
+	again(t, a.ship)
+	a.ship.hangUp()
+	must(b.claims(true))
+	again(t, b.ship)
+	must(b.saves(`{"n":2}`))
+	again(t, b.ship)
+	_, err := b.store.DeleteRun(t.Context(), fleetAdminOf("uid:1001"), ckpt.RunRef{Agent: "a", Run: "main"}, true)
+	must(err)
+	again(t, b.ship)
+	if got := owner(server); got != "" {
+		t.Fatalf("the run is still of host %s: this test sees nothing", got)
+	}
+
+	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	again(t, a.ship)
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "host b of the fleet has claimed run main")
+	if got := owner(server); got != "" {
+		t.Errorf("host %s has shipped the run again", got)
+	}
+	must(saveOne(a.store, t, "other", `{"n":2}`))
+	again(t, a.ship)
+	if got := server.Rows("fleet", `SELECT h.name, r.seq FROM fleet_runs r JOIN fleet_hosts h ON h.db = r.host WHERE r.run = 'other'`); len(got) != 1 || got[0] != "a 2" {
+		t.Errorf("a run that nobody has claimed is in the engine as %q", got)
+	}
+	names, err := a.ship.unsettled(t.Context())
+	must(err)
+	if len(names) > 0 {
+		t.Errorf("%+v would be sent for nothing at each connection", names)
+	}
+	if got := a.strand(); got != 1 {
+		t.Errorf("the strand has %d checkpoints, want the one after the claim", got)
+	}
+	c := claimantFor(&seenHost{t: t, store: a.store, ship: a.ship})
+	all, err := c.Strands(t.Context(), fleetAdmin)
+	if err != nil || len(all.Strands) != 1 {
+		t.Fatalf("the strands are %+v, %v", all, err)
+	}
+	done, err := c.Decide(t.Context(), fleetAdmin, all.Strands[0].UID, fleet.StrandDecision{Decision: fleet.Adopted})
+	if err != nil || done.Into != "main-strand-1" {
+		t.Errorf("the strand is adopted as %+v, %v", done, err)
+	}
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "has claimed run main")
+}
+
+// TestFenceOfAClaimThatIsLost: the engine goes back to before a run was there, and its new
+// owner ships it again. No claim tells the former owner any more; a batch that is refused does.
+func TestFenceOfAClaimThatIsLost(t *testing.T) {
+	server, url := fleetEngine(t)
+	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(t, a.ship)
+	again(t, b.ship)
+	back := server.Backup()
+	must(a.saves(`{"n":1}`))
+	again(t, a.ship)
+	must(b.claims(true))
+	again(t, b.ship)
+	must(b.saves(`{"n":2}`))
+	again(t, b.ship)
+	a.ship.hangUp()
+	back()
+	again(t, b.ship)
+	if got := owner(server) + server.Rows("fleet", `SELECT count(*) FROM fleet_claims`)[0]; got != "b 10" {
+		t.Fatalf("host b should own the run under term 1 without a claim, got %s: this test sees nothing", got)
+	}
+
+	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	again(t, a.ship)
+	again(t, a.ship)
+	server.Exec("fleet", `UPDATE fleet_heals SET until = clock_timestamp()`)
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "host b of the fleet has claimed run main")
+	if got := a.strand(); got != 2 {
+		t.Errorf("the strand has %d checkpoints, want all that this host has", got)
+	}
+	if got := owner(server); got != "b 1" {
+		t.Errorf("the owner is %s", got)
+	}
+}
