@@ -92,6 +92,8 @@ var schema = []string{
 		agent text NOT NULL, run text NOT NULL, dropped bigint NOT NULL, doc text NOT NULL, why text NOT NULL, noted bigint, answered bigint,
 		PRIMARY KEY (id))`,
 	`CREATE INDEX IF NOT EXISTS fleet_cleanings_of_host ON fleet_cleanings (host, run_uid)`,
+	// Version 6: prompts, which are few among the rows of runs, the newest first.
+	`CREATE INDEX IF NOT EXISTS fleet_rows_prompts ON fleet_rows (key) WHERE kind = 'prompt'`,
 	// Version 6: how often the janitor has cleaned runs of a host, and when a daemon has
 	// registered that asks for this with each batch.
 	`ALTER TABLE fleet_marks ADD COLUMN IF NOT EXISTS cleaned bigint`,
