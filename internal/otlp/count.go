@@ -6,6 +6,15 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// Form is how a body is written.
+type Form int
+
+// The forms of a body.
+const (
+	Binary Form = iota
+	JSON
+)
+
 // The limits of a body.
 const (
 	MaxBody     = 16 << 20 // as it was sent, and inflated

@@ -12,15 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Form is how a body is written.
-type Form int
-
-// The forms of a body.
-const (
-	Binary Form = iota
-	JSON
-)
-
 // decode reads a body, after it was counted.
 func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error) {
 	if _, err := Weigh(body, form); err != nil {
