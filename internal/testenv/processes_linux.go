@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// processesOf ends and names every process, other than this one, that carries
-// the marker of this home. A process that is about to end gets a moment.
-func processesOf(home string) []string {
+// processesWith ends and names every process, other than this one, whose environment
+// has a variable, given as NAME=value. A process that is about to end gets a moment.
+func processesWith(variable string) []string {
 	var found []string
 	for range 20 {
-		if found = running(home, false); len(found) == 0 {
+		if found = running(variable, false); len(found) == 0 {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return running(home, true)
+	return running(variable, true)
 }
 
-func running(home string, end bool) []string {
-	marker := []byte(Marker + "=" + home + "\x00")
+func running(variable string, end bool) []string {
+	marker := []byte(variable + "\x00")
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	var found []string
 	for _, path := range paths {

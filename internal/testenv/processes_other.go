@@ -2,5 +2,5 @@
 
 package testenv
 
-// processesOf finds nothing here: only Linux shows the environment of others.
-func processesOf(string) []string { return nil }
+// processesWith finds nothing here: only Linux shows the environment of others.
+func processesWith(string) []string { return nil }

@@ -176,7 +176,7 @@ func toolchainSettings() (map[string]string, error) {
 // leave removes the home, and reports what the tests left in it.
 func (h *home) leave() error {
 	var problems []error
-	for _, process := range processesOf(h.dir) {
+	for _, process := range processesWith(Marker + "=" + h.dir) {
 		problems = append(problems, fmt.Errorf("a test left a process running: %s", process))
 	}
 	left, err := leftFiles(filepath.Join(h.dir, "t"))
