@@ -8,7 +8,37 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
+
+// Run makes a round at once and then one every interval, until ctx ends. It
+// logs what went wrong and goes on: the next round tries again.
+func (m *Monitor) Run(ctx context.Context) error {
+	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
+		result, err := m.Once(ctx)
+		if ctx.Err() == nil {
+			m.log(result, err)
+		}
+		return m.pace()
+	})
+}
+
+// Once makes one round. The first one is the sweep: runs of dead processes are
+// interrupted, while nothing can time out yet, because nobody could beat while
+// the daemon was down. Its error is what ended the round: ctx, or a store that
+// no longer knows what is on disk.
+func (m *Monitor) Once(ctx context.Context) (Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &round{Monitor: m, owners: map[liveness.Process]liveness.State{}}
+	err := r.all(ctx)
+	m.tight = r.tightest
+	if errors.Is(err, errPutOff) {
+		r.PutOff, err = true, nil
+	}
+	m.forget()
+	return r.Result, err
+}
 
 // round is one round of a monitor.
 type round struct {
