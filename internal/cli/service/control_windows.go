@@ -7,12 +7,34 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kardianos/service"
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
+
+// scmHost is the service control manager. The service runs as LocalSystem,
+// because the daemon must be allowed to read who its clients are out of their
+// processes' tokens, which a lesser account is not. It keeps one privilege.
+type scmHost struct {
+	data    string // the folder of the database and the settings
+	program string
+	service service.Service
+}
+
+// What the manager does when the daemon ends without saying that it stopped: it
+// is started again, later and later. A day without a fault forgives all.
+var (
+	recoveries = []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second},
+		{Type: mgr.ServiceRestart, Delay: 15 * time.Second}, {Type: mgr.ServiceRestart, Delay: 2 * time.Minute}}
+	forgiveness = uint32(24 * 60 * 60)
+)
+
+// privileges are all that the service keeps of LocalSystem's: to pass folders on
+// the way to its own.
+var privileges = []string{"SeChangeNotifyPrivilege"}
 
 func does(f func() error) func(context.Context) error {
 	return func(context.Context) error { return f() }
@@ -57,6 +79,16 @@ func (h *scmHost) state() svc.State {
 		return err
 	})
 	return state
+}
+
+func scmStateText(s svc.State) string {
+	text := map[svc.State]string{
+		svc.Stopped: "stopped", svc.StartPending: "starting", svc.StopPending: "stopping", svc.Running: "running", svc.Paused: "paused",
+	}[s]
+	if text == "" {
+		return fmt.Sprintf("state %d", s)
+	}
+	return text
 }
 
 // stateTimeout is how long a start and a stop are waited for.

@@ -116,14 +116,3 @@ func (f installed) step() step {
 		},
 	}
 }
-
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-// isEmptyBut says that a folder holds nothing but these files.
-func isEmptyBut(dir string, paths []string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(paths, filepath.Join(dir, e.Name())) })
-}

@@ -1,31 +1,16 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
-
-// systemdHost installs into the folders for what an administrator, or a user,
-// has made. Where a package has brought the units, it only switches them on.
-type systemdHost struct {
-	user    bool
-	units   string // the folder of the units
-	program string // this one
-	shipped string // a unit file that a package has brought, "" for none
-}
-
-var bothUnits = []string{"ckptsidecar.socket", "ckptsidecar.service"}
 
 func NewHost(a *cli.App, user bool) (Host, error) {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
@@ -149,60 +134,4 @@ func (h *systemdHost) control(verb string) ([]step, error) {
 		return []step{h.systemctl("restart", "ckptsidecar.service")}, nil
 	}
 	return []step{h.systemctl(append([]string{verb}, bothUnits...)...)}, nil
-}
-
-// systemctl is a step of that command.
-func (h *systemdHost) systemctl(args ...string) step {
-	return commandStep("systemctl", h.scoped(args)...)
-}
-
-func (h *systemdHost) scoped(args []string) []string {
-	if h.user {
-		return append([]string{"--user"}, args...)
-	}
-	return args
-}
-
-// are asks of both units: is-active, is-enabled.
-func (h *systemdHost) are(question string) bool {
-	return exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[0]})...).Run() == nil &&
-		exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[1]})...).Run() == nil
-}
-
-func (s step) unless(done func(changed bool) bool) step {
-	s.done = done
-	return s
-}
-
-// commandStep runs a program, whose complaint is the error.
-func commandStep(name string, args ...string) step {
-	return step{
-		say: strings.Join(append([]string{name}, args...), " "),
-		do: func(ctx context.Context) error {
-			out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-			if said := strings.TrimSpace(string(out)); err != nil && said != "" {
-				return errors.New(said)
-			}
-			return err
-		},
-	}
-}
-
-func removeStep(path string) step {
-	return step{
-		say:  "remove " + path,
-		done: func(bool) bool { return !isThere(path) },
-		do:   func(context.Context) error { return os.Remove(path) },
-	}
-}
-
-// systemdVersion is 0 where systemd does not say.
-func systemdVersion() int {
-	out, err := exec.Command("systemctl", "--version").Output()
-	fields := strings.Fields(string(out))
-	if err != nil || len(fields) < 2 {
-		return 0
-	}
-	version, _ := strconv.Atoi(strings.SplitN(fields[1], ".", 2)[0])
-	return version
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/kardianos/service"
 	"golang.org/x/sys/windows"
@@ -17,27 +16,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
-
-// scmHost is the service control manager. The service runs as LocalSystem,
-// because the daemon must be allowed to read who its clients are out of their
-// processes' tokens, which a lesser account is not. It keeps one privilege.
-type scmHost struct {
-	data    string // the folder of the database and the settings
-	program string
-	service service.Service
-}
-
-// What the manager does when the daemon ends without saying that it stopped: it
-// is started again, later and later. A day without a fault forgives all.
-var (
-	recoveries = []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second},
-		{Type: mgr.ServiceRestart, Delay: 15 * time.Second}, {Type: mgr.ServiceRestart, Delay: 2 * time.Minute}}
-	forgiveness = uint32(24 * 60 * 60)
-)
-
-// privileges are all that the service keeps of LocalSystem's: to pass folders on
-// the way to its own.
-var privileges = []string{"SeChangeNotifyPrivilege"}
 
 func NewHost(a *cli.App, user bool) (Host, error) {
 	if user {
@@ -142,16 +120,6 @@ func (h *scmHost) Status(context.Context) (*Status, error) {
 		return err
 	})
 	return s, err
-}
-
-func scmStateText(s svc.State) string {
-	text := map[svc.State]string{
-		svc.Stopped: "stopped", svc.StartPending: "starting", svc.StopPending: "stopping", svc.Running: "running", svc.Paused: "paused",
-	}[s]
-	if text == "" {
-		return fmt.Sprintf("state %d", s)
-	}
-	return text
 }
 
 // isAsShipped says whether the manager would start this program as it should.
