@@ -197,6 +197,9 @@ func (m *filesModel) remove() {
 	id := m.some()
 	m.note("delete %s", id)
 	m.do("delete", id)
+	if id == slices.Max(slices.Collect(maps.Keys(m.checkpoints))) {
+		m.edited = true // no checkpoint may have the folder as it is now
+	}
 	delete(m.checkpoints, id)
 }
 
