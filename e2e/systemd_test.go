@@ -207,7 +207,7 @@ func (m *machine) reload(t *testing.T) {
 	if m.pid() != before || m.show("ActiveState") != "active" {
 		t.Errorf("after the reload the service is %s with another process", m.show("ActiveState"))
 	}
-	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "CKPT_CHANGED=[log.level]"); !strings.Contains(out, "read anew") {
+	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "CKPT_CHANGED=[log.level]"); !strings.Contains(out, "were reloaded") {
 		t.Errorf("the journal: %s", out)
 	}
 }

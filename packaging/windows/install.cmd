@@ -37,6 +37,14 @@ if not exist "%there%\ckptsidecar.exe" (
 	exit /b 0
 )
 "%there%\ckptsidecar.exe" service uninstall || exit /b 1
-del "%there%\ckptsidecar.exe"
+rem A process that has just ended may hold its program for a moment.
+for /l %%i in (1,1,15) do if exist "%there%\ckptsidecar.exe" (
+	del "%there%\ckptsidecar.exe" >nul 2>&1
+	if exist "%there%\ckptsidecar.exe" ping -n 2 127.0.0.1 >nul
+)
+if exist "%there%\ckptsidecar.exe" (
+	echo install.cmd: %there%\ckptsidecar.exe is in use: end what runs it, then delete it
+	exit /b 1
+)
 rmdir "%there%" 2>nul
 exit /b 0
