@@ -68,7 +68,7 @@ func (m *machine) stuckWriter(t *testing.T) {
 	end()
 	took := m.until(60*time.Second, "a new daemon", func() bool { now := m.pid(); return now != 0 && now != pid && m.answers() })
 	t.Logf("a new daemon answered %v later", took)
-	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "_PID="+fmt.Sprint(pid)); !strings.Contains(out, "the writer is stuck") || !strings.Contains(out, "internal/db/sqlite.(*writer)") {
+	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "_PID="+fmt.Sprint(pid)); !strings.Contains(out, "the writer makes no progress") || !strings.Contains(out, "internal/db/sqlite.(*writer)") {
 		t.Errorf("the journal does not say where it stood:\n%s", tail(out, 3000))
 	}
 	l.finish(t)
