@@ -120,7 +120,7 @@ models: ## the long form of the model tests of the store, in five minutes; MODEL
 # The matrix of faults, docs/RELIABILITY.md. FAULTS=F8,F9 runs only those, FROM=F9
 # that and all after it; SEED=1 plays one again. Much of it needs root, strace,
 # sqlite3 and e2fsprogs, and says so where it is skipped.
-MATRIX = go test -count=1 -timeout 90m ./internal/faulttest -v -args -test.run '^TestFaults$$' $(if $(SEED),-seed $(SEED)) -rows '$(FAULTS)' -from '$(FROM)'
+MATRIX = go test -count=1 -timeout 3h ./internal/faulttest -v -args -test.run '^TestFaults$$' $(if $(SEED),-seed $(SEED)) -rows '$(FAULTS)' -from '$(FROM)'
 
 faults-short: ## the matrix of faults in three minutes
 	$(MATRIX) -faults short
