@@ -13,12 +13,7 @@ import (
 func TestFenceOutlivesTheRun(t *testing.T) {
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := failsOn(t)
 	must(a.saves(`{"n":1}`))
 	must(saveOne(a.store, t, "other", `{"n":1}`))
 	again(t, a.ship)
@@ -71,12 +66,7 @@ func TestFenceOutlivesTheRun(t *testing.T) {
 func TestFenceOfAClaimThatIsLost(t *testing.T) {
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := failsOn(t)
 	again(t, a.ship)
 	again(t, b.ship)
 	back := server.Backup()

@@ -17,6 +17,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
+// failsOn ends a test that meets an error.
+func failsOn(t *testing.T) func(error) {
+	return func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // healHost is a host that notices that the engine went back.
 type healHost struct {
 	t     *testing.T
@@ -91,12 +101,7 @@ func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back fun
 	t.Helper()
 	server, url := fleetEngine(t)
 	a, b, c = newHealHost(t, url, "a"), newHealHost(t, url, "b"), newHealHost(t, url, "c")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := failsOn(t)
 	must(a.saves(`{"n":1}`))
 	for _, h := range []*healHost{a, b, c} {
 		again(t, h.ship)

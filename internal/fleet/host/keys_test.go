@@ -38,12 +38,7 @@ func keysIn(path string) func() (*seal.Ring, error) {
 func canaries(t *testing.T, s *db.Store) (words []string) {
 	t.Helper()
 	ctx, ref := t.Context(), ckpt.RunRef{Agent: "a", Run: "main"}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := failsOn(t)
 	word := func(where string) string {
 		words = append(words, "canary-"+where)
 		return "canary-" + where

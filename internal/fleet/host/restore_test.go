@@ -62,12 +62,7 @@ func shipperOf(s *db.Store, url, name string) *shipper {
 func work(t *testing.T, s *db.Store) (newest string) {
 	t.Helper()
 	ref := ckpt.RunRef{Agent: "a", Run: "main"}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := failsOn(t)
 	for i := range 4 { // pieces of one another
 		state := fmt.Appendf(nil, `{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+i), i)
 		saved, err := s.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
