@@ -108,9 +108,9 @@ fuzz: ## every fuzz test for FUZZTIME (20s), and the long form of five tests tha
 	go test -count=1 -run 'AfterAgrees$$' ./internal/secrets -args -texts 6000
 	go test -count=1 -run '^TestThePromiseHoldsInSimulation$$' ./internal/drift -args -simulated 20000
 	go test -count=1 -run '^TestEveryEffectOnceHoweverOftenItIsKilled$$' ./cmd/ckptsidecar -args -long
-	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \
-		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$room"/*_test.go | sed 's/func //' | sort -u | while read -r name; do \
-			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$room" </dev/null; \
+	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r package; do \
+		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$package"/*_test.go | sed 's/func //' | sort -u | while read -r name; do \
+			echo "$$package $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$package" </dev/null; \
 		done; \
 	done
 

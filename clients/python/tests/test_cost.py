@@ -53,7 +53,10 @@ class Cost(World):
         """The p50 of the Go client, by the program's own measure."""
         command = [binary(), "bench", "save", "--json", "--clients", "1", "--sizes", "2KiB", "--rounds", "1", "--duration", "700ms", "--dir", self.folder]
         env = {**os.environ, "CKPTSIDECAR_SOCKET": ""}
-        out = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        out = subprocess.run(command, capture_output=True, text=True, env=env)
+        if "free: measure less" in out.stderr:
+            self.skipTest(out.stderr)
+        self.assertEqual(out.returncode, 0, out.stderr)
         return float(json.loads(out.stdout)["cells"][0]["save"]["p50_ms"])
 
     def test_three_lines(self) -> None:

@@ -110,7 +110,7 @@ func TestStatesHaveTheirSizeAndAreNeverAlike(t *testing.T) {
 // and in one that has its size.
 func TestRawLogSharesFlushes(t *testing.T) {
 	for room, want := range map[int64]int{0: 2000, 5000: 5000} {
-		log, err := openRawLog(filepath.Join(t.TempDir(), "log"), room)
+		log, err := openRawLog(filepath.Join(t.TempDir(), "log"), room, 5000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestRawLogSharesFlushes(t *testing.T) {
 }
 
 func TestARawLogIsOverwrittenFromItsStart(t *testing.T) {
-	log, err := openRawLog(filepath.Join(t.TempDir(), "log"), 250)
+	log, err := openRawLog(filepath.Join(t.TempDir(), "log"), 250, 250)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +182,40 @@ func TestBars(t *testing.T) {
 	bars.Write(&b, &term.Style{})
 	if diff := cmp.Diff(readFile(t, filepath.Join("testdata", "bars.txt")), b.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestDiskForASave: a short measurement must not be refused on a disk that has room for
+// it. The least are what combinations were seen to take.
+func TestDiskForASave(t *testing.T) {
+	for _, c := range []struct {
+		clients     int
+		size        int64
+		least, most int64 // MiB
+	}{
+		{1, 2 << 10, 119, 200},
+		{64, 64 << 10, 670, 800},
+	} {
+		if got := diskFor(c.clients, c.size) >> 20; got < c.least || got > c.most {
+			t.Errorf("%d clients, %d bytes: %d MiB, want %d to %d", c.clients, c.size, got, c.least, c.most)
+		}
+	}
+}
+
+// TestARawLogBeginsAnew: a log that grows keeps within its size.
+func TestARawLogBeginsAnew(t *testing.T) {
+	log, err := openRawLog(filepath.Join(t.TempDir(), "log"), 0, 250)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.remove()
+	for _, b := range []string{"a", "b", "c"} {
+		if err := log.write([]byte(strings.Repeat(b, 100))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readFile(t, log.file.Name()); got != strings.Repeat("c", 100) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 type rawLog struct {
 	file *os.File
 	room int64 // that is overwritten; 0 for a log that grows
+	most int64 // where a log that grows begins anew, so that a long measurement fills no disk
 	at   int64
 
 	mu      sync.Mutex
@@ -28,13 +29,14 @@ type turn struct {
 	err  error
 }
 
-// openRawLog makes a log, of which room bytes are there already.
-func openRawLog(path string, room int64) (*rawLog, error) {
+// openRawLog makes a log, of which room bytes are there already. With none there, it
+// grows up to most bytes and begins anew.
+func openRawLog(path string, room, most int64) (*rawLog, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	l := &rawLog{file: f, room: room, turn: &turn{done: make(chan struct{})}}
+	l := &rawLog{file: f, room: room, most: most, turn: &turn{done: make(chan struct{})}}
 	if err := l.fill(); err != nil {
 		l.remove()
 		return nil, err
@@ -89,17 +91,13 @@ func (l *rawLog) flush() {
 	l.mu.Lock()
 }
 
-// rawLogMost is where a log that grows begins anew, so that a long measurement
-// fills no disk.
-const rawLogMost = 1 << 30
-
 // put writes a batch where the last one ended. One goroutine does so at a time.
 func (l *rawLog) put(batch []byte) error {
 	size := int64(len(batch))
 	switch {
 	case l.room > 0 && l.at+size > l.room:
 		l.at = 0
-	case l.room == 0 && l.at+size > rawLogMost && l.at > 0:
+	case l.room == 0 && l.at+size > l.most && l.at > 0:
 		if err := l.file.Truncate(0); err != nil {
 			return err
 		}

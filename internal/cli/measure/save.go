@@ -66,6 +66,9 @@ func (c *Save) Run(ctx context.Context, a *Env) error {
 	if err != nil {
 		return err
 	}
+	if c.Memory {
+		need = max(need, 1<<30)
+	}
 	return a.Measure(ctx, "save", c.Flags, need, func(b *Bench) error {
 		report := SaveReport{Rounds: c.Rounds, Runs: c.Runs, Duration: c.Duration.Seconds(), Cells: cells}
 		if err := c.measure(ctx, b, report.Cells); err != nil {
@@ -104,11 +107,25 @@ func (c *Save) plan() (cells []saveCell, need int64, err error) {
 					"or smaller ones", clients, daemon.Size(size))
 			}
 			cells = append(cells, saveCell{Clients: clients, Size: size})
-			need = max(need, int64(clients)*size*8)
+			need = max(need, diskFor(clients, size))
 		}
 	}
-	return cells, need + 1<<30, nil
+	return cells, need, nil
 }
+
+// diskFor is about how many bytes on the disk one combination takes: its two logs, the
+// newest checkpoints, and the database with its own log.
+func diskFor(clients int, size int64) int64 {
+	return appendedSize(clients, size) + overwrittenSize(clients, size) + 8*int64(clients)*size + 96<<20
+}
+
+// appendedSize is where the log that grows begins anew: after 128 batches or more, so
+// that cutting it takes no part of the measurement that matters.
+func appendedSize(clients int, size int64) int64 { return max(64<<20, 128*int64(clients)*size) }
+
+// overwrittenSize is how large the log is that is overwritten: as large as the daemon
+// lets its own grow, or as the largest batch needs.
+func overwrittenSize(clients int, size int64) int64 { return max(32<<20, 2*int64(clients)*size) }
 
 // measure goes round all combinations: in each of them the two logs and the
 // daemon in turns, so that a disk that is faster or slower for a while is so
@@ -140,14 +157,13 @@ func (c *Save) measure(ctx context.Context, b *Bench, cells []saveCell) error {
 	return nil
 }
 
-// overwritten is a log as large as the daemon lets its own grow, or as the
-// largest batch needs.
+// overwritten is a log that is large enough for every combination.
 func (b *Bench) overwritten(cells []saveCell) (*rawLog, error) {
-	room := int64(32 << 20)
+	var room int64
 	for _, c := range cells {
-		room = max(room, 2*int64(c.Clients)*c.Size)
+		room = max(room, overwrittenSize(c.Clients, c.Size))
 	}
-	log, err := openRawLog(filepath.Join(b.Dir, "overwritten.log"), room)
+	log, err := openRawLog(filepath.Join(b.Dir, "overwritten.log"), room, room)
 	if err != nil {
 		return nil, fmt.Errorf("writing a plain file: %w", err)
 	}
@@ -241,7 +257,7 @@ func (b *Bench) fillRuns(ctx context.Context, d *Daemon, clients int, pool *Stat
 
 // appendLoad lets them append to one log instead, which begins empty.
 func (b *Bench) appendLoad(ctx context.Context, l Load, pool *States) (Figures, error) {
-	log, err := openRawLog(filepath.Join(b.Dir, "appended.log"), 0)
+	log, err := openRawLog(filepath.Join(b.Dir, "appended.log"), 0, appendedSize(l.Clients, pool.size))
 	if err != nil {
 		return Figures{}, fmt.Errorf("writing a plain file: %w", err)
 	}
