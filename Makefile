@@ -131,8 +131,8 @@ faults: ## all of it, in forty; FAULTS=F8,F9 FROM=F9 SEED=1
 mutants: ## plant every mistake of internal/faulttest/mutants and see which test finds it, in an hour; ONLY=ownership/
 	go test -count=1 -timeout 4h ./internal/faulttest/mutants -v -run '^TestMutants$$' -args -plant -only '$(ONLY)'
 
-soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
-	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
+soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat; and 40 days of audit.keep in that time
+	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestSoakUnderKeep|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 %/$(PACKAGES): %/package-lock.json
 	cd $* && npm ci $(if $(filter e2e/mcp e2e/console,$*),--ignore-scripts)

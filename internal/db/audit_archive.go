@@ -52,7 +52,8 @@ func (s *Store) ArchiveOld(ctx context.Context, folder string, keep time.Duratio
 	if err != nil || keep == 0 {
 		return nil, err
 	}
-	a, err := audit.Archive(ctx, s.Opt.Path, folder, s.Opt.Now(), s.Opt.Now().Add(-keep), nil)
+	now := s.Opt.Now()
+	a, err := audit.Archive(ctx, s.Opt.Path, folder, now, now.Add(-keep), nil)
 	if err != nil || a == nil {
 		return nil, err
 	}

@@ -46,6 +46,23 @@ func TestTheFileIsFlatUnderKeep(t *testing.T) {
 	flawless(t, o.Path)
 }
 
+// TestTheLeastKeep: rows go to an archive with the smallest keep that the settings allow,
+// although time passes while the daemon looks at the clock.
+func TestTheLeastKeep(t *testing.T) {
+	t.Parallel()
+	folder, c := t.TempDir(), newClock()
+	o := options(filepath.Join(folder, "ckpt.db"), c)
+	o.Now = func() time.Time { c.add(time.Millisecond); return c.Now() }
+	s := openWith(t, o)
+	aDayOfSaves(t, s, c, 1)
+	c.add(db.ArchiveMinAge)
+	archived, err := s.ArchiveOld(t.Context(), folder, db.ArchiveMinAge)
+	must(t, err)
+	if archived == nil || archived.Removed == 0 {
+		t.Errorf("no row went to an archive: %+v", archived)
+	}
+}
+
 // aDayOfSaves is what some agents do each day.
 func aDayOfSaves(t *testing.T, s *db.Store, c *clock, day int) {
 	t.Helper()

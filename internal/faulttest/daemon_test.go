@@ -4,6 +4,7 @@ package faulttest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type Daemon struct {
 	Flags           []string // of serve, besides those that name the place
 	Env             []string // besides the few that are always there
 	Wrap            []string // a command that runs the program, where it needs one
+	Program         string   // "" means the one under test
 
 	t   *testing.T
 	log *logBuffer
@@ -89,7 +91,7 @@ func (d *Daemon) cleanUp() {
 
 // command is one of the program's commands at this place.
 func (d *Daemon) command(args ...string) *exec.Cmd {
-	args = slices.Concat(d.Wrap, []string{program}, args)
+	args = slices.Concat(d.Wrap, []string{cmp.Or(d.Program, program)}, args)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"}, d.Env...)
 	cmd.Dir = d.Dir

@@ -46,15 +46,22 @@ type mixer interface {
 // startMixed starts so many sets of clients, one of each sort.
 func startMixed(t *testing.T, d *Daemon, sets int, pause time.Duration) *mixed {
 	t.Helper()
-	ctx, end := context.WithCancel(context.Background())
-	m := &mixed{t: t, d: d, end: end, pause: pause, keep: ckpt.DefaultPolicy().RoutineKeep}
+	var each []mixer
 	for i := range sets {
-		m.each = append(m.each, &keeper{agent: fmt.Sprintf("keeper-%d", i)}, &logger{agent: fmt.Sprintf("logger-%d", i)},
+		each = append(each, &keeper{agent: fmt.Sprintf("keeper-%d", i)}, &logger{agent: fmt.Sprintf("logger-%d", i)},
 			&stepper{agent: fmt.Sprintf("stepper-%d", i)}, &fencer{agent: fmt.Sprintf("fencer-%d", i)})
 	}
 	for i := range sets { // suspects would be another model's
 		unwatched(t, d.Client(), fmt.Sprintf("keeper-%d", i), fmt.Sprintf("stepper-%d", i))
 	}
+	return runMixed(t, d, pause, each)
+}
+
+// runMixed starts these clients.
+func runMixed(t *testing.T, d *Daemon, pause time.Duration, each []mixer) *mixed {
+	t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	m := &mixed{t: t, d: d, end: end, pause: pause, keep: ckpt.DefaultPolicy().RoutineKeep, each: each}
 	for i, p := range m.each {
 		c, random := d.Client(), newRand(t, uint64(1000+i))
 		m.wait.Go(func() {

@@ -35,13 +35,31 @@ func TestSoak(t *testing.T) {
 	if *soakTime == 0 {
 		t.Skip("make soak runs this for hours")
 	}
+	t.Parallel()
 	d, random := NewDaemon(t), newRand(t, 0)
 	d.Start()
 	m := startMixed(t, d, 4, soakPause)
 	var probes []probe
 	every := min(time.Minute, *soakTime/20)
 	fmt.Printf("%8s %9s %6s %9s %9s %9s %7s  %s\n", "at", "memory", "files", "database", "log", "acts", "faults", "last fault")
-	for began, n := time.Now(), int64(0); time.Since(began) < *soakTime; n++ {
+	d.underFaults(t, m, random, every, func(p probe) {
+		probes = append(probes, p)
+		fmt.Println(p)
+	})
+	m.finish()
+	d.Audit()
+	if code, _ := d.Stop(); code != 0 {
+		t.Errorf("the daemon ended with exit code %d", code)
+	}
+	d.Verify()
+	flat(t, probes)
+}
+
+// underFaults does a fault every so often for as long as the soak takes, sees that clients
+// go on after it, and tells what it sees a while later.
+func (d *Daemon) underFaults(t *testing.T, m *mixed, random *rand.Rand, every time.Duration, tell func(probe)) {
+	t.Helper()
+	for began, n := time.Now(), int64(1); time.Since(began) < *soakTime; n++ {
 		what := d.someFault(t, random)
 		settled := time.Now()
 		for before := m.done.Load(); m.done.Load() == before; time.Sleep(time.Millisecond) {
@@ -50,18 +68,9 @@ func TestSoak(t *testing.T) {
 			}
 		}
 		time.Sleep(every)
-		p := d.probe(t, time.Since(began), m.done.Load(), n+1, what)
-		probes = append(probes, p)
-		fmt.Println(p)
+		tell(d.probe(t, time.Since(began), m.done.Load(), n, what))
 		d.forgetLog()
 	}
-	m.finish()
-	d.Audit()
-	if code, _ := d.Stop(); code != 0 {
-		t.Errorf("the daemon ended with exit code %d", code)
-	}
-	d.Verify()
-	flat(t, probes)
 }
 
 func (p probe) String() string {
