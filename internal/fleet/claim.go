@@ -5,37 +5,38 @@ import (
 	"time"
 )
 
-// Claimable is a run as the engine holds it, with what a claimant must know of its owner.
+// Claimable is a run as the engine holds it, with what a claimant must know about its
+// owner.
 type Claimable struct {
 	RunShown
 	AgentUID string
-	Here     string   // who owns it on the claimant's host
+	Here     string   // the user who owns it on the claimant's host
 	AgentDoc string   // the agent's line in an export
 	Doc      string   // the run's row in an export
-	Takeover string   // what the agent's policy says: auto, manual or never; "" where its host does not tell
-	Lease    *float64 // seconds until the owner's lease is over, by the engine's clock; nil for a host that holds none
+	Takeover string   // what the agent's policy says: auto, manual or never; "" if its host does not tell
+	Lease    *float64 // seconds until the owner's lease is over, by the engine's clock; nil for a host that holds no lease
 	Released bool     // the owner has let go of the run
 	Drained  bool     // the owner has let go of all of its runs
-	Sure     bool     // nothing can have happened to it that the engine has not
-	SeenAgo  float64  // seconds since the engine heard of the owner, by the engine's clock
-	Seen     any      // when that was, as the engine stores it: a claim compares it
-	KeyID    string   // that it is sealed with, "" for in the clear
+	Sure     bool     // nothing can have happened to the run that the engine does not know
+	SeenAgo  float64  // seconds since the engine last heard from the owner, by the engine's clock
+	Seen     any      // when that was, in the engine's own type: a claim compares it
+	KeyID    string   // the key that it is sealed with, "" for in the clear
 }
 
-// Lost is the run, to be brought to the host that has claimed it. term is the one that
-// the claim gave it.
+// Lost returns the run as something to bring to the host that has claimed it. term is the
+// term that the claim gave it.
 func (c *Claimable) Lost(term int64) LostAgent {
 	return LostAgent{UID: c.AgentUID, Owner: c.Here, Name: c.Agent, Doc: c.AgentDoc,
 		Runs: []LostRun{{UID: c.UID, AgentUID: c.AgentUID, Name: c.Run, Term: term, Status: c.Status, Doc: c.Doc, KeyID: c.KeyID, Sure: c.Sure}}}
 }
 
-// Claim says who takes which run from whom.
+// Claim says which host claims which run from which host.
 type Claim struct {
 	Run    *Claimable
 	To     string // the claimant's database
-	By     string // who asked for it
+	By     string // the user who asked for it
 	Ground Ground
-	Grace  time.Duration // for GroundLease: how long the lease must be over
+	Grace  time.Duration // for GroundLease: for how long the lease must have been over
 }
 
 // Ground is why a claim is right. The engine checks it in the claim's own transaction.
@@ -46,15 +47,16 @@ const (
 	GroundLease    Ground = "lease"    // the owner's lease, and the grace, are over
 	GroundReleased Ground = "released" // the owner has let go of the run
 	GroundDrained  Ground = "drained"  // the owner has let go of all of its runs
-	GroundSilent   Ground = "silent"   // the owner holds no lease, and was not heard of for long
-	GroundForced   Ground = "forced"   // a person says so
+	GroundSilent   Ground = "silent"   // the owner holds no lease, and the engine has not heard from it for SilentFor
+	GroundForced   Ground = "forced"   // a person forces the claim
 )
 
-// SilentFor is how long a host without a lease must be silent before its runs are claimed.
+// SilentFor is how long a host without a lease must be silent before other hosts may claim
+// its runs.
 const SilentFor = 2 * time.Minute
 
-// Ground says why the run may be claimed now, "" where it may not. It is only a look: the
-// engine decides.
+// Ground returns why the run may be claimed now, "" if it may not. It is only a forecast:
+// the engine decides.
 func (c *Claimable) Ground(grace time.Duration, force bool) Ground {
 	switch {
 	case force:
@@ -71,7 +73,7 @@ func (c *Claimable) Ground(grace time.Duration, force bool) Ground {
 	return ""
 }
 
-// Wait is how long it takes until the run may be claimed, if nothing changes.
+// Wait returns how long it takes until the run may be claimed, if nothing changes.
 func (c *Claimable) Wait(grace time.Duration) time.Duration {
 	if c.Ground(grace, false) != "" {
 		return 0
@@ -83,16 +85,16 @@ func (c *Claimable) Wait(grace time.Duration) time.Duration {
 	return time.Duration(max(left, 0.001) * float64(time.Second))
 }
 
-// How a run came to another host by a claim. A restore of a whole host notes "restored".
+// How a claim brought a run to another host. A restore of a whole host notes "restored".
 const (
 	HowClaimed    = "claimed"
 	HowReleased   = "released"
 	HowForced     = "forced"
-	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has said so
-	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined anew, and its former id has the run
+	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has told it again
+	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined anew, and its former id owns the run
 )
 
-// How is what the engine notes of a claim.
+// How returns what the engine notes about a claim.
 func (g Ground) How() string {
 	switch g {
 	case GroundForced:
@@ -103,13 +105,13 @@ func (g Ground) How() string {
 	return HowClaimed
 }
 
-// RunTerm is a run with the term that its host was given.
+// RunTerm is a run with the term that the engine gave to its host.
 type RunTerm struct {
 	UID  string `db:"uid"`
 	Term int64  `db:"term"`
 }
 
-// Given are the runs that no other host was given under a higher term.
+// Given returns the runs that the engine has not given to another host under a higher term.
 func Given(runs []RunTerm, taken []Taken) (mine []RunTerm) {
 	higher := map[string]int64{}
 	for i := range taken {
@@ -123,10 +125,11 @@ func Given(runs []RunTerm, taken []Taken) (mine []RunTerm) {
 	return mine
 }
 
-// Remember adds to what an engine says of runs that other hosts have claimed what it said
-// before, and may have lost since: a run stays theirs unless this host was given a higher
-// term. Of a claim that was asserted again, the row from which on there is a strand is that
-// of the claim itself.
+// Remember adds to says, what an engine reports about runs that other hosts have claimed,
+// what it reported before (said) and may have lost since. A run stays with the other host
+// unless this host was given it under a higher term. If a claim was asserted again,
+// Remember keeps the earlier report of it, because the strand begins at the row of the
+// original claim.
 func Remember(says, said []Taken, given []RunTerm) []Taken {
 	mine, at := map[string]int64{}, map[string]int{}
 	for _, r := range given {
@@ -147,23 +150,23 @@ func Remember(says, said []Taken, given []RunTerm) []Taken {
 	return says
 }
 
-// Taken is a run of this host that another host has claimed. What this host has of the
-// run after row From of its audit log, the claimant has not: that is the strand.
+// Taken is a run of this host that another host has claimed. The claimant does not have
+// what this host wrote about the run after row From of its audit log: that is the strand.
 type Taken struct {
 	UID  string `json:"uid"`
-	Term int64  `json:"term"` // the one that the claim gave
+	Term int64  `json:"term"` // the term that the claim gave
 	From int64  `json:"from_n"`
 	To   string `json:"to_db"`
 	Host string `json:"to_host"`
 	How  string `json:"how"`
 	At   string `json:"at"`
 
-	Decided   string `json:"decided"` // "" while nobody has decided about the strand, else adopted or dropped
+	Decided   string `json:"decided"` // adopted or dropped; "" while nobody has decided about the strand
 	DecidedBy string `json:"decided_by"`
 }
 
-// ClaimRequest asks to bring a run of another host here. Agent must be set. Run,
-// Owner and Host choose where the name stands for several.
+// ClaimRequest asks to bring a run of another host here. Agent must be set. Run, Owner and
+// Host choose a run if several have the name.
 type ClaimRequest struct {
 	Agent string `json:"agent"`
 	Run   string `json:"run,omitempty"`
@@ -172,7 +175,7 @@ type ClaimRequest struct {
 	Force bool   `json:"force,omitempty"`
 }
 
-// Claimed says what a claim brought here.
+// Claimed says what a claim brought to this host.
 type Claimed struct {
 	Owner       string `json:"owner"`
 	Agent       string `json:"agent"`
@@ -182,7 +185,7 @@ type Claimed struct {
 	FromDB      string `json:"from_db"`
 	Term        int64  `json:"term"`
 	Checkpoints int    `json:"checkpoints"`
-	Uncertain   string `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" for nothing
+	Uncertain   string `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" if nobody must
 }
 
 // Released says which run a host has let go of.
@@ -193,7 +196,7 @@ type Released struct {
 	UID   string `json:"uid"`
 }
 
-// DrainRequest asks a host to let go of all of its runs, or to take them up again.
+// DrainRequest asks a host to let go of all of its runs, or to own them again.
 type DrainRequest struct {
 	Undo bool `json:"undo,omitempty"`
 }
@@ -204,8 +207,7 @@ type Drained struct {
 	Drained bool   `json:"drained"`
 }
 
-// Strand is what a host has of a run that another host has claimed, beyond what the
-// claimant got.
+// Strand is what a host has of a run beyond what the host that claimed the run got.
 type Strand struct {
 	Taken
 	Owner       string `json:"owner"`
@@ -213,8 +215,8 @@ type Strand struct {
 	Run         string `json:"run"`
 	Status      string `json:"status"`
 	Checkpoints int64  `json:"checkpoints"`
-	Rows        int64  `json:"audit_rows"`       // of the audit log that name the run
-	Newest      string `json:"newest,omitempty"` // its newest checkpoint, a clean one if there is any
+	Rows        int64  `json:"audit_rows"`       // rows of the audit log that name the run
+	Newest      string `json:"newest,omitempty"` // its newest checkpoint; a clean one if there is one
 	Seq         int64  `json:"newest_seq,omitempty"`
 }
 
@@ -223,7 +225,7 @@ type Strands struct {
 	Strands []Strand `json:"strands"`
 }
 
-// What is decided about a strand.
+// The decisions about a strand.
 const (
 	Adopted = "adopted"
 	Dropped = "dropped"
@@ -232,17 +234,17 @@ const (
 // StrandDecision asks to adopt or drop a strand.
 type StrandDecision struct {
 	Decision string `json:"-"`             // adopted or dropped
-	Run      string `json:"run,omitempty"` // to adopt into; "" for the name that AdoptedName makes
+	Run      string `json:"run,omitempty"` // the run to adopt into; "" for the name that AdoptedName makes
 }
 
-// StrandDecided says what became of a strand.
+// StrandDecided says what happened to a strand.
 type StrandDecided struct {
 	Strand
-	Into       string `json:"into,omitempty"`       // the run that has it now
-	Checkpoint string `json:"checkpoint,omitempty"` // the first of that run
+	Into       string `json:"into,omitempty"`       // the run that has the strand's state now
+	Checkpoint string `json:"checkpoint,omitempty"` // the first checkpoint of that run
 }
 
-// AdoptedName is the run that a strand is adopted into where nobody names one.
+// AdoptedName returns the run that a strand is adopted into if the request names none.
 func AdoptedName(run string, term int64) string {
 	return run + "-strand-" + strconv.FormatInt(term, 10)
 }

@@ -2,21 +2,22 @@ package fleet
 
 import "time"
 
-// QuietHost is a host whose lease is over and that the engine has not heard of for long.
+// QuietHost is a host whose lease is over and from which the engine has not heard for a
+// long time.
 type QuietHost struct {
 	DB, Name string
 	MarkN    int64         // its newest row that the engine has
 	At       time.Time     // when that row was written, by the host's own clock
-	Silent   time.Duration // how long the engine has not heard of it, by the engine's clock
+	Silent   time.Duration // how long the engine has not heard from it, by the engine's clock
 }
 
-// Now is the time by the host's clock, or earlier: when it wrote the last row that the
-// engine has, and for how long it has been silent since. The ages of its checkpoints are
-// judged by it, because they have the times of the same clock. So nothing goes earlier
-// than the host itself would have removed it.
+// Now returns the time by the host's own clock, or an earlier time: the time of the last
+// row that the engine has, plus how long the host has been silent since. The ages of its
+// checkpoints are judged by this time, because their times come from the same clock. So
+// nothing is removed earlier than the host itself would have removed it.
 func (h *QuietHost) Now() time.Time { return h.At.Add(h.Silent) }
 
-// Cleaning is what goes of one run of a quiet host, and why.
+// Cleaning is what the janitor removes of one run of a quiet host, and why.
 type Cleaning struct {
 	ID    string
 	Host  QuietHost
@@ -25,11 +26,11 @@ type Cleaning struct {
 	Agent string
 
 	Gone []Cleaned
-	Drop bool // the whole run goes; Gone are then its checkpoints
+	Drop bool // the whole run is removed; Gone are then its checkpoints
 	Why  string
 }
 
-// Cleaned is a checkpoint that goes.
+// Cleaned is a checkpoint that the janitor removes.
 type Cleaned struct {
 	ID     string `json:"id"`
 	N      int64  `json:"-"`
@@ -50,10 +51,11 @@ type CleaningNoted struct {
 	Why   string
 }
 
-// Janitor is who holds the row of the janitor, as a host asks for it.
+// Janitor is the claim of a host to be the fleet's janitor: it asks for the janitor's
+// row in the engine.
 type Janitor struct {
 	DB          string // of the host that asks
 	Incarnation int64  // under which that host holds its lease
 	Span        time.Duration
-	After       time.Duration // how long a host must be silent, and its lease over
+	After       time.Duration // how long a host must have been silent with its lease over
 }

@@ -6,8 +6,8 @@ type HostNamed struct {
 	Name string `json:"name"`
 }
 
-// ErasureShown is an agent that was erased on one host, while others may still have
-// copies of it.
+// ErasureShown is an agent that was erased on one host, while other hosts may still
+// have copies of it.
 type ErasureShown struct {
 	DB    string      `json:"db"` // the database where it was erased, and the row of its audit log
 	N     int64       `json:"n"`
@@ -15,10 +15,10 @@ type ErasureShown struct {
 	Owner string      `json:"owner"`
 	Agent string      `json:"agent"`
 	At    string      `json:"at"`
-	Waits []HostNamed `json:"waiting_for"` // hosts that have not said that they have no copy
+	Waits []HostNamed `json:"waiting_for"` // hosts that have not confirmed that they have no copy
 }
 
-// WaitsFor says whether a host has not confirmed an erasure.
+// WaitsFor reports whether a host has not confirmed an erasure yet.
 func (x *ErasureShown) WaitsFor(db string) bool {
 	for _, h := range x.Waits {
 		if h.DB == db {

@@ -3,26 +3,26 @@ package fleet
 // LostAgent is an agent as the engine holds it, to be brought back to a host.
 type LostAgent struct {
 	UID, Owner, Name string
-	Principal        string // of the owner, "" where it is not known
+	Principal        string // of the owner, "" if it is not known
 	Doc              string // its line in an export
 	Runs             []LostRun
 }
 
-// LostRun is a run as the engine holds it. Term is the one under which it goes on.
+// LostRun is a run as the engine holds it. Term is the term under which it continues.
 type LostRun struct {
 	UID, AgentUID, Name string
 
 	Term        int64
 	Status      string
 	Doc         string // its row in an export
-	Sure        bool   // nothing can have happened to it that the engine has not
+	Sure        bool   // nothing can have happened to the run that the engine does not know
 	Checkpoints []Checkpoint
 	Segments    []Segment
 	Rows        []Row
 
-	DB     string   // the database whose checkpoints they are
-	KeyID  string   // that the run is sealed with, "" for in the clear
-	Damage string   // why the run itself cannot be read, "" where it can
+	DB     string   // the database that the checkpoints come from
+	KeyID  string   // the key that the run is sealed with, "" for in the clear
+	Damage string   // why the run itself cannot be read, "" if it can
 	Unread []Unread // rows that cannot be read
 }
 
@@ -34,7 +34,7 @@ type Unread struct {
 
 // Restored says what a host got back.
 type Restored struct {
-	Host        string         `json:"host"` // whose runs they were
+	Host        string         `json:"host"` // the host whose runs they were
 	From        string         `json:"from"` // its database
 	Database    string         `json:"database"`
 	Agents      int            `json:"agents"`
@@ -42,12 +42,12 @@ type Restored struct {
 	Checkpoints int            `json:"checkpoints"`
 	Uncertain   []UncertainRun `json:"uncertain"` // runs that a person must decide about
 
-	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds and cannot be read
+	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds but nobody can read
 }
 
-// DamagedCheckpoint is a checkpoint that a restore has left out, or another row.
+// DamagedCheckpoint is a checkpoint, or another row, that a restore has left out.
 type DamagedCheckpoint struct {
-	Kind   string `json:"kind"` // checkpoint, agent, run, or what else a run has
+	Kind   string `json:"kind"` // checkpoint, agent, run, or the kind of another row of a run
 	Owner  string `json:"owner"`
 	Agent  string `json:"agent"`
 	Run    string `json:"run"`
@@ -56,7 +56,7 @@ type DamagedCheckpoint struct {
 	Reason string `json:"reason"`
 }
 
-// UncertainRun is a run that must not go on by itself.
+// UncertainRun is a run that must not continue by itself.
 type UncertainRun struct {
 	Owner  string `json:"owner"`
 	Agent  string `json:"agent"`
@@ -64,9 +64,9 @@ type UncertainRun struct {
 	Reason string `json:"reason"`
 }
 
-// Rejoined says under which id a host belongs to the fleet now.
+// Rejoined says under which id a host now belongs to the fleet.
 type Rejoined struct {
 	From   string `json:"from_db"`
 	To     string `json:"to_db"`
-	Common int64  `json:"common_row"` // the last row of the audit log that the engine has as well
+	Common int64  `json:"common_row"` // the last row of the audit log that the engine has too
 }

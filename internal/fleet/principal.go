@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// HostRealm is the realm of identities that count on one host only. Nobody may map to
-// it.
+// HostRealm is the realm of identities that are valid on one host only. The settings
+// must not map an identity to it.
 const HostRealm = "host"
 
-// nobody is the uid that the kernel shows for everybody whom it cannot name.
+// nobody is the uid that the kernel shows for each user that it cannot name.
 const nobody = 65534
 
-// Identities say which local identities are which principals of the fleet. Named maps
-// identities to principals, Realms maps a realm to a range of uids, such as
-// "uid:200000-299999". CheckIdentities must have accepted them.
+// Identities say which principal of the fleet each local identity is. Named maps
+// identities to principals. Realms maps a realm to a range of uids, such as
+// "uid:200000-299999". CheckIdentities must have accepted both.
 type Identities struct {
 	DB      string            // the id of the host's database
 	Named   map[string]string // from fleet.principals
 	Realms  map[string]string // from fleet.realms
-	Machine string            // on Windows the SID of the machine itself, "" where it is not known
+	Machine string            // on Windows the SID of the machine itself, "" if it is not known
 }
 
 // uidRange is a range of uids, both ends included.
 type uidRange struct{ first, last int64 }
 
-// Principal answers who a local identity is in the whole fleet. One that nobody has
-// mapped is a principal of its host only.
+// Principal returns who a local identity is in the whole fleet. An identity that the
+// settings do not map is a principal of its host only.
 func (ids *Identities) Principal(local string) string {
 	if p, is := ids.Named[local]; is {
 		return p
@@ -47,7 +47,7 @@ func (ids *Identities) Principal(local string) string {
 	return HostRealm + "/" + ids.DB + "/" + local
 }
 
-// Local answers the identity of this host that has a principal, "" where none has it.
+// Local returns the identity of this host that is a principal, "" if there is none.
 func (ids *Identities) Local(principal string) string {
 	for local, p := range ids.Named {
 		if p == principal {
@@ -66,10 +66,10 @@ func (ids *Identities) Local(principal string) string {
 	return local
 }
 
-// Here answers which user of this host gets what belongs to a principal and was owner's
-// on another host. Where nobody here is that principal it is whoever has the same name.
-// Where that one is somebody else by the settings, it is the principal itself: only
-// administrators see it then.
+// Here returns which user of this host gets what belongs to a principal and belonged to
+// owner on another host. It is the user here who is that principal. If there is none,
+// it is the user with the same name. But if the settings map that user to another
+// principal, it is the principal itself: then only administrators see it.
 func (ids *Identities) Here(principal, owner string) string {
 	if local := ids.Local(principal); local != "" {
 		return local
@@ -80,7 +80,7 @@ func (ids *Identities) Here(principal, owner string) string {
 	return owner
 }
 
-// Name says who the owners of the agents and runs of a batch are.
+// Name sets the principals of the owners of the agents and runs in a batch.
 func (ids *Identities) Name(c *Changes) {
 	for i := range c.Agents {
 		c.Agents[i].Principal = ids.Principal(c.Agents[i].Owner)
@@ -93,8 +93,8 @@ func (ids *Identities) Name(c *Changes) {
 	}
 }
 
-// RealmOf is the realm of a principal: the domain of a SID, "host/DATABASE" for an
-// identity of one host.
+// RealmOf returns the realm of a principal: the domain of a SID, or "host/DATABASE" for
+// an identity of one host.
 func RealmOf(principal string) string {
 	if strings.HasPrefix(principal, "S-1-") {
 		return principal[:strings.LastIndexByte(principal, '-')]
@@ -105,14 +105,15 @@ func RealmOf(principal string) string {
 	return principal
 }
 
-// SamePrincipal says whether two principals are one person in the whole fleet. One of a
-// single host is nobody elsewhere, and so is "".
+// SamePrincipal reports whether two principals are the same person in the whole fleet.
+// A principal of a single host is nobody elsewhere, and "" is nobody, so both return
+// false.
 func SamePrincipal(a, b string) bool {
 	return a != "" && a == b && !strings.HasPrefix(a, HostRealm+"/")
 }
 
-// ofDomain says that a SID is of a domain, not of this machine: it is the same on each
-// machine of the domain.
+// ofDomain reports whether a SID belongs to a domain and not to this machine. Such a
+// SID is the same on each machine of the domain.
 func (ids *Identities) ofDomain(local string) bool {
 	account := strings.HasPrefix(local, "S-1-5-21-") && strings.Count(local, "-") == 7
 	return account && ids.Machine != "" && RealmOf(local) != ids.Machine
@@ -137,8 +138,8 @@ func readRange(text string) (r uidRange, err error) {
 	return uidRange{int64(first), int64(last)}, nil
 }
 
-// CheckIdentities says what is wrong with entries of fleet.principals and fleet.realms:
-// two local identities may not be one principal.
+// CheckIdentities says what is wrong with the entries of fleet.principals and
+// fleet.realms: two local identities must not be one principal.
 func CheckIdentities(named, realms map[string]string) error {
 	if err := checkRanges(realms); err != nil {
 		return err
@@ -173,7 +174,7 @@ func checkEntry(local, principal string) error {
 	return checkRealm(realm)
 }
 
-// checkRealm refuses what is no name of a realm.
+// checkRealm refuses a text that is not the name of a realm.
 func checkRealm(realm string) error {
 	if realm == "" || len(realm) > 64 ||
 		strings.Trim(strings.ToLower(realm), "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" || strings.HasPrefix(realm, "S-1-") {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Host is a host of the fleet, as it tells the engine of itself.
+// Host is a host of the fleet, as it registers with the engine.
 type Host struct {
 	DB      string // the id of its database
 	Name    string
@@ -15,9 +15,9 @@ type Host struct {
 
 // Report is what a check of an engine has found.
 type Report struct {
-	Engine     string   `json:"engine"`  // what it calls itself
+	Engine     string   `json:"engine"`  // what the engine calls itself
 	Profile    string   `json:"profile"` // postgres, cockroach or yugabyte
-	Schema     int      `json:"schema"`  // of the fleet's tables; 0 where there are none
+	Schema     int      `json:"schema"`  // of the fleet's tables; 0 if there are none
 	EngineID   string   `json:"engine_id"`
 	Replicated bool     `json:"replicated"`  // a commit waits for another machine
 	How        string   `json:"replication"` // in words
@@ -28,10 +28,11 @@ type Report struct {
 	Notes      []string `json:"notes"`
 }
 
-// Good says whether a daemon may ship to the engine.
+// Good reports whether a daemon may ship to the engine.
 func (r *Report) Good() bool { return len(r.Problems) == 0 }
 
-// Durable says whether the engine may answer for `durability: fleet`, and why not.
+// Durable reports whether the engine is safe enough for `durability: fleet`, and why or
+// why not.
 func (r *Report) Durable(assume bool) (bool, string) {
 	switch {
 	case !r.Good():
@@ -64,18 +65,18 @@ func ProfileOf(version string) string {
 
 // Pace says how long a shipper waits before its next batch.
 type Pace struct {
-	Floor time.Duration // between two batches
-	Most  time.Duration // after many failures
+	Floor time.Duration // the pause between two batches
+	Most  time.Duration // the longest pause after many failures
 	fails int
 }
 
-// Done is the pause after a batch that was shipped.
+// Done returns the pause after a batch that was shipped.
 func (p *Pace) Done() time.Duration {
 	p.fails = 0
 	return p.Floor
 }
 
-// Failed is the pause after a failure: it doubles with each.
+// Failed returns the pause after a failure. It doubles with each failure.
 func (p *Pace) Failed() time.Duration {
 	if p.fails < 20 {
 		p.fails++

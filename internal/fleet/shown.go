@@ -2,33 +2,33 @@ package fleet
 
 import "strings"
 
-// Status is how a host's shipping goes. Where a host belongs to no fleet, On is false
-// and nothing else is told.
+// Status says how a host's shipping is doing. If a host belongs to no fleet, On is false
+// and nothing else is set.
 type Status struct {
 	On       bool   `json:"on"`
-	State    string `json:"state"` // one of the words below
-	Error    string `json:"error"` // the last one, "" where the engine answers
+	State    string `json:"state"` // one of the states below
+	Error    string `json:"error"` // the last error, "" if the engine answers
 	Name     string `json:"name"`  // of this host
 	DB       string `json:"db"`    // the id of its database
 	Address  string `json:"address"`
-	Engine   string `json:"engine"` // what it calls itself, "" before it was reached
+	Engine   string `json:"engine"` // what the engine calls itself, "" before it was reached
 	EngineID string `json:"engine_id"`
 	Profile  string `json:"profile"`
 
 	Ship      string  `json:"ship"` // all, or policy: only agents whose policies ask for the fleet
 	Mark      Mark    `json:"mark"`
 	Unshipped int64   `json:"unshipped_rows"` // of the audit log
-	Lag       float64 `json:"lag_seconds"`    // how long the oldest of them waits
+	Lag       float64 `json:"lag_seconds"`    // how long the oldest unshipped row has waited
 	Batches   int64   `json:"batches"`        // since the daemon began
-	Took      float64 `json:"batch_seconds"`  // the last one
+	Took      float64 `json:"batch_seconds"`  // how long the last batch took
 	Clear     bool    `json:"stored_in_the_clear"`
 
 	Keys     []string       `json:"sealed_with"` // the names of the keys that seal what is shipped
-	Erasures []ErasureShown `json:"erasures"`    // that some host has not confirmed
+	Erasures []ErasureShown `json:"erasures"`    // erasures that some host has not confirmed
 	WentBack int64          `json:"went_back"`   // how often the engine had lost what it had acknowledged, since the daemon began
 
-	// Healing are the hosts that claims wait for, since the engine went back: no host claims
-	// by itself until they have registered again, or HealingLeft is over.
+	// Healing are the hosts that claims wait for after the engine went back. No host claims
+	// by itself until these hosts have registered again, or until HealingLeft is over.
 	Healing     []string `json:"healing"`
 	HealingLeft float64  `json:"healing_left_seconds"`
 
@@ -38,10 +38,10 @@ type Status struct {
 	LeaseLeft  float64           `json:"lease_left_seconds"`
 	LeaseSpan  float64           `json:"lease_seconds"`
 	Grace      float64           `json:"grace_seconds"` // how much longer this host waits before it claims
-	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" where it is
+	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" if it is
 	Usage      Usage             `json:"usage"`
 	Janitor    bool              `json:"janitor"`      // this host cleans up after hosts that are lost
-	Cleaned    int64             `json:"cleaned_runs"` // of lost hosts, since the daemon began
+	Cleaned    int64             `json:"cleaned_runs"` // runs of lost hosts, since the daemon began
 }
 
 // Which agents are shipped.
@@ -53,12 +53,12 @@ const (
 // States of a shipper.
 const (
 	StateOff         = "off"         // no engine is set
-	StateConnecting  = "connecting"  // it was not reached yet
+	StateConnecting  = "connecting"  // the engine was not reached yet
 	StateShipping    = "shipping"    // all is well
-	StateUnreachable = "unreachable" // it is away, or does not answer
-	StateFull        = "full"        // it has no room
-	StateRefused     = "refused"     // it answers, and does not take what this host has
-	StateSplit       = "split"       // it has another past of this database
+	StateUnreachable = "unreachable" // the engine is away, or does not answer
+	StateFull        = "full"        // the engine has no room
+	StateRefused     = "refused"     // the engine answers, but does not take what this host has
+	StateSplit       = "split"       // the engine has another history of this database
 )
 
 // HostShown is a host as the engine knows it.
@@ -73,10 +73,10 @@ type HostShown struct {
 	This     bool    `json:"this_host"`
 	Restored string  `json:"restored_by,omitempty"` // the host that has its runs now
 
-	Lease *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil for a host that holds none
+	Lease *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil if it holds none
 }
 
-// Hosts are all hosts.
+// Hosts are all hosts of the fleet.
 type Hosts struct {
 	Hosts []HostShown `json:"hosts"`
 }
@@ -87,7 +87,7 @@ type RunShown struct {
 	DB        string `json:"db"`
 	Host      string `json:"host"`
 	Owner     string `json:"owner"`
-	Principal string `json:"principal"` // of the owner, "" where a former version has shipped it
+	Principal string `json:"principal"` // of the owner, "" if a former version has shipped the run
 	Agent     string `json:"agent"`
 	Run       string `json:"run"`
 	Status    string `json:"status"`
@@ -103,23 +103,23 @@ type Runs struct {
 	Next *string    `json:"next"` // nil on the last page
 }
 
-// Cursor says where the page after a run begins.
+// Cursor returns the cursor of the page that follows a run.
 func (r *RunShown) Cursor() string { return r.UpdatedAt + "/" + r.UID }
 
-// RunsQuery chooses runs of the fleet. "" is any.
+// RunsQuery chooses runs of the fleet. "" matches any value.
 type RunsQuery struct {
-	Host      string // by its name or its database
+	Host      string // its name or its database
 	Owner     string
 	Principal string
 	Agent     string
 	Status    string
-	Before    string // the cursor of the page before
+	Before    string // the cursor of the previous page
 	Limit     int
 
-	For *Asker // nil for who sees everything
+	For *Asker // nil for a caller who may see everything
 }
 
-// Asker is a user who sees the runs of his principal, and his own of his host.
+// Asker is a user who may see the runs of his principal, and his own runs of his host.
 type Asker struct {
 	Principal string
 	DB, Owner string // the host, and the user there
@@ -131,14 +131,14 @@ type HeldRow struct {
 	Row
 }
 
-// HeldCheckpoint is one checkpoint as the engine holds it, with the segments that it
-// needs where its state is asked for.
+// HeldCheckpoint is one checkpoint as the engine holds it. It includes the segments that
+// its state needs, if the state is asked for.
 type HeldCheckpoint struct {
 	RunShown
 	LostRun
 }
 
-// After is the run after which the page begins, "" for the first page.
+// After returns the run after which the page begins, "" for the first page.
 func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 	if q.Before == "" {
 		return "", "", true
@@ -147,7 +147,7 @@ func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 	return updatedAt, uid, ok && updatedAt != "" && uid != ""
 }
 
-// KeyShown is a key of a key file, without the key.
+// KeyShown is a key of a key file, without its secret bytes.
 type KeyShown struct {
 	Realm string `json:"realm"`
 	ID    string `json:"id"`

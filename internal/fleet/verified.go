@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Verified says what a check of all that an engine holds has found.
+// Verified says what a check of everything that an engine holds has found.
 type Verified struct {
 	Hosts       int64 `json:"hosts"`
 	AuditRows   int64 `json:"audit_rows"`
@@ -13,8 +13,8 @@ type Verified struct {
 	Runs        int64 `json:"runs"`
 	Checkpoints int64 `json:"checkpoints"`
 	Rows        int64 `json:"rows"`
-	Unopened    int64 `json:"sealed_not_opened"`   // what this host has no key for
-	Compared    int64 `json:"compared_audit_rows"` // with the audit log of this host
+	Unopened    int64 `json:"sealed_not_opened"`   // rows for which this host has no key
+	Compared    int64 `json:"compared_audit_rows"` // rows compared with the audit log of this host
 
 	Problems []Problem `json:"problems"`
 }
@@ -27,7 +27,7 @@ type Problem struct {
 	What    string `json:"what"`
 }
 
-// String is the problem in one line.
+// String returns the problem in one line.
 func (p *Problem) String() string {
 	return fmt.Sprintf("%s %s of host %s: %s", p.Rule, p.Subject, p.Host, p.What)
 }
@@ -44,12 +44,12 @@ type Link struct {
 	Texts *string
 }
 
-// Chain follows the rows of one audit log in the engine, which come in order.
+// Chain follows the rows of one audit log in the engine. The rows must come in order.
 type Chain struct {
 	last Link
 }
 
-// Next takes a row, and says what is wrong with it, "" for nothing.
+// Next takes the next row, and returns what is wrong with it, "" for nothing.
 func (c *Chain) Next(l Link) (what string) {
 	switch {
 	case c.last.N > 0 && l.N != c.last.N+1:
@@ -63,7 +63,7 @@ func (c *Chain) Next(l Link) (what string) {
 	return what
 }
 
-// End compares the last row with the mark, and says what is wrong, "" for nothing.
+// End compares the last row with the mark, and returns what is wrong, "" for nothing.
 func (c *Chain) End(m Mark) string {
 	switch {
 	case c.last.N < m.N:
@@ -76,23 +76,24 @@ func (c *Chain) End(m Mark) string {
 	return ""
 }
 
-// ClaimHeld is a claim as the engine holds it, with what it must agree with.
+// ClaimHeld is a claim as the engine holds it, with the values that it must agree with.
 type ClaimHeld struct {
 	RunUID   string
 	Term     int64
 	From, To string // databases
-	FromN    int64  // 0 where a former version has not noted it
-	FromHash string // "" for the same
-	RowHash  string // of row FromN of the former owner's audit log, "" where the engine has it not
-	RunHost  string // who has the run now, "" where the run is gone
+	FromN    int64  // 0 if a former version has not noted it
+	FromHash string // "" if a former version has not noted it
+	RowHash  string // of row FromN of the former owner's audit log, "" if the engine does not have that row
+	RunHost  string // the host that has the run now, "" if the run is gone
 	RunTerm  int64
 	How      string
 }
 
-// CheckClaims says what is wrong with the claims of one run, which come by term.
+// CheckClaims returns what is wrong with the claims of one run. The claims must be
+// sorted by term.
 func CheckClaims(claims []ClaimHeld) (problems []string) {
 	for i, c := range claims {
-		again := c.How == HowReasserted // the engine had lost it, and perhaps others before it
+		again := c.How == HowReasserted // the engine had lost this claim, and perhaps others before it
 		if i > 0 && c.Term != claims[i-1].Term+1 && !again {
 			problems = append(problems, fmt.Sprintf("no claim gave the terms %d to %d", claims[i-1].Term+1, c.Term-1))
 		}
