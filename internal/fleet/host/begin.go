@@ -9,9 +9,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// MayBegin refuses what may not begin while another host may own this host's runs: steps,
-// operations and resumptions of agents whose runs go elsewhere by themselves, and
-// operations of those that need the engine's word. All other agents go on.
+// MayBegin refuses what must not begin while another host may own this host's runs. These
+// are steps, operations and resumptions of agents whose runs move to other hosts by
+// themselves, and operations of agents that need the engine's confirmation. All other
+// agents go on.
 func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
 	if m.lease().Held() {
 		return nil
@@ -31,8 +32,8 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 	return nil
 }
 
-// TellLease says in the answer to a heartbeat how the lease stands. Where the policy
-// cannot be read, the agent is to stop.
+// TellLease adds the state of the lease to the answer to a heartbeat. If the policy
+// cannot be read, the agent must stop.
 func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	l := m.lease()
 	if l == nil {
@@ -48,8 +49,9 @@ func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	}
 }
 
-// Began waits, where an agent's runs may move, until the engine has that this host works
-// on a run again: before that another host may claim one that had ended.
+// Began waits until the engine knows that this host works on a run again, if the agent's
+// runs can move to other hosts. Before the engine knows, another host may claim a run
+// that had ended.
 func (m *Member) Began(ctx context.Context, sc ckpt.Scope, agent, run string) error {
 	if m.lease() == nil {
 		return nil

@@ -16,13 +16,13 @@ import (
 // only.
 const askTimeout = 10 * time.Second
 
-// standbyRetry is when a standby asks again for a run that no host has.
+// standbyRetry is the pause after which a standby asks again for a run that no host has.
 const standbyRetry = 5 * time.Second
 
-// Bring brings the run here that a resumption asks for, if another host has it, its
-// agent's policy says takeover: auto, and the caller owns it here too. It notes in the
-// request what the plan must say. Where the engine cannot be asked, agents whose runs may
-// move wait, and all others go on with what is on this host.
+// Bring claims the run that a resumption asks for and brings it to this host, if another
+// host has it, its agent's policy says takeover: auto, and the caller owns it here too.
+// It notes in the request what the plan must say. If the engine cannot be asked, agents
+// whose runs can move must wait, and all others go on with what is on this host.
 func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
 	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
 		return nil
@@ -50,9 +50,9 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 	return err
 }
 
-// mayBeElsewhere says whether the engine must be asked where a run is: one that is not
-// here, unless its agent is known here as one whose runs stay, and one that another host
-// has claimed.
+// mayBeElsewhere reports whether the engine must be asked where a run is. It must be
+// asked about a run that is not here, unless its agent is known here and its runs do not
+// move. It must also be asked about a run that another host has claimed.
 func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
 	j := journal.New(c.store.Core)
 	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
@@ -77,14 +77,14 @@ func runOr(name string) string {
 	return name
 }
 
-// moves says whether an agent's runs may come from other hosts by themselves.
+// moves reports whether an agent's runs can come from other hosts by themselves.
 func (c *claimant) moves(sc ckpt.Scope, agent string) bool {
 	p, err := c.store.FleetPolicyOf(sc.Whose(), agent)
 	return err != nil || p.Takeover == ckpt.TakeoverAuto
 }
 
-// reach connects where that has a chance. A host without its lease claims nothing: it
-// could not act for the run.
+// reach connects to the engine if that has a chance of success. A host without its lease
+// claims nothing: it could not act for the run.
 func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 	if c.failing != nil && c.failing() {
 		return nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
@@ -97,7 +97,7 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 	return c.dial(ctx)
 }
 
-// bring claims the run that was changed last of those that fit.
+// bring claims the most recently changed run of those that fit.
 func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, error) {
 	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run)})
 	if err != nil {
@@ -160,8 +160,8 @@ func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 }
 
 // clear removes what is left here of a run that another host had claimed from this one,
-// so that it can come back. What that host did not get is a strand: a person decides
-// about it first.
+// so that the run can come back. What the other host did not get is a strand: a person
+// must decide about it first.
 func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) error {
 	taken, err := c.takenFrom(ctx, e)
 	if err != nil {
@@ -188,8 +188,8 @@ func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is here and on host %s: delete it here, then resume it", run.Run, run.Agent, run.Host)
 }
 
-// acknowledgesNothing says whether this host has told the agent of no step and no
-// operation that the engine does not have.
+// acknowledgesNothing reports whether this host confirms no step and no operation to the
+// agent before the engine has it.
 func (c *claimant) acknowledgesNothing(run *fleet.Claimable) bool {
 	p, err := c.store.FleetPolicyOf(run.Here, run.Agent)
 	return err == nil && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse

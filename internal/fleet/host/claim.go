@@ -19,9 +19,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// Claim makes this host the owner of one run of another host, and brings it here as the
-// engine holds it. Where it fails after the engine has given the run, the same claim
-// again brings it. A user may claim what belongs to his principal.
+// Claim makes this host the owner of one run of another host, and brings the run here as
+// the engine holds it. If it fails after the engine has given the run to this host, the
+// caller can repeat the same claim to bring it. A user may claim what belongs to his
+// principal.
 func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error) {
 	if r.Force {
 		if err := mustAdminister(sc, "claim a run whose host may be alive"); err != nil {
@@ -47,9 +48,10 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 	return c.takeOver(ctx, e, sc, run)
 }
 
-// take asks the engine for a run, unless this host has it already, and answers the run
-// as the engine has it after that: what the former owner had under way is committed
-// before the claim, or refused. The connection may be another one then.
+// take asks the engine for a run, unless this host has it already. It returns the run as
+// the engine has it after the claim: what the former owner still had under way is either
+// committed before the claim, or refused. It may return another connection than the one
+// it got.
 func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable,
 	ground fleet.Ground) (*pg.Engine, *fleet.Claimable, error) {
 	was := *run
@@ -94,8 +96,8 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 	return e, now, nil
 }
 
-// durableFleet says whether the policy in the line of an agent keeps every effect in the
-// engine before the agent goes on.
+// durableFleet reports whether the policy in the line of an agent keeps every effect in
+// the engine before the agent goes on.
 func durableFleet(line string) bool {
 	var agent struct {
 		Policy ckpt.Policy `json:"policy"`
@@ -104,9 +106,9 @@ func durableFleet(line string) bool {
 	return err == nil && agent.Policy.Durability == ckpt.DurabilityFleet && agent.Policy.OnOutage == ckpt.OutageRefuse
 }
 
-// allShipped waits until the engine has what this host has committed so far. What it
-// still had to tell of a run of the same name, a removal for example, would otherwise be
-// told of the run that is claimed.
+// allShipped waits until the engine has everything that this host has committed so far.
+// Otherwise this host could still ship a row about a run of the same name, for example a
+// removal, and the engine would apply it to the run that is claimed.
 func (c *claimant) allShipped(ctx context.Context) error {
 	if c.shipped == nil {
 		return nil
@@ -193,7 +195,7 @@ func candidates(runs []fleet.Claimable) string {
 	return strings.Join(list, ", ")
 }
 
-// mine is a run that the engine has given to this host, as it is now.
+// mine returns a run that the engine has given to this host, as it is now.
 func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable) (*fleet.Claimable, error) {
 	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: run.Agent, Run: run.Run, Owner: run.Owner})
 	if err != nil {
@@ -208,7 +210,7 @@ func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable)
 		Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
 }
 
-// takeOver brings a run here that the engine has given to this host.
+// takeOver brings a run to this host that the engine has given to it.
 func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) (*fleet.Claimed, error) {
 	o, err := opener(c.keys)
 	if err != nil {
@@ -234,7 +236,7 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	return done, nil
 }
 
-// reasonWith adds the reason that a person gave to what happened.
+// reasonWith appends the reason that a person gave to a description of what happened.
 func reasonWith(reason, what string) string {
 	if reason == "" {
 		return what
@@ -242,8 +244,9 @@ func reasonWith(reason, what string) string {
 	return what + ": " + reason
 }
 
-// importFilled imports agents of one owner by the way of an export in a file beside the
-// database, so that all that an import checks is checked. It answers what was left out.
+// importFilled imports agents of one owner. It writes them as an export into a file
+// beside the database, so that the import makes all of its usual checks. It returns what
+// was left out.
 func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope,
 	agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
@@ -281,7 +284,7 @@ func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, 
 	return c.strands(ctx, e)
 }
 
-// takenFrom are the runs of this host that other hosts have claimed.
+// takenFrom returns the runs of this host that other hosts have claimed.
 func (c *claimant) takenFrom(ctx context.Context, e *pg.Engine) ([]fleet.Taken, error) {
 	taken, err := e.Taken(ctx, c.host.DB)
 	if err != nil || c.remember == nil {
@@ -309,8 +312,8 @@ func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, e
 	return all, nil
 }
 
-// Decide adopts a strand into a run of its own, or notes that nobody wants it. Nothing
-// is deleted: the fenced run stays until somebody deletes it.
+// Decide adopts a strand into a run of its own, or notes that nobody wants it. It
+// deletes nothing: the fenced run stays until a person deletes it.
 func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
 	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
@@ -347,8 +350,8 @@ func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d flee
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "this host has no strand of run %s: `ckptsidecar fleet strands` lists them", uid)
 }
 
-// adopt saves the strand's newest state as the first checkpoint of another run. The
-// same again answers the same checkpoint.
+// adopt saves the strand's newest state as the first checkpoint of another run. If it is
+// repeated, it returns the same checkpoint.
 func (c *claimant) adopt(ctx context.Context, sc ckpt.Scope, s *fleet.StrandDecided, into string) error {
 	if s.Newest == "" {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has no checkpoint in this strand that could be adopted: drop it", s.Run)

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// claimant brings runs of other hosts to this one, and settles what other hosts have
-// left behind here. Each call speaks to the engine on a connection of its own.
+// claimant brings runs of other hosts to this one, and settles the strands that are left here
+// after other hosts have claimed runs. Each call uses its own connection to the engine.
 type claimant struct {
 	url    func() (string, error)
 	store  *db.Store
@@ -21,22 +21,25 @@ type claimant struct {
 	who    func() *fleet.Identities
 	keys   func() (*seal.Ring, error) // nil for a host without keys
 	grace  time.Duration
-	lease  *lease.Lease // of this host; nil where it holds none
-	healer *healer      // notices that the engine went back; nil for nobody
-	// remember adds to what the engine says of claims what it has lost; nil for nothing.
+	lease  *lease.Lease // of this host; nil if it holds none
+	healer *healer      // notices that the engine went back; nil for no check
+	// remember adds to what the engine says about claims what the engine has lost; nil for
+	// nothing.
 	remember func(context.Context, *pg.Engine, []fleet.Taken) ([]fleet.Taken, error)
-	// keeper renews that lease; nil likewise.
+	// keeper renews that lease; nil if this host holds none.
 	keeper *keeper
-	// shipped waits until the engine has a row of this host's audit log; nil where nothing ships.
+	// shipped waits until the engine has a row of this host's audit log; nil if nothing is
+	// shipped.
 	shipped  func(ctx context.Context, n int64) error
-	learn    func(ctx context.Context, e *pg.Engine, run string) error // hears of a run that this host owns from now on
-	failing  func() bool                                               // the engine could not be reached when it was last tried
-	bringing chan struct{}                                             // one resumption brings a run at a time
+	learn    func(ctx context.Context, e *pg.Engine, run string) error // is told of a run that this host now owns
+	failing  func() bool                                               // the last attempt to reach the engine failed
+	bringing chan struct{}                                             // only one resumption at a time brings a run
 }
 
 const claimsAndStrands = "claim runs and decide about strands"
 
-// mustAdminister refuses everybody but administrators; what is what they may do.
+// mustAdminister refuses everyone except administrators. what names the action for the
+// message.
 func mustAdminister(sc ckpt.Scope, what string) error {
 	if !sc.Admin {
 		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may %s", what)

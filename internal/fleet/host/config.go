@@ -11,9 +11,9 @@ import (
 // Config says how a host takes part in a fleet. Its values must have been checked.
 type Config struct {
 	Name       string           // of this host, for people
-	EngineFile string           // holds the engine's URL, or names a credential; "" for no fleet
-	KeyFile    string           // holds the keys that seal what is shipped, or names a credential; "" for none
-	Users      fleet.Identities // who users of this host are in the fleet; DB and Machine are filled in
+	EngineFile string           // the file with the engine's URL, or the name of a credential; "" for no fleet
+	KeyFile    string           // the file with the keys that seal what is shipped, or a credential; "" for none
+	Users      fleet.Identities // which principals the users of this host are; New fills in DB and Machine
 	Interval   time.Duration    // the shortest time between two batches
 	BatchBytes int64            // the approximate size of a batch
 	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
@@ -22,14 +22,14 @@ type Config struct {
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
 
-	JanitorAfter   time.Duration // how long a host is lost before its runs are cleaned up; 0 for never
-	PrincipalBytes int64         // what the engine may have of one principal; 0 for no limit
+	JanitorAfter   time.Duration // how long a host must be lost before its runs are cleaned up; 0 for never
+	PrincipalBytes int64         // how much the engine may hold for one principal; 0 for no limit
 
-	Env   func(name string) string // where systemd says which folder has credentials
+	Env   func(name string) string // tells in which folder systemd puts credentials
 	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
 }
 
-// host is this host as the engine registers it, under the id of its database.
+// host returns this host as it registers with the engine, under the id of its database.
 func (c *Config) host(database string) fleet.Host {
 	return fleet.Host{DB: database, Name: c.Name, Version: c.Store.Version, Schema: ckpt.SchemaVersion}
 }

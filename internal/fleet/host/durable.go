@@ -7,14 +7,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Durable says how safe it is what an agent has just written, or how to wait until it
-// is as safe as its policy says.
+// Durable returns how safe the write is that an agent has just made. If that is not
+// known yet, it returns a function that waits until the write is as safe as the agent's
+// policy says.
 func (m *Member) Durable(sc ckpt.Scope, agent, run string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error)) {
 	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
 	want, outage := p.Durability, p.OnOutage
 	switch {
 	case err == nil && want == ckpt.DurabilityLocal && m.shipper == nil:
-		return "", nil // there is no fleet, and nobody has asked for one
+		return "", nil // there is no fleet, and the policy does not ask for one
 	case err == nil && want == ckpt.DurabilityLocal:
 		return ckpt.DurabilityLocal, nil
 	case err == nil && outage == ckpt.OutageDegrade && m.store.FullInFleet(sc.Whose()) != nil:

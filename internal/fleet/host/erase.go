@@ -12,7 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// Erased says who has erased an agent that this host has just erased.
+// Erased returns which hosts have erased an agent that this host has just erased, and
+// which have not yet.
 func (v *view) Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet {
 	t := v.shipper.told()
 	e := &ckpt.ErasedFleet{Confirmed: []string{v.shipper.host.Name}, Waiting: []string{}}
@@ -26,8 +27,8 @@ func (v *view) Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFlee
 	return e
 }
 
-// Erasure asks the engine who has confirmed an erasure of this host. Until the engine has
-// it, nobody else can have.
+// Erasure asks the engine which hosts have confirmed an erasure of this host. Until the
+// engine has the erasure, no other host can have confirmed it.
 func (v *view) Erasure(ctx context.Context, sc ckpt.Scope, n int64) (*ckpt.ErasedFleet, error) {
 	owner, _, err := v.shipper.reader.Erasure(ctx, n)
 	if err != nil {
@@ -56,7 +57,7 @@ func (v *view) whoErased(ctx context.Context, e *pg.Engine, n int64) (*ckpt.Eras
 	return said, err
 }
 
-// noteBack notes that the engine had lost what it had acknowledged.
+// noteBack notes that the engine has lost what it had acknowledged.
 func (s *shipper) noteBack(had, has int64) {
 	s.mu.Lock()
 	s.tally.wentBack++
@@ -70,8 +71,9 @@ func (s *shipper) noteBack(had, has int64) {
 	}
 }
 
-// learnErasures erases here what other hosts have erased, says so to the engine, and
-// notes who has not. It asks once in a while.
+// learnErasures erases here what other hosts have erased, confirms that to the engine,
+// and notes which hosts have not confirmed yet. It asks the engine at most every
+// beatEvery.
 func (s *shipper) learnErasures(ctx context.Context) error {
 	if time.Since(s.learned) < beatEvery {
 		return nil
@@ -99,7 +101,7 @@ func (s *shipper) learnErasures(ctx context.Context) error {
 	return nil
 }
 
-// follow erases the copies that this host has of what another one has erased.
+// follow erases this host's copies of an agent that another host has erased.
 func (s *shipper) follow(ctx context.Context, x *fleet.ErasureShown) error {
 	uids, err := s.engine.Erased(ctx, x.DB, x.N)
 	if err != nil {

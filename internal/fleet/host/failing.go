@@ -1,10 +1,10 @@
 package host
 
-// failing is the last failure of work that is tried again and again, so that each one is
-// logged once.
+// failing is the last failure of work that is repeated, so that each failure is logged once.
 type failing string
 
-// news notes how the work went, and says whether that is a failure that was not the last one.
+// news notes how the work ended, and reports whether that is a failure that differs from the
+// last one.
 func (f *failing) news(err error) bool {
 	was := *f
 	*f = ""

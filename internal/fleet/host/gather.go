@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// The bounds of how long a batch is held back for requests that are about to wait for it.
+// Limits on how long a batch is held back for requests that will soon wait for it.
 const (
-	gatherShare   = 4                     // of the time that the last batch took
+	gatherShare   = 4                     // the part of the time that the last batch took
 	gatherMost    = 20 * time.Millisecond // however slow the engine is
-	gatherSkipped = 64                    // batches at most that are not held back after one was for nothing
+	gatherSkipped = 64                    // the most batches that are sent at once after one was held back in vain
 )
 
-// gathering says for how many requests a batch is held back. Those that a batch has
-// answered often write again at once. If the next batch went without them, each request
-// would wait for the end of a batch that it just missed, and there would be twice as many.
+// gathering says for how many requests a batch is held back. Clients whose requests a batch
+// has confirmed often write again at once. If the next batch left without these requests,
+// each of them would wait for the end of a batch that it just missed, and there would be
+// twice as many batches.
 type gathering struct {
 	expect int           // how many waited when the last batch was confirmed
-	full   chan struct{} // is closed when so many wait; nil while no batch is held back
-	need   int           // how many were missing when it began
-	skip   int           // batches that go at once, after one was held back for nothing
+	full   chan struct{} // is closed when that many wait; nil while no batch is held back
+	need   int           // how many were missing when the wait began
+	skip   int           // how many batches are sent at once, after one was held back in vain
 	left   int           // how many of these are left
 }
 
-// gather holds a batch back until as many requests wait as did for the last one, which
-// took so long. It does not where nobody waits yet, or where that has brought nobody lately.
+// gather holds a batch back until as many requests wait as waited for the last one. took is
+// the time that the last batch took. It does not wait if no request waits yet, or if the
+// recent waits were in vain.
 func (w *waiters) gather(ctx context.Context, took time.Duration) {
 	full := w.awaitFull()
 	if full == nil {
@@ -40,7 +42,8 @@ func (w *waiters) gather(ctx context.Context, took time.Duration) {
 	w.gathered()
 }
 
-// awaitFull answers a channel that is closed when enough wait, nil for no need to wait.
+// awaitFull returns a channel that is closed when enough requests wait, nil if there is no
+// need to wait.
 func (w *waiters) awaitFull() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +60,7 @@ func (w *waiters) awaitFull() <-chan struct{} {
 	return g.full
 }
 
-// came notes that one more waits. The caller holds the lock.
+// came notes that one more request waits. The caller holds the lock.
 func (w *waiters) came() {
 	if g := &w.gathering; g.full != nil && len(w.list) >= g.expect {
 		close(g.full)
@@ -65,7 +68,7 @@ func (w *waiters) came() {
 	}
 }
 
-// gathered notes whether it was worth it: at least half of those who were missing came.
+// gathered notes whether the wait was worth it: at least half of the missing requests came.
 func (w *waiters) gathered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

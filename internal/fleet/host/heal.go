@@ -12,28 +12,28 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// healer notices that the engine went back, on whichever connection this host registers
-// first, and says again what the engine may have lost: the terms of the runs that this host
-// has claimed.
+// healer notices that the engine went back, on the first connection on which this host
+// registers again. It then tells the engine again what the engine may have lost: the terms
+// of the runs that this host has claimed.
 type healer struct {
-	wait  time.Duration                                  // for hosts that have not registered since
-	runs  func(context.Context) ([]fleet.RunTerm, error) // those that this host was given by claims and restores
-	taken func() []fleet.Taken                           // runs of this host that other hosts have claimed
+	wait  time.Duration                                  // how long claims wait for hosts that have not registered since
+	runs  func(context.Context) ([]fleet.RunTerm, error) // the runs that claims and restores gave this host
+	taken func() []fleet.Taken                           // returns the runs of this host that other hosts have claimed
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	engine string // whose beats they are
-	beats  int64  // the engine has heard of this host so often at least
+	engine string // the engine that beats belongs to
+	beats  int64  // the engine has heard from this host at least this often
 }
 
-// know takes over what a file knows.
+// know sets what the word file says.
 func (h *healer) know(engine string, beats int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.engine, h.beats = engine, beats
 }
 
-// knows is what a file should know.
+// knows returns what the word file should say.
 func (h *healer) knows() int64 {
 	if h == nil {
 		return 0
@@ -43,13 +43,14 @@ func (h *healer) knows() int64 {
 	return h.beats
 }
 
-// register registers a host on a connection, and looks whether the engine went back. A
-// nil healer does not look.
+// register registers a host on a connection, and checks whether the engine went back. A nil
+// healer does not check.
 func (h *healer) register(ctx context.Context, e *pg.Engine, host fleet.Host) (id string, m fleet.Mark, err error) {
 	if h == nil {
 		return e.Register(ctx, host)
 	}
-	// From before it registers: other connections go on, and the engine tells them more.
+	// Compare with the value from before the registration: other connections go on meanwhile
+	// and raise h.beats.
 	h.mu.Lock()
 	engine, beats := h.engine, h.beats
 	h.mu.Unlock()
@@ -68,7 +69,8 @@ func (h *healer) register(ctx context.Context, e *pg.Engine, host fleet.Host) (i
 	return id, m, nil
 }
 
-// hear notes how often an engine has heard of this host at least. The caller holds the lock.
+// hear notes how often an engine has heard from this host at least. The caller holds the
+// lock.
 func (h *healer) hear(engine string, beats int64) {
 	if h.engine != engine {
 		h.engine, h.beats = engine, 0
@@ -76,7 +78,7 @@ func (h *healer) hear(engine string, beats int64) {
 	h.beats = max(h.beats, beats)
 }
 
-// heal stops claims for a while, and asserts the terms of this host again.
+// heal stops claims for a while, and asserts the terms of this host's runs again.
 func (h *healer) heal(ctx context.Context, e *pg.Engine, db string) error {
 	h.log.Error("the fleet's engine went back: no host claims by itself until all are back, or fleet.heal_wait is over", "heal_wait", h.wait.String())
 	runs, err := h.runs(ctx)
@@ -91,10 +93,10 @@ func (h *healer) heal(ctx context.Context, e *pg.Engine, db string) error {
 	for _, uid := range uids {
 		h.log.Error("the fleet's engine had lost the claim of a run of this host; it is claimed again under the same term", "run", uid)
 	}
-	return e.Heal(ctx, db, h.wait) // after that: who notices it takes this host for one that is back
+	return e.Heal(ctx, db, h.wait) // comes last: a host that sees the healing takes this host for one that is back
 }
 
-// acknowledged notes what an engine has said of this host.
+// acknowledged notes how often an engine says that it has heard from this host.
 func (h *healer) acknowledged(engine string, beats int64) {
 	if h == nil {
 		return
@@ -104,7 +106,8 @@ func (h *healer) acknowledged(engine string, beats int64) {
 	h.hear(engine, beats)
 }
 
-// keepHealer lets the shipper notice that the engine went back. It comes before keepLease.
+// keepHealer lets the shipper notice that the engine went back. It must be called before
+// keepLease.
 func (s *shipper) keepHealer(wait time.Duration) {
 	s.healer = &healer{wait: wait, runs: s.reader.Terms, taken: s.takenNow, log: s.log}
 	if s.wordFile == "" {
@@ -119,8 +122,8 @@ func (s *shipper) keepHealer(wait time.Duration) {
 	}
 }
 
-// remember keeps, while an engine that went back is healed, what it said before about runs
-// that other hosts have claimed.
+// remember adds what the engine said before about runs that other hosts have claimed. It
+// does so only while an engine that went back is healed.
 func (s *shipper) remember(ctx context.Context, e *pg.Engine, says []fleet.Taken) ([]fleet.Taken, error) {
 	said := s.takenNow()
 	if len(said) == 0 || s.healer == nil {

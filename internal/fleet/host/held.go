@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// promptPage is how many prompts are read at once to find open ones.
+// promptPage is how many prompts one query reads to find open ones.
 const promptPage = 200
 
 // FleetPrompts lists the open prompts of all hosts that the scope may see.
@@ -26,8 +26,8 @@ func (v *view) FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuer
 	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*survey.FleetPrompts, error) { return openPrompts(ctx, e, o, q) })
 }
 
-// openPrompts reads prompts until there are enough that wait for an answer. Only their
-// documents tell, which may be sealed.
+// openPrompts reads prompts until it has a page of those that wait for an answer. Only
+// their documents tell whether they are open, and these can be sealed.
 func openPrompts(ctx context.Context, e *pg.Engine, o *seal.Opener, q fleet.RunsQuery) (*survey.FleetPrompts, error) {
 	page := &survey.FleetPrompts{Prompts: []survey.FleetPrompt{}}
 	limit, now := q.Limit, ckpt.At(time.Now())
@@ -44,7 +44,7 @@ func openPrompts(ctx context.Context, e *pg.Engine, o *seal.Opener, q fleet.Runs
 				continue
 			}
 			p, err := journal.ReadPrompt(h, now)
-			if err != nil || p.Status != ckpt.PromptOpen { // `fleet verify` names what cannot be read
+			if err != nil || p.Status != ckpt.PromptOpen { // `fleet verify` names documents that cannot be read
 				continue
 			}
 			if len(page.Prompts) == limit {
@@ -60,8 +60,8 @@ func openPrompts(ctx context.Context, e *pg.Engine, o *seal.Opener, q fleet.Runs
 	}
 }
 
-// FleetCheckpoint reads a checkpoint that the scope may see: from this host where it is
-// here, else from the engine.
+// FleetCheckpoint reads a checkpoint that the scope may see: from this host if it is
+// here, otherwise from the engine.
 func (v *view) FleetCheckpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
 	c, err := v.store.Checkpoint(ctx, sc, id, state)
 	if ckpt.CodeOf(err) != ckpt.CodeNotFound {

@@ -7,13 +7,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// identitiesOf are identities of this host, whose database is named.
+// identitiesOf returns the identities of this host, with its database and machine
+// filled in.
 func identitiesOf(users fleet.Identities, database string) *fleet.Identities {
 	users.DB, users.Machine = database, machineSID()
 	return &users
 }
 
-// identities say who the users of this host are in the fleet.
+// identities returns which principals the users of this host are.
 func (s *shipper) identities() *fleet.Identities {
 	if ids := s.who.Load(); ids != nil {
 		return ids
@@ -21,7 +22,7 @@ func (s *shipper) identities() *fleet.Identities {
 	return &fleet.Identities{DB: s.host.DB}
 }
 
-// nameOwners lets the engine know who owns what it has of this host.
+// nameOwners tells the engine which principals own what it has of this host.
 func (s *shipper) nameOwners(ctx context.Context) error {
 	owners, err := s.reader.Owners(ctx)
 	if err != nil {
@@ -34,9 +35,10 @@ func (s *shipper) nameOwners(ctx context.Context) error {
 	return s.engine.SetPrincipals(ctx, s.host.DB, owners)
 }
 
-// allowed are the runs that a caller may claim, each with the user of this host who
-// gets it: an administrator may claim all, a user those of his principal. A run that
-// this host cannot open is none of them; an administrator is told why.
+// allowed returns the runs that a caller may claim, each with the user of this host who
+// gets it. An administrator may claim all runs, a user those of his principal. It
+// leaves out runs that this host cannot open; an administrator is told why if none is
+// left.
 func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable, r fleet.ClaimRequest) (mine []fleet.Claimable, err error) {
 	o, err := opener(c.keys)
 	if err != nil {

@@ -18,37 +18,38 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// How the janitor works.
+// Settings of the janitor.
 const (
-	janitorMost = 10 * time.Minute // between two rounds at most
-	janitorSpan = 3                // rounds for which nobody else becomes the janitor
-	// clockTolerance is how far the engine's clock may part from this host's without a jump: an
-	// answer may come late, and ages are days.
+	janitorMost = 10 * time.Minute // the longest pause between two rounds
+	janitorSpan = 3                // for so many rounds no other host becomes the janitor
+	// clockTolerance is how far the engine's clock may drift from this host's clock without
+	// counting as a jump. It is generous, because an answer can come late, and ages are days.
 	clockTolerance = time.Minute
 )
 
 // janitor applies the age rules to the runs of hosts that are lost, if this host is the
-// janitor of the fleet. Runs of hosts that are alive are never touched. It has a connection
-// of its own.
+// janitor of the fleet. It never touches runs of hosts that are alive. It has a connection of
+// its own.
 type janitor struct {
-	after time.Duration // how long a host must be silent, and its lease over
+	after time.Duration // how long a host must have been silent with its lease over
 	line
 	host        fleet.Host
 	lease       *lease.Lease
 	incarnation func() int64 // under which this host holds its lease
 	keys        func() (*seal.Ring, error)
-	note        func(*fleet.CleaningNoted) error // into the audit log
+	note        func(*fleet.CleaningNoted) error // writes a cleaning into the audit log
 	log         *slog.Logger
 
 	clock engineClock
-	guard *retention.Guard // of the engine's clock: one that jumped makes nothing old
+	guard *retention.Guard // watches the engine's clock: after a jump, nothing counts as old
 
 	holds   atomic.Bool
-	runs    atomic.Int64 // that were cleaned since the daemon began
+	runs    atomic.Int64 // runs that were cleaned since the daemon began
 	problem failing
 }
 
-// engineClock is the engine's clock as it was last read, and goes on by this host's.
+// engineClock is the engine's clock as it was last read. Between reads it advances with this
+// host's clock.
 type engineClock struct {
 	read atomic.Pointer[time.Time]
 	at   atomic.Int64
@@ -123,8 +124,8 @@ func (j *janitor) as() fleet.Janitor {
 	return fleet.Janitor{DB: j.host.DB, Incarnation: j.incarnation(), Span: janitorSpan * j.every(), After: j.after}
 }
 
-// readClock reads the engine's clock, and says whether ages may be judged by it: neither just
-// after the start, nor soon after it has jumped.
+// readClock reads the engine's clock, and reports whether ages may be judged by it. They may
+// not just after the start, and not soon after the clock has jumped.
 func (j *janitor) readClock(ctx context.Context) (trusted bool, err error) {
 	now, err := j.engine.Now(ctx)
 	if err != nil {
@@ -138,7 +139,8 @@ func (j *janitor) readClock(ctx context.Context) (trusted bool, err error) {
 	return !j.guard.Trusted().IsZero(), nil
 }
 
-// judgeHost judges the runs of one lost host, and tells of each of which something goes.
+// judgeHost judges the runs of one lost host. It calls goes for each run of which something
+// must be removed.
 func (j *janitor) judgeHost(ctx context.Context, h *fleet.QuietHost, goes func(*fleet.Cleaning) error) error {
 	agents, err := j.engine.Lost(ctx, h.DB)
 	if err != nil {
@@ -152,7 +154,7 @@ func (j *janitor) judgeHost(ctx context.Context, h *fleet.QuietHost, goes func(*
 	if err != nil {
 		return err
 	}
-	for len(agents) > 0 { // in the order of their owners
+	for len(agents) > 0 { // they are sorted by owner
 		n := 1
 		for n < len(agents) && agents[n].Owner == agents[0].Owner {
 			n++
@@ -171,15 +173,15 @@ type cleaner struct {
 	*janitor
 	host   *fleet.QuietHost
 	opener *seal.Opener
-	stays  map[string]bool // runs, by their uids, that stay, whatever goes of them
+	stays  map[string]bool // uids of runs that stay, whatever is removed of them
 	forks  map[string]bool // checkpoints that forks need
 
 	of     *fleet.LostAgent
 	policy ckpt.Policy
 }
 
-// owner judges the runs of one owner. If something of his cannot be read, nobody knows
-// which checkpoints his runs need: all stay.
+// owner judges the runs of one owner. If any of his agents cannot be read, nobody knows which
+// checkpoints his runs need, so all of them stay.
 func (c *cleaner) owner(ctx context.Context, agents []fleet.LostAgent, goes func(*fleet.Cleaning) error) (err error) {
 	for i := range agents {
 		if err := c.opener.Agent(&agents[i]); err != nil {
@@ -220,7 +222,8 @@ func (c *cleaner) agent(ctx context.Context, goes func(*fleet.Cleaning) error) e
 	return nil
 }
 
-// agesOnly is a policy without the rules that do not go by age: those are the owner's.
+// agesOnly returns a policy without the rules that do not depend on age: only the owner
+// applies those.
 func agesOnly(p ckpt.Policy) ckpt.Policy {
 	p.RoutineKeep, p.PreOperationKeep = 0, 0
 	return p
@@ -231,16 +234,16 @@ func (c *cleaner) leaves(owner string, why error) {
 		"host", c.host.Name, "owner", owner, "reason", why)
 }
 
-// run judges a run by what is known of it without its states, and where something may go
-// again with them: a checkpoint whose copy in the engine is damaged is no way back. It
-// answers nil where nothing goes.
+// run judges a run, first by what is known without its states. If something would be removed,
+// it judges the run again with the states, because a checkpoint whose copy in the engine is
+// damaged is no rollback target. It returns nil if nothing is to be removed.
 func (c *cleaner) run(ctx context.Context, r fleet.LostRun) (*fleet.Cleaning, error) {
 	looked := r
 	if err := c.engine.FillJudged(ctx, &looked); err != nil {
 		return nil, err
 	}
 	if len(looked.Checkpoints) > 0 && looked.DB != c.host.DB {
-		return nil, nil // it was claimed, and its owner has not shipped it
+		return nil, nil // the run was claimed, and its new owner has not shipped it yet
 	}
 	c.opener.Run(&looked)
 	if c.judge(&looked) == nil {
@@ -254,7 +257,7 @@ func (c *cleaner) run(ctx context.Context, r fleet.LostRun) (*fleet.Cleaning, er
 	return c.judge(&r), nil
 }
 
-// clean removes what goes of a run, in one transaction of the engine.
+// clean removes what a cleaning of a run names, in one transaction of the engine.
 func (j *janitor) clean(ctx context.Context, c *fleet.Cleaning) error {
 	err := j.engine.Clean(ctx, j.as(), c)
 	if err == nil {
@@ -274,7 +277,8 @@ func markDamaged(r *fleet.LostRun) {
 	}
 }
 
-// judge asks retention what of a run goes by age. It is nil where nothing does.
+// judge asks retention what of a run must be removed because of its age. It returns nil if
+// nothing must.
 func (c *cleaner) judge(r *fleet.LostRun) *fleet.Cleaning {
 	h, err := journal.LostHistory(r, c.forks)
 	if err != nil {
@@ -306,8 +310,8 @@ func (c *cleaner) judge(r *fleet.LostRun) *fleet.Cleaning {
 	return cleaning
 }
 
-// noteAll notes in the audit log of this host what it has cleaned. The engine remembers
-// what is not noted yet, so a daemon that dies in between notes it later.
+// noteAll writes into the audit log of this host what it has cleaned. The engine remembers
+// what is not noted yet, so if a daemon dies in between, the next one notes it later.
 func (j *janitor) noteAll(ctx context.Context) error {
 	all, err := j.engine.Unnoted(ctx, j.host.DB)
 	if err != nil {
@@ -324,7 +328,7 @@ func (j *janitor) noteAll(ctx context.Context) error {
 	return nil
 }
 
-// tell logs what is new about failures.
+// tell logs a failure if it is new.
 func (j *janitor) tell(err error) {
 	if j.problem.news(err) {
 		j.log.Warn("the janitor of the fleet did not get through; it tries again", "error", err)

@@ -15,7 +15,7 @@ import (
 // States of a key.
 const (
 	keySeals   = "seals"
-	keyOpens   = "opens" // a newer one seals
+	keyOpens   = "opens" // a newer key seals
 	keyRetired = "retired"
 )
 
@@ -43,8 +43,8 @@ func readKeyFile(path string) (*seal.Ring, error) {
 	return c.ring()
 }
 
-// AddKey adds a new key of a realm to a file, or makes the file. id is "" for one
-// that begins with today's date. It answers the key's id.
+// AddKey adds a new key of a realm to a file, or makes the file. If id is "", the key
+// gets an id that begins with today's date. AddKey returns the key's id.
 func AddKey(path, realm, id string, now time.Time) (string, error) {
 	ring, err := readKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,13 +63,13 @@ func AddKey(path, realm, id string, now time.Time) (string, error) {
 	return id, appendLine(path, line)
 }
 
-// keyID is today's date and a few letters, so that keys which two hosts make on one day
-// have two names.
+// keyID returns today's date and a few letters, so that keys which two hosts make on the
+// same day have different names.
 func keyID(now time.Time) string {
 	return now.UTC().Format("2006-01-02") + "." + strings.ToLower(rand.Text()[:6])
 }
 
-// RetireKey lets a key of a file only open from now on.
+// RetireKey retires a key of a file: from now on it only opens.
 func RetireKey(path, realm, id string) error {
 	ring, err := readKeyFile(path)
 	if err != nil {
@@ -82,8 +82,9 @@ func RetireKey(path, realm, id string) error {
 	return appendLine(path, line)
 }
 
-// appendLine adds a line to a file that only its owner may read. Nothing that is there is
-// written again: who loses the keys loses what they have sealed.
+// appendLine adds a line to a file that only its owner may read. It does not rewrite the
+// lines that are there: if a key were lost, everything that it has sealed would be lost
+// too.
 func appendLine(path, line string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// loadKeys reads the keys anew. Where that fails nothing may be shipped: in the clear
-// it would be what nobody wants.
+// loadKeys reads the keys again. If that fails, nothing may be shipped: it would go in
+// the clear, which nobody wants.
 func (s *shipper) loadKeys() error {
 	var ring *seal.Ring
 	if s.keys != nil {
@@ -30,7 +30,7 @@ func (s *shipper) loadKeys() error {
 	return nil
 }
 
-// prepare says who owns what is in a batch, and seals it.
+// prepare adds the principals of the owners to a batch, and seals it.
 func (s *shipper) prepare(c *fleet.Changes) error {
 	ids := s.identities()
 	ids.Name(c)
@@ -40,7 +40,7 @@ func (s *shipper) prepare(c *fleet.Changes) error {
 	return s.sealer.Changes(c, ids)
 }
 
-// opener opens what hosts have sealed.
+// opener returns what opens the seals of all hosts.
 func opener(keys func() (*seal.Ring, error)) (*seal.Opener, error) {
 	if keys == nil {
 		return &seal.Opener{}, nil
@@ -49,7 +49,7 @@ func opener(keys func() (*seal.Ring, error)) (*seal.Opener, error) {
 	return &seal.Opener{Ring: ring}, err
 }
 
-// mustOpenSome refuses to give a host's runs to one that can open none of them.
+// mustOpenSome refuses to give a host's runs to this host if it can open none of them.
 func mustOpenSome(ctx context.Context, e *pg.Engine, o *seal.Opener, db string) error {
 	agents, err := e.Lost(ctx, db)
 	if err != nil {

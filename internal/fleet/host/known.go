@@ -2,17 +2,18 @@ package host
 
 import "github.com/ckptsidecar/ckptsidecar/internal/fleet"
 
-// knownMost is how many segments are remembered as shipped.
+// knownMost is the most segments of one run that are remembered as shipped.
 const knownMost = 1 << 20
 
-// known are the segments that the engine has, as far as this connection has shipped them,
-// by run. A run without a segment is one of which the engine surely has none.
+// known are the segments of each run that the engine has, as far as this connection has
+// shipped them. If a run has an entry without segments, the engine certainly has none of
+// the run.
 type known map[string]map[int64]bool
 
-// Has says whether the engine has a segment of a run.
+// Has reports whether the engine has a segment of a run.
 func (k known) Has(runUID string, segment int64) bool { return k[runUID][segment] }
 
-// HasNone says whether the engine surely has no segment of a run.
+// HasNone reports whether the engine certainly has no segment of a run.
 func (k known) HasNone(runUID string) bool {
 	has, is := k[runUID]
 	return is && len(has) == 0
@@ -37,13 +38,13 @@ func (k known) note(c *fleet.Changes) {
 		}
 		if len(has) > 0 || r.Trim && len(r.Segments) == 0 {
 			k[r.UID] = has
-		} else if !k.HasNone(r.UID) { // it may have some that were shipped before
+		} else if !k.HasNone(r.UID) { // the engine may have some that were shipped before
 			delete(k, r.UID)
 		}
 	}
 }
 
-// left are those of has that are still there.
+// left returns the segments of has that still exist.
 func left(has map[int64]bool, there []int64) map[int64]bool {
 	m := map[int64]bool{}
 	for _, id := range there {

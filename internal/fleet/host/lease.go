@@ -14,36 +14,37 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// keeper renews this host's lease. It has a connection of its own, and never waits for
-// a batch: a batch of many megabytes, or one that waits for a lock, may take longer than
-// a lease, and between two batches would be too late.
+// keeper renews this host's lease. It has a connection of its own and never waits for a
+// batch. A batch of many megabytes, or one that waits for a lock, can take longer than a
+// lease, so a renewal between two batches would come too late.
 type keeper struct {
 	line
 	host  fleet.Host
 	lease *lease.Lease
-	grace time.Duration // how much longer this host waits before it claims; only told here
+	grace time.Duration // how much longer this host waits before it claims; only for the status
 	log   *slog.Logger
-	// heed hears which runs of this host other hosts own, after each renewal.
+	// heed runs a renewal, and learns from its answer which runs of this host other hosts
+	// own.
 	heed    func(context.Context, *pg.Engine, func(context.Context) ([]fleet.Taken, error)) error
-	renewed func() // hears of each renewal
-	// hindered says why this host must not hold a lease, nil where it may.
+	renewed func() // is called after each renewal
+	// hindered returns why this host must not hold a lease, nil if it may.
 	hindered func() error
 
-	healer      *healer // notices that the engine went back; nil for nobody
+	healer      *healer // notices that the engine went back; nil for no check
 	begun       bool    // this daemon has held the lease
-	incarnation int64   // the last one
+	incarnation int64   // the last incarnation that the engine gave
 
-	last     atomic.Int64 // the incarnation, for who drains
+	last     atomic.Int64 // the incarnation, for calls that drain this host
 	draining atomic.Bool  // this host has let go of its runs
 
 	mu      sync.Mutex
 	problem error     // why the last renewal failed
 	healing []string  // hosts that claims wait for
-	healed  time.Time // when they wait no more
+	healed  time.Time // when claims stop waiting for them
 }
 
-// Run renews until ctx ends. The lease then runs out by itself: the daemon may be back
-// before that, and its agents live on meanwhile.
+// Run renews until ctx ends. Then it lets the lease run out by itself: the daemon may be
+// back before that, and its agents live on meanwhile.
 func (k *keeper) Run(ctx context.Context) error {
 	defer k.hangUp()
 	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
@@ -60,7 +61,7 @@ func (k *keeper) Run(ctx context.Context) error {
 	})
 }
 
-// renew moves the lease on, on the engine's clock and then on this host's.
+// renew extends the lease, first on the engine's clock and then on this host's.
 func (k *keeper) renew(ctx context.Context) error {
 	err := k.hindered()
 	if k.draining.Load() {
@@ -93,7 +94,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	return err
 }
 
-// lookHealing asks which hosts claims wait for, for who asks for the status.
+// lookHealing asks which hosts claims wait for, for the status.
 func (k *keeper) lookHealing(ctx context.Context) error {
 	hosts, left, err := k.engine.Healing(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (k *keeper) lookHealing(ctx context.Context) error {
 	return nil
 }
 
-// waits are the hosts that claims wait for, and for how long at most.
+// waits returns the hosts that claims wait for, and for how long at most.
 func (k *keeper) waits() ([]string, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,7 +117,7 @@ func (k *keeper) waits() ([]string, time.Duration) {
 	return k.healing, left
 }
 
-// connect connects, and takes the lease under a new incarnation.
+// connect connects to the engine, and takes the lease under a new incarnation.
 func (k *keeper) connect(ctx context.Context) error {
 	if err := k.dial(ctx); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (k *keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// note keeps why a renewal failed, and logs what is new.
+// note keeps why a renewal failed, and logs the failure if it is new.
 func (k *keeper) note(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,14 +153,14 @@ func (k *keeper) note(err error) {
 	}
 }
 
-// trouble is why the lease is not renewed, nil where it is.
+// trouble returns why the lease is not renewed, nil if it is.
 func (k *keeper) trouble() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.problem
 }
 
-// tell says how the lease stands. A nil keeper holds none.
+// tell adds the state of the lease to a status. A nil keeper holds no lease.
 func (k *keeper) tell(st *fleet.Status) {
 	st.Lease, st.Healing = string(lease.Doubtful), []string{}
 	if k == nil {
@@ -174,5 +175,5 @@ func (k *keeper) tell(st *fleet.Status) {
 	}
 }
 
-// errDrained is why a host that was drained holds no lease.
+// errDrained is why a drained host holds no lease.
 var errDrained = errors.New("this host was drained: it has let go of its runs until `ckptsidecar fleet drain --undo`, or until the daemon starts again")

@@ -6,7 +6,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// line is a connection to the engine, which is made when it is needed and stays.
+// line is a connection to the engine. It is made when it is first needed, and stays.
 type line struct {
 	url    func() (string, error)
 	engine *pg.Engine // nil while there is no connection

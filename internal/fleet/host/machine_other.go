@@ -2,5 +2,5 @@
 
 package host
 
-// machineSID is for Windows.
+// machineSID returns "": only Windows has SIDs.
 func machineSID() string { return "" }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// machineSID is the SID of this machine, with which the SIDs of its own accounts begin.
-// It is "" where Windows does not say.
+// machineSID returns the SID of this machine. The SIDs of the machine's own accounts
+// begin with it. It is "" if Windows does not tell it.
 var machineSID = sync.OnceValue(func() string {
 	name, err := os.Hostname()
 	if err != nil {

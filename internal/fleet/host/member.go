@@ -16,16 +16,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// Member is a running host as a member of its fleet. A host without an engine is one too:
-// it refuses what agents with durability fleet write.
+// Member is a running host as a member of its fleet. A host without an engine has a Member too: it
+// does not confirm what agents with durability fleet write.
 type Member struct {
 	store        *db.Store
-	shipper      *shipper      // nil where no engine is set
+	shipper      *shipper      // nil if no engine is set
 	writeTimeout time.Duration // how long a request waits for the engine
 }
 
-// New makes the member that a store belongs to. It refuses from then on what is written to
-// runs that other hosts had claimed when the daemon ran last.
+// New makes the member for a store. From then on, the member refuses writes to runs that other
+// hosts had claimed when the daemon last ran.
 func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Member {
 	m := &Member{store: store, writeTimeout: c.Store.WriteTimeout}
 	word, reader := store.Opt.Path+wordSuffix, journal.New(store.Core)
@@ -54,27 +54,27 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	return m
 }
 
-// newJanitor cleans up after hosts that are lost for so long.
+// newJanitor makes a janitor that cleans up after hosts that have been lost for the given time.
 func (m *Member) newJanitor(after time.Duration) *janitor {
 	s := m.shipper
 	return &janitor{after: after, line: line{url: s.url}, host: s.host, lease: s.keeper.lease, incarnation: s.keeper.last.Load, keys: s.keys,
 		note: m.noteCleaning, log: s.log}
 }
 
-// noteCleaning notes in the audit log what this host has cleaned of another one.
+// noteCleaning writes into the audit log what this host has cleaned of another host.
 func (m *Member) noteCleaning(c *fleet.CleaningNoted) error {
 	return m.store.NoteCleaned(map[string]any{"host": c.Name, "db": c.Host, "owner": c.Owner, "agent": c.Agent, "run": c.Run, "uid": c.UID,
 		"dropped": c.Drop, "removed": json.RawMessage(c.Doc)}, c.Why)
 }
 
-// newQuota limits what the engine may have of each principal.
+// newQuota limits how much the engine may hold for each principal.
 func (m *Member) newQuota(limit int64) *quota {
 	s := m.shipper
 	return &quota{limit: limit, line: line{url: s.url}, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
 }
 
-// Run ships, keeps the lease, counts for quotas and cleans up until ctx ends. Without an engine it
-// ends at once.
+// Run ships, renews the lease, counts for quotas and cleans up until ctx ends. Without an engine
+// it returns at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.shipper == nil {
 		return
@@ -91,7 +91,7 @@ func (m *Member) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// API is what the server asks of the fleet, nil without an engine.
+// API returns what the server asks about the fleet, nil without an engine.
 func (m *Member) API() server.Fleet {
 	if m.shipper == nil {
 		return nil
@@ -105,7 +105,7 @@ func (m *Member) API() server.Fleet {
 		bringing: make(chan struct{}, 1)}, newView(s, m.store)}
 }
 
-// Metrics are those of the fleet, nil without an engine.
+// Metrics returns the metrics of the fleet, nil without an engine.
 func (m *Member) Metrics() prometheus.Collector {
 	if m.shipper == nil {
 		return nil
@@ -113,7 +113,7 @@ func (m *Member) Metrics() prometheus.Collector {
 	return m.shipper
 }
 
-// Problem is what an operator should know, "" for nothing.
+// Problem returns what an operator should know, "" for nothing.
 func (m *Member) Problem() string {
 	if m.shipper == nil {
 		return ""
@@ -121,7 +121,7 @@ func (m *Member) Problem() string {
 	return m.shipper.Problem()
 }
 
-// SetUsers takes changed identities into use, and tells the engine.
+// SetUsers puts changed identities into use, and tells the engine.
 func (m *Member) SetUsers(users fleet.Identities) {
 	if m.shipper != nil {
 		m.shipper.who.Store(identitiesOf(users, m.store.FleetID()))
@@ -129,14 +129,14 @@ func (m *Member) SetUsers(users fleet.Identities) {
 	}
 }
 
-// ReadKeys lets the file with the keys be read anew before the next batch.
+// ReadKeys makes the shipper read the key file again before the next batch.
 func (m *Member) ReadKeys() {
 	if m.shipper != nil {
 		m.shipper.renamed.Store(true)
 	}
 }
 
-// lease is this host's lease, nil on a host that holds none.
+// lease returns this host's lease, nil if the host holds none.
 func (m *Member) lease() *lease.Lease {
 	if m.shipper == nil || m.shipper.keeper == nil {
 		return nil

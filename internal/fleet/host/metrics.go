@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scrapeTime is how long a scrape may ask the database.
+// scrapeTime is how long the database queries of one scrape may take.
 const scrapeTime = 5 * time.Second
 
 var (
@@ -33,7 +33,8 @@ var (
 		"Runs of lost hosts that this host has cleaned up as the janitor of the fleet, since the daemon began.", nil, nil)
 )
 
-// behind counts the rows after a mark, and says how many seconds the oldest of them waits.
+// behind returns how many rows are newer than a mark, and for how many seconds the oldest
+// of them has waited.
 func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float64, err error) {
 	rows, oldest, err := s.reader.Behind(ctx, mark)
 	if err == nil && rows > 0 {
@@ -42,7 +43,7 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 	return rows, lag, err
 }
 
-// Describe is for Prometheus.
+// Describe implements prometheus.Collector.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{lagDesc, leaseDesc, fencedDesc, strandsDesc, rowsDesc,
 		batchDesc, batchesDesc, failingDesc, backDesc, erasuresDesc, fullDesc, cleanedDesc} {
@@ -50,7 +51,8 @@ func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is for Prometheus. What has not been shipped is asked for once a scrape.
+// Collect implements prometheus.Collector. It queries once a scrape what has not been
+// shipped.
 func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	t := s.told()
 	ch <- prometheus.MustNewConstMetric(batchDesc, prometheus.GaugeValue, t.took.Seconds())
@@ -86,7 +88,7 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, lag)
 }
 
-// openStrands counts the strands with checkpoints that nobody has decided about.
+// openStrands counts the strands that have checkpoints and that nobody has decided about.
 func (s *shipper) openStrands(ctx context.Context) (n int, err error) {
 	for _, t := range s.takenNow() {
 		if t.Decided != "" {

@@ -2,5 +2,6 @@ package host
 
 import "io/fs"
 
-// openToOthers asks nothing here: access lists say it on Windows, and its folder has one.
+// openToOthers checks nothing on Windows: access lists decide there, and the file's
+// folder has one.
 func openToOthers(fs.FileMode) string { return "" }

@@ -10,15 +10,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// What the answer about a run says of its owner.
+// What the answer about a run says about its ownership.
 const (
 	ownedHeld     = "held"
 	ownedDoubtful = "doubtful" // this host's lease is over
-	ownedReleased = "released" // the run has let go: another host may claim it at once
+	ownedReleased = "released" // the owner has let go of the run: another host may claim it at once
 	ownedFenced   = "fenced"   // another host owns it
 )
 
-// TellPlace says in the answer about a run where it is in the fleet.
+// TellPlace adds to the answer about a run where it is in the fleet.
 func (m *Member) TellPlace(ctx context.Context, run *ckpt.Run) error {
 	l := m.lease()
 	if l == nil {
@@ -26,14 +26,14 @@ func (m *Member) TellPlace(ctx context.Context, run *ckpt.Run) error {
 	}
 	other, elsewhere, err := journal.New(m.store.Core).OtherOwner(ctx, run.Owner, run.Agent, run.Run)
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // it has just gone
+	case errors.Is(err, sql.ErrNoRows): // the run was just removed
 		return nil
 	case err != nil:
 		return err
 	}
 	if p, err := m.store.FleetPolicyOf(run.Owner, run.Agent); err == nil {
 		if !elsewhere && !m.shipper.choice.Ships(p) {
-			return nil // it belongs to this host alone
+			return nil // the run belongs to this host alone
 		}
 		run.Durability = p.Durability
 	}

@@ -14,28 +14,28 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// How bytes are counted.
+// How often bytes are counted, and how.
 const (
-	countEvery = 10 * time.Second // at most so often
-	countShare = 50               // and at most this part of the time is spent on it
-	countAtOne = 100              // runs in one question to the engine
-	countAnew  = time.Hour        // after this time nothing counts as known
+	countEvery = 10 * time.Second // the shortest time between two counts
+	countShare = 50               // counting takes at most one part in so many of the time
+	countAtOne = 100              // how many runs one query counts
+	countAnew  = time.Hour        // after this time all runs are counted again
 )
 
-// quota counts now and then what the engine has of the principals who own agents here, and
-// lets the store refuse what adds to one who has used up his quota. It never stops
-// a batch: all principals of a host share its mark. Only runs that have changed since the
-// last count are counted, on a connection of its own.
+// quota counts regularly how much the engine holds for the principals who own agents here.
+// It lets the store refuse writes that add something for a principal who has used up his
+// quota. It never stops a batch, because all principals of a host share its mark. It counts
+// only runs that have changed since the last count, on a connection of its own.
 type quota struct {
 	limit int64
 	line
 	ids    func() *fleet.Identities
-	owners func(context.Context) (map[string]string, error) // of the agents of this host
-	full   func(map[string]*ckpt.Error)                     // hears who has used up his quota
+	owners func(context.Context) (map[string]string, error) // returns the owners of the agents of this host
+	full   func(map[string]*ckpt.Error)                     // is called with those who have used up their quota
 	log    *slog.Logger
 
 	known map[string]counted
-	began time.Time // when known began to be known
+	began time.Time // when the first entry of known was counted
 
 	mu      sync.Mutex
 	used    []fleet.PrincipalUsed
@@ -43,7 +43,7 @@ type quota struct {
 	problem failing
 }
 
-// counted is what is known of a run: its bytes, as of a version.
+// counted is what is known about a run: its bytes, and the version that they belong to.
 type counted struct {
 	fleet.RunVersion
 	bytes int64
@@ -66,7 +66,7 @@ func (q *quota) Run(ctx context.Context) error {
 	})
 }
 
-// count counts once, and tells who has used up his quota.
+// count counts once, and tells the store who has used up his quota.
 func (q *quota) count(ctx context.Context) error {
 	owners, err := q.principals(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (q *quota) count(ctx context.Context) error {
 	return nil
 }
 
-// principals are those of the owners of this host's agents, each with that owner.
+// principals maps the principal of each owner of an agent of this host to that owner.
 func (q *quota) principals(ctx context.Context) (map[string]string, error) {
 	owners, err := q.owners(ctx)
 	ids, all := q.ids(), map[string]string{}
@@ -96,7 +96,7 @@ func (q *quota) principals(ctx context.Context) (map[string]string, error) {
 	return all, err
 }
 
-// bytes counts the runs that have changed, and answers how much each principal has.
+// bytes counts the runs that have changed, and returns how many bytes each principal has.
 func (q *quota) bytes(ctx context.Context, principals []string) (map[string]int64, error) {
 	runs, err := q.engine.RunVersions(ctx, principals)
 	if err != nil {
@@ -124,8 +124,8 @@ func (q *quota) bytes(ctx context.Context, principals []string) (map[string]int6
 	return bytes, nil
 }
 
-// countRuns counts runs. A run that changes meanwhile keeps the version from before, and
-// is counted again the next time.
+// countRuns counts runs. If a run changes meanwhile, it keeps its version from before, so
+// it is counted again the next time.
 func (q *quota) countRuns(ctx context.Context, runs []fleet.RunVersion, into map[string]counted) error {
 	uids := make([]string, len(runs))
 	for i := range runs {
@@ -140,7 +140,8 @@ func (q *quota) countRuns(ctx context.Context, runs []fleet.RunVersion, into map
 	return err
 }
 
-// tell keeps what each principal has, and lets the store refuse those who are full.
+// tell keeps how much each principal has, and lets the store refuse those who have used up
+// their quota.
 func (q *quota) tell(owners map[string]string, bytes map[string]int64) {
 	used, full := []fleet.PrincipalUsed{}, map[string]*ckpt.Error{}
 	for principal, owner := range owners {
@@ -160,7 +161,7 @@ func (q *quota) tell(owners map[string]string, bytes map[string]int64) {
 	q.used, q.at = used, time.Now()
 }
 
-// Usage is what was counted last. A nil quota counts nothing.
+// Usage returns the last count. A nil quota counts nothing.
 func (q *quota) Usage() *fleet.Usage {
 	u := &fleet.Usage{CountedAgo: -1, Principals: []fleet.PrincipalUsed{}}
 	if q == nil {
@@ -175,7 +176,7 @@ func (q *quota) Usage() *fleet.Usage {
 	return u
 }
 
-// note logs what is new about failures. The last count stays in force.
+// note logs a failure if it is new. The last count stays in force.
 func (q *quota) note(err error) {
 	if q.problem.news(err) {
 		q.log.Warn("what the fleet's engine has of each principal cannot be counted; the last count stays in force",
@@ -183,8 +184,8 @@ func (q *quota) note(err error) {
 	}
 }
 
-// FleetUsage says how much the engine has of principals: an administrator sees those of all
-// owners of agents here, a user himself. It does not ask the engine.
+// FleetUsage returns how much the engine holds for principals. An administrator sees all
+// owners of agents here, a user sees himself. It does not ask the engine.
 func (v *view) FleetUsage(_ context.Context, sc ckpt.Scope) (*fleet.Usage, error) {
 	u := v.shipper.quota.Usage()
 	switch {

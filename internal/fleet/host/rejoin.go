@@ -16,9 +16,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// Rejoin gives the database of this host, which no daemon may have open, another id
-// in the fleet. It refuses one that goes on as it is, unless force is set: a copy of a
-// virtual machine may not have shipped anything yet.
+// Rejoin gives the database of this host another id in the fleet. No daemon may have
+// the database open. Rejoin refuses a database whose history agrees with the engine's,
+// unless force is set: a copy of a virtual machine may not have shipped anything yet.
 func Rejoin(ctx context.Context, url string, force bool, c Config) (*fleet.Rejoined, error) {
 	e, err := pg.Dial(ctx, url)
 	if err != nil {
@@ -64,8 +64,8 @@ func rejoin(ctx context.Context, e *pg.Engine, force bool, c Config) (_ *fleet.R
 	return &fleet.Rejoined{From: former, To: host.DB, Common: common}, store.SetFleetID(host.DB, why)
 }
 
-// lastCommon finds the last row that the engine's audit log of a database and the
-// database itself have in common, and says whether there is another past after it.
+// lastCommon returns the last row that the database's audit log and the engine's copy
+// of it have in common, and whether their histories differ after it.
 func lastCommon(ctx context.Context, e *pg.Engine, j *journal.Journal, id string) (n int64, split bool, err error) {
 	mark, err := e.MarkOf(ctx, id)
 	if err != nil {
@@ -78,7 +78,7 @@ func lastCommon(ctx context.Context, e *pg.Engine, j *journal.Journal, id string
 	if fleet.Compare(mark, fleet.Mark{}, head, here) != fleet.Split {
 		return mark.N, false, nil
 	}
-	low, high := int64(0), min(mark.N, head.N) // the pasts agree at low, and not after high
+	low, high := int64(0), min(mark.N, head.N) // the histories agree at low, and differ after high
 	for low < high {
 		middle := (low + high + 1) / 2
 		there, err := e.HashAt(ctx, id, middle)

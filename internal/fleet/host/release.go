@@ -15,7 +15,7 @@ import (
 const drainMargin = 3 * time.Second
 
 // Release lets another host claim a run of this one at once. The engine gets everything
-// first. A run that somebody works on is refused.
+// first. Release refuses a run that is running.
 func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error) {
 	run, err := c.store.Run(ctx, sc, ref)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 	return &fleet.Released{Owner: run.Owner, Agent: run.Agent, Run: run.Run, UID: uid}, nil
 }
 
-// Drain lets go of all runs of this host before maintenance, or takes them up again.
+// Drain lets go of all runs of this host before maintenance, or undoes that.
 func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (*fleet.Drained, error) {
 	if err := mustAdminister(sc, "drain it"); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainReques
 	return &fleet.Drained{Host: c.host.Name, Drained: true}, c.drain(ctx)
 }
 
-// drain waits until no agent believes any more that this host holds its lease. Then the
-// engine gets everything, and hears that other hosts may claim.
+// drain waits until no agent believes any longer that this host holds its lease. Then
+// it ships everything, and tells the engine that other hosts may claim.
 func (c *claimant) drain(ctx context.Context) error {
 	left := c.lease.Left()
 	c.keeper.draining.Store(true)
@@ -84,7 +84,7 @@ func (c *claimant) drain(ctx context.Context) error {
 	return nil
 }
 
-// pause waits so long by the clock of the lease.
+// pause waits for the duration d by the clock of the lease.
 func (c *claimant) pause(ctx context.Context, d time.Duration) error {
 	for until := lease.Boottime() + d; lease.Boottime() < until; {
 		if err := periodic.Wait(ctx, min(100*time.Millisecond, d)); err != nil {

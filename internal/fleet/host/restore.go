@@ -19,12 +19,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// aliveFor is how short ago a host may have been heard of that counts as alive.
+// aliveFor is the silence up to which a host counts as alive.
 const aliveFor = 2 * time.Minute
 
-// Restore brings the runs of a lost host into an empty database of this one, which
-// no daemon may have open. The engine fences the lost host first: what it still ships
-// is refused. Where it fails after that, it may be done again.
+// Restore brings the runs of a lost host into an empty database of this host, which no
+// daemon may have open. The engine fences the lost host first: it refuses what that
+// host still ships. If Restore fails after that, it can be repeated.
 func Restore(ctx context.Context, url, host string, force bool, c Config) (*fleet.Restored, error) {
 	e, err := pg.Dial(ctx, url)
 	if err != nil {
@@ -54,7 +54,8 @@ func Restore(ctx context.Context, url, host string, force bool, c Config) (*flee
 	return done, err
 }
 
-// findLost finds the host, by its name or its database, and refuses one that is alive.
+// findLost finds the host by its name or its database, and refuses a host that is
+// alive.
 func findLost(ctx context.Context, e *pg.Engine, host string, force bool) (*fleet.HostShown, error) {
 	all, err := e.Hosts(ctx, "")
 	if err != nil {
@@ -106,8 +107,8 @@ func restoreInto(ctx context.Context, e *pg.Engine, o *seal.Opener, lost *fleet.
 	return done, bringBack(ctx, e, o, store, identitiesOf(c.Users, store.FleetID()), done)
 }
 
-// mustBeEmpty refuses a database that has agents of its own. Those that a restore which
-// was interrupted has brought may be there.
+// mustBeEmpty refuses a database that has agents of its own. It accepts agents that an
+// interrupted restore has brought.
 func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string) error {
 	var uids []string
 	if err := store.RO.SelectContext(ctx, &uids, `SELECT uid FROM agents`); err != nil || len(uids) == 0 {
@@ -152,7 +153,7 @@ func bringBack(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Stor
 	return nil
 }
 
-// opened are the agents that can be opened. The others are named.
+// opened returns the agents that can be opened. It adds the others to done.Damaged.
 func opened(o *seal.Opener, agents []fleet.LostAgent, done *fleet.Restored) (all []fleet.LostAgent) {
 	for _, a := range agents {
 		if err := o.Agent(&a); err != nil {

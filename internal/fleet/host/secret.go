@@ -10,15 +10,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// Credential stands before the name of a credential of systemd, where a setting could name a
+// Credential is the prefix of a setting that names a credential of systemd instead of a
 // file.
 const Credential = "credential:"
 
-// mostSecret is more than any file with a URL or with keys has.
+// mostSecret is a size that no file with a URL or with keys reaches.
 const mostSecret = 1 << 20
 
-// secretFile reads a file that others may not read, or a credential of systemd, which a
-// setting names. No error of it shows what is in it.
+// secretFile reads what a setting names: a file that others must not be able to read, or a
+// credential of systemd. Its errors never show the content.
 func secretFile(env func(string) string, setting, value, what string) (path, text string, err error) {
 	path = value
 	if name, is := strings.CutPrefix(value, Credential); is {
@@ -45,7 +45,7 @@ func secretFile(env func(string) string, setting, value, what string) (path, tex
 	return path, string(b), nil
 }
 
-// URL reads where the fleet's engine is. No error of it shows the URL.
+// URL reads the URL of the fleet's engine. Its errors never show the URL.
 func (c *Config) URL() (string, error) {
 	if c.EngineFile == "" {
 		return "", fmt.Errorf("no engine is set: name the file with its URL as fleet.engine_file, see docs/FLEET.md")
@@ -61,7 +61,8 @@ func (c *Config) URL() (string, error) {
 	return url, nil
 }
 
-// ring reads the keys that seal what is shipped, nil where it is shipped in the clear.
+// ring reads the keys that seal what is shipped. It returns nil if the host ships in the
+// clear.
 func (c *Config) ring() (*seal.Ring, error) {
 	if c.KeyFile == "" {
 		return nil, nil

@@ -7,14 +7,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// read reads the next batch, with some that no row names.
+// read reads the next batch. also are agents and runs to include although no row names
+// them.
 func (s *shipper) read(ctx context.Context, also ...fleet.Name) (*fleet.Changes, error) {
 	choice := s.choice
 	choice.Also = also
 	return s.reader.Since(ctx, s.mark, fleet.Limits{Rows: batchRows, Bytes: s.bytes}, choice, s.known)
 }
 
-// send sends a batch, and tells those who wait for it.
+// send sends a batch, and tells the requests that wait for it.
 func (s *shipper) send(ctx context.Context, c *fleet.Changes) error {
 	if err := s.prepare(c); err != nil {
 		return err
@@ -30,12 +31,12 @@ func (s *shipper) send(ctx context.Context, c *fleet.Changes) error {
 		return err
 	}
 	s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
-	s.tell(c.To, took) // after that: who sees the mark must see the fence
+	s.tell(c.To, took) // after the fences: a caller that sees the mark must see the fences too
 	return nil
 }
 
-// refusal is why a batch that the engine has confirmed counts for nothing, "" where it
-// counts.
+// refusal returns why a batch that the engine has committed does not count as
+// confirmed, "" if it counts.
 func (s *shipper) refusal() string {
 	if s.report.Profile == fleet.ProfilePostgres {
 		if s.report.Replicated = !s.engine.Alone(); !s.report.Replicated {
@@ -59,7 +60,8 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 	s.keepWord(false)
 }
 
-// runsOf names the runs of a batch as Ship names those that another host owns.
+// runsOf returns the names of the runs of a batch, in the form in which Ship names runs
+// that another host owns.
 func runsOf(c *fleet.Changes) (list []string) {
 	for i := range c.Runs {
 		r := &c.Runs[i]

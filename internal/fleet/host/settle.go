@@ -7,11 +7,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// settle brings to the engine the runs that it lacks, and takes away what it should not
-// have, although no row of the audit log tells of that: fleet.ship has changed, such rows
-// were archived before they were shipped, or the janitor has cleaned up while this host was
-// away. What the janitor has removed comes back: this host's own retention decides. It
-// happens once for each connection, when all else is shipped.
+// settle ships the runs that the engine lacks, and removes those that it should not have,
+// if no row of the audit log tells the shipper to. That happens if fleet.ship has changed,
+// if such rows were archived before they were shipped, or if the janitor has cleaned up
+// while this host was away. What the janitor has removed is shipped again, because this
+// host's own retention decides. settle works once for each connection, when everything else
+// is shipped.
 func (s *shipper) settle(ctx context.Context) error {
 	if !s.strays {
 		return nil
@@ -32,7 +33,7 @@ func (s *shipper) settle(ctx context.Context) error {
 	return nil
 }
 
-// unsettled are the agents and runs that are to be read although no row names them.
+// unsettled returns the agents and runs that must be read although no row names them.
 func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	runs, local, err := s.reader.Here(ctx, s.choice)
 	if err != nil {
@@ -49,7 +50,7 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	if s.gap {
 		return slices.Concat(names, gone, runs), nil
 	}
-	taken := s.takenRuns() // the engine may lack those too, and takes none of them
+	taken := s.takenRuns() // the engine may lack these too, but would refuse them
 	runs = slices.DeleteFunc(runs, func(n fleet.Name) bool { return taken[n.UID] })
 	lacks, err := s.engine.Lacks(ctx, runs)
 	if err != nil {
@@ -59,8 +60,8 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	return slices.Concat(names, gone, lacks, cleaned), err
 }
 
-// sendAlso sends what is new, and one that no row names. Each goes by itself, so that no
-// batch is larger than one run.
+// sendAlso sends what is new, and one agent or run that no row names. Each has a batch of
+// its own, so that no batch is larger than one run.
 func (s *shipper) sendAlso(ctx context.Context, n fleet.Name) error {
 	c, err := s.read(ctx, n)
 	if err != nil {

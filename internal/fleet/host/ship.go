@@ -36,8 +36,8 @@ func (s *shipper) Run(ctx context.Context) error {
 	})
 }
 
-// final is why the engine will have nothing of this host until a person has settled it,
-// "" for what may pass.
+// final returns why the engine will take nothing from this host until a person has
+// settled it, "" for an error that may pass.
 func final(err error) string {
 	switch {
 	case errors.Is(err, errSplit):
@@ -48,7 +48,7 @@ func final(err error) string {
 	return ""
 }
 
-// once ships one batch, or as many as lie behind.
+// once ships one batch, or as many as it takes to catch up.
 func (s *shipper) once(ctx context.Context) error {
 	if !s.connected() {
 		if err := s.register(ctx); err != nil {
@@ -100,7 +100,7 @@ func (s *shipper) shippedTo(ctx context.Context, n int64) error {
 	return nil
 }
 
-// register connects, and compares the engine's mark with the audit log.
+// register connects to the engine, and compares the engine's mark with the audit log.
 func (s *shipper) register(ctx context.Context) error {
 	if err := s.dial(ctx); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *shipper) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.report, err = s.engine.Check(ctx); err != nil { // it may be shipped to, and confirms nothing
+	if s.report, err = s.engine.Check(ctx); err != nil { // the shipper still ships to it, but it confirms nothing
 		s.report = &fleet.Report{Profile: s.engine.Profile(), Problems: []string{"it cannot be checked"}}
 	}
 	switch fleet.Compare(mark, s.word, head, here) {
@@ -150,9 +150,9 @@ func (s *shipper) register(ctx context.Context) error {
 	return nil
 }
 
-// sayHello lets the engine know now and then that this host is there.
+// sayHello tells the engine from time to time that this host is alive.
 func (s *shipper) sayHello(ctx context.Context) error {
-	waited := s.waiters.any() // for what the engine has: it is asked again whether that is replicated
+	waited := s.waiters.any() // for rows that the engine has already: ask again whether they are replicated
 	if time.Since(s.beat) < beatEvery && !waited {
 		return nil
 	}
@@ -176,8 +176,8 @@ func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
 	s.waiters.lease, s.grace = l, grace
 }
 
-// hindered is why this host must not hold a lease: its database is not the one that the
-// engine knows, or another host has been restored from it.
+// hindered returns why this host must not hold a lease, nil if it may: its database is
+// not the one that the engine knows, or another host has been restored from it.
 func (s *shipper) hindered() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

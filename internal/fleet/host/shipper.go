@@ -15,18 +15,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// What a shipper does by itself.
+// Limits and times of a shipper.
 const (
-	batchRows   = 4000             // of the audit log in a batch
+	batchRows   = 4000             // rows of the audit log in a batch
 	pauseMost   = 30 * time.Second // the longest pause after failures
-	beatEvery   = 10 * time.Second // how often the engine hears of a host that has nothing to ship
-	pauseWaited = time.Second      // the longest pause after failures while somebody waits
-	backTold    = time.Hour        // how long status tells that the engine went back
-	awayTold    = time.Minute      // how long the engine may be away before status tells
+	beatEvery   = 10 * time.Second // how often a host that has nothing to ship sends a heartbeat to the engine
+	pauseWaited = time.Second      // the longest pause after failures while a request waits
+	backTold    = time.Hour        // for how long the status tells that the engine went back
+	awayTold    = time.Minute      // for how long the engine may be away before the status tells
 )
 
-// shipper brings to the engine what this host has committed. It only reads the
-// database. Requests of agents with durability fleet wait for it, and no others.
+// shipper ships to the engine what this host has committed. It only reads the database.
+// Only requests of agents with durability fleet wait for it.
 type shipper struct {
 	line
 	reader *journal.Journal
@@ -37,55 +37,56 @@ type shipper struct {
 	log    *slog.Logger
 
 	who     atomic.Pointer[fleet.Identities] // who the users of this host are in the fleet
-	renamed atomic.Bool                      // and that has changed, or the keys have
+	renamed atomic.Bool                      // who has changed, or the keys have
 	keys    func() (*seal.Ring, error)       // nil to ship in the clear
-	sealer  *seal.Sealer                     // nil for the same
+	sealer  *seal.Sealer                     // nil to ship in the clear
 	erase   eraser
-	inAudit func(had, has int64) error // notes that the engine went back, nil for nowhere
-	learned time.Time                  // when the erasures of other hosts were asked for
+	inAudit func(had, has int64) error // notes in the audit log that the engine went back, nil for no note
+	learned time.Time                  // when the shipper last asked for the erasures of other hosts
 
 	waiters *waiters
 	assume  bool          // the engine replicates, whatever it says
-	report  *fleet.Report // of the engine, at the last connecting
+	report  *fleet.Report // the check of the engine at the last connection
 
 	mark   fleet.Mark
 	word   fleet.Mark // the last mark that the engine has acknowledged
 	known  known
 	beat   time.Time
-	strays bool // the engine may have other runs than it should
+	strays bool // the engine may lack runs, or have runs that it should not have
 	gap    bool // rows after its mark were archived
 
 	engineID string
-	wordFile string // keeps word beyond this process, "" for nowhere
+	wordFile string // keeps word across restarts, "" for no file
 	kept     kept   // what is in that file
 	keptAt   time.Time
 
 	janitor   *janitor // nil for a host that never is the janitor
 	quota     *quota   // nil for a host that limits no principal
-	healer    *healer  // nil for a host that does not look whether the engine went back
+	healer    *healer  // nil for a host that does not check whether the engine went back
 	keeper    *keeper  // nil for a host that holds no lease
 	grace     time.Duration
 	questions atomic.Int64
 	heeding   sync.Mutex
 	fenced    atomic.Int64 // runs that other hosts were found to have claimed
-	heeded    int64        // the newest question of which runs are taken that was answered
+	heeded    int64        // the newest question about taken runs whose answer was used
 
 	mu       sync.Mutex
 	problem  string
-	failure  error // what the problem is of
+	failure  error // the error behind problem
 	critical bool
-	since    time.Time // of the problem
+	since    time.Time // when the problem began
 	tally    shipped
 	taken    []fleet.Taken // runs that other hosts have claimed
 }
 
-// errSplit is what a person must settle.
+// errSplit means that the engine has another history of this database. A person must
+// settle it.
 var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped; `ckptsidecar fleet rejoin` settles it")
 
-// What becomes known of shipping after each batch.
+// shipped is what is known about shipping after each batch.
 type shipped struct {
 	mark    fleet.Mark
-	took    time.Duration // the last batch
+	took    time.Duration // how long the last batch took
 	batches int64
 	failing bool
 
@@ -93,13 +94,13 @@ type shipped struct {
 	engine, engineID string
 	sealing          []string // the names of the keys that seal what is shipped
 	wentBack         int64
-	backAt           time.Time            // the last time
-	erasures         []fleet.ErasureShown // that some host has not confirmed
+	backAt           time.Time            // when the engine last went back
+	erasures         []fleet.ErasureShown // erasures that some host has not confirmed
 	others           []fleet.HostNamed    // other hosts of the fleet
 	failure          error
 }
 
-// kept is what the file says.
+// kept is what the word file says.
 type kept struct {
 	mark  fleet.Mark
 	taken []fleet.Taken
@@ -108,7 +109,7 @@ type kept struct {
 // eraser erases an agent of this host.
 type eraser func(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
 
-// told answers what is known of shipping.
+// told returns what is known about shipping.
 func (s *shipper) told() shipped {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +118,7 @@ func (s *shipper) told() shipped {
 	return t
 }
 
-// tell notes where the engine is, and a batch with the time that it took.
+// tell notes the engine's mark, and a batch with the time that it took.
 func (s *shipper) tell(m fleet.Mark, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *shipper) tell(m fleet.Mark, took time.Duration) {
 	}
 }
 
-// met notes what the engine is, once it was registered with.
+// met notes what the engine is, after this host has registered with it.
 func (s *shipper) met() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *shipper) takenNow() []fleet.Taken {
 	return s.taken
 }
 
-// takenRuns are the uids of takenNow.
+// takenRuns returns the uids of the runs in takenNow.
 func (s *shipper) takenRuns() map[string]bool {
 	runs := map[string]bool{}
 	for _, t := range s.takenNow() {
@@ -161,7 +162,7 @@ func (s *shipper) isTaken(uid string, term int64) bool {
 	return false
 }
 
-// note keeps what is wrong, for status, and logs what is new.
+// note keeps what is wrong, for the status, and logs it if it is new.
 func (s *shipper) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +184,8 @@ func (s *shipper) note(err error) {
 	s.problem, s.critical, s.failure = what, errors.Is(err, errSplit) || errors.Is(err, pg.ErrRestored), err
 }
 
-// Problem is what an operator should know, "" for nothing. An engine may be away for a
-// while; what a person must settle is told at once.
+// Problem returns what an operator should know, "" for nothing. It allows the engine to
+// be away for a while. It tells at once what a person must settle.
 func (s *shipper) Problem() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

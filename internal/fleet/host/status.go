@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// view answers what the API tells of the fleet. Each question has a connection of
-// its own to the engine, so that it never waits for a batch.
+// view answers the API's questions about the fleet. Each question has its own
+// connection to the engine, so that it never waits for a batch.
 type view struct {
 	shipper *shipper
 	store   *db.Store
@@ -24,7 +24,7 @@ func newView(s *shipper, store *db.Store) *view {
 
 const engineAndHosts = "look at the fleet's engine and hosts"
 
-// FleetStatus says how shipping goes. It does not ask the engine.
+// FleetStatus returns the state of shipping. It does not ask the engine.
 func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error) {
 	if err := mustAdminister(sc, engineAndHosts); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	return st, nil
 }
 
-// orEmpty is a map that JSON shows as an object.
+// orEmpty replaces a nil map by an empty one, which JSON shows as an object.
 func orEmpty(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}
@@ -74,7 +74,7 @@ func orEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-// stateOf names how shipping goes.
+// stateOf returns the name of the state of shipping.
 func stateOf(t *shipped) string {
 	switch err := t.failure; {
 	case err == nil && t.met:
@@ -99,17 +99,17 @@ func (v *view) FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 	return askEngine(ctx, v, true, func(e *pg.Engine) (*fleet.Hosts, error) { return e.Hosts(ctx, v.shipper.host.DB) })
 }
 
-// FleetRuns lists runs of the fleet. An administrator sees those of everybody. A user
-// sees what belongs to his principal: uid 1000 of another host is somebody else unless
-// the settings of both hosts say that it is the same one.
+// FleetRuns lists runs of the fleet. An administrator sees the runs of all users. A
+// user sees the runs of his principal: uid 1000 of another host is another person,
+// unless the settings of both hosts say that they are the same one.
 func (v *view) FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error) {
 	q.For, q.Owner = v.asker(sc)
 	v.auditRead(sc, "read_fleet_runs", q.Agent, "")
 	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*fleet.Runs, error) { return e.Runs(ctx, q) })
 }
 
-// askEngine asks the engine on a connection of its own. What it says where it fails is
-// for administrators: it names servers and roles.
+// askEngine asks the engine on a connection of its own. Only administrators see the
+// reason of a failure, because it names servers and roles.
 func askEngine[T any](ctx context.Context, v *view, admin bool, ask func(*pg.Engine) (*T, error)) (*T, error) {
 	select {
 	case v.asking <- struct{}{}:
@@ -140,8 +140,8 @@ func dialAndAsk[T any](ctx context.Context, url func() (string, error), ask func
 	return ask(e)
 }
 
-// asker says whose rows a caller may see: an administrator everybody's, of one owner
-// where he names one, and a user what belongs to his principal.
+// asker returns whose rows a caller may see. An administrator sees all rows, or those
+// of one owner if he names one. A user sees the rows of his principal.
 func (v *view) asker(sc ckpt.Scope) (_ *fleet.Asker, owner string) {
 	if !sc.Admin {
 		ids := v.shipper.identities()
@@ -153,7 +153,7 @@ func (v *view) asker(sc ckpt.Scope) (_ *fleet.Asker, owner string) {
 	return nil, owner
 }
 
-// auditRead notes what an administrator reads of others.
+// auditRead notes in the audit log what an administrator reads of other users.
 func (v *view) auditRead(sc ckpt.Scope, what, agent, run string) {
 	if !sc.Admin {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// learnTaken asks the engine which runs of this host other hosts have claimed, and
-// refuses from now on what is written to those here. It names the runs as Ship does.
+// learnTaken asks the engine which runs of this host other hosts have claimed. From then
+// on, this host refuses writes to them. It returns the runs by the names that Ship uses.
 func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
 	err = s.heedTaken(ctx, s.engine, func(ctx context.Context) (taken []fleet.Taken, err error) {
 		taken, err = s.engine.Taken(ctx, s.host.DB)
@@ -18,8 +18,9 @@ func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
 	return fenced, err
 }
 
-// heedRefused learns who owns the runs that the engine has refused. Where an engine that
-// went back has lost the claim, this host notes for itself that the run is not its own.
+// heedRefused learns which hosts own the runs that the engine has refused. If an engine
+// that went back has lost the claim of a run, this host notes in the engine that the run
+// is not its own.
 func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []string) error {
 	if len(fenced) == 0 {
 		return nil
@@ -45,8 +46,8 @@ func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []st
 	return err
 }
 
-// heedRenewal is learnTaken with the answer to a renewal of the lease. It also tells those
-// who wait for the engine.
+// heedRenewal does what learnTaken does, with the answer to a renewal of the lease. It
+// also tells the requests that wait for the engine.
 func (s *shipper) heedRenewal(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
 	var fenced []string
 	if err := s.heedTaken(ctx, e, ask, &fenced); err != nil {
@@ -56,8 +57,8 @@ func (s *shipper) heedRenewal(ctx context.Context, e *pg.Engine, ask func(contex
 	return nil
 }
 
-// owns hears that this host has claimed a run, as Ship names it, which another host may
-// have claimed from it before.
+// owns is called when this host has claimed a run. run has the form that Ship uses.
+// Another host may have claimed the run from this one before.
 func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
 	err := s.heedRenewal(ctx, e, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
 	if err == nil {
@@ -66,8 +67,8 @@ func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
 	return err
 }
 
-// heedTaken asks, and heeds the answer unless one to a later question was heeded before.
-// The shipper and the keeper of the lease both ask.
+// heedTaken asks, and uses the answer unless the answer to a later question was used
+// before. The shipper and the keeper of the lease both ask.
 func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
 	question := s.questions.Add(1)
 	taken, err := ask(ctx)

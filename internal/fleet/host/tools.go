@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// Check says what an engine is, and whether it will do.
+// Check returns what an engine is, and whether it is suitable.
 func Check(ctx context.Context, url string) (*fleet.Report, error) {
 	e, err := pg.Dial(ctx, url)
 	if err != nil {
@@ -19,8 +19,8 @@ func Check(ctx context.Context, url string) (*fleet.Report, error) {
 	return e.Check(ctx)
 }
 
-// Migrate makes the fleet's tables in an engine, or brings them up to date. from
-// is the version that they had, 0 for none, and to the one that they have now.
+// Migrate makes the fleet's tables in an engine, or brings them up to date. from is the
+// version that they had, 0 for none, and to is the version that they have now.
 func Migrate(ctx context.Context, url string) (from, to int, err error) {
 	e, err := pg.Dial(ctx, url)
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// verifying is one check of all that an engine holds.
+// verifying is one check of everything that an engine holds.
 type verifying struct {
 	*fleet.Verified
 	engine *pg.Engine
 	opener *seal.Opener
-	own    *audit.Hashes // the audit log of this host, nil where there is none
+	own    *audit.Hashes // the audit log of this host, nil if there is none
 	step   func(done, total int64)
-	runs   int64 // all that there are
+	runs   int64 // how many runs there are in all
 }
 
-// Verify checks the audit logs of all hosts in an engine, the claims, and every
-// state and document, as far as this host has the keys. It changes nothing.
+// Verify checks the audit logs of all hosts in an engine, the claims, and every state
+// and document, as far as this host has the keys. It changes nothing.
 func Verify(ctx context.Context, url string, c Config, step func(done, total int64)) (*fleet.Verified, error) {
 	e, err := pg.Dial(ctx, url)
 	if err != nil {
@@ -72,7 +72,7 @@ func (v *verifying) all(ctx context.Context) (err error) {
 	})
 }
 
-// note adds a problem, unless only the key is missing here.
+// note adds a problem, unless the only reason is that this host lacks the key.
 func (v *verifying) note(rule, host, subject, what string) {
 	if seal.NoKey(what) {
 		v.Unopened++
@@ -81,7 +81,7 @@ func (v *verifying) note(rule, host, subject, what string) {
 	v.Found(rule, host, subject, what)
 }
 
-// chain follows the audit log of a host.
+// chain checks the audit log of a host.
 func (v *verifying) chain(ctx context.Context, h *fleet.HostShown) error {
 	chain := &fleet.Chain{}
 	err := v.engine.Links(ctx, h.DB, func(page []fleet.Link) error {
@@ -113,7 +113,7 @@ func (v *verifying) chain(ctx context.Context, h *fleet.HostShown) error {
 	return nil
 }
 
-// compare compares rows with the audit log of this very host.
+// compare compares rows with the audit log of this host, if h is this host.
 func (v *verifying) compare(ctx context.Context, h *fleet.HostShown, page []fleet.Link) error {
 	if v.own == nil || v.own.Database != h.DB {
 		return nil

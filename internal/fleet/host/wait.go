@@ -10,29 +10,29 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
-// unsure is the mark of an engine of which nobody knows what it has.
+// unsure is the mark if nobody knows what the engine has.
 const unsure = -1
 
 // waiters are the requests that wait until the engine has what they have committed.
-// They hold nothing while they wait.
+// They hold no resources while they wait.
 type waiters struct {
-	wake  chan struct{} // holds one call for the shipper
-	lease *lease.Lease  // without it nothing is confirmed; nil on a host that holds none
+	wake  chan struct{} // holds one signal for the shipper
+	lease *lease.Lease  // nothing is confirmed while it is not held; nil on a host that holds none
 
 	mu     sync.Mutex
 	list   map[*waiter]bool
-	mark   int64           // up to which the engine has this host's audit log, replicated; unsure
+	mark   int64           // the row up to which the engine has this host's audit log, replicated; or unsure
 	away   bool            // the last attempt to ship has failed
 	fenced map[string]bool // runs that another host owns, as Ship names them
 
 	gathering
 }
 
-// waiter is one of them.
+// waiter is one such request.
 type waiter struct {
 	n       int64  // the row of the audit log that the engine must have
-	run     string // as Ship names it; with nothing after the slash for all runs of the agent
-	degrade bool   // it is content with less while the engine is away
+	run     string // as Ship names it; ends with the slash to mean all runs of the agent
+	degrade bool   // it accepts a local answer while the engine is away
 	answer  chan error
 }
 
@@ -40,8 +40,8 @@ func newWaiters() *waiters {
 	return &waiters{wake: make(chan struct{}, 1), list: map[*waiter]bool{}, mark: unsure, fenced: map[string]bool{}}
 }
 
-// Wait waits until the engine has a row of the audit log. It answers nil, or why the
-// engine does not confirm it.
+// Wait waits until the engine has a row of the audit log. It returns nil, or why the
+// engine does not confirm the row.
 func (w *waiters) Wait(ctx context.Context, n int64, run string, degrade bool) error {
 	one := &waiter{n: n, run: run, degrade: degrade, answer: make(chan error, 1)}
 	w.mu.Lock()
@@ -57,7 +57,7 @@ func (w *waiters) Wait(ctx context.Context, n int64, run string, degrade bool) e
 	defer w.forget(one)
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is called already
+	default: // it has a signal already
 	}
 	select {
 	case err := <-one.answer:
@@ -76,7 +76,7 @@ func (w *waiters) forget(one *waiter) {
 	delete(w.list, one)
 }
 
-// verdict says how a waiter is to be answered, and whether it is to be answered now.
+// verdict returns how to answer a waiter, and whether the answer is known now.
 func (w *waiters) verdict(one *waiter) (err error, done bool) {
 	switch {
 	case w.isFenced(one.run):
@@ -104,8 +104,8 @@ func (w *waiters) isFenced(run string) bool {
 	return false
 }
 
-// tell answers all whose answer is known, and all others with why nothing will be
-// confirmed, where it says so. The caller holds the lock.
+// tell answers all waiters whose answer is known. If why is not "", nothing will be
+// confirmed, and all others get why. The caller holds the lock.
 func (w *waiters) tell(why string) {
 	for one := range w.list {
 		err, done := w.verdict(one)
@@ -119,9 +119,9 @@ func (w *waiters) tell(why string) {
 	}
 }
 
-// confirmed says up to where the engine has this host's audit log, and which of the
-// runs that came with it another host owns. refuse is why its word counts for nothing,
-// "" where it counts.
+// confirmed notes up to which row the engine has this host's audit log, and which of
+// the runs that came with it another host owns. refuse says why the engine's
+// confirmation does not count, "" if it counts.
 func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 	w.tell(refuse)
 }
 
-// fence says which runs another host owns, beside those that are known.
+// fence adds runs that another host owns to those that are known.
 func (w *waiters) fence(fenced []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *waiters) fence(fenced []string) {
 	w.tell("")
 }
 
-// owned refuses a run, as Ship names it, that another host owns.
+// owned refuses a run that another host owns. run has the form that Ship uses.
 func (w *waiters) owned(run string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,15 +165,15 @@ func (w *waiters) forgive(run string) {
 	delete(w.fenced, run)
 }
 
-// renewed answers those who waited for the lease.
+// renewed answers the waiters that waited for the lease.
 func (w *waiters) renewed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell("")
 }
 
-// lost says that nobody knows what the engine has. final is why waiting does not help,
-// "" where it may.
+// lost notes that nobody knows what the engine has. final says why waiting does not
+// help, "" if it may help.
 func (w *waiters) lost(final string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,14 +181,14 @@ func (w *waiters) lost(final string) {
 	w.tell(final)
 }
 
-// any says whether somebody waits.
+// any reports whether a request waits.
 func (w *waiters) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.list) > 0
 }
 
-// notReplicated says that a write is on this host's disk alone.
+// notReplicated makes the error for a write that is on this host's disk only.
 func notReplicated(why string) *ckpt.Error {
 	return &ckpt.Error{Code: ckpt.CodeNotReplicated, Outcome: ckpt.OutcomeUnknown, RetryAfter: time.Second,
 		Message: "the write is on this host's disk, and its agent's policy asks for durability: fleet, but " + why + ": try again with the same id"}

@@ -15,25 +15,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// wordSuffix names the file beside a database that holds the last mark which the
-// fleet's engine has acknowledged.
+// wordSuffix is the suffix of the word file. It lies beside the database and holds the
+// last mark that the fleet's engine has acknowledged.
 const wordSuffix = ".fleet"
 
-// wordEvery is how often that file is written while batches are shipped. A word
-// that is too old is never wrong: the engine has at least what it says.
+// wordEvery is how often that file is written while batches are shipped. An old word is
+// never wrong: the engine has at least what it says.
 const wordEvery = 10 * time.Second
 
-// word is what an engine has acknowledged of a database.
+// word is what an engine has acknowledged about a database.
 type word struct {
 	Database string     `json:"database"`
 	Engine   string     `json:"engine"`
 	Mark     fleet.Mark `json:"mark"`
-	Beats    int64      `json:"beats,omitempty"` // how often the engine has heard of the database
+	Beats    int64      `json:"beats,omitempty"` // how often the engine has heard from the database's host
 
 	Taken []fleet.Taken `json:"taken,omitempty"` // runs that other hosts have claimed
 }
 
-// readWordFile reads the file. One that is not there says nothing.
+// readWordFile reads the word file. A missing file gives an empty word.
 func readWordFile(path string) (w word, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,8 +48,8 @@ func readWordFile(path string) (w word, err error) {
 	return w, nil
 }
 
-// readWord answers the mark that an engine has acknowledged of a database, as far as a
-// file knows. The word of another engine, or of another database, counts for nothing.
+// readWord returns the mark that an engine has acknowledged for a database, as far as
+// the file knows. It ignores the word of another engine or of another database.
 func readWord(path, database, engine string) (fleet.Mark, error) {
 	w, err := readWordFile(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func readWord(path, database, engine string) (fleet.Mark, error) {
 	return w.Mark, nil
 }
 
-// recall takes over what the file knows. Where it cannot be read, nothing is known.
+// recall loads what the word file knows. If the file cannot be read, nothing is known.
 func (s *shipper) recall() {
 	if s.wordFile == "" {
 		return
@@ -75,8 +75,8 @@ func (s *shipper) recall() {
 	}
 }
 
-// keepWord writes the file: now and then while batches are shipped, and soon where
-// another host has claimed a run. The shipper's own goroutine calls it.
+// keepWord writes the word file: from time to time while batches are shipped, and soon
+// if another host has claimed a run. Only the shipper's own goroutine calls it.
 func (s *shipper) keepWord(now bool) {
 	is := kept{s.word, s.takenNow()}
 	sameTaken := slices.Equal(is.taken, s.kept.taken)
@@ -94,7 +94,8 @@ func (s *shipper) keepWord(now bool) {
 }
 
 // fenceAsBefore refuses writes to the runs that other hosts had claimed when this
-// daemon ran last, and answers them. The engine tells later what has changed since.
+// daemon last ran, and returns these runs. The engine tells later what has changed
+// since.
 func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) ([]fleet.Taken, error) {
 	w, err := readWordFile(wordFile)
 	if err != nil || w.Database != database || len(w.Taken) == 0 {
