@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boottime is the clock of a lease: it goes on while the machine sleeps, and nobody
-// can set it.
+// Boottime is the clock of a lease. It goes on while the machine sleeps, and nobody can
+// set it.
 func Boottime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

@@ -6,6 +6,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Boottime is the clock of a lease: it goes on while the machine sleeps, and nobody
-// can set it.
+// Boottime is the clock of a lease. It goes on while the machine sleeps, and nobody can
+// set it.
 func Boottime() time.Duration { return windows.DurationSinceBoot() }

@@ -1,6 +1,6 @@
-// Package lease says whether a host may act for its runs: times in, a verdict out. It
-// asks nobody. The engine decides when others may claim; this package makes the host
-// stop before that.
+// Package lease decides whether a host may act for its runs. Its input is times, its
+// output a verdict, and it asks no other program. The engine decides when other hosts may
+// claim; this package makes the host stop before that.
 //
 // This package may import the standard library and golang.org/x/sys only.
 package lease
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Clock answers the time since some moment that does not change while the process
-// lives. It must go on while the machine sleeps, and never jump: a wall clock will not do.
+// Clock returns the time since a moment that stays the same while the process lives. It
+// must go on while the machine sleeps, and never jump: a wall clock is not suitable.
 type Clock func() time.Duration
 
 // Verdict is what a host may believe about its lease.
@@ -23,23 +23,24 @@ const (
 	Doubtful Verdict = "doubtful" // another host may own this host's runs by now
 )
 
-// Lease is what a host knows of its lease. It is safe for concurrent use. It is
+// Lease is what a host knows about its lease. It is safe for concurrent use. It is
 // doubtful until the first renewal.
 type Lease struct {
 	clock Clock
 	span  time.Duration
-	until atomic.Int64 // by the clock, in nanoseconds; 0 for never held, or let go
+	until atomic.Int64 // by the clock, in nanoseconds; 0 if never held, or let go
 }
 
-// New makes a lease of so long a span, as the engine counts it.
+// New makes a lease. span is how long the lease lasts for the engine.
 func New(clock Clock, span time.Duration) *Lease { return &Lease{clock: clock, span: span} }
 
-// Sending is the moment from which a renewal counts that is sent after this call. The
-// engine counts from a later moment, so this host's time ends first.
+// Sending returns the moment from which a renewal counts that the host sends after this
+// call. The engine counts from a later moment, so the lease ends first on this host.
 func (l *Lease) Sending() time.Duration { return l.clock() }
 
-// Renewed notes that the engine has confirmed a renewal that was sent after a moment. A
-// fifth of the lease is left to clocks that run at different speeds.
+// Renewed notes that the engine has confirmed a renewal, which was sent after the moment
+// sent. A fifth of the lease is left as a margin, because clocks can run at different
+// speeds.
 func (l *Lease) Renewed(sent time.Duration) {
 	until := int64(sent + l.span - l.span/5)
 	for {
@@ -53,7 +54,7 @@ func (l *Lease) Renewed(sent time.Duration) {
 // LetGo ends the lease at once.
 func (l *Lease) LetGo() { l.until.Store(0) }
 
-// Left is how long the host may still act, 0 for not at all.
+// Left returns how long the host may still act, 0 if it may not.
 func (l *Lease) Left() time.Duration {
 	until := l.until.Load()
 	if until == 0 {
@@ -62,7 +63,7 @@ func (l *Lease) Left() time.Duration {
 	return max(0, time.Duration(until)-l.clock())
 }
 
-// Verdict says whether the host may act now.
+// Verdict returns whether the host may act now.
 func (l *Lease) Verdict() Verdict {
 	if l.Left() > 0 {
 		return Held
@@ -70,11 +71,12 @@ func (l *Lease) Verdict() Verdict {
 	return Doubtful
 }
 
-// Held says the same. A nil lease binds nobody: it is that of a host without a fleet.
+// Held reports whether the host may act now. It is true for a nil lease, which a host
+// without a fleet has.
 func (l *Lease) Held() bool { return l == nil || l.Left() > 0 }
 
-// Span is how long the engine lets the host act after a renewal.
+// Span returns how long the engine lets the host act after a renewal.
 func (l *Lease) Span() time.Duration { return l.span }
 
-// Every is the pause between two renewals: two of three may fail.
+// Every returns the pause between two renewals. With it, two of three renewals can fail.
 func (l *Lease) Every() time.Duration { return l.span / 3 }
