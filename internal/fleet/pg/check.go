@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Check says what the engine is and whether it will do.
+// Check returns what the engine is, and whether it is suitable.
 func (e *Engine) Check(ctx context.Context) (*fleet.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -33,7 +33,7 @@ func (e *Engine) checkWriting(ctx context.Context, r *fleet.Report) error {
 	return err
 }
 
-// checkTables looks at the fleet's tables, and at the rights to them.
+// checkTables checks the fleet's tables, and this role's rights to them.
 func (e *Engine) checkTables(ctx context.Context, r *fleet.Report) error {
 	meta, err := e.meta(ctx)
 	if errors.Is(err, ErrSchema) {
@@ -69,7 +69,7 @@ func (e *Engine) checkTables(ctx context.Context, r *fleet.Report) error {
 	return nil
 }
 
-// rightsTo are the rights to a table that a daemon needs.
+// rightsTo returns the rights to a table that a daemon needs.
 func rightsTo(table string) []string {
 	switch table {
 	case "fleet_meta":
@@ -82,7 +82,7 @@ func rightsTo(table string) []string {
 	return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 }
 
-// fits says why tables do not fit this program, "" where they do.
+// fits returns why the tables do not fit this program, "" if they do.
 func fits(meta map[string]string) string {
 	schema, _ := strconv.Atoi(meta["schema"])
 	least, _ := strconv.Atoi(meta["min_reader"])
@@ -98,7 +98,7 @@ func fits(meta map[string]string) string {
 	return ""
 }
 
-// checkReplication says whether a commit waits for another machine.
+// checkReplication finds out whether a commit waits for another machine.
 func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 	switch r.Profile {
 	case fleet.ProfileCockroach, fleet.ProfileYugabyte:
@@ -141,7 +141,7 @@ func (e *Engine) checkIsolation(ctx context.Context, r *fleet.Report) error {
 	return err
 }
 
-// checkClock compares the clocks, for people. Nothing depends on it.
+// checkClock compares the clocks, for people only. Nothing depends on the result.
 func (e *Engine) checkClock(ctx context.Context, r *fleet.Report) error {
 	before := time.Now()
 	var there time.Time
@@ -157,7 +157,7 @@ func (e *Engine) checkClock(ctx context.Context, r *fleet.Report) error {
 	return nil
 }
 
-// Migrate makes the fleet's tables, or brings them up to date. It may run again.
+// Migrate makes the fleet's tables, or brings them up to date. It can be repeated.
 func (e *Engine) Migrate(ctx context.Context, id string) (from int, err error) {
 	meta, err := e.meta(ctx)
 	if err != nil && !errors.Is(err, ErrSchema) {

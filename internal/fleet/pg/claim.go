@@ -11,15 +11,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// ErrTaken means that a claim came too late: another host has claimed the run, or its
-// owner was heard of since the claimant looked.
+// ErrTaken means that a claim came too late: another host has claimed the run, or the engine
+// has heard from the owner since the claimant looked.
 var ErrTaken = errors.New("the run has another owner by now, or its owner was heard of since")
 
-// The statements of a claim, in their order. The first locks the former owner's lease,
-// the third its mark, as the first statement of its batches does: a batch is committed
-// before the claim, or meets the new term. Everything after it depends on the run and its term.
+// The statements of a claim, in their order. The first locks the former owner's lease. The
+// third locks its mark, as the first statement of the owner's batches does: such a batch is
+// either committed before the claim, or finds the new term. All later statements check the run
+// and its term.
 const (
-	// lockHost holds up the former owner's renewals until the claim is decided, and checks
+	// lockHost holds up the former owner's renewals until the claim is decided. needGround checks
 	// the ground of the claim by the engine's clock.
 	lockHost   = `UPDATE fleet_hosts SET incarnation = incarnation WHERE db = $1`
 	needGround = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND ($2 IN ('forced', 'released') OR $2 = 'drained' AND drained = 1
@@ -31,8 +32,8 @@ const (
 		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text, m.mark_hash FROM fleet_runs r
 		JOIN fleet_marks m ON m.db = r.host
 		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
-	// takeRun leaves as_of_n at 0 until the new owner ships the run: before that nothing
-	// of its audit log tells anything about it.
+	// takeRun sets as_of_n to 0 until the new owner ships the run: before that, no row of the new
+	// owner's audit log says anything about it.
 	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1, released = NULL, as_of_n = 0 WHERE uid = $1 AND term = $2 AND host = $3
 		AND ($5 <> 'released' OR released = 1)`
 	needRun = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND term = $2 + 1 AND host = $3`
@@ -44,8 +45,8 @@ const (
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
 
-	// takenRuns also names runs that nobody has any more: who was given one last has removed
-	// it. The former owner is fenced still, so that no act of the new owner is done twice.
+	// takenRuns also returns runs that no host has any more, because the last owner has removed
+	// them. The former owner is still fenced, so that no act of the new owner is done twice.
 	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, c.to_db), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''),
 		coalesce(c.decided_by, '')
 		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
@@ -62,7 +63,7 @@ const (
 	needDecided = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
 )
 
-// Find lists the runs of one agent's name, the last changed first, at most 20.
+// Find lists the runs that fit a claim request, the most recently changed first, at most 20.
 func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claimable, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -85,12 +86,12 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 	return all, told(err)
 }
 
-// Claim makes a host the owner of a run, and answers the run's new term. It answers
-// ErrTaken where somebody was faster. After ErrUnknown, Find tells who owns the run.
+// Claim makes a host the owner of a run, and returns the run's new term. It returns ErrTaken if
+// another host was faster. After ErrUnknown, Find tells who owns the run.
 func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	anyTime := bit(c.Ground != fleet.GroundSilent) // only a host without a lease is known to be gone by its silence
+	anyTime := bit(c.Ground != fleet.GroundSilent) // silence alone proves that a host is gone only if it holds no lease
 	b := &pgx.Batch{}
 	b.Queue(lockHost, c.Run.DB)
 	b.Queue(needGround, c.Run.DB, string(c.Ground), c.Grace)
@@ -99,7 +100,7 @@ func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err erro
 	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, c.Ground.How(), c.By)
 	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To, string(c.Ground))
 	b.Queue(needRun, c.Run.UID, c.Run.Term, c.To)
-	b.Queue(beat, c.To) // a transaction that answers somebody must write
+	b.Queue(beat, c.To) // a transaction whose commit confirms something must write
 	if err := e.send(ctx, b, nil); err != nil {
 		if errors.Is(err, ErrMoved) {
 			err = fmt.Errorf("%w: run %s of agent %s", ErrTaken, c.Run.Run, c.Run.Agent)
@@ -109,8 +110,8 @@ func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err erro
 	return c.Run.Term + 1, nil
 }
 
-// Taken lists the runs of a database that other hosts own now, or were given last, with
-// the newest claim of each.
+// Taken lists the runs of a database that other hosts own now, or that the engine gave to
+// another host last, with the newest claim of each.
 func (e *Engine) Taken(ctx context.Context, db string) ([]fleet.Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -128,7 +129,7 @@ func (e *Engine) Taken(ctx context.Context, db string) ([]fleet.Taken, error) {
 	return taken.list(), told(rows.Err())
 }
 
-// takenList gathers the rows of takenRuns: of each run the newest claim.
+// takenList collects the rows of takenRuns: the newest claim of each run.
 type takenList []fleet.Taken
 
 func (l *takenList) scan(rows pgx.Rows) error {
@@ -144,11 +145,11 @@ func (l *takenList) scan(rows pgx.Rows) error {
 	return nil
 }
 
-// list is never nil.
+// list returns the list, never nil.
 func (l takenList) list() []fleet.Taken { return append([]fleet.Taken{}, l...) }
 
-// Decide notes what was decided about a strand. It answers ErrTaken where somebody
-// else has decided before.
+// Decide notes the decision about a strand. It returns ErrTaken if another user has decided
+// before.
 func (e *Engine) Decide(ctx context.Context, db string, t *fleet.Taken, decided, by string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

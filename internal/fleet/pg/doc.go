@@ -1,10 +1,11 @@
-// Package pg is the engine of a fleet: whatever speaks PostgreSQL's wire and replicates
-// by itself. All SQL is in statements.go and schema.go. It keeps to what PostgreSQL 13,
-// CockroachDB, YugabyteDB, Aurora and AlloyDB have in common; a test reads every
-// statement and refuses the rest.
+// Package pg speaks to the engine of a fleet: any database that speaks PostgreSQL's
+// wire protocol and replicates by itself. All SQL for it is in this package. It uses only what
+// PostgreSQL 13, CockroachDB, YugabyteDB, Aurora and AlloyDB have in common; a test
+// reads every statement and refuses the rest.
 //
 // A batch is one pipeline and one implicit transaction, so that a host that freezes
-// holds no lock. A commit that comes with a warning about replication is not believed.
+// holds no lock. If a commit comes with a warning about replication, it does not count
+// as confirmed.
 //
 // This package may import internal/fleet; of others, jackc/pgx.
 package pg

@@ -17,36 +17,36 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// The errors that a caller tells apart.
+// The errors that a caller can tell apart.
 var (
-	// ErrUnknown means that nobody knows whether a batch is safe: its commit came with
-	// a warning, or its answer did not come. The mark tells.
+	// ErrUnknown means that nobody knows whether a batch is safe: its commit came with a
+	// warning, or its answer did not come. The mark tells what happened.
 	ErrUnknown = errors.New("the engine does not say that the batch is replicated")
 	// ErrMoved means that the mark is not where this host left it.
 	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, the engine went back, " +
 		"or the janitor has cleaned runs of this host while it was silent")
-	// ErrSchema means that the tables are not there, or are of another version.
+	// ErrSchema means that the tables do not exist, or have another version.
 	ErrSchema = errors.New("the engine's tables do not fit this program")
 	// ErrFull means that the engine has no room.
 	ErrFull = errors.New("the engine is full")
 )
 
-// patience is how long one call to the engine may take.
+// patience is the timeout of one call to the engine.
 const patience = 30 * time.Second
 
-// Engine is one connection. One goroutine uses it.
+// Engine is one connection. Only one goroutine may use it.
 type Engine struct {
 	conn    *pgx.Conn
 	warned  atomic.Bool // a commit came with a warning about replication
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 	has     memory
-	cleaned int64  // how often the janitor had cleaned runs of the database that has registered last
-	before  before // what it knew of the database that has registered last
-	heard   int64  // how often it had heard of the database, at the last acknowledged word of it
+	cleaned int64  // how often the janitor had cleaned runs of the database that registered last
+	before  before // what the engine knew about the database that registered last
+	heard   int64  // how often the engine had heard from the database, at its last acknowledgment
 }
 
-// Dial connects to the engine. The url holds a password: no error shows it.
+// Dial connects to the engine. The url holds a password, so no error shows it.
 func Dial(ctx context.Context, url string) (*Engine, error) {
 	config, err := parse(url)
 	if err != nil {
@@ -70,8 +70,8 @@ func Dial(ctx context.Context, url string) (*Engine, error) {
 	return e, nil
 }
 
-// Address says where a URL leads: servers and a database, but neither the user nor the
-// password. It is "" where the URL cannot be read.
+// Address returns where a URL leads: servers and a database, but neither the user nor
+// the password. It returns "" if the URL cannot be read.
 func Address(url string) string {
 	config, err := parse(url)
 	if err != nil {
@@ -92,7 +92,7 @@ func Address(url string) string {
 	return strings.Join(servers, ",") + "/" + config.Database
 }
 
-// CheckURL says why a text names no engine, nil where it does.
+// CheckURL returns why a text is not the URL of an engine, nil if it is.
 func CheckURL(url string) error {
 	_, err := parse(url)
 	return err
@@ -109,16 +109,17 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// heed notes a warning. PostgreSQL commits where the wait for a standby is canceled,
-// and only warns. A batch gives no other reason to warn, and messages are translated.
+// heed notes a warning. If the wait for a standby is canceled, PostgreSQL commits all
+// the same, and only warns. A batch gives no other reason to warn. The text cannot be
+// checked, because messages are translated.
 func (e *Engine) heed(n *pgconn.Notice) {
 	if n.SeverityUnlocalized == "WARNING" {
 		e.warned.Store(true)
 	}
 }
 
-// sessions are the settings of every session, so that one that falls silent holds up
-// nobody. What an engine does not know is left out.
+// sessions are the settings of every session, so that a session that falls silent holds
+// up nobody. Settings that an engine does not know are skipped.
 var sessions = []string{
 	`SET idle_in_transaction_session_timeout = '1500ms'`,
 	`SET lock_timeout = '5s'`,
@@ -143,9 +144,10 @@ func (e *Engine) prepare(ctx context.Context) error {
 	}
 	var commit string
 	if err := e.conn.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&commit); err != nil {
-		return nil // this engine has no such choice
+		return nil // this engine does not have this setting
 	}
-	// It is set in any case: a session that has set it does not follow the server's file.
+	// Set it in any case: a session that has set it does not follow changes of the
+	// server's file.
 	set := `SET synchronous_commit = 'on'`
 	if commit == "remote_apply" {
 		set = `SET synchronous_commit = 'remote_apply'`
@@ -154,8 +156,8 @@ func (e *Engine) prepare(ctx context.Context) error {
 	return told(err)
 }
 
-// Alone says that the last batch was committed on the engine's own machine only,
-// because it names no standby.
+// Alone reports that the last batch was committed on the engine's own machine only,
+// because the engine names no standby.
 func (e *Engine) Alone() bool { return e.alone }
 
 func isUnknownSetting(err error) bool {
@@ -170,13 +172,13 @@ func (e *Engine) Close() {
 	_ = e.conn.Close(ctx)
 }
 
-// Profile is what the engine is.
+// Profile returns which kind of engine it is.
 func (e *Engine) Profile() string { return fleet.ProfileOf(e.version) }
 
-// Version is what the engine calls itself.
+// Version returns what the engine calls itself.
 func (e *Engine) Version() string { return e.version }
 
-// told words an error of the engine for people.
+// told adds what to do to an error of the engine.
 func told(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -193,7 +195,7 @@ func told(err error) error {
 	return err
 }
 
-// codeOf is the SQLSTATE of an error, "" for none.
+// codeOf returns the SQLSTATE of an error, "" if it has none.
 func codeOf(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {

@@ -10,9 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// The statements of an erasure, in their order, each for one erasure: $1 is the
-// database, $2 the row of its audit log. What another host owns by now is that host's.
-// An agent of the same name and principal is the same agent, on whatever host.
+// The statements of an erasure, in their order. Each works on one erasure: $1 is the database,
+// $2 the row of its audit log. They leave alone what another host owns by now. An agent with
+// the same name and principal is the same agent on every host.
 const (
 	eraseOwn = `INSERT INTO fleet_erased (uid, db, n) SELECT u.uid, $1, $2::bigint FROM unnest($3::text[]) AS u(uid)
 		WHERE NOT u.uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host <> $1) ON CONFLICT (uid) DO NOTHING`
@@ -21,14 +21,15 @@ const (
 	eraseRunsOfSame = `INSERT INTO fleet_erased (uid, db, n) SELECT r.uid, $1, $2::bigint FROM fleet_runs r JOIN fleet_erased e ON e.uid = r.agent_uid
 		JOIN fleet_agents a ON a.uid = r.agent_uid WHERE e.db = $1 AND e.n = $2 AND a.host = r.host ON CONFLICT (uid) DO NOTHING`
 	erasedHere = `SELECT e.uid FROM fleet_erased e WHERE e.db = $1 AND e.n = $2`
-	// eraseTextsOfSame takes what the audit logs of other hosts say of those agents. eraseTexts
-	// takes what this host's says.
+	// eraseTextsOfSame removes what the audit logs of other hosts say about those agents.
+	// eraseTexts removes what this host's audit log says.
 	eraseTextsOfSame = `UPDATE fleet_audit SET texts = NULL FROM fleet_agents a JOIN fleet_erased e ON e.uid = a.uid
 		WHERE e.db = $1 AND e.n = $2 AND a.host <> $1 AND fleet_audit.db = a.host AND fleet_audit.owner = a.owner AND fleet_audit.agent = a.agent
 		AND fleet_audit.texts IS NOT NULL`
 	dropErasedAgents = `DELETE FROM fleet_agents WHERE uid IN (` + erasedHere + `)`
 
-	// listErasures are those that other copies may be of, with the hosts that have not confirmed.
+	// listErasures lists the erasures of which other hosts may have copies, with the hosts that
+	// have not confirmed.
 	listErasures = `SELECT x.db, x.n, x.owner, x.agent, x.at, coalesce(h.name, ''), o.db, o.name
 		FROM fleet_erasures x LEFT JOIN fleet_hosts h ON h.db = x.db JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
@@ -38,17 +39,17 @@ const (
 	confirm    = `INSERT INTO fleet_confirmations (db, n, host, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT (db, n, host) DO NOTHING`
 
 	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND o.restored_by IS NULL AND ` + livesOn + ` ORDER BY o.name, o.db`
-	// livesOn leaves out the former id of a database that has joined anew, unless the
-	// engine has heard of that id since: then another machine has a copy of the database.
+	// livesOn leaves out the former id of a database that has joined anew, unless the engine has
+	// heard from that id since: then another machine has a copy of the database.
 	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former WHERE j.former = o.db AND m.seen_at <= j.at)`
-	// oneErasure tells of each other host whether it has confirmed one erasure.
+	// oneErasure returns for each other host whether it has confirmed one erasure.
 	oneErasure = `SELECT o.name, coalesce(c.host, '') FROM fleet_erasures x JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
 		WHERE x.db = $1 AND x.n = $2 AND (c.host = o.db OR ` + livesOn + ` AND (x.db, x.n) IN (SELECT e.db, e.n FROM fleet_erased e))
 		ORDER BY o.name, o.db`
 )
 
-// erasures notes which copies of erased agents nobody may ship again, and takes those
+// erasures notes which copies of erased agents no host may ship again, and removes the copies
 // of other hosts.
 func (s *shipping) erasures() {
 	for _, e := range s.changes.Erased {
@@ -92,8 +93,8 @@ func (e *Engine) Erasures(ctx context.Context) ([]fleet.ErasureShown, error) {
 	return all, told(err)
 }
 
-// Erasure says which other hosts have confirmed an erasure, and which have not, by their
-// names. It is false where the engine has not got that erasure.
+// Erasure returns the names of the other hosts that have confirmed an erasure, and of those
+// that have not. is is false if the engine does not have that erasure.
 func (e *Engine) Erasure(ctx context.Context, db string, n int64) (confirmed, waits []string, is bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -116,7 +117,7 @@ func (e *Engine) Erasure(ctx context.Context, db string, n int64) (confirmed, wa
 	return confirmed, waits, true, told(err)
 }
 
-// Erased lists the uids of the agents and runs that an erasure has taken.
+// Erased lists the uids of the agents and runs that an erasure has removed.
 func (e *Engine) Erased(ctx context.Context, db string, n int64) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -128,17 +129,17 @@ func (e *Engine) Erased(ctx context.Context, db string, n int64) ([]string, erro
 	return all, told(err)
 }
 
-// Confirm says that a host has erased its own copies.
+// Confirm notes that a host has erased its own copies.
 func (e *Engine) Confirm(ctx context.Context, db string, n int64, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(confirm, db, n, host)
-	b.Queue(beat, host) // a transaction that answers somebody must write
+	b.Queue(beat, host) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }
 
-// Others lists the other hosts that have not been restored elsewhere.
+// Others lists the other hosts, except those whose runs were restored elsewhere.
 func (e *Engine) Others(ctx context.Context, db string) ([]fleet.HostNamed, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -10,17 +10,17 @@ import (
 )
 
 // The statements for an engine that went back: it has lost what it had acknowledged,
-// claims among it. While it is healed, nobody claims by himself.
+// including claims. While it is healed, no host claims by itself.
 const (
-	// lookBack is what the engine knows of a database before that registers: how often it
-	// has heard of it, and when the last time was.
+	// lookBack reads what the engine knows about a database before the database registers:
+	// how often it has heard from it, and when it did so last.
 	lookBack = `SELECT m.beats, m.seen_at FROM fleet_marks m WHERE m.db = $1`
 	putHeal  = `INSERT INTO fleet_heals (db, noticed_at, horizon, until)
 		VALUES ($1, clock_timestamp(), $2::timestamptz - $3::interval, clock_timestamp() + $4::interval)
 		ON CONFLICT (db) DO UPDATE SET noticed_at = excluded.noticed_at, horizon = excluded.horizon, until = excluded.until`
-	// missing are the hosts that somebody waits for who has noticed that the engine went
-	// back: those that were there in the last day of the engine's copy, and have neither
-	// registered nor noticed it since.
+	// missing are the hosts that claims wait for, since a host noticed that the engine went
+	// back. These are the hosts that the engine heard from in the last day of its older
+	// copy, and that have neither registered nor noticed it since.
 	missing = `FROM fleet_heals x JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL AND o.registered_at < x.noticed_at
 		JOIN fleet_marks f ON f.db = o.db AND f.seen_at > x.horizon
 		WHERE x.until > clock_timestamp() AND NOT EXISTS (SELECT 1 FROM fleet_heals e WHERE e.db = o.db AND e.until > clock_timestamp())`
@@ -28,13 +28,13 @@ const (
 
 	lowerTerms = `SELECT r.uid, r.term, r.host, u.term FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
 		WHERE r.term < u.term ORDER BY r.uid`
-	// putReasserted notes no row of the other host's audit log: all that it has of the run
-	// is its strand, unless it knows better.
+	// putReasserted notes row 0 of the other host's audit log: everything that the other
+	// host has of the run is its strand, unless that host knows better.
 	putReasserted = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
 		SELECT r.uid, $4::bigint, r.host, $3::text, clock_timestamp(), 're-asserted', 0, 'daemon' FROM fleet_runs r
 		WHERE r.uid = $1 AND r.term = $2 ON CONFLICT (run_uid, term) DO NOTHING`
-	// putOutrun notes runs that somebody else has under the same term or a higher one, after
-	// the engine had lost a claim: what this host has of them is a strand.
+	// putOutrun notes runs that another host has under the same term or a higher one, after
+	// the engine had lost a claim. What this host has of them is a strand.
 	putOutrun = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $3, r.uid, 0, clock_timestamp()
 		FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
 		WHERE r.term >= u.term AND r.host <> $3 ON CONFLICT (db, run_uid) DO NOTHING`
@@ -42,10 +42,10 @@ const (
 	needBack = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND term = $3`
 )
 
-// before is what the engine knew of a database when that registered.
+// before is what the engine knew about a database when the database registered.
 type before struct {
 	beats int64
-	seen  *time.Time // by the engine's clock; nil for a database that it did not know
+	seen  *time.Time // by the engine's clock; nil for a database that the engine did not know
 }
 
 func (e *Engine) lookBack(ctx context.Context, db string) (b before, err error) {
@@ -57,18 +57,18 @@ func (e *Engine) lookBack(ctx context.Context, db string) (b before, err error) 
 	return b, told(err)
 }
 
-// WentBack says whether the engine had heard of the database less often when that
-// registered than it had told before that. Each batch, and each word of a host that has
-// nothing to ship, counts.
+// WentBack reports whether the engine had heard from the database less often, when the
+// database registered, than it had said before. beats is what it had said. Each batch
+// counts, and each heartbeat of a host that has nothing to ship.
 func (e *Engine) WentBack(beats int64) bool { return e.before.beats < beats }
 
-// Heard is how often the engine had heard of the database when it acknowledged the last
-// Register, Ship or Beat of this connection.
+// Heard returns how often the engine had heard from the database when it acknowledged the
+// last Register, Ship or Beat of this connection.
 func (e *Engine) Heard() int64 { return e.heard }
 
 // Heal notes that a host, which has just registered, has found that the engine went back.
-// From then on nobody claims by himself until all hosts of the last day are back, or the
-// time is over.
+// From then on no host claims by itself until all hosts of the last day are back, or the
+// wait is over.
 func (e *Engine) Heal(ctx context.Context, db string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -78,12 +78,13 @@ func (e *Engine) Heal(ctx context.Context, db string, wait time.Duration) error 
 	}
 	b := &pgx.Batch{}
 	b.Queue(putHeal, db, seen, 24*time.Hour, wait)
-	b.Queue(beat, db) // a transaction that answers somebody must write
+	b.Queue(beat, db) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }
 
-// Healing names the hosts that have not registered since the engine went back, and says
-// for how long they are waited for. It names none where claims are as ever.
+// Healing returns the names of the hosts that have not registered since the engine went
+// back, and for how long claims wait for them. It returns no names if claims are allowed
+// as usual.
 func (e *Engine) Healing(ctx context.Context) (hosts []string, left time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -105,8 +106,8 @@ func (e *Engine) Healing(ctx context.Context) (hosts []string, left time.Duratio
 }
 
 // Reassert makes a database the owner again of runs whose claims the engine has lost:
-// those that it has under a lower term than this host was given. It answers their uids.
-// Runs that others were given since are this host's no more.
+// those that the engine has under a lower term than this host was given. It returns their
+// uids. Runs that other hosts were given since no longer belong to this host.
 func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) (uids []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -134,7 +135,7 @@ func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) 
 		b.Queue(putReasserted, r.UID, r.Has, db, r.Term)
 		b.Queue(takeBack, r.UID, r.Has, db, r.Term)
 		b.Queue(needBack, r.UID, db, r.Term)
-		b.Queue(beat, db) // a transaction that answers somebody must write
+		b.Queue(beat, db) // a transaction whose commit confirms something must write
 		if err := e.send(ctx, b, nil); err != nil {
 			return uids, err
 		}
@@ -143,15 +144,16 @@ func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) 
 	return uids, nil
 }
 
-// Outrun notes which of these runs others have now under the same term or a higher one,
-// although no claim says so: the engine has lost it. Taken tells them from then on.
+// Outrun notes which of these runs other hosts have now under the same term or a higher
+// one, although no claim says so, because the engine has lost it. From then on, Taken
+// returns them.
 func (e *Engine) Outrun(ctx context.Context, db string, runs []fleet.RunTerm) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	list, terms := listsOf(runs)
 	b := &pgx.Batch{}
 	b.Queue(putOutrun, list, terms, db)
-	b.Queue(beat, db) // a transaction that answers somebody must write
+	b.Queue(beat, db) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }
 

@@ -8,8 +8,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// The statements that read single rows of runs for who may see them. Each condition on
-// $1 to $5 is that of listRuns: everything, or what belongs to a principal.
+// The statements that read single rows of runs for a caller who may see them. The
+// conditions on $1 to $5 are the same as in listRuns: everything, or what belongs to a
+// principal.
 const (
 	maySee = `($1 = 1 OR r.principal = $2 OR r.principal IS NULL AND r.host = $3 AND r.owner = $4) AND ($5 = '' OR r.owner = $5) AND r.status <> ''`
 
@@ -19,15 +20,15 @@ const (
 		WHERE x.kind = 'prompt' AND ` + maySee + ` AND ($6 = '' OR h.name = $6 OR r.host = $6) AND ($7 = '' OR r.principal = $7)
 		AND ($8 = '' OR r.agent = $8) AND ($9 = '' OR x.key < $9) ORDER BY x.key DESC LIMIT $10`
 
-	// A checkpoint of a run that was claimed may be there twice: what the claimant has
-	// shipped, under its own term, counts.
+	// A checkpoint of a run that was claimed can exist twice. Then the one counts that the
+	// claimant has shipped under its own term.
 	heldCheckpoint = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status,
 		c.db, c.n, c.id, c.seq, c.kind, c.suspect, c.sha, c.size, c.pieces, c.body, c.doc, coalesce(c.key_id, '')
 		FROM fleet_checkpoints c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
 		WHERE c.id = $6 AND ` + maySee + ` ORDER BY c.term DESC, c.n DESC LIMIT 1`
 )
 
-// sees are the arguments of maySee.
+// sees returns the arguments of maySee.
 func sees(asker *fleet.Asker, owner string) []any {
 	all := bit(asker == nil)
 	if asker == nil {
@@ -36,8 +37,8 @@ func sees(asker *fleet.Asker, owner string) []any {
 	return []any{all, asker.Principal, asker.DB, asker.Owner, owner}
 }
 
-// Prompts lists prompts of all hosts, the newest first, as they are stored: whether one
-// is open stands in its document. Before is the id of a prompt.
+// Prompts lists prompts of all hosts as they are stored, the newest first. Only the
+// document of a prompt says whether it is open. Before is the id of a prompt.
 func (e *Engine) Prompts(ctx context.Context, q fleet.RunsQuery) (all []fleet.HeldRow, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -54,9 +55,9 @@ func (e *Engine) Prompts(ctx context.Context, q fleet.RunsQuery) (all []fleet.He
 	return all, told(err)
 }
 
-// Checkpoint reads the checkpoint of an id, and what its state is made of where that is
-// asked for. It is nil where the engine has none that the asker may see. owner is "" for
-// the checkpoints of everybody whom the asker may see.
+// Checkpoint reads the checkpoint with an id, and the parts of its state if state is
+// set. It returns nil if the engine has none that the asker may see. If owner is "", it
+// looks among the checkpoints of all owners whom the asker may see.
 func (e *Engine) Checkpoint(ctx context.Context, id string, asker *fleet.Asker, owner string, state bool) (*fleet.HeldCheckpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

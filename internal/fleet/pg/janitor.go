@@ -13,7 +13,7 @@ import (
 )
 
 // The statements of the janitor. One host holds the row of fleet_janitor, by the engine's
-// clock. Each of its transactions takes the row first, so no two hosts clean at once.
+// clock. Each transaction of the janitor takes the row first, so no two hosts clean at once.
 const (
 	holdJanitor = `INSERT INTO fleet_janitor (key, db, until)
 		VALUES ('janitor', $1, clock_timestamp() + $2::interval)
@@ -22,8 +22,9 @@ const (
 	needJanitor = `SELECT 1 / count(*) FROM fleet_janitor
 		WHERE key = 'janitor' AND db = $1 AND until > clock_timestamp()`
 
-	// quiet are hosts whose lease is over, and that the engine has not heard of, for so long.
-	// Their daemons must be of a version that asks with each batch whether it was cleaned.
+	// quiet selects hosts whose lease has been over for so long, and from which the engine has
+	// not heard for so long. Their daemons must have a version that asks with each batch
+	// whether its host was cleaned.
 	quiet = `h.restored_by IS NULL AND h.asks_at = h.registered_at AND m.seen_at + $2::interval < clock_timestamp()
 		AND (h.lease_until IS NULL OR h.lease_until + $2::interval < clock_timestamp())
 		AND NOT EXISTS (SELECT 1 ` + missing + `)`
@@ -31,14 +32,15 @@ const (
 		FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db
 		JOIN fleet_audit c ON c.db = h.db AND c.n = m.mark_n WHERE h.db <> $1 AND ` + quiet + ` ORDER BY h.db`
 	needQuiet = `SELECT 1 / count(*) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db WHERE h.db = $1 AND ` + quiet
-	// markCleaned holds up the batches of the host, and lets the next one of a daemon that
-	// was only paused fail: what that remembers of the engine is not true any more.
+	// markCleaned holds up the batches of the host. If its daemon was only paused, the next
+	// batch of that daemon fails, because what the daemon remembers about the engine is no
+	// longer true.
 	markCleaned = `UPDATE fleet_marks SET cleaned = coalesce(cleaned, 0) + 1 WHERE db = $1`
 	needJudged  = `SELECT 1 / count(*) FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
 		WHERE r.uid = $1 AND r.host = $2 AND r.term = $3 AND m.mark_n = $4 AND r.as_of_n > 0`
 
-	// disputed are runs that were claimed, or that a database which joined anew has copies of.
-	// Former owners ask for them: they may have strands.
+	// disputed are runs that were claimed, and runs that a database which joined anew has
+	// copies of. Former owners ask for them, because they may have strands.
 	disputed = `SELECT c.run_uid FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid WHERE r.host = $1
 		UNION ALL SELECT j.run_uid FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid
 		WHERE r.host = $1`
@@ -66,11 +68,11 @@ const (
 	engineTime = `SELECT clock_timestamp()`
 )
 
-// ErrNotQuiet means that a run is not the janitor's to clean: its host was heard of, the run
-// has another owner or has changed, or another host is the janitor.
+// ErrNotQuiet means that the janitor must not clean a run: the engine has heard from its
+// host, the run has another owner or has changed, or another host is the janitor.
 var ErrNotQuiet = errors.New("the run is not to be cleaned any more: its host or another one was faster")
 
-// Now is the engine's clock.
+// Now returns the time by the engine's clock.
 func (e *Engine) Now(ctx context.Context) (now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -78,14 +80,14 @@ func (e *Engine) Now(ctx context.Context) (now time.Time, err error) {
 	return now, told(err)
 }
 
-// HoldJanitor makes a host the janitor, or lets it stay that. It is false where another
-// host is.
+// HoldJanitor makes a host the janitor, or keeps it the janitor. It returns false if another
+// host is the janitor.
 func (e *Engine) HoldJanitor(ctx context.Context, j fleet.Janitor) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	b := &pgx.Batch{}
 	janitor(b, j)
-	b.Queue(beat, j.DB) // a transaction that answers somebody must write
+	b.Queue(beat, j.DB) // a transaction whose commit confirms something must write
 	err := e.send(ctx, b, nil)
 	if errors.Is(err, ErrMoved) {
 		return false, nil
@@ -93,7 +95,7 @@ func (e *Engine) HoldJanitor(ctx context.Context, j fleet.Janitor) (bool, error)
 	return err == nil, err
 }
 
-// janitor lets a transaction end where the host is not the janitor, or does not hold its own
+// janitor makes a transaction fail if the host is not the janitor, or does not hold its own
 // lease.
 func janitor(b *pgx.Batch, j fleet.Janitor) {
 	b.Queue(holdJanitor, j.DB, j.Span)
@@ -101,8 +103,8 @@ func janitor(b *pgx.Batch, j fleet.Janitor) {
 	b.Queue(needLease, j.DB, j.Incarnation)
 }
 
-// QuietHosts lists the hosts that are lost: their leases are over, and the engine has not
-// heard of them, for so long. There are none while an engine that went back is healed.
+// QuietHosts lists the hosts that are lost: for j.After their leases have been over, and the
+// engine has not heard from them. It lists none while an engine that went back is healed.
 func (e *Engine) QuietHosts(ctx context.Context, j fleet.Janitor) ([]fleet.QuietHost, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -122,7 +124,7 @@ func (e *Engine) QuietHosts(ctx context.Context, j fleet.Janitor) ([]fleet.Quiet
 	return all, told(err)
 }
 
-// Disputed are the runs of a host, by their uids, that former owners ask for.
+// Disputed returns the uids of the runs of a host that former owners ask for.
 func (e *Engine) Disputed(ctx context.Context, db string) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -136,7 +138,7 @@ func (e *Engine) Disputed(ctx context.Context, db string) (map[string]bool, erro
 	return uids, told(err)
 }
 
-// FillJudged reads what retention must know of a run: its checkpoints without their
+// FillJudged reads what retention must know about a run: its checkpoints without their
 // states, its operations and its prompts.
 func (e *Engine) FillJudged(ctx context.Context, r *fleet.LostRun) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -147,9 +149,9 @@ func (e *Engine) FillJudged(ctx context.Context, r *fleet.LostRun) (err error) {
 	return e.fillRows(ctx, judgedRows, r)
 }
 
-// Clean removes of a run what a cleaning says, in one transaction. It answers ErrNotQuiet,
-// and changes nothing, where the host of the run is back, the run has changed, or another
-// host is the janitor.
+// Clean removes the part of a run that a cleaning names, in one transaction. It returns
+// ErrNotQuiet and changes nothing if the host of the run is back, the run has changed, or
+// another host is the janitor.
 func (e *Engine) Clean(ctx context.Context, j fleet.Janitor, c *fleet.Cleaning) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -176,7 +178,8 @@ func (e *Engine) Clean(ctx context.Context, j fleet.Janitor, c *fleet.Cleaning) 
 	return err
 }
 
-// cleanings queues the removals. A segment goes with the last checkpoint that needs it.
+// cleanings queues the removals. A segment is removed with the last checkpoint that needs
+// it.
 func cleanings(b *pgx.Batch, c *fleet.Cleaning) error {
 	if c.Drop {
 		for _, drop := range dropsOf(cleanedRun) {
@@ -207,7 +210,7 @@ func cleanings(b *pgx.Batch, c *fleet.Cleaning) error {
 	return nil
 }
 
-// Unnoted lists what a host has cleaned and not noted in its audit log.
+// Unnoted lists what a host has cleaned but has not yet noted in its audit log.
 func (e *Engine) Unnoted(ctx context.Context, db string) ([]fleet.CleaningNoted, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -227,13 +230,13 @@ func (e *Engine) Unnoted(ctx context.Context, db string) ([]fleet.CleaningNoted,
 	return all, told(err)
 }
 
-// Noted says that a host has noted a cleaning in its audit log.
+// Noted marks a cleaning as noted in a host's audit log.
 func (e *Engine) Noted(ctx context.Context, db, id string) error {
 	return e.write(ctx, db, noteCleaning, id, db)
 }
 
-// Cleaned picks the runs of a host, by their uids, that the janitor has cleaned while the
-// host was away, and that the host still owns.
+// Cleaned returns those of the runs that the janitor has cleaned while their host was away,
+// and that the host still owns.
 func (e *Engine) Cleaned(ctx context.Context, db string, runs []fleet.Name) ([]fleet.Name, error) {
 	if e.cleaned == 0 {
 		return nil, nil
@@ -241,7 +244,7 @@ func (e *Engine) Cleaned(ctx context.Context, db string, runs []fleet.Name) ([]f
 	return e.pick(ctx, runs, cleanedRuns, db, uidsOf(runs))
 }
 
-// AnswerCleanings says that a host has shipped again what was cleaned while it was away.
+// AnswerCleanings notes that a host has shipped again what was cleaned while it was away.
 func (e *Engine) AnswerCleanings(ctx context.Context, db string) error {
 	if e.cleaned == 0 {
 		return nil
@@ -255,6 +258,6 @@ func (e *Engine) write(ctx context.Context, db, statement string, args ...any) e
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(statement, args...)
-	b.Queue(beat, db) // a transaction that answers somebody must write
+	b.Queue(beat, db) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }

@@ -15,8 +15,8 @@ import (
 // copies of it.
 var ErrLease = errors.New("another daemon holds the lease of this database in the fleet: two daemons have copies of it")
 
-// The statements of a lease. All times are the engine's. A daemon takes the lease when
-// it starts, with an incarnation of its own, and renews it under that.
+// The statements of a lease. All times are the engine's. When a daemon starts, it takes
+// the lease with an incarnation of its own, and renews the lease under that incarnation.
 const (
 	beginLease = `UPDATE fleet_hosts SET incarnation = incarnation + 1, lease_until = clock_timestamp() + $2::interval, drained = NULL
 		WHERE db = $1 AND ($3 = 1 OR lease_until IS NULL OR lease_until < clock_timestamp() OR incarnation <= $4) RETURNING incarnation`
@@ -27,14 +27,14 @@ const (
 	needLease  = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND incarnation = $2`
 )
 
-// BeginLease takes the lease of a database for this daemon, and answers the incarnation
-// under which it is renewed. first is true when the daemon has just started: it takes the
-// lease from a daemon before it. Later it does so only where nobody holds the lease, or
-// where the engine went back to before the incarnation last.
+// BeginLease takes the lease of a database for this daemon, and returns the incarnation
+// under which the daemon renews it. first is true if the daemon has just started: then it
+// takes the lease from the daemon that ran before. Later, it takes the lease only if
+// nobody holds it, or if the engine went back to before last, this daemon's incarnation.
 func (e *Engine) BeginLease(ctx context.Context, db string, span time.Duration, first bool, last int64) (incarnation int64, err error) {
 	b := &pgx.Batch{}
 	b.Queue(beginLease, db, span, bit(first), last)
-	b.Queue(beat, db) // a transaction that answers somebody must write
+	b.Queue(beat, db) // a transaction whose commit confirms something must write
 	err = e.send(ctx, b, func(i int, rows pgx.Rows) error { return rows.Scan(&incarnation) })
 	if err == nil && incarnation == 0 {
 		return 0, fmt.Errorf("%w; nothing is done under it here", ErrLease)
@@ -42,8 +42,8 @@ func (e *Engine) BeginLease(ctx context.Context, db string, span time.Duration, 
 	return incarnation, err
 }
 
-// Renew moves the lease on, and answers in the same transaction which runs of the
-// database other hosts own. It answers ErrMoved where the lease is another daemon's.
+// Renew extends the lease, and returns in the same transaction which runs of the database
+// other hosts own. It returns ErrMoved if another daemon holds the lease.
 func (e *Engine) Renew(ctx context.Context, db string, incarnation int64, span time.Duration) ([]fleet.Taken, error) {
 	b := &pgx.Batch{}
 	b.Queue(renewLease, db, incarnation, span)

@@ -6,23 +6,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// remembered is how much a connection remembers before it begins anew.
+// remembered is how many entries a connection remembers before it forgets everything.
 const remembered = 1 << 16
 
-// memory is what the engine has from this connection, so that it is sent once. It ends
-// with the connection: nobody knows what an engine has to which one connects again.
+// memory is what the engine has got over this connection, so that each thing is sent
+// once. It ends with the connection: after a reconnect, nobody knows what the engine
+// has.
 type memory struct {
-	names  map[fleet.Name]string // the uids that stand under names; the keys have none
-	agents map[string][32]byte   // what was sent of agents, by uid
-	runs   map[string]int64      // those that are there, by uid, with the first event that each has
+	names  map[fleet.Name]string // the uids under each name; the keys have no uid
+	agents map[string][32]byte   // a hash of what was sent of each agent, by uid
+	runs   map[string]int64      // the runs that the engine has, by uid, with the first event of each
 }
 
 func (m *memory) forget() {
 	m.names, m.agents, m.runs = map[fleet.Name]string{}, map[string][32]byte{}, map[string]int64{}
 }
 
-// look forgets everything where a name of a batch stands for something else by now: what
-// stood there goes, and may be sent again under another name.
+// look forgets everything if a name of a batch now means something else. The engine
+// removes what had the name, and the host may send it again under another name.
 func (m *memory) look(c *fleet.Changes) {
 	if m.names == nil || len(m.names)+len(m.agents)+len(m.runs) > remembered {
 		m.forget()
@@ -35,8 +36,8 @@ func (m *memory) look(c *fleet.Changes) {
 	}
 }
 
-// keep remembers a batch that the engine has. Of a run that another host owns nothing
-// is known.
+// keep remembers a batch that the engine has. It remembers nothing about a run that
+// another host owns.
 func (m *memory) keep(c *fleet.Changes, mine map[string]bool) {
 	for _, n := range c.Names {
 		m.names[bare(n)] = n.UID

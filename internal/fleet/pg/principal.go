@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements that change who owns what this host has shipped.
+// The statements that change the owners of what this host has shipped.
 const (
 	nameAgents = `UPDATE fleet_agents SET principal = u.principal FROM unnest($2::text[], $3::text[]) AS u(uid, principal)
 		WHERE fleet_agents.uid = u.uid AND fleet_agents.host = $1 AND coalesce(fleet_agents.principal, '') <> u.principal`
@@ -14,7 +14,8 @@ const (
 		WHERE fleet_runs.agent_uid = u.uid AND fleet_runs.host = $1 AND coalesce(fleet_runs.principal, '') <> u.principal`
 )
 
-// SetPrincipals says who owns the agents of a database, by their uids, and their runs.
+// SetPrincipals sets the owners of the agents of a database, by their uids, and of
+// their runs.
 func (e *Engine) SetPrincipals(ctx context.Context, db string, principals map[string]string) error {
 	if len(principals) == 0 {
 		return nil
@@ -28,6 +29,6 @@ func (e *Engine) SetPrincipals(ctx context.Context, db string, principals map[st
 	b := &pgx.Batch{}
 	b.Queue(nameAgents, db, uids, names)
 	b.Queue(nameRuns, db, uids, names)
-	b.Queue(beat, db) // a transaction that answers somebody must write
+	b.Queue(beat, db) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// The statements that count bytes for quotas. The length of a value that is stored apart
-// is known without reading it. Each row counts for what it costs beside its contents.
+// The statements that count bytes for quotas. PostgreSQL knows the length of a value that is
+// stored out of line without reading it. Each row also counts a fixed cost beside its
+// contents.
 const (
 	runVersions = `SELECT r.uid, r.principal, r.host, r.term, r.as_of_n FROM fleet_runs r
 		WHERE r.principal = ANY($1::text[])`
@@ -34,9 +35,9 @@ func (e *Engine) RunVersions(ctx context.Context, principals []string) ([]fleet.
 	return all, told(err)
 }
 
-// BytesOf counts what the engine has of some runs: checkpoints, segments, steps, operations,
-// events and whatever else belongs to a run. Audit logs are not counted. Runs that are
-// gone are left out.
+// BytesOf counts the bytes that the engine has of some runs: checkpoints, segments, steps,
+// operations, events and all other rows of a run. It does not count audit logs. It leaves
+// out runs that no longer exist.
 func (e *Engine) BytesOf(ctx context.Context, uids []string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

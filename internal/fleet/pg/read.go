@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Hosts lists all hosts of the fleet. this is the database of the one that asks.
+// Hosts lists all hosts of the fleet. this is the database of the host that asks.
 func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -31,7 +31,7 @@ func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
 	return all, told(err)
 }
 
-// secondsFrom is how long it is from now until a moment, nil for none.
+// secondsFrom returns the seconds from now until a moment, nil if there is no moment.
 func secondsFrom(now time.Time, until *time.Time) *float64 {
 	if until == nil {
 		return nil
@@ -40,7 +40,7 @@ func secondsFrom(now time.Time, until *time.Time) *float64 {
 	return &left
 }
 
-// Runs lists one page of the runs of all hosts, the last changed first.
+// Runs lists one page of the runs of all hosts, the most recently changed first.
 func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -10,12 +10,13 @@ import (
 )
 
 // The statements by which a database joins anew under another id. Its copies of runs that
-// the engine has under the former id are strands: somebody else may go on with those.
+// the engine has under the former id are strands, because another host may go on with
+// those runs.
 const (
 	putRejoined = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $1, r.uid, $3::bigint, clock_timestamp()
 		FROM fleet_runs r WHERE r.host = $2 ON CONFLICT (db, run_uid) DO NOTHING`
-	// putFormer says that nobody lives under the former id any more, as far as is known. The
-	// row has no run, so that nothing takes it for a strand.
+	// putFormer notes that no host uses the former id any more, as far as is known. The row
+	// has no run, so that nothing takes it for a strand.
 	putFormer = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at, former) VALUES ($1, '', $3, clock_timestamp(), $2)
 		ON CONFLICT (db, run_uid) DO NOTHING`
 	hashAt         = `SELECT a.hash FROM fleet_audit a WHERE a.db = $1 AND a.n = $2`
@@ -23,7 +24,8 @@ const (
 	needRejoined   = `SELECT 1 / count(*) FROM fleet_rejoined WHERE run_uid = $1 AND db = $2 AND decided = $3 AND decided_by = $4`
 )
 
-// HashAt is the hash of a row of an audit log, "" where the engine has it not.
+// HashAt returns the hash of a row of an audit log, "" if the engine does not have the
+// row.
 func (e *Engine) HashAt(ctx context.Context, db string, n int64) (hash string, err error) {
 	err = e.conn.QueryRow(ctx, hashAt, db, n).Scan(&hash)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -32,8 +34,8 @@ func (e *Engine) HashAt(ctx context.Context, db string, n int64) (hash string, e
 	return hash, told(err)
 }
 
-// Rejoin notes that a database joins anew: what it has of the runs of its former id after
-// row from of its audit log are strands.
+// Rejoin notes that a database joins anew. What it has of the runs of its former id after
+// row from of its audit log is a strand.
 func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from int64) error {
 	if _, _, err := e.Register(ctx, to); err != nil {
 		return err
@@ -43,6 +45,6 @@ func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from 
 	b := &pgx.Batch{}
 	b.Queue(putRejoined, to.DB, former, from)
 	b.Queue(putFormer, to.DB, former, from)
-	b.Queue(beat, to.DB) // a transaction that answers somebody must write
+	b.Queue(beat, to.DB) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// ErrRestored means that another host has this database's runs now.
+// ErrRestored means that another host now has this database's runs.
 var ErrRestored = errors.New("the runs of this database were given to another host with `fleet restore`")
 
-// The statements that give a host's runs to another one. Each run gets a new term, so
-// that what the former host still ships of it is refused.
+// The statements that give a host's runs to another host. Each run gets a new term, so
+// that the engine refuses what the former host still ships of it.
 const (
 	claimRuns = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, from_hash)
 		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n, m.mark_hash FROM fleet_runs r
@@ -36,8 +36,8 @@ const (
 	lostRows     = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
 )
 
-// Give gives all runs of one database to another, in one transaction. Doing it again
-// changes nothing but the time.
+// Give gives all runs of one database to another, in one transaction. If it is
+// repeated, it changes only the time.
 func (e *Engine) Give(ctx context.Context, from, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -47,11 +47,11 @@ func (e *Engine) Give(ctx context.Context, from, to string) error {
 	b.Queue(giveRuns, from, to)
 	b.Queue(giveAgents, from, to)
 	b.Queue(giveHost, from, to)
-	b.Queue(beat, to) // a transaction that answers somebody must write
+	b.Queue(beat, to) // a transaction whose commit confirms something must write
 	return e.send(ctx, b, nil)
 }
 
-// restored says that a database's runs are another host's now.
+// restored returns ErrRestored if another host has been given a database's runs.
 func (e *Engine) restored(ctx context.Context, db string) error {
 	var by string
 	if err := e.conn.QueryRow(ctx, getRestored, db).Scan(&by); err != nil {
@@ -63,7 +63,8 @@ func (e *Engine) restored(ctx context.Context, db string) error {
 	return nil
 }
 
-// Lost lists the agents of a database with their runs, but not what is in those.
+// Lost lists the agents of a database with their runs, but not the contents of the
+// runs.
 func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -97,8 +98,8 @@ func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error)
 	return agents, told(err)
 }
 
-// Fill reads what is in a run. The checkpoints are those of the last host that has
-// shipped any: one that took the run over ships them all again under its own term.
+// Fill reads the contents of a run. The checkpoints are those of the last host that has
+// shipped any: a host that took over the run ships them all again under its own term.
 func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -140,7 +141,7 @@ func (e *Engine) fillSegments(ctx context.Context, r *fleet.LostRun) error {
 	return told(err)
 }
 
-// fillFrom reads checkpoints of a run, and answers whose they are.
+// fillFrom reads checkpoints of a run, and returns the database that they come from.
 func (e *Engine) fillFrom(ctx context.Context, query string, r *fleet.LostRun) (db string, err error) {
 	rows, err := e.conn.Query(ctx, query, r.UID)
 	if err != nil {

@@ -1,13 +1,13 @@
 package pg
 
-// SchemaVersion is the version of the tables below. MinReader is the oldest version
-// whose programs may use them.
+// SchemaVersion is the version of the tables below. minReader is the oldest version whose
+// programs may use them.
 const (
 	SchemaVersion = 6
 	minReader     = 1
 )
 
-// schema makes the tables. Each statement may run again.
+// schema makes the tables. Each statement can be repeated.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_meta (key text NOT NULL, value text NOT NULL, PRIMARY KEY (key))`,
 	`CREATE TABLE IF NOT EXISTS fleet_hosts (
@@ -37,38 +37,38 @@ var schema = []string{
 		run_uid text NOT NULL, term bigint NOT NULL, from_db text NOT NULL, to_db text NOT NULL, at timestamptz NOT NULL, how text NOT NULL, PRIMARY KEY (run_uid, term))`,
 	`CREATE TABLE IF NOT EXISTS fleet_erasures (
 		db text NOT NULL, n bigint NOT NULL, owner text NOT NULL, agent text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n))`,
-	// Version 2: from which row of the former owner's audit log on nothing was shipped
-	// when a run was claimed, who claimed it, and what was decided about the rest.
+	// Version 2: the row of the former owner's audit log after which nothing was shipped
+	// when a run was claimed, who claimed it, and what was decided about the strand.
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS from_n bigint`,
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS claimed_by text`,
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided text`,
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided_by text`,
-	// Version 3: until when a host may act for its runs, by the engine's clock. NULL is a
-	// host that holds no lease.
+	// Version 3: until when a host may act for its runs, by the engine's clock. NULL means
+	// that the host holds no lease.
 	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS lease_until timestamptz`,
-	// Version 3: 1 where the owner has let go of a run, so that another host may claim it
-	// at once.
+	// Version 3: 1 if the owner has let go of a run, so that another host may claim it at
+	// once.
 	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS released bigint`,
-	// Version 3: what the agent's policy says of claims: auto, manual or never.
+	// Version 3: what the agent's policy says about claims: auto, manual or never.
 	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS takeover text`,
-	// Version 3: 1 where the host has released all of its runs before maintenance.
+	// Version 3: 1 if the host has released all of its runs before maintenance.
 	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS drained bigint`,
 	// Version 3: the hash of row from_n, by which a claim is checked against the chain of
 	// the former owner.
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS from_hash text`,
-	// Version 3: who owns an agent across hosts. NULL is nobody but its own host's user.
+	// Version 3: the principal that owns an agent. NULL means the user of its own host only.
 	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS principal text`,
 	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS principal text`,
-	// Version 3: the key that a row's contents are sealed with. NULL is a row in the clear.
+	// Version 3: the key that a row's contents are sealed with. NULL means in the clear.
 	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_checkpoints ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_segments ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_rows ADD COLUMN IF NOT EXISTS key_id text`,
 	`ALTER TABLE fleet_audit ADD COLUMN IF NOT EXISTS key_id text`,
-	// Version 4: the uids of agents and runs that an erasure has taken, which nobody may
-	// ship again, and the hosts that have erased their own copies. And the runs that a
-	// database which joined anew under another id has copies of.
+	// Version 4: the uids of agents and runs that an erasure has removed, which no host may
+	// ship again; the hosts that have erased their own copies; and the runs of which a
+	// database that joined anew under another id has copies.
 	`CREATE TABLE IF NOT EXISTS fleet_erased (uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, PRIMARY KEY (uid))`,
 	`CREATE TABLE IF NOT EXISTS fleet_confirmations (
 		db text NOT NULL, n bigint NOT NULL, host text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n, host))`,
@@ -78,11 +78,11 @@ var schema = []string{
 	// Version 5: the former id of a database that joined anew, and checkpoints by their ids.
 	`ALTER TABLE fleet_rejoined ADD COLUMN IF NOT EXISTS former text`,
 	`CREATE INDEX IF NOT EXISTS fleet_checkpoints_by_id ON fleet_checkpoints (id)`,
-	// Version 5: the hosts that have noticed that the engine went back, when, since when a
-	// host must have been there to be waited for, and until when.
+	// Version 5: the hosts that have noticed that the engine went back, and when; how lately
+	// a host must have been seen so that claims wait for it; and until when they wait.
 	`CREATE TABLE IF NOT EXISTS fleet_heals (
 		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
-	// Version 6: the runs of a principal, whose bytes are counted for his quota.
+	// Version 6: the runs of a principal, whose bytes are counted for the quota.
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
 	// Version 6: the janitor, and what it has cleaned: of which run of which host, whether
 	// the janitor's audit log has it, and whether that host has shipped it again since.
@@ -92,15 +92,15 @@ var schema = []string{
 		agent text NOT NULL, run text NOT NULL, dropped bigint NOT NULL, doc text NOT NULL, why text NOT NULL, noted bigint, answered bigint,
 		PRIMARY KEY (id))`,
 	`CREATE INDEX IF NOT EXISTS fleet_cleanings_of_host ON fleet_cleanings (host, run_uid)`,
-	// Version 6: prompts, which are few among the rows of runs, the newest first.
+	// Version 6: an index of the prompts, which are few among the rows of runs.
 	`CREATE INDEX IF NOT EXISTS fleet_rows_prompts ON fleet_rows (key) WHERE kind = 'prompt'`,
-	// Version 6: how often the janitor has cleaned runs of a host, and when a daemon has
+	// Version 6: how often the janitor has cleaned runs of a host, and when a daemon
 	// registered that asks for this with each batch.
 	`ALTER TABLE fleet_marks ADD COLUMN IF NOT EXISTS cleaned bigint`,
 	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS asks_at timestamptz`,
 }
 
-// tables are those that a daemon reads and writes.
+// tables are the tables that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
 	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals", "fleet_janitor",

@@ -15,19 +15,18 @@ const (
 	heldAgents = `SELECT a.uid FROM fleet_agents a WHERE a.host = $1 AND a.uid = ANY($2::text[])`
 )
 
-// Lacks picks the runs, by their uids, that the engine has of no host and that nobody has
-// erased.
+// Lacks returns those of the runs that the engine has of no host and that were not erased.
 func (e *Engine) Lacks(ctx context.Context, runs []fleet.Name) ([]fleet.Name, error) {
 	return e.pick(ctx, runs, lackedRuns, uidsOf(runs))
 }
 
-// Holds picks the agents, by their uids, that the engine has of a host.
+// Holds returns those of the agents that the engine has of a host.
 func (e *Engine) Holds(ctx context.Context, db string, agents []fleet.Name) ([]fleet.Name, error) {
 	return e.pick(ctx, agents, heldAgents, db, uidsOf(agents))
 }
 
-// Strays are the runs, by their names, that the engine has of a host beside those that the
-// host has. What the host has claimed and not shipped yet is not among them.
+// Strays returns the names of the runs that the engine has of a host although the host
+// does not have them. It leaves out runs that the host has claimed but not shipped yet.
 func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (names []fleet.Name, err error) {
 	rows, err := e.conn.Query(ctx, strayRuns, db, uidsOf(here))
 	if err != nil {
@@ -41,7 +40,7 @@ func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (name
 	return names, told(err)
 }
 
-// pick answers those of all whose uids a query answers.
+// pick returns those of all whose uids a query returns.
 func (e *Engine) pick(ctx context.Context, all []fleet.Name, query string, args ...any) (some []fleet.Name, err error) {
 	if len(all) == 0 {
 		return nil, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Register says who this host is, and answers the engine's id and how far the engine is
-// with its database.
+// Register registers this host, and returns the engine's id and the engine's mark of
+// this host's database.
 func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet.Mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -40,7 +40,7 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	return meta["engine_id"], m, told(err)
 }
 
-// Beat says that this host is there and has nothing to ship.
+// Beat tells the engine that this host is alive and has nothing to ship.
 func (e *Engine) Beat(ctx context.Context, db string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -49,8 +49,9 @@ func (e *Engine) Beat(ctx context.Context, db string) error {
 	return e.sendWord(ctx, b, nil)
 }
 
-// sendWord sends a batch whose moveMark or word says how often the engine has heard of
-// the database, and keeps that once the engine has acknowledged it.
+// sendWord sends a batch in which moveMark or word returns how often the engine has
+// heard from the database. It keeps that number once the engine has acknowledged the
+// batch.
 func (e *Engine) sendWord(ctx context.Context, b *pgx.Batch, each func(i int, rows pgx.Rows) error) error {
 	var heard int64
 	err := e.send(ctx, b, func(i int, rows pgx.Rows) error {
@@ -68,12 +69,12 @@ func (e *Engine) sendWord(ctx context.Context, b *pgx.Batch, each func(i int, ro
 	return err
 }
 
-// send sends statements as one pipeline and one transaction. each hears the rows of
-// the statements that it asks for. After an error the connection is closed: what was
-// under way is known anew by registering again.
+// send sends statements as one pipeline and one transaction. each is called with the
+// rows of each statement. After an error the connection is closed; the caller registers
+// again to find out what happened.
 func (e *Engine) send(ctx context.Context, b *pgx.Batch, each func(i int, rows pgx.Rows) error) error {
 	e.warned.Store(false)
-	standbys := -1 // which statement asks for them: only here an engine may have none
+	standbys := -1 // the index of the statement that asks for them: only PostgreSQL itself can have none
 	if e.Profile() == fleet.ProfilePostgres {
 		standbys = b.Len()
 		b.Queue(showStandbys)
@@ -98,7 +99,7 @@ func (e *Engine) send(ctx context.Context, b *pgx.Batch, each func(i int, rows p
 		e.Close()
 	}
 	switch {
-	case codeOf(err) == "22012": // needMark, needRun and their like divide by what is not there
+	case codeOf(err) == "22012": // needMark, needRun and the like divide by the number of rows
 		return ErrMoved
 	case err != nil && codeOf(err) == "":
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -130,8 +131,9 @@ func (e *Engine) read(results pgx.BatchResults, n int, each func(int, pgx.Rows) 
 	return nil
 }
 
-// Ship sends a batch, and answers the runs that another host owns. Those are left out.
-// The mark moves with it. After ErrUnknown only the mark tells what became of it.
+// Ship sends a batch, and returns the runs that another host owns. The batch leaves
+// these out. The mark moves with the batch. After ErrUnknown only the mark tells
+// whether the engine has the batch.
 func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -167,8 +169,8 @@ type shipping struct {
 	changes *fleet.Changes
 	has     *memory
 	cleaned int64    // how often the janitor had cleaned runs of this host when it registered
-	fence   int      // which of them says what runs are still this host's; -1 for none
-	uids    []string // of the runs, and their terms
+	fence   int      // the statement that returns which runs are still this host's; -1 for none
+	uids    []string // the uids of the runs, with their terms
 	terms   []int64
 }
 
@@ -191,7 +193,7 @@ func (s *shipping) all() {
 	s.journal()
 }
 
-// names takes what stands under names that stand for something else by now.
+// names removes what the engine has under names that now mean something else.
 func (s *shipping) names() {
 	var runs, agents struct{ owner, agent, run, uid []string }
 	for _, n := range s.changes.Names {
@@ -260,12 +262,12 @@ func (s *shipping) runs() {
 	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key, released)
 }
 
-// held queues a statement for runs that are still this host's.
+// held queues a statement for those runs that this host still owns.
 func (s *shipping) held(statement string, args ...any) {
 	s.Queue(statement, append([]any{s.db, s.uids, s.terms}, args...)...)
 }
 
-// removals takes what went of the runs.
+// removals removes what was removed from the runs.
 func (s *shipping) removals() {
 	var whole, gone, trim, kept []string
 	var terms, goneN, keptID []int64
@@ -302,7 +304,7 @@ func (s *shipping) removals() {
 	}
 }
 
-// some is a list that is empty rather than NULL.
+// some returns an empty list instead of nil, which would become NULL.
 func some(list []int64) []int64 {
 	if list == nil {
 		return []int64{}
@@ -346,7 +348,7 @@ func (s *shipping) checkpoints() {
 	}
 }
 
-// orNull is a text, NULL for none.
+// orNull returns a pointer to a text, nil for "".
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -361,7 +363,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-// marks changes what may change of checkpoints.
+// marks updates those columns of checkpoints that can change.
 func (s *shipping) marks() {
 	var uid, doc []string
 	var n, suspect []int64
@@ -418,5 +420,5 @@ func (s *shipping) journal() {
 	}
 }
 
-// IsUnknown says whether an error leaves open what became of a batch.
+// IsUnknown reports whether an error leaves open what happened to a batch.
 func IsUnknown(err error) bool { return errors.Is(err, ErrUnknown) }

@@ -1,19 +1,19 @@
 package pg
 
-// The statements of a batch, in their order. What belongs to a run goes in only where
-// this host still owns the run under its term: held says so.
+// The statements of a batch, in their order. Rows of a run are written only if this host still owns the
+// run under its term: the subquery held checks that.
 const (
 	moveMark = `UPDATE fleet_marks SET mark_n = $4, mark_hash = $5, beats = beats + 1, seen_at = clock_timestamp()
 		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 RETURNING beats`
-	// needMark undoes all where the mark was not where this host left it, or where the
-	// janitor has cleaned runs of this host since it connected.
+	// needMark undoes the transaction if the mark was not where this host left it, or if the janitor has
+	// cleaned runs of this host since it connected.
 	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 AND coalesce(cleaned, 0) = $4`
 
-	// goneRuns are runs of this host whose names now stand for others, or for nothing. What
-	// this host has claimed and not shipped yet is not among them.
+	// goneRuns are runs of this host whose names now mean other runs, or nothing. It leaves out runs that
+	// this host has claimed but not shipped yet.
 	goneRuns = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS u(owner, agent, run, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.run = u.run AND f.uid <> u.uid WHERE f.host = $1 AND f.as_of_n > 0`
-	// goneAgents are the agents of this host for which the same is true.
+	// goneAgents are the agents of this host whose names now mean other agents, or nothing.
 	goneAgents = `SELECT f.uid FROM fleet_agents f JOIN unnest($2::text[], $3::text[], $4::text[]) AS u(owner, agent, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
@@ -26,8 +26,8 @@ const (
 		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
 		takeover = excluded.takeover, key_id = excluded.key_id
 		WHERE fleet_agents.host = excluded.host`
-	// makeRuns leaves out what somebody has erased, and runs that another host was given: who
-	// has removed such a run since has not given it back.
+	// makeRuns leaves out runs that were erased, and runs that another host was given: if that host has
+	// removed such a run since, the run does not come back to this one.
 	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
 		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
@@ -46,16 +46,16 @@ const (
 
 	dropRows   = `DELETE FROM fleet_rows WHERE run_uid IN (` + held + `)`
 	dropEvents = `DELETE FROM fleet_rows WHERE kind = 'event' AND run_uid = $4 AND ord < $5 AND run_uid IN (` + held + `)`
-	// keepWrites leaves what LangGraph's tasks wrote and that is still there.
+	// keepWrites keeps only those writes of LangGraph's tasks that still exist.
 	keepWrites = `DELETE FROM fleet_rows WHERE kind = 'graph_write' AND run_uid = $4 AND NOT key = ANY($5::text[]) AND run_uid IN (` + held + `)`
-	// keepOnly leaves the checkpoints that there are, dropGone takes those that went.
+	// keepOnly keeps only the checkpoints that exist. dropGone removes those that were removed.
 	keepOnly = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND NOT (db = $1 AND n = ANY($5::bigint[])) AND run_uid IN (` + held + `)`
 	dropGone = `DELETE FROM fleet_checkpoints WHERE (run_uid, db, n) IN (
 		SELECT u.run_uid, $1, u.n FROM unnest($4::text[], $5::bigint[]) AS u(run_uid, n) WHERE u.run_uid IN (` + held + `))`
 	keepSegments = `DELETE FROM fleet_segments WHERE run_uid = ANY($4::text[]) AND run_uid IN (` + held + `)
 		AND NOT (run_uid, db, id) IN (SELECT u.run_uid, $1, u.id FROM unnest($5::text[], $6::bigint[]) AS u(run_uid, id))`
 
-	// A segment never changes, but it may be sealed with another key when it is sent again.
+	// A segment never changes, but it can be sealed with another key when it is sent again.
 	putSegments = `INSERT INTO fleet_segments (run_uid, db, id, size, data, key_id)
 		SELECT u.run_uid, $1, u.id, u.size, u.data, u.key_id
 		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bytea[], $8::text[]) AS u(run_uid, id, size, data, key_id)
@@ -68,7 +68,7 @@ const (
 		$16::text[]) AS u(run_uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc, key_id)
 		WHERE u.run_uid IN (` + held + `) ON CONFLICT (run_uid, db, n) DO UPDATE SET suspect = excluded.suspect, doc = excluded.doc,
 		sha = excluded.sha, body = excluded.body, key_id = excluded.key_id`
-	// markCheckpoints leaves the states alone, and so those that were shipped before there was a key.
+	// markCheckpoints leaves the states alone, also those that were shipped before there was a key.
 	markCheckpoints = `UPDATE fleet_checkpoints SET suspect = u.suspect, doc = u.doc
 		FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[]) AS u(run_uid, n, suspect, doc)
 		WHERE fleet_checkpoints.run_uid = u.run_uid AND fleet_checkpoints.db = $1 AND fleet_checkpoints.n = u.n AND u.run_uid IN (` + held + `)`
@@ -89,7 +89,7 @@ const (
 		ON CONFLICT (db, n) DO NOTHING`
 )
 
-// dropsOf are the statements that take all of some runs; the runs come last.
+// dropsOf returns the statements that remove everything of some runs. The runs themselves come last.
 func dropsOf(runs string) []string {
 	return []string{
 		`DELETE FROM fleet_checkpoints WHERE run_uid IN (` + runs + `)`,
@@ -99,7 +99,7 @@ func dropsOf(runs string) []string {
 	}
 }
 
-// The statements of everything else.
+// All other statements.
 const (
 	putHost = `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ($1, $2, $3, $4, 1, clock_timestamp())
 		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema, registered_at = clock_timestamp()`
@@ -117,7 +117,7 @@ const (
 
 	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(), h.lease_until,
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
-	// What a user sees of a host of his own may have been shipped by a former version, without a principal.
+	// A user can also see runs without a principal, which a former version has shipped from his own host.
 	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term,
 		r.seq, r.updated_at, r.as_of_n
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host

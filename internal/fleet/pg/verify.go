@@ -8,10 +8,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// verifyPage is how many rows of an audit log are read at once.
+// verifyPage is how many rows of an audit log one query reads.
 const verifyPage = 2000
 
-// The statements of a check of everything.
+// The statements of Verify.
 const (
 	linkPage  = `SELECT a.n, a.hash, a.texts FROM fleet_audit a WHERE a.db = $1 AND a.n > $2 ORDER BY a.n LIMIT $3`
 	heldClaim = `SELECT c.run_uid, c.term, c.from_db, c.to_db, coalesce(c.from_n, 0), coalesce(c.from_hash, ''), coalesce(a.hash, ''),
@@ -30,7 +30,8 @@ const (
 	markOf   = `SELECT m.mark_n, m.mark_hash FROM fleet_marks m WHERE m.db = $1`
 )
 
-// Links reads the audit log of a database in order, and tells of each row.
+// Links reads the audit log of a database in order, and calls each with each page of
+// rows.
 func (e *Engine) Links(ctx context.Context, db string, each func([]fleet.Link) error) error {
 	for after := int64(0); ; {
 		rows, err := e.conn.Query(ctx, linkPage, db, after, verifyPage)
@@ -48,13 +49,13 @@ func (e *Engine) Links(ctx context.Context, db string, each func([]fleet.Link) e
 	}
 }
 
-// MarkOf is the mark of a database, zero where it has shipped nothing.
+// MarkOf returns the mark of a database, zero if it has shipped nothing.
 func (e *Engine) MarkOf(ctx context.Context, db string) (m fleet.Mark, err error) {
 	err = e.conn.QueryRow(ctx, markOf, db).Scan(&m.N, &m.Hash)
 	return m, told(err)
 }
 
-// Claims lists all claims, by run and term.
+// Claims lists all claims, sorted by run and term.
 func (e *Engine) Claims(ctx context.Context) ([]fleet.ClaimHeld, error) {
 	rows, err := e.conn.Query(ctx, heldClaim)
 	if err != nil {
@@ -64,7 +65,8 @@ func (e *Engine) Claims(ctx context.Context) ([]fleet.ClaimHeld, error) {
 	return all, told(err)
 }
 
-// Orphans tells of rows whose run, or whose agent, is not there: how many of which kind.
+// Orphans calls each for every run or agent that does not exist but to which rows
+// belong, with their kind and number.
 func (e *Engine) Orphans(ctx context.Context, each func(kind, uid string, n int64)) error {
 	rows, err := e.conn.Query(ctx, orphans)
 	if err != nil {
@@ -82,13 +84,13 @@ func (e *Engine) CountRuns(ctx context.Context) (n int64, err error) {
 	return n, told(err)
 }
 
-// HeldRun is a run with its names.
+// HeldRun is a run with the names of its owner and agent.
 type HeldRun struct {
 	fleet.LostRun
 	Owner, Agent string
 }
 
-// RunsOf lists the runs of a database, but not what is in them.
+// RunsOf lists the runs of a database, but not their contents.
 func (e *Engine) RunsOf(ctx context.Context, db string) (all []HeldRun, err error) {
 	rows, err := e.conn.Query(ctx, runsOf, db)
 	if err != nil {

@@ -1,7 +1,8 @@
 package pg
 
-// views are what people read with psql, as the views audit_… of a host are read with
-// sqlite3. They have no contents, so that a sealed engine shows the same columns.
+// views are for people who read them with psql, as they read the audit_… views of a
+// host with sqlite3. The views show no contents, so that a sealed engine shows the same
+// columns.
 var views = []string{
 	`CREATE OR REPLACE VIEW fleet_audit_hosts AS
 		SELECT h.db, h.name, h.version, h.registered_at, m.seen_at, m.mark_n, m.mark_hash, h.lease_until, h.drained, h.restored_by
