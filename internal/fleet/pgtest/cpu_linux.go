@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ProcessorTime is how long the processors have worked for this server, its standbys
-// included. It tells costs also on a machine where others work.
+// ProcessorTime returns how long the processors have worked for this server and its standbys.
+// It measures costs even if other programs use the machine.
 func (s *Server) ProcessorTime() (total time.Duration) {
 	s.t.Helper()
 	root := filepath.Dir(s.folder)
@@ -30,7 +30,7 @@ func (s *Server) ProcessorTime() (total time.Duration) {
 	return total
 }
 
-// processorTime reads utime, stime, cutime and cstime, the fields 14 to 17 of /proc/PID/stat.
+// processorTime adds utime, stime, cutime and cstime, the fields 14 to 17 of /proc/PID/stat.
 func processorTime(s *Server, stat string) (total time.Duration) {
 	const perTick = time.Second / 100 // USER_HZ of Linux
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

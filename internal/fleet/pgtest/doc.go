@@ -1,6 +1,7 @@
-// Package pgtest starts PostgreSQL for tests: a server of its own in a temporary
-// folder, as another user where the test is root, with a synchronous standby where the
-// test asks for one. Where PostgreSQL is not installed, the test skips.
+// Package pgtest starts PostgreSQL for tests: each test gets a server of its own in a
+// temporary folder. The server runs as another user if the test is root, and has a
+// synchronous standby if the test asks for one. If PostgreSQL is not installed, the
+// test is skipped.
 //
-// Tests alone use it. This package may import internal/testenv, and jackc/pgx.
+// Only tests use it. This package may import internal/testenv, and jackc/pgx.
 package pgtest

@@ -25,11 +25,11 @@ type Server struct {
 	bin    string // the folder of its programs
 	folder string // of its data
 	port   int
-	user   []string // what runs a program as its user
-	small  int      // no file of its grows beyond so many MiB and a bit; 0 for no limit
+	user   []string // the command that runs a program as the server's user
+	small  int      // its files cannot grow beyond about this many MiB; 0 for no limit
 }
 
-// Programs is the folder of PostgreSQL's programs, "" where it is not installed.
+// Programs returns the folder of PostgreSQL's programs, "" if it is not installed.
 func Programs() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.SortFunc(found, func(a, b string) int { return versionOf(b) - versionOf(a) })
@@ -47,7 +47,7 @@ func versionOf(path string) int {
 	return n
 }
 
-// Start starts a server, which ends with the test.
+// Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := prepare(t)
@@ -57,11 +57,11 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// making is held while a server's data are made.
+// making is held while the data of a server are made.
 var making sync.Mutex
 
 // makeData makes the data of a new server. The first server of a test process makes them
-// with initdb, and the others copy those, which takes a tenth of the time.
+// with initdb. The others copy them, which takes a tenth of the time.
 func (s *Server) makeData() {
 	s.t.Helper()
 	making.Lock()
@@ -80,7 +80,7 @@ func (s *Server) makeData() {
 	}
 }
 
-// copyData copies data of a server that does not run, with owners and modes.
+// copyData copies the data of a server that is not running, with owners and modes.
 func (s *Server) copyData(from, to string) {
 	s.t.Helper()
 	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
@@ -88,7 +88,7 @@ func (s *Server) copyData(from, to string) {
 	}
 }
 
-// Need skips the test where no server can be started. It answers the folder of PostgreSQL's
+// Need skips the test if no server can be started. It returns the folder of PostgreSQL's
 // programs.
 func Need(t testing.TB) string {
 	t.Helper()
@@ -102,7 +102,7 @@ func Need(t testing.TB) string {
 	return bin
 }
 
-// prepare finds the programs and makes a folder that the server's user may use.
+// prepare finds the programs, and makes a folder that the server's user may use.
 func prepare(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, bin: Need(t)}
@@ -147,7 +147,7 @@ func (s *Server) run(program string, args ...string) {
 
 func (s *Server) try(program string, args ...string) ([]byte, error) {
 	line := append(slices.Clone(s.user), append([]string{filepath.Join(s.bin, program)}, args...)...)
-	if s.small > 0 { // in blocks of 512 bytes; the bit cuts a page in two, which the server takes for a full disk
+	if s.small > 0 { // in blocks of 512 bytes; the extra blocks cut a page in two, which the server takes for a full disk
 		line = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -f %d && exec "$@"`, s.small<<11+8), "sh"}, line...)
 	}
 	cmd := exec.Command(line[0], line[1:]...)
@@ -188,8 +188,8 @@ func (s *Server) Again() {
 	s.run("pg_ctl", "-D", s.folder, "-l", s.folder+".log", "-w", "-t", "60", "start")
 }
 
-// Small starts the server anew with files of which none can grow beyond so many MiB, as
-// if its disk were full. 0 takes the limit away. It must be 16 at least.
+// Small restarts the server with a limit on the size of its files, in MiB, as if its disk
+// were full. 0 removes the limit. The limit must be at least 16.
 func (s *Server) Small(mib int) {
 	s.t.Helper()
 	s.Stop()
@@ -207,7 +207,7 @@ func (s *Server) Standby() *Server {
 	return b
 }
 
-// Follower adds a standby for which no commit waits.
+// Follower adds a standby that commits do not wait for.
 func (s *Server) Follower() *Server {
 	s.t.Helper()
 	b := &Server{t: s.t, bin: s.bin, folder: filepath.Join(filepath.Dir(s.folder), "standby"), port: freePort(s.t), user: s.user}
@@ -218,13 +218,13 @@ func (s *Server) Follower() *Server {
 	return b
 }
 
-// Promote makes a primary of a standby.
+// Promote makes a standby the primary.
 func (s *Server) Promote() {
 	s.t.Helper()
 	s.run("pg_ctl", "-D", s.folder, "-w", "-t", "60", "promote")
 }
 
-// wait waits until a question is answered with true.
+// wait waits until a query returns true.
 func (s *Server) wait(what, query string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -237,7 +237,7 @@ func (s *Server) wait(what, query string) {
 	}
 }
 
-// Wait waits until a question is answered with true.
+// Wait waits until a query returns true.
 func (s *Server) Wait(what, query string) { s.t.Helper(); s.wait(what, query) }
 
 func (s *Server) ask(query string) (is bool) {
@@ -246,14 +246,14 @@ func (s *Server) ask(query string) (is bool) {
 	return is
 }
 
-// Database makes an empty database and answers its URL.
+// Database makes an empty database and returns its URL.
 func (s *Server) Database(name string) string {
 	s.t.Helper()
 	s.Exec("postgres", `CREATE DATABASE `+pgx.Identifier{name}.Sanitize())
 	return s.URL(name)
 }
 
-// URL names a database of the server.
+// URL returns the URL of a database of the server.
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s", s.port, database)
 }
@@ -264,7 +264,7 @@ func (s *Server) Exec(database, statement string) {
 	s.with(database, func(ctx context.Context, c *pgx.Conn) error { _, err := c.Exec(ctx, statement); return err })
 }
 
-// Rows answers what a query answers, each row as text.
+// Rows returns the rows of a query, each as text.
 func (s *Server) Rows(database, query string) (list []string) {
 	s.t.Helper()
 	s.with(database, func(ctx context.Context, c *pgx.Conn) error {
@@ -285,7 +285,8 @@ func (s *Server) Rows(database, query string) (list []string) {
 	return list
 }
 
-// Backup copies the server's data, and answers what brings the server back to it.
+// Backup copies the server's data, and returns a function that brings the server back to
+// the copy.
 func (s *Server) Backup() (back func()) {
 	s.t.Helper()
 	aside := s.folder + ".aside"
@@ -305,7 +306,7 @@ func (s *Server) Backup() (back func()) {
 	return func() { s.t.Helper(); take(aside, s.folder) }
 }
 
-// Dump answers what pg_dump writes of a database.
+// Dump returns the output of pg_dump for a database.
 func (s *Server) Dump(database string) string {
 	s.t.Helper()
 	out, err := s.try("pg_dump", s.URL(database))
@@ -315,7 +316,7 @@ func (s *Server) Dump(database string) string {
 	return string(out)
 }
 
-// Try runs a statement at a URL, and answers how many rows it has changed.
+// Try runs a statement at a URL, and returns how many rows it has changed.
 func (s *Server) Try(url, statement string) (rows int64, err error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -343,7 +344,7 @@ func (s *Server) with(database string, f func(context.Context, *pgx.Conn) error)
 	}
 }
 
-// Lock runs a statement in a transaction that stays open until the answer is called.
+// Lock runs a statement in a transaction that stays open until letGo is called.
 func (s *Server) Lock(database, statement string) (letGo func()) {
 	s.t.Helper()
 	ctx := context.Background()

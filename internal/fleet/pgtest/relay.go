@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Relay stands between a host and its engine. It cuts the connection in the middle, or
-// holds everything up.
+// Relay stands between a host and its engine. It can cut connections in the middle, or
+// hold up all traffic.
 type Relay struct {
 	server string
 	port   int
 
 	mu     sync.Mutex
 	sent   [2]int // bytes to the server and from it, since the last Cut
-	cut    [2]int // after how many to cut; 0 for never
+	cut    [2]int // cut after this many bytes; 0 for never
 	delay  time.Duration
-	closed chan struct{} // closed while nothing is held up
+	closed chan struct{} // closed while no traffic is held up
 }
 
 // The directions of a relay.
@@ -31,7 +31,7 @@ const (
 
 var errCut = errors.New("the relay has cut the connection")
 
-// Relay starts a relay to the server, which ends with the test.
+// Relay starts a relay to the server. The relay ends with the test.
 func (s *Server) Relay() *Relay {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,12 +53,12 @@ func (s *Server) Relay() *Relay {
 	return r
 }
 
-// URL names a database of the server, by way of the relay.
+// URL returns the URL of a database of the server through the relay.
 func (r *Relay) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", r.port, database)
 }
 
-// Follow leads new connections to another server.
+// Follow sends new connections to another server.
 func (r *Relay) Follow(s *Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *Relay) pass(way int, to io.Writer, from io.Reader) {
 	}
 }
 
-// take waits while everything is held up, and answers how many of n bytes go on.
+// take waits while traffic is held up, and returns how many of n bytes pass.
 func (r *Relay) take(way, n int) (int, error) {
 	r.mu.Lock()
 	closed, delay := r.closed, r.delay
@@ -117,8 +117,8 @@ func (r *Relay) take(way, n int) (int, error) {
 	return n, nil
 }
 
-// Cut cuts each connection after n bytes more in a direction, and none for 0. It answers
-// how many bytes went both ways since the last call.
+// Cut cuts each connection after n more bytes in a direction; 0 cuts none. It returns
+// how many bytes passed in each direction since the last call.
 func (r *Relay) Cut(way, n int) (toServer, fromServer int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *Relay) Cut(way, n int) (toServer, fromServer int) {
 	return toServer, fromServer
 }
 
-// Hold holds everything up until the answer is called.
+// Hold holds up all traffic until letGo is called.
 func (r *Relay) Hold(t testing.TB) (letGo func()) {
 	held := make(chan struct{})
 	r.mu.Lock()
@@ -139,7 +139,7 @@ func (r *Relay) Hold(t testing.TB) (letGo func()) {
 	return letGo
 }
 
-// Slow delays each piece that passes.
+// Slow delays each piece of data that passes.
 func (r *Relay) Slow(by time.Duration) {
 	r.mu.Lock()
 	r.delay = by
