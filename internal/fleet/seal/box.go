@@ -14,29 +14,30 @@ import (
 	"strings"
 )
 
-// The errors of opening.
+// The errors when a seal is opened.
 var (
-	// ErrNoKey means that this host has not the key.
+	// ErrNoKey means that this host does not have the key.
 	ErrNoKey = errors.New("this host has no key that opens it")
 	// ErrBroken means that a blob was changed, or moved from another row.
 	ErrBroken = errors.New("its seal is broken: it was changed, or moved here from another row")
 )
 
-// A sealed blob is magic, the length of the key's name as one byte, that name, and what
-// GCM makes: nonce, text, tag. As a text it is textMark and the blob as base64.
+// A sealed blob consists of magic, the length of the key's name as one byte, that name,
+// and the output of GCM: nonce, text, tag. As a text it is textMark and the blob as
+// base64.
 const (
 	magic    = "ckS1"
 	textMark = "sealed:"
 )
 
-// Box seals what belongs to one run, one agent or one database.
+// Box seals everything that belongs to one run, one agent or one database.
 type Box struct {
 	head []byte
 	aead cipher.AEAD
 	mac  []byte
 }
 
-// Box derives the keys of what a uid names.
+// Box derives the keys for one run, agent or database, which uid names.
 func (k *Key) Box(uid string) (*Box, error) {
 	secret, err := hkdf.Key(sha256.New, k.secret, nil, "ckptsidecar fleet 1\x00"+k.Name()+"\x00"+uid, 2*keyBytes)
 	if err != nil {
@@ -52,7 +53,7 @@ func (k *Key) Box(uid string) (*Box, error) {
 	return b, err
 }
 
-// Place names a row, and a column of it. A blob opens at its own place only.
+// Place names a row, and a column of it. A blob can be opened only at its own place.
 func Place(parts ...string) string { return strings.Join(parts, "\x00") }
 
 // Seal seals a blob for a place.
@@ -62,16 +63,16 @@ func (b *Box) Seal(plain []byte, place string) []byte {
 	return b.aead.Seal(out, nil, plain, b.about(place))
 }
 
-// SealText is Seal as a text.
+// SealText is like Seal, for a text.
 func (b *Box) SealText(plain, place string) string {
 	return textMark + base64.RawStdEncoding.EncodeToString(b.Seal([]byte(plain), place))
 }
 
-// about is what a seal covers beside the blob.
+// about returns what a seal covers in addition to the blob.
 func (b *Box) about(place string) []byte { return append(bytes.Clone(b.head), place...) }
 
-// Sum is the hash of a state for who has no key: the hash itself would let others guess
-// a small state.
+// Sum returns the hash of a state that readers without the key see. It is an HMAC,
+// because the hash itself would let others guess a small state.
 func (b *Box) Sum(sha string) string {
 	h := hmac.New(sha256.New, b.mac)
 	h.Write([]byte(sha))
@@ -86,7 +87,7 @@ func (b *Box) open(blob []byte, place string) ([]byte, error) {
 	return plain, nil
 }
 
-// keyOf is the name of the key of a sealed blob.
+// keyOf returns the name of the key of a sealed blob.
 func keyOf(blob []byte) (name string, err error) {
 	rest, is := bytes.CutPrefix(blob, []byte(magic))
 	if !is || len(rest) == 0 || len(rest) <= int(rest[0]) {
@@ -95,10 +96,10 @@ func keyOf(blob []byte) (name string, err error) {
 	return string(rest[1 : 1+int(rest[0])]), nil
 }
 
-// boxes are the boxes that were used last.
+// boxes are the boxes that were used recently.
 type boxes map[string]*Box
 
-// mostBoxes is how many boxes are kept.
+// mostBoxes is the most boxes that are kept.
 const mostBoxes = 1 << 12
 
 func (m boxes) of(k *Key, uid string) (*Box, error) {
@@ -117,8 +118,8 @@ func (m boxes) of(k *Key, uid string) (*Box, error) {
 	return b, nil
 }
 
-// Opener opens what hosts have sealed. One goroutine uses it. The zero value has no
-// keys, and opens what is in the clear.
+// Opener opens what hosts have sealed. Only one goroutine may use it. The zero value
+// has no keys, and opens only what is in the clear.
 type Opener struct {
 	Ring  *Ring
 	boxes boxes
@@ -138,7 +139,7 @@ func (o *Opener) box(name, uid string) (*Box, error) {
 	return o.boxes.of(k, uid)
 }
 
-// Open opens a blob that belongs to what uid names.
+// Open opens a blob that belongs to the run, agent or database that uid names.
 func (o *Opener) Open(blob []byte, uid, place string) ([]byte, error) {
 	name, err := keyOf(blob)
 	if err != nil {
@@ -151,7 +152,7 @@ func (o *Opener) Open(blob []byte, uid, place string) ([]byte, error) {
 	return b.open(blob, place)
 }
 
-// Text opens a text. One that is in the clear is answered as it is.
+// Text opens a text. It returns a text that is in the clear as it is.
 func (o *Opener) Text(text, uid, place string) (string, error) {
 	coded, is := strings.CutPrefix(text, textMark)
 	if !is {

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Sealer seals what one host ships. One goroutine uses it.
+// Sealer seals what one host ships. Only one goroutine may use it.
 type Sealer struct {
 	ring   *Ring
 	db     string
@@ -15,20 +15,20 @@ type Sealer struct {
 	agents map[string]sealedAgent
 }
 
-// sealedAgent is what was sealed of an agent last, so that an agent which has not
-// changed is the same text again.
+// sealedAgent is what was last sealed of an agent, so that an agent that has not
+// changed gives the same text again.
 type sealedAgent struct {
 	plain [32]byte
 	key   string
 	doc   string
 }
 
-// NewSealer seals for a database.
+// NewSealer makes a Sealer for a database.
 func NewSealer(r *Ring, db string) *Sealer {
 	return &Sealer{ring: r, db: db, boxes: boxes{}, agents: map[string]sealedAgent{}}
 }
 
-// The places of what is sealed. The columns that operators need are in the clear:
+// The places of what is sealed. The columns that operators need stay in the clear:
 // names, kinds, statuses, sizes, times.
 func agentPlace(uid string) string { return Place("fleet_agents", uid) }
 func runPlace(uid string) string   { return Place("fleet_runs", uid) }
@@ -45,7 +45,7 @@ func auditPlace(db string, n int64) string {
 	return Place("fleet_audit", db, strconv.FormatInt(n, 10))
 }
 
-// Changes seals a batch in place. ids say whose realm an owner is of.
+// Changes seals a batch in place. ids give the realm of each owner.
 func (s *Sealer) Changes(c *fleet.Changes, ids *fleet.Identities) error {
 	key := func(owner string) *Key { return s.ring.For(fleet.RealmOf(ids.Principal(owner))) }
 	for i := range c.Agents {
@@ -113,8 +113,8 @@ func (s *Sealer) run(r *fleet.Run, b *Box, key string) {
 	}
 }
 
-// checkpoint seals a checkpoint. Its hash goes into its document, because the column
-// gets a hash that says nothing without the key.
+// checkpoint seals a checkpoint. It puts the hash into the document, because the column
+// gets a hash that is useless without the key.
 func (s *Sealer) checkpoint(r *fleet.Run, c *fleet.Checkpoint, b *Box, key string) {
 	c.Doc = b.SealText(c.SHA256+"\n"+c.Doc, checkpointPlace(r.UID, s.db, c.N, "doc"))
 	c.SHA256, c.KeyID = b.Sum(c.SHA256), key

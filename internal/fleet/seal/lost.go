@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Agent opens an agent and its runs, but not what is in those. A run that does not open
-// says why in Damage.
+// Agent opens an agent and the rows of its runs, but not the contents of the runs. If a
+// run does not open, its Damage says why.
 func (o *Opener) Agent(a *fleet.LostAgent) error {
 	doc, err := o.Text(a.Doc, a.UID, agentPlace(a.UID))
 	if err != nil {
@@ -29,11 +29,11 @@ func (o *Opener) RunDoc(r *fleet.LostRun) (err error) {
 	return err
 }
 
-// NoKey says whether a text tells that only the key is missing here.
+// NoKey reports whether a text says that only the key is missing here.
 func NoKey(text string) bool { return strings.Contains(text, ErrNoKey.Error()) }
 
-// Run opens what is in a run. What does not open is left out, and says why: a
-// checkpoint in its Damage, another row in Unread.
+// Run opens the contents of a run. It leaves out what does not open, and notes the
+// reason: for a checkpoint in its Damage, for another row in Unread.
 func (o *Opener) Run(r *fleet.LostRun) {
 	whole := r.Segments[:0]
 	why := map[int64]error{}
@@ -116,7 +116,8 @@ func (o *Opener) Audit(texts, db string, n int64) (string, error) {
 	return o.Text(texts, db, auditPlace(db, n))
 }
 
-// Has says whether the key of a sealed text is there.
+// Has reports whether this host has the key of a sealed text. name is the key's name,
+// "" for in the clear.
 func (o *Opener) Has(name string) bool {
 	return name == "" || o.Ring != nil && o.Ring.Find(name) != nil
 }

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// Everybody is the realm whose keys seal for every realm that has none of its own.
+// Everybody is the realm whose keys seal for every realm that has no key of its own.
 const Everybody = "*"
 
 // keyBytes is the length of a realm's key.
 const keyBytes = 32
 
-// Ring is all keys of a host, in the order of the key file: the newest of a realm last.
+// Ring is all keys of a host, in the order of the key file: the newest key of a realm
+// is last.
 type Ring struct{ keys []*Key }
 
-// Key is a key of a realm. A retired one opens what it has sealed, and seals nothing.
+// Key is a key of a realm. A retired key opens what it has sealed, and seals nothing.
 type Key struct {
 	Realm, ID string
 	Retired   bool
@@ -24,7 +25,7 @@ type Key struct {
 	secret []byte
 }
 
-// Name names a key in the engine's rows.
+// Name returns the name of a key in the engine's rows.
 func (k *Key) Name() string { return k.Realm + "/" + k.ID }
 
 // New makes a key.
@@ -34,19 +35,19 @@ func New(realm, id string) *Key {
 	return k
 }
 
-// Line is a key as a line of the key file.
+// Line returns the key as a line of the key file.
 func (k *Key) Line() string {
 	return k.Realm + " " + k.ID + " " + base64.StdEncoding.EncodeToString(k.secret)
 }
 
-// RetiredLine is the line that retires a key, so that a key file only grows.
+// RetiredLine returns the line that retires a key. Lines are only added to a key file.
 func (k *Key) RetiredLine() string { return k.Realm + " " + k.ID + " " + retired }
 
 const retired = "retired"
 
-// Read reads a key file: one key a line, which is its realm, its id, and 32 bytes as
-// base64. A later line may have the word retired instead. Empty lines and lines that
-// begin with # count for nothing. No error shows a key.
+// Read reads a key file. Each line has one key: its realm, its id, and 32 bytes as
+// base64. A later line can have the word retired instead of the bytes. Empty lines and
+// lines that begin with # are ignored. No error shows a key.
 func Read(text string) (*Ring, error) {
 	r := &Ring{}
 	for i, line := range strings.Split(text, "\n") {
@@ -61,7 +62,7 @@ func Read(text string) (*Ring, error) {
 	return r, r.complete()
 }
 
-// take takes a line of the key file.
+// take reads one line of the key file into the ring.
 func (r *Ring) take(line string) error {
 	words := strings.Fields(line)
 	if len(words) != 3 {
@@ -89,7 +90,7 @@ func (r *Ring) take(line string) error {
 	return nil
 }
 
-// check refuses a name that cannot stand in a key file.
+// check refuses a name that a key file cannot hold.
 func (k *Key) check() error {
 	words := strings.Fields(k.Realm + " " + k.ID)
 	if len(words) != 2 || words[0] != k.Realm || strings.HasPrefix(k.Realm, "#") {
@@ -101,7 +102,7 @@ func (k *Key) check() error {
 	return nil
 }
 
-// Add makes a new key of a realm, which seals from now on, and answers its line.
+// Add makes a new key of a realm, which seals from now on, and returns its line.
 func (r *Ring) Add(realm, id string) (line string, err error) {
 	k := New(realm, id)
 	if err := k.check(); err != nil {
@@ -114,7 +115,7 @@ func (r *Ring) Add(realm, id string) (line string, err error) {
 	return k.Line(), r.complete()
 }
 
-// Retire lets a key only open from now on, and answers the line that says so.
+// Retire makes a key only open from now on, and returns the line that says so.
 func (r *Ring) Retire(realm, id string) (line string, err error) {
 	k := r.Find((&Key{Realm: realm, ID: id}).Name())
 	if k == nil {
@@ -124,7 +125,7 @@ func (r *Ring) Retire(realm, id string) (line string, err error) {
 	return k.RetiredLine(), r.complete()
 }
 
-// complete refuses a ring that would not seal for everybody.
+// complete refuses a ring that does not seal for every realm.
 func (r *Ring) complete() error {
 	if r.For(Everybody) == nil {
 		return fmt.Errorf("there is no key of the realm %s, which seals for everybody whose realm has no key: make one with `ckptsidecar fleet keys add`",
@@ -133,7 +134,8 @@ func (r *Ring) complete() error {
 	return nil
 }
 
-// For is the key that seals for a realm: the newest of its own, else that of everybody.
+// For returns the key that seals for a realm: the newest key of the realm, otherwise
+// the newest key of Everybody.
 func (r *Ring) For(realm string) *Key {
 	for i := len(r.keys) - 1; i >= 0; i-- {
 		if k := r.keys[i]; k.Realm == realm && !k.Retired {
@@ -146,7 +148,7 @@ func (r *Ring) For(realm string) *Key {
 	return r.For(Everybody)
 }
 
-// Find is the key of a name, nil for none.
+// Find returns the key with a name, nil if there is none.
 func (r *Ring) Find(name string) *Key {
 	for _, k := range r.keys {
 		if k.Name() == name {
@@ -156,10 +158,10 @@ func (r *Ring) Find(name string) *Key {
 	return nil
 }
 
-// Keys are all keys, in the order of the file.
+// Keys returns all keys, in the order of the file.
 func (r *Ring) Keys() []*Key { return r.keys }
 
-// Sealing are the names of the keys that seal, in the order of the file.
+// Sealing returns the names of the keys that seal, in the order of the file.
 func (r *Ring) Sealing() (names []string) {
 	for _, k := range r.keys {
 		if r.For(k.Realm) == k {
