@@ -8,18 +8,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// Seen is what the monitor has seen of a run by itself. The lengths are
-// measured by a clock that nobody sets and count only while the monitor was
-// looking, so neither a jump of the wall clock nor a stop of the daemon or of
-// the whole machine is in them.
+// Seen is what the monitor itself has seen of a run. The durations are measured by a
+// clock that nobody sets, and count only while the monitor was looking. So they include
+// neither a jump of the wall clock nor a stop of the daemon or of the whole machine.
 type Seen struct {
 	Owner liveness.State
-	Quiet time.Duration // how long LastBeat has stood as it is
-	Stuck time.Duration // how long LastProgress has
+	Quiet time.Duration // for how long LastBeat has not changed
+	Stuck time.Duration // for how long LastProgress has not changed
 }
 
-// Judge says which status a running run must get, and why in a sentence; "" and
-// "" where it goes on.
+// Judge returns which status a running run must get, and why in a sentence. It returns
+// "" and "" if the run goes on.
 func Judge(run liveness.Run, seen Seen) (ckpt.RunStatus, string) {
 	switch {
 	case seen.Owner == liveness.Dead:
@@ -36,7 +35,7 @@ func Judge(run liveness.Run, seen Seen) (ckpt.RunStatus, string) {
 
 func reached(d, limit time.Duration) bool { return limit > 0 && d >= limit }
 
-// rounded keeps what matters: tenths of a second, of short times milliseconds.
+// rounded keeps what matters: tenths of a second, and milliseconds of short times.
 func rounded(d time.Duration) ckpt.Duration {
 	if d < 10*time.Second {
 		return ckpt.Duration(d.Round(time.Millisecond))

@@ -15,19 +15,19 @@ const (
 	DefaultSlice    = 500
 )
 
-// Monitor interrupts the runs whose owner has died, is silent or gets nowhere.
-// Store and Processes must be set; the rest may be left zero.
+// Monitor interrupts the runs whose owner has died, is silent or makes no progress.
+// Store and Processes must be set; the other fields may be zero.
 type Monitor struct {
 	Store     store
 	Processes liveness.Processes
 	Log       *slog.Logger         // nil means none
-	Interval  time.Duration        // between rounds at most, give or take a tenth; 0 means DefaultInterval
+	Interval  time.Duration        // the longest time between rounds, give or take a tenth; 0 means DefaultInterval
 	Slice     int                  // how many runs are read at once; 0 means DefaultSlice
-	Monotonic func() time.Duration // a clock that nobody sets, from any zero; nil means the system's
+	Monotonic func() time.Duration // a clock that nobody sets, with any zero point; nil means the system's
 
 	mu     sync.Mutex
 	start  time.Time
-	sights map[int64]*sight // by run
+	sights map[int64]*sight // by the id of the run
 	said   string           // the failure that was last logged
 	tight  time.Duration    // the shortest limit of the last round, 0 for none
 }
@@ -38,14 +38,14 @@ type Result struct {
 	Interrupted int
 	TimedOut    int
 	PutOff      bool    // the database was busy; the next round does the rest
-	Failed      int     // runs, or slices of them, that failed; the others were done
+	Failed      int     // how many runs, or slices of runs, failed; the others were done
 	Errors      []error // the first few of their errors
 }
 
-// maxErrors is how many errors a Result carries.
+// maxErrors is the most errors that a Result holds.
 const maxErrors = 10
 
-// sight finds what was seen of a run.
+// sight returns what was seen of a run, and looks at the run again.
 func (m *Monitor) sight(run liveness.Run) *sight {
 	now := m.now()
 	s, known := m.sights[run.ID]
@@ -60,8 +60,8 @@ func (m *Monitor) sight(run liveness.Run) *sight {
 	return s
 }
 
-// forget drops what was seen of runs that are no longer watched. A run that a
-// failing store left out for so long begins anew.
+// forget drops what was seen of runs that are no longer watched. A run that a failing
+// store left out for that long starts again from nothing.
 func (m *Monitor) forget() {
 	now, most := m.now(), 10*m.interval()
 	for id, s := range m.sights {
@@ -71,7 +71,7 @@ func (m *Monitor) forget() {
 	}
 }
 
-// now is the monotonic time since the first round.
+// now returns the monotonic time since the first round.
 func (m *Monitor) now() time.Duration {
 	if m.Monotonic != nil {
 		return m.Monotonic()
@@ -82,7 +82,7 @@ func (m *Monitor) now() time.Duration {
 	return time.Since(m.start)
 }
 
-// log says what went wrong, once for as long as it stays the same.
+// log logs what went wrong, but not again while it stays the same.
 func (m *Monitor) log(r Result, err error) {
 	said, text := m.said, ""
 	switch {
@@ -101,11 +101,11 @@ func (m *Monitor) log(r Result, err error) {
 	m.Log.Warn("the monitor could not check every run", logFailed, r.Failed, logErr, r.Errors[0])
 }
 
-// quickest is how often the monitor looks at most, however short a limit is.
+// quickest is the shortest time between rounds, however short a limit is.
 const quickest = 50 * time.Millisecond
 
-// pace is the time to the next round: the interval, or less where a run has so
-// short a limit that it would be found long after.
+// pace returns the time to the next round: the interval, or less if a run has a limit
+// so short that the monitor would notice it much too late.
 func (m *Monitor) pace() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

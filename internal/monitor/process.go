@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// Processes looks at the processes of this machine. The zero value is ready,
-// and several goroutines may use it at once.
+// Processes looks at the processes of this machine. The zero value is ready to use. It
+// is safe for concurrent use.
 type Processes struct {
 	mu   sync.Mutex
 	boot string
@@ -16,10 +16,10 @@ type Processes struct {
 
 var _ liveness.Processes = (*Processes)(nil)
 
-// Identify answers what tells the process from every other one, the zero
-// Process for a number that none can have. Start is "" where there is no such
-// process or it cannot be seen: the number may then be of another process
-// namespace, or its process has ended already.
+// Identify returns what distinguishes the process from every other one, and the zero
+// Process for a number that no process can have. Start is "" if there is no such
+// process or it cannot be seen: the number may belong to another process namespace, or
+// its process has already ended.
 func (p *Processes) Identify(pid int) liveness.Process {
 	if !possible(pid) {
 		return liveness.Process{}
@@ -28,7 +28,7 @@ func (p *Processes) Identify(pid int) liveness.Process {
 	return liveness.Process{PID: pid, Start: start, Boot: p.bootID()}
 }
 
-// Owner is whose process has a number now, "" where that cannot be told.
+// Owner returns the user whose process has a number now, "" if that is not known.
 func (p *Processes) Owner(pid int) string {
 	if !possible(pid) {
 		return ""
@@ -36,8 +36,9 @@ func (p *Processes) Owner(pid int) string {
 	return ownerOf(pid)
 }
 
-// Alive says whether that very process still runs. A later process of the same
-// number, another boot and a zombie are all dead; a stopped process lives.
+// Alive reports whether that same process still runs. A later process with the same
+// number, a process of another boot, and a zombie count as dead; a stopped process
+// counts as alive.
 func (p *Processes) Alive(process liveness.Process) liveness.State {
 	if !possible(process.PID) {
 		return liveness.Unknown
@@ -50,9 +51,9 @@ func (p *Processes) Alive(process liveness.Process) liveness.State {
 	return compare(process, boot, start, standing, startNeedsBoot)
 }
 
-// Stranger says whether the process with a number began before an instant and has
-// nothing to do with another one: neither began the other, at any remove. It is
-// false where that cannot be told.
+// Stranger reports whether the process with a number began before an instant and is
+// unrelated to another process: neither is an ancestor of the other. It returns false
+// if that is not known.
 func (p *Processes) Stranger(pid int, of liveness.Process, before time.Time) bool {
 	began, known := beginningOf(pid)
 	if !known || !began.Before(before.Add(-clockGrain)) {
@@ -66,11 +67,11 @@ func (p *Processes) Stranger(pid int, of liveness.Process, before time.Time) boo
 	return known && !below
 }
 
-// clockGrain is how far the start of a process and the clock may be apart: Linux
-// counts starts in hundredths of a second.
+// clockGrain is how far the start of a process and the clock can differ: Linux counts
+// starts in hundredths of a second.
 const clockGrain = 20 * time.Millisecond
 
-// beginningOf is when the process with a number began.
+// beginningOf returns when the process with a number began.
 func beginningOf(pid int) (time.Time, bool) {
 	if !possible(pid) {
 		return time.Time{}, false
@@ -79,13 +80,13 @@ func beginningOf(pid int) (time.Time, bool) {
 	return began, known
 }
 
-// manyGenerations is more than the processes of a machine have.
+// manyGenerations is more generations than the processes of a machine have.
 const manyGenerations = 1000
 
-// descends says whether a process was begun by another one, at any remove. A parent
-// that ended leaves its children to the first process, or to one that collects them.
-// The number of a parent that ended can be another's by now: that one began later
-// than its supposed child, and is not followed.
+// descends reports whether a process is a descendant of another one. If a parent has
+// ended, the system gives its children to the first process, or to one that collects
+// them. Another process can have the number of a parent that ended. Such a process
+// began later than its supposed child, so descends does not follow it.
 func descends(pid, from int) (is, known bool) {
 	parent, began, known := originOf(pid)
 	for range manyGenerations {
@@ -106,7 +107,7 @@ func descends(pid, from int) (is, known bool) {
 	return false, false
 }
 
-// bootID remembers the id of this boot once it could be read.
+// bootID returns the id of this boot, and remembers it once it could be read.
 func (p *Processes) bootID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startNeedsBoot: macOS notes the time of day at which a process began.
+// startNeedsBoot is false: macOS records the time of day at which a process began.
 const startNeedsBoot = false
 
 // zombie is SZOMB of sys/proc.h.
 const zombie = 5
 
-// readBoot does not read kern.boottime: that moves whenever the clock is set.
+// readBoot does not read kern.boottime, because that changes whenever the clock is set.
 func readBoot() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {
@@ -22,7 +22,8 @@ func readBoot() string {
 	return id
 }
 
-// ownerOf is whom the kernel names where the process calls: its effective user.
+// ownerOf returns the effective user of a process: the user that the kernel names when
+// the process connects.
 func ownerOf(pid int) string {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {
@@ -31,7 +32,7 @@ func ownerOf(pid int) string {
 	return fmt.Sprintf("uid:%d", info.Eproc.Ucred.Uid)
 }
 
-// originOf is the parent of a process and when it began.
+// originOf returns the parent of a process, and when the process began.
 func originOf(pid int) (parent int, began time.Time, known bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {

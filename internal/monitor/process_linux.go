@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startNeedsBoot: Linux counts the start of a process in ticks since the boot.
+// startNeedsBoot is true: Linux counts the start of a process in ticks since the boot.
 const startNeedsBoot = true
 
 const procfs = "/proc"
@@ -27,9 +27,9 @@ func readBootOf(proc string) string {
 
 func look(pid int) (start string, s standing) { return lookIn(procfs, pid) }
 
-// lookIn reads /proc/PID/stat. That it is not there proves nothing, because
-// hidepid (systemd's ProtectProc=) hides other users' processes: only kill says
-// that nobody has the number.
+// lookIn reads /proc/PID/stat. If the file is missing, that proves nothing, because
+// hidepid (systemd's ProtectProc=) hides other users' processes. Only kill says that no
+// process has the number.
 func lookIn(proc string, pid int) (start string, s standing) {
 	if line, err := readStat(proc, pid); err == nil {
 		start, ended, ok := parseStat(line)
@@ -46,7 +46,8 @@ func lookIn(proc string, pid int) (start string, s standing) {
 	return "", hidden
 }
 
-// ownerOf is whom the kernel names where the process calls: its effective user.
+// ownerOf returns the effective user of a process: the user that the kernel names when
+// the process connects.
 func ownerOf(pid int) string { return ownerIn(procfs, pid) }
 
 func ownerIn(proc string, pid int) string {
@@ -64,19 +65,19 @@ func ownerIn(proc string, pid int) string {
 	return ""
 }
 
-// readStat is os.ReadFile without what a file costs beyond its system calls.
+// readStat reads the file with system calls only, because os.ReadFile costs more.
 func readStat(proc string, pid int) ([]byte, error) {
 	fd, err := unix.Open(proc+"/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	line := make([]byte, 1024) // it has at most 52 numbers and a short name
+	line := make([]byte, 1024) // the file has at most 52 numbers and a short name
 	n, err := unix.Read(fd, line)
 	return line[:max(n, 0)], err
 }
 
-// originOf is the parent of a process and when it began.
+// originOf returns the parent of a process, and when the process began.
 func originOf(pid int) (parent int, began time.Time, known bool) {
 	line, err := readStat(procfs, pid)
 	if err != nil {
@@ -91,8 +92,8 @@ func originOf(pid int) (parent int, began time.Time, known bool) {
 	return parent, time.Now().Add(-age), known
 }
 
-// tick is the unit in which /proc gives the start of a process, on every machine
-// that Go runs on.
+// tick is the unit in which /proc gives the start of a process. It is the same on every
+// machine that Go runs on.
 const tick = 10 * time.Millisecond
 
 func parseOrigin(line []byte) (parent int, ticks uint64, known bool) {
@@ -108,8 +109,8 @@ func parseOrigin(line []byte) (parent int, ticks uint64, known bool) {
 	return parent, ticks, err == nil
 }
 
-// The fields of stat after the name, which is in parentheses and may itself
-// have parentheses and spaces.
+// The indexes of the fields of stat after the name. The name is in parentheses, and can
+// itself contain parentheses and spaces.
 const (
 	statState   = 0
 	statParent  = 1
@@ -117,8 +118,8 @@ const (
 	statStart   = 19
 )
 
-// parseStat reads the start of a process, and whether it has ended. A first
-// thread that has ended while others go on looks like a zombie but is none.
+// parseStat returns the start of a process, and whether it has ended. A process whose
+// first thread has ended while others go on looks like a zombie, but is not.
 func parseStat(line []byte) (start string, ended, ok bool) {
 	var state, threads string
 	rest := line[bytes.LastIndexByte(line, ')')+1:]

@@ -4,7 +4,8 @@ package monitor
 
 import "time"
 
-// startNeedsBoot: nothing is known of processes here, so timeouts alone count.
+// startNeedsBoot does not matter here: nothing is known about processes, so only
+// timeouts count.
 const startNeedsBoot = true
 
 func readBoot() string { return "" }

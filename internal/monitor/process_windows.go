@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// startNeedsBoot: Windows notes the time of day at which a process began, to
+// startNeedsBoot is false: Windows records the time of day at which a process began, to
 // 100 ns.
 const startNeedsBoot = false
 
-// readBoot has nothing to say. The boot times that Windows gives move when the
-// clock is set, and the start of a process already tells boots apart.
+// readBoot returns "". The boot times that Windows gives change when the clock is set,
+// and the start of a process already distinguishes boots.
 func readBoot() string { return "" }
 
-// ownerOf is the user of the process's token.
+// ownerOf returns the user of the process's token.
 func ownerOf(pid int) string {
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
@@ -36,8 +36,9 @@ func ownerOf(pid int) string {
 	return user.User.Sid.String()
 }
 
-// originOf is the parent of a process and when it began. Windows lets the children of
-// a process that ended keep its number, so the parent may be gone: its number is 0 then.
+// originOf returns the parent of a process, and when the process began. On Windows a
+// process keeps the number of its parent after the parent has ended. In that case
+// originOf returns parent 0.
 func originOf(pid int) (parent int, began time.Time, known bool) {
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
@@ -70,7 +71,7 @@ func look(pid int) (start string, s standing) {
 	if windows.GetProcessTimes(process, &began, &ended, &kernel, &user) == nil {
 		start = strconv.FormatUint(uint64(began.HighDateTime)<<32|uint64(began.LowDateTime), 10)
 	}
-	// A process that has ended keeps its number while somebody holds it open.
+	// A process that has ended keeps its number while another process holds it open.
 	switch event, err := windows.WaitForSingleObject(process, 0); {
 	case err != nil:
 		return start, hidden

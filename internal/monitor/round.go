@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// Run makes a round at once and then one every interval, until ctx ends. It
-// logs what went wrong and goes on: the next round tries again.
+// Run makes a round at once and then one every interval, until ctx ends. It logs what
+// went wrong and goes on: the next round tries again.
 func (m *Monitor) Run(ctx context.Context) error {
 	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		result, err := m.Once(ctx)
@@ -23,10 +23,10 @@ func (m *Monitor) Run(ctx context.Context) error {
 	})
 }
 
-// Once makes one round. The first one is the sweep: runs of dead processes are
-// interrupted, while nothing can time out yet, because nobody could beat while
-// the daemon was down. Its error is what ended the round: ctx, or a store that
-// no longer knows what is on disk.
+// Once makes one round. The first round is the sweep: it interrupts runs of dead
+// processes. Nothing can time out in it, because no owner could send a heartbeat while
+// the daemon was down. Once returns the error that ended the round: ctx's, or that of a
+// store that no longer knows what is on disk.
 func (m *Monitor) Once(ctx context.Context) (Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,14 +44,14 @@ func (m *Monitor) Once(ctx context.Context) (Result, error) {
 type round struct {
 	*Monitor
 	Result
-	owners   map[liveness.Process]liveness.State // an owner of many runs is looked at once
+	owners   map[liveness.Process]liveness.State // the state of each owner; an owner of many runs is looked at once
 	tightest time.Duration                       // the shortest limit of a run
 }
 
-// errPutOff ends a round of which the next one does the rest.
+// errPutOff ends a round. The next round does the rest.
 var errPutOff = errors.New("put off")
 
-// all goes over the watched runs, slice by slice.
+// all checks the watched runs, slice by slice.
 func (r *round) all(ctx context.Context) error {
 	limit := cmp.Or(r.Slice, DefaultSlice)
 	for after := int64(0); ; {
@@ -71,7 +71,7 @@ func (r *round) all(ctx context.Context) error {
 	}
 }
 
-// one looks at a run and interrupts it if it must be.
+// one checks a run, and interrupts it if necessary.
 func (r *round) one(ctx context.Context, run liveness.Run) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -123,8 +123,8 @@ func (r *round) note(run liveness.Run, status ckpt.RunStatus, reason string) {
 	}
 }
 
-// fail takes a failure down, or answers with what the round ends. Where the
-// database was busy nobody could beat, so what was seen does not count.
+// fail records a failure, or returns the error that must end the round. If the database
+// was busy, no owner could send a heartbeat, so what was seen does not count.
 func (r *round) fail(ctx context.Context, err error) error {
 	e := ckpt.AsError(err)
 	switch {

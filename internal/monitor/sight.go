@@ -6,21 +6,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// sight is how long the monitor has seen a run's marks stand as they are. The
-// marks are only compared with what they were, never with a clock: they were
-// written by the wall clock, which may have jumped since in either direction.
+// sight is for how long the monitor has seen a run's marks unchanged. It compares the
+// marks only with their earlier values, never with a clock: the wall clock wrote them,
+// and it may have jumped since in either direction.
 type sight struct {
 	epoch          int64
 	beat, progress time.Time
 	quiet, stuck   time.Duration
-	at             time.Duration // when it was last looked at, by the monotonic clock
-	failures       int           // to interrupt it, in a row
-	retry          time.Duration // not before, by the monotonic clock
+	at             time.Duration // when the run was last looked at, by the monotonic clock
+	failures       int           // failures to interrupt it, in a row
+	retry          time.Duration // when to try again at the earliest, by the monotonic clock
 }
 
-// look takes down what a run's marks are now. Time counts only as far as the
-// monitor was there to see a beat: one look adds at most the given time, and at
-// most half of a limit, so that nothing times out by a single late look.
+// look records a run's current marks. Time counts only if the monitor was there to see
+// a heartbeat: one look adds at most the given time, and at most half of a limit, so
+// that a single late look cannot time out anything.
 func (s *sight) look(run liveness.Run, now, most time.Duration) {
 	passed := min(now-s.at, most)
 	s.quiet += min(passed, run.HeartbeatTimeout/2)
@@ -38,8 +38,8 @@ func (s *sight) look(run liveness.Run, now, most time.Duration) {
 	}
 }
 
-// failed notes that the run could not be interrupted. A store that cannot write
-// that could not take a heartbeat either, so the time counts anew.
+// failed notes that the run could not be interrupted. A store that could not write that
+// could not take a heartbeat either, so the time starts again at zero.
 func (s *sight) failed(now, interval time.Duration) {
 	s.quiet, s.stuck = 0, 0
 	s.failures++
