@@ -100,7 +100,7 @@ func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err erro
 	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, c.Ground.How(), c.By)
 	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To, string(c.Ground))
 	b.Queue(needRun, c.Run.UID, c.Run.Term, c.To)
-	b.Queue(beat, c.To) // a transaction whose commit confirms something must write
+	b.Queue(beat, c.To) // a transaction that wrote nothing would not wait for the standby
 	if err := e.send(ctx, b, nil); err != nil {
 		if errors.Is(err, ErrMoved) {
 			err = fmt.Errorf("%w: run %s of agent %s", ErrTaken, c.Run.Run, c.Run.Agent)

@@ -135,7 +135,7 @@ func (e *Engine) Confirm(ctx context.Context, db string, n int64, host string) e
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(confirm, db, n, host)
-	b.Queue(beat, host) // a transaction whose commit confirms something must write
+	b.Queue(beat, host) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }
 

@@ -78,7 +78,7 @@ func (e *Engine) Heal(ctx context.Context, db string, wait time.Duration) error 
 	}
 	b := &pgx.Batch{}
 	b.Queue(putHeal, db, seen, 24*time.Hour, wait)
-	b.Queue(beat, db) // a transaction whose commit confirms something must write
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }
 
@@ -135,7 +135,7 @@ func (e *Engine) Reassert(ctx context.Context, db string, runs []fleet.RunTerm) 
 		b.Queue(putReasserted, r.UID, r.Has, db, r.Term)
 		b.Queue(takeBack, r.UID, r.Has, db, r.Term)
 		b.Queue(needBack, r.UID, db, r.Term)
-		b.Queue(beat, db) // a transaction whose commit confirms something must write
+		b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 		if err := e.send(ctx, b, nil); err != nil {
 			return uids, err
 		}
@@ -153,7 +153,7 @@ func (e *Engine) Outrun(ctx context.Context, db string, runs []fleet.RunTerm) er
 	list, terms := listsOf(runs)
 	b := &pgx.Batch{}
 	b.Queue(putOutrun, list, terms, db)
-	b.Queue(beat, db) // a transaction whose commit confirms something must write
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }
 

@@ -87,7 +87,7 @@ func (e *Engine) HoldJanitor(ctx context.Context, j fleet.Janitor) (bool, error)
 	defer cancel()
 	b := &pgx.Batch{}
 	janitor(b, j)
-	b.Queue(beat, j.DB) // a transaction whose commit confirms something must write
+	b.Queue(beat, j.DB) // a transaction that wrote nothing would not wait for the standby
 	err := e.send(ctx, b, nil)
 	if errors.Is(err, ErrMoved) {
 		return false, nil
@@ -258,6 +258,6 @@ func (e *Engine) write(ctx context.Context, db, statement string, args ...any) e
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(statement, args...)
-	b.Queue(beat, db) // a transaction whose commit confirms something must write
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }

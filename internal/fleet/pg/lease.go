@@ -34,7 +34,7 @@ const (
 func (e *Engine) BeginLease(ctx context.Context, db string, span time.Duration, first bool, last int64) (incarnation int64, err error) {
 	b := &pgx.Batch{}
 	b.Queue(beginLease, db, span, bit(first), last)
-	b.Queue(beat, db) // a transaction whose commit confirms something must write
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	err = e.send(ctx, b, func(i int, rows pgx.Rows) error { return rows.Scan(&incarnation) })
 	if err == nil && incarnation == 0 {
 		return 0, fmt.Errorf("%w; nothing is done under it here", ErrLease)

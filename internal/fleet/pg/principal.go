@@ -29,6 +29,6 @@ func (e *Engine) SetPrincipals(ctx context.Context, db string, principals map[st
 	b := &pgx.Batch{}
 	b.Queue(nameAgents, db, uids, names)
 	b.Queue(nameRuns, db, uids, names)
-	b.Queue(beat, db) // a transaction whose commit confirms something must write
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }

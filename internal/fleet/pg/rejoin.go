@@ -45,6 +45,6 @@ func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from 
 	b := &pgx.Batch{}
 	b.Queue(putRejoined, to.DB, former, from)
 	b.Queue(putFormer, to.DB, former, from)
-	b.Queue(beat, to.DB) // a transaction whose commit confirms something must write
+	b.Queue(beat, to.DB) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }

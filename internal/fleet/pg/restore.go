@@ -47,7 +47,7 @@ func (e *Engine) Give(ctx context.Context, from, to string) error {
 	b.Queue(giveRuns, from, to)
 	b.Queue(giveAgents, from, to)
 	b.Queue(giveHost, from, to)
-	b.Queue(beat, to) // a transaction whose commit confirms something must write
+	b.Queue(beat, to) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }
 
