@@ -6,22 +6,21 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// choice is the checkpoint to go on from, and those that were passed over.
+// choice is the checkpoint to go on from, and the checkpoints that were skipped.
 type choice struct {
 	fact     FactCheckpoint
-	loaded   *ckpt.Checkpoint // nil where there is none
+	loaded   *ckpt.Checkpoint // nil if there is no checkpoint to go on from
 	skipped  []ckpt.Skipped   // newest first
 	damaged  int              // how many of the skipped are damaged
-	suspects int              // how many of them are suspect
-	oldest   FactCheckpoint   // the oldest suspect one that was passed over; zero for none
+	suspects int              // how many of the skipped are suspect
+	oldest   FactCheckpoint   // the oldest suspect checkpoint that was skipped; zero for none
 }
 
 func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
 
 const whySuspect = "suspect: it was saved after the first evidence of critical drift"
 
-// suspicion says why a checkpoint is suspect, with what was found where that is
-// known.
+// suspicion returns why a checkpoint is suspect, with the finding if it is known.
 func suspicion(f *Facts, seq int64) string {
 	for i := range f.Findings {
 		if finding := &f.Findings[i]; covers(finding, seq) {
@@ -31,16 +30,16 @@ func suspicion(f *Facts, seq int64) string {
 	return whySuspect
 }
 
-// covers says whether a checkpoint is suspect because of a finding.
+// covers reports whether a checkpoint is suspect because of a finding.
 func covers(f *ckpt.Finding, seq int64) bool {
 	return f.SinceSeq != nil && seq > *f.SinceSeq && (f.UntilSeq == nil || seq <= *f.UntilSeq)
 }
 
-// inWords is a finding in a line: its rule and its sentence.
+// inWords returns a finding in one line: its rule and its message.
 func inWords(f *ckpt.Finding) string { return f.Rule + ": " + strings.TrimRight(f.Message, ".") }
 
-// choose takes the newest checkpoint that is clean and reads back intact, and
-// where there is none the newest intact one of those that are suspect.
+// choose takes the newest checkpoint that is clean and intact. If there is none, it
+// takes the newest intact one of those that are suspect.
 func choose(f *Facts) (choice, error) {
 	c := choice{skipped: []ckpt.Skipped{}}
 	damage := make(map[int]string)
@@ -67,8 +66,8 @@ func choose(f *Facts) (choice, error) {
 	return c, nil
 }
 
-// load reads the clean or the suspect ones until one is intact, and answers its
-// place, -1 where none is.
+// load reads the clean or the suspect checkpoints until one is intact. It returns the
+// index of that checkpoint, -1 if none is intact.
 func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error) {
 	for i, fact := range f.Checkpoints {
 		if fact.Suspect != suspect {
@@ -80,7 +79,7 @@ func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error
 		}
 		switch {
 		case err == nil:
-			if loaded.Run != f.Run.Run { // a fork's beginning: its number counts another run's
+			if loaded.Run != f.Run.Run { // the beginning of a fork: its number belongs to another run
 				fact.Seq, fact.StateOf = 0, nil
 			}
 			c.fact, c.loaded = fact, loaded
@@ -93,8 +92,9 @@ func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error
 	return -1, nil
 }
 
-// whatIsWrong is the cause of a damage. The message says what to do for somebody who
-// asked for that checkpoint: here another is taken already.
+// whatIsWrong returns the cause of a damage. It leaves out the message, which tells a
+// person who asked for that checkpoint what to do: here another checkpoint is taken
+// already.
 func whatIsWrong(e *ckpt.Error) string {
 	if e.Err != nil {
 		return e.Err.Error()
@@ -102,8 +102,8 @@ func whatIsWrong(e *ckpt.Error) string {
 	return e.Message
 }
 
-// check refuses what the store cannot have meant. The hash of a checkpoint
-// covers its state, not its program: an offset that cannot be is damage too.
+// check refuses a checkpoint that cannot be right. The hash of a checkpoint covers its
+// state, but not its program, so an impossible offset is damage too.
 func check(c *ckpt.Checkpoint, id string) error {
 	if c == nil || c.ID != id {
 		return ckpt.Errorf(ckpt.CodeInternal, "checkpoint %s was asked for and another one, or none, was given", id)

@@ -8,7 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// findDoubts lists what must be decided, and what was.
+// findDoubts lists what an operator must decide, and what one has decided already.
 func (m *maker) findDoubts() []doubt {
 	var doubts []doubt
 	for i := range m.plan.UncertainOperations {
@@ -35,15 +35,17 @@ func (m *maker) findDoubts() []doubt {
 	return doubts
 }
 
-// madeSince covers what began at a moment by prompts that were made at it or
-// after, so that whoever answered could know. Stored times are milliseconds.
+// madeSince returns a function that reports whether a prompt was made at a moment or
+// after it, so that the person who answered could know what began at that moment.
+// Stored times are in milliseconds.
 func madeSince(moment time.Time) func(*ckpt.Prompt) bool {
 	moment = ckpt.At(moment).Time
 	return func(p *ckpt.Prompt) bool { return !p.At.Before(moment) }
 }
 
-// uncertainSince is when an operation became uncertain. One that is still
-// recorded as open did when its owner went, and never before it began.
+// uncertainSince returns when an operation became uncertain. An operation that is still
+// recorded as open became uncertain when its owner was lost, but never before the
+// operation began.
 func (m *maker) uncertainSince(o *ckpt.Operation) time.Time {
 	since := o.EndedAt.Time
 	if since.IsZero() {
@@ -55,8 +57,8 @@ func (m *maker) uncertainSince(o *ckpt.Operation) time.Time {
 	return since
 }
 
-// held says whether the policy wants an operator to look before the run goes
-// on. It does not where the owner itself stopped.
+// held reports whether the policy wants an operator to look before the run goes on. It
+// does not if the owner itself stopped the run.
 func (m *maker) held() bool {
 	if m.f.Autoresume || released(m.f) {
 		return false
@@ -73,7 +75,7 @@ func (m *maker) asks() bool {
 	return false
 }
 
-// decided says whether something goes on because the operator said so.
+// decided reports whether something goes on because the operator decided so.
 func (m *maker) decided() bool {
 	for _, d := range m.doubts {
 		if d.settled {
@@ -83,8 +85,8 @@ func (m *maker) decided() bool {
 	return false
 }
 
-// waitingFor is the prompt without an answer, if answering it would let the run
-// go on. An older one, about something else, is not it.
+// waitingFor returns the unanswered prompt, if an answer to it would let the run go on.
+// An older prompt about something else does not count.
 func (m *maker) waitingFor() *ckpt.Prompt {
 	p := m.f.Prompt
 	if !m.asks() || p == nil || p.Choice != "" {
@@ -98,7 +100,7 @@ func (m *maker) waitingFor() *ckpt.Prompt {
 	return p
 }
 
-// Question is what a prompt for a plan asks, in one sentence.
+// Question returns the question of a prompt for a plan, in one sentence.
 func Question(p *ckpt.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Resume run %s of agent %s", p.Run, p.Agent)
@@ -114,5 +116,5 @@ func Question(p *ckpt.Plan) string {
 	return b.String()
 }
 
-// Reason is why a prompt for a plan asks: what happened and what is known.
+// Reason returns why a prompt for a plan asks: what happened and what is known.
 func Reason(p *ckpt.Plan) string { return strings.Join(p.Reasons, " ") }

@@ -8,8 +8,8 @@ import (
 
 var _ Resumer = Make
 
-// Make says how to go on with a run. Its error is that of a checkpoint which
-// could not be read for another reason than damage.
+// Make plans how to go on with a run. It returns an error only if a checkpoint could
+// not be read for a reason other than damage.
 func Make(f *Facts) (*ckpt.Plan, error) {
 	m := &maker{f: f, plan: blank(f)}
 	m.plan.Fleet = f.Claimed
@@ -38,7 +38,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 	return m.plan, nil
 }
 
-// blank is a plan with what does not depend on the verdict.
+// blank returns a plan with everything that does not depend on the verdict.
 func blank(f *Facts) *ckpt.Plan {
 	return &ckpt.Plan{
 		Reasons:             []string{},
@@ -58,7 +58,7 @@ func blank(f *Facts) *ckpt.Plan {
 	}
 }
 
-// goOn plans for a run that has something to go on with and nobody who owns it.
+// goOn plans for a run that can go on and that no living owner holds.
 func (m *maker) goOn() error {
 	var err error
 	if m.choice, err = choose(m.f); err != nil {
@@ -97,8 +97,8 @@ func (m *maker) verdict() ckpt.ResumeVerdict {
 	return ckpt.VerdictResume
 }
 
-// takeProgram cuts what has run off the program, by its offset alone: a
-// statement that stands twice in the source must not confuse it.
+// takeProgram cuts off the part of the program that has run. It uses only the offset,
+// so that a statement that occurs twice in the source cannot confuse it.
 func (m *maker) takeProgram() {
 	if m.choice.loaded == nil || m.choice.loaded.Program == nil {
 		return
@@ -107,14 +107,14 @@ func (m *maker) takeProgram() {
 	m.plan.Program = &ckpt.ProgramRest{Executed: p.Executed, Remaining: p.Source[p.Executed:]}
 }
 
-// maxSaidQuestions is how many questions the reasons name; the plan lists all.
+// maxSaidQuestions is how many questions the reasons name; the plan lists all of them.
 const maxSaidQuestions = 3
 
-// takeQuestions lists what the run has asked: open questions, and answers that
-// the checkpoint does not know yet.
+// takeQuestions lists the run's own questions: those that are open, and those whose
+// answers the checkpoint does not know yet.
 func (m *maker) takeQuestions() {
 	if ended(m.f.Run.Status) {
-		return // it begins anew, and so do its questions
+		return // the run begins anew, and so do its questions
 	}
 	after := int64(0)
 	if c := m.plan.Checkpoint; c != nil {

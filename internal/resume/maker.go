@@ -8,17 +8,17 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maker holds a plan in the making.
+// maker holds a plan while it is made.
 type maker struct {
 	f      *Facts
 	plan   *ckpt.Plan
 	choice choice
 	doubts []doubt
 
-	drifted bool // some of the completed steps were done while the agent was drifting
+	drifted bool // some of the completed steps ran while the agent was drifting
 }
 
-// say adds sentences to the reasons; empty ones are not said.
+// say adds sentences to the reasons. It skips empty ones.
 func (m *maker) say(sentences ...string) {
 	for _, s := range sentences {
 		if s != "" {
@@ -32,8 +32,8 @@ func (m *maker) fresh(sentences ...string) {
 	m.say(sentences...)
 }
 
-// released says whether the last owner let go of the run by its own word. It
-// may well live on, with other things to do.
+// released reports whether the last owner itself let go of the run. The owner's process
+// may well be alive and do other things.
 func released(f *Facts) bool {
 	switch f.Run.Status {
 	case ckpt.RunSuspended, ckpt.RunAwaitingContinuation:
@@ -47,9 +47,8 @@ func released(f *Facts) bool {
 
 func ended(s ckpt.RunStatus) bool { return s == ckpt.RunCompleted || s == ckpt.RunFailed }
 
-// begun says whether there is anything to go on with. A run that uses steps
-// alone, and saves no state, is as resumable as any. A step that failed was
-// done with.
+// begun reports whether there is anything to go on with. A run that has only steps, and
+// saves no state, can be resumed like any other. A failed step does not count.
 func begun(f *Facts) bool {
 	if len(f.Checkpoints) > 0 || len(f.Operations) > 0 {
 		return true
@@ -62,13 +61,13 @@ func begun(f *Facts) bool {
 	return false
 }
 
-// ownedByAnother says whether somebody who lives would be pushed aside.
+// ownedByAnother reports whether the run has a living owner that would be displaced.
 func (m *maker) ownedByAnother() bool {
 	return m.f.OwnerAlive && !m.f.CallerOwns && !released(m.f)
 }
 
-// resumesItself says whether a running owner asks for its own run, for example
-// because its loop began anew inside the same process.
+// resumesItself reports whether a running owner asks for its own run, for example
+// because its loop started again inside the same process.
 func (m *maker) resumesItself() bool {
 	return m.f.CallerOwns && m.f.Run.Status == ckpt.RunRunning
 }
@@ -76,9 +75,9 @@ func (m *maker) resumesItself() bool {
 // doubt is something that an operator must decide.
 type doubt struct {
 	text string
-	// covered says whether a prompt was about this, so that its answer counts.
+	// covered reports whether a prompt was about this, so that its answer counts.
 	covered func(*ckpt.Prompt) bool
-	// settled says that the operator has answered resume to such a prompt.
+	// settled is true if the operator has answered such a prompt with resume.
 	settled bool
 }
 
@@ -96,11 +95,11 @@ func operationNames(list []ckpt.Operation) string {
 	return "operations " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
-// maxNamed is how many things of one sort the reasons tell one by one; the
-// lists of the plan have them all.
+// maxNamed is how many things of one kind the reasons name one by one; the lists of the
+// plan have all of them.
 const maxNamed = 5
 
-// stepName is a key, with the name where it tells more.
+// stepName returns a key, with the name if it says more.
 func stepName(key, name string) string {
 	if name == "" || name == key {
 		return strconv.Quote(key)

@@ -9,27 +9,27 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// The largest states of which the difference is made. Where somebody is about
-// to decide, or only looks, it is worth the time; where an agent waits to go
-// on, only if it costs next to nothing.
+// The largest states that are compared. If a person is about to decide, or only looks,
+// the comparison is worth the time. If an agent waits to go on, it is done only if it
+// costs almost nothing.
 const (
 	maxMemory      = 1 << 20
 	maxQuickMemory = 64 << 10
 )
 
-// The bounds of a difference in detail. Each change names its place in full, so
-// that a long list under a long name would make gigabytes out of a small state,
-// and deep states are compared anew at each of their levels. Beyond the bounds
-// the difference is one operation that replaces the whole.
+// Limits on a detailed difference. Each change names its full path, so a long list
+// under a long name would make gigabytes from a small state. Deep states are compared
+// again at each of their levels. Beyond the limits the difference is one operation that
+// replaces the whole state.
 const (
 	maxPaths = 1 << 20
 	maxDepth = 64
 )
 
-// memoryDiff is what a new beginning would lose, which is all: RFC 6902, from the
-// chosen checkpoint's state to the empty value of its form. It is nil, which is
-// null, where there is no checkpoint, where its state is not JSON, and where it is
-// large.
+// memoryDiff returns what a new beginning would lose, which is everything: an RFC 6902
+// patch from the chosen checkpoint's state to the empty value of the same form. It is
+// nil, which is null in JSON, if there is no checkpoint, if its state is not JSON, or
+// if the state is large.
 func (m *maker) memoryDiff() ckpt.JSON {
 	c := m.choice.loaded
 	if c == nil || !ckpt.IsJSON(c.ContentType) {
@@ -45,7 +45,7 @@ func (m *maker) memoryDiff() ckpt.JSON {
 	return patch(c.State, nothing(c.State))
 }
 
-// nothing is the empty value of the form that a state has.
+// nothing returns the empty value of the form that a state has.
 func nothing(state []byte) []byte {
 	state = bytes.TrimLeft(state, " \t\r\n")
 	switch {
@@ -57,8 +57,8 @@ func nothing(state []byte) []byte {
 	return []byte("null")
 }
 
-// patch compares two states. One that its content type calls JSON and that is
-// none has no difference to show.
+// patch compares two states. It returns nil if the first is not JSON, although its
+// content type says so.
 func patch(from, to []byte) ckpt.JSON {
 	if !json.Valid(from) {
 		return nil
@@ -80,13 +80,13 @@ func patch(from, to []byte) ckpt.JSON {
 	return object(p)
 }
 
-// plain says whether the paths to all values of a JSON text, taken together,
-// are of a reasonable length, and none is deep.
+// plain reports whether the paths to all values of a JSON text have a reasonable total
+// length, and none of them is deep.
 func plain(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var (
-		lengths = []int{0} // of the paths to the objects and arrays that are open
+		lengths = []int{0} // the lengths of the paths to the objects and arrays that are open
 		objects = []bool{false}
 		key     = -1 // the length of the key whose value comes next
 		total   int
@@ -94,7 +94,7 @@ func plain(text []byte) bool {
 	for {
 		t, err := d.Token()
 		if err != nil {
-			return true // the end
+			return true // the end of the text
 		}
 		top := len(lengths) - 1
 		if t == json.Delim('}') || t == json.Delim(']') {
@@ -119,7 +119,7 @@ func plain(text []byte) bool {
 	}
 }
 
-// unmarshalExact keeps numbers in the form that the agent gave them.
+// unmarshalExact keeps numbers exactly as the agent wrote them.
 func unmarshalExact(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// explain says why, in the order in which a person asks: what happened, who
+// explain gives the reasons in the order in which a person asks: what happened, who
 // must decide, what was decided, what to load, what not to repeat.
 func (m *maker) explain() {
 	m.say(m.happened())
@@ -47,7 +47,7 @@ func (m *maker) conclusion() string {
 	return "It is safe to continue."
 }
 
-// claimed says where the run comes from. "" is nothing to say.
+// claimed says which host the run comes from, "" for no claim.
 func (m *maker) claimed() string {
 	c := m.f.Claimed
 	switch {
@@ -89,7 +89,7 @@ func (m *maker) ownerLives() string {
 		"its writes are then refused, but its work outside the daemon is not stopped.", m.run(), m.owner())
 }
 
-// happened says how the last segment came to its end.
+// happened says how the last segment ended.
 func (m *maker) happened() string {
 	f := m.f
 	switch {
@@ -124,8 +124,8 @@ func (m *maker) happened() string {
 	return fmt.Sprintf("The %s is recorded as %s, but none of its owners is known to be alive.", m.run(), f.Run.Status)
 }
 
-// reinitialized says that the last thing which happened to the run was that the
-// operator made it begin with nothing.
+// reinitialized reports whether the last thing that happened to the run is that the
+// operator made it begin from nothing.
 func (m *maker) reinitialized() bool {
 	p := m.f.Prompt
 	return p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceReinitialize) && m.f.Interrupted.IsZero() && !m.f.Run.UpdatedAt.After(p.AnsweredAt.Time)
@@ -138,7 +138,7 @@ func (m *maker) lastWord() time.Time {
 	return m.f.Run.UpdatedAt.Time
 }
 
-// operatorEnded says that the run begins anew because the operator wanted so.
+// operatorEnded says that the run begins anew because the operator decided so.
 func (m *maker) operatorEnded(choice ckpt.PromptChoice) string {
 	if m.f.Prompt == nil || m.f.Prompt.Choice != ckpt.Ref(choice) || choice == ckpt.ChoiceReinitialize && !m.reinitialized() {
 		return ""
@@ -155,8 +155,8 @@ func (m *maker) operatorDecided() string {
 	return fmt.Sprintf("The operator decided: prompt %s was answered %s%s%s.", p.ID, p.Choice, by, m.at(p.AnsweredAt.Time))
 }
 
-// aboutOperations tells of each uncertain operation, and of the state from
-// before it where that is not the one to load.
+// aboutOperations describes each uncertain operation. It names the checkpoint from
+// before the operation, if that is not the one to load.
 func (m *maker) aboutOperations() []string {
 	list := m.plan.UncertainOperations
 	said := make([]string, 0, len(list))
@@ -223,8 +223,8 @@ func (m *maker) nothingIntact() string {
 	return fmt.Sprintf("None of the run's %d checkpoints reads back intact.", len(m.f.Checkpoints))
 }
 
-// passedOver tells of the checkpoints that were not taken: the suspect ones
-// together, the damaged ones by name.
+// passedOver describes the checkpoints that were skipped: the suspect ones together,
+// the damaged ones one by one.
 func (m *maker) passedOver() []string {
 	var said []string
 	if n := m.choice.suspects; n == 1 {
@@ -252,8 +252,8 @@ func (m *maker) passedOver() []string {
 	return said
 }
 
-// found tells what made suspects of the checkpoints that were passed over, or of
-// the one that is taken although it is suspect.
+// found says which findings made the skipped checkpoints suspect, or the one that is
+// taken although it is suspect.
 func (m *maker) found() []string {
 	var said []string
 	for i := range m.f.Findings {
@@ -273,8 +273,8 @@ func (m *maker) found() []string {
 	return said
 }
 
-// completedSteps says how many steps need not be run again, and which of them
-// were done while the agent was drifting.
+// completedSteps says how many steps need not run again, and whether some of them ran
+// while the agent was drifting.
 func (m *maker) completedSteps() string {
 	n := len(m.plan.CompletedSteps)
 	if n == 0 {
@@ -328,8 +328,8 @@ func (m *maker) owner() string {
 	return "its owner (process " + strconv.Itoa(m.f.Run.PID) + ")"
 }
 
-// checkpoint names one so that a person finds it in a list. Number 0
-// stands for the one of another run that this one was forked from.
+// checkpoint names a checkpoint so that a person can find it in a list. Number 0 means
+// the checkpoint of another run that this run was forked from.
 func (m *maker) checkpoint(c *FactCheckpoint) string {
 	if c.Seq == 0 {
 		return fmt.Sprintf("checkpoint %s, from which the run was forked", c.ID)
@@ -337,10 +337,10 @@ func (m *maker) checkpoint(c *FactCheckpoint) string {
 	return fmt.Sprintf("checkpoint %s (%s, number %d), saved%s", c.ID, c.Kind, c.Seq, m.at(c.At))
 }
 
-// sentence gives a message the full stop that it may lack.
+// sentence makes a message end with exactly one period.
 func sentence(s string) string { return strings.TrimRight(s, ".") + "." }
 
-// at is " at" a time, or nothing where none is known.
+// at returns " at" and a time, or nothing if the time is not known.
 func (m *maker) at(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -348,7 +348,7 @@ func (m *maker) at(t time.Time) string {
 	return " at " + m.when(t)
 }
 
-// when is a time with its age. What the clock calls the future has none.
+// when returns a time with its age. A time in the future by the clock has no age.
 func (m *maker) when(t time.Time) string {
 	s := ckpt.At(t).String()
 	if d := m.f.Now.Sub(t); d >= 0 && !m.f.Now.IsZero() {
@@ -357,7 +357,7 @@ func (m *maker) when(t time.Time) string {
 	return s
 }
 
-// age is a length of time in its two largest units.
+// age returns a duration in its two largest units.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -6,9 +6,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// takeSteps sorts the steps into those that are done, with their results, and
-// those that nobody knows the end of. A failed step is neither: its end is
-// known, and whether to try it again is the agent's to say.
+// takeSteps sorts the steps into those that are done, with their results, and those
+// whose outcome nobody knows. A failed step is neither: its outcome is known, and the
+// agent decides whether to try it again.
 func (m *maker) takeSteps() {
 	for i := range m.f.Steps {
 		s := &m.f.Steps[i]
@@ -30,8 +30,8 @@ func (m *maker) takeSteps() {
 	}
 }
 
-// since says whether a step ended after the chosen checkpoint was saved, so
-// that the state does not know of it.
+// since reports whether a step ended after the chosen checkpoint was saved, so that the
+// state does not know about it.
 func (m *maker) since(i int) bool {
 	if m.choice.loaded == nil || i >= len(m.f.StepsAfter) {
 		return true
@@ -39,8 +39,8 @@ func (m *maker) since(i int) bool {
 	return m.f.StepsAfter[i] >= m.choice.fact.StateSeq()
 }
 
-// whileDrifting says whether a step ended after the first suspect checkpoint
-// that was passed over, or after the one that is to be loaded.
+// whileDrifting reports whether a step ended after the oldest suspect checkpoint that
+// was skipped. It is true for every step if the checkpoint to load is suspect.
 func (m *maker) whileDrifting(i int) bool {
 	if m.choice.suspect() {
 		return true
@@ -48,11 +48,11 @@ func (m *maker) whileDrifting(i int) bool {
 	return m.choice.oldest.ID != "" && i < len(m.f.StepsAfter) && m.f.StepsAfter[i] >= m.choice.oldest.Seq
 }
 
-// dealtWith says whether the chosen checkpoint was saved by a later owner, who
-// was told of the interrupted step: then the transcript in it has an answer to
-// the call, and model APIs refuse a second one. A checkpoint that was saved
-// while the step ran has none. Both the order and the times must agree; in
-// doubt the step is told of again.
+// dealtWith reports whether the chosen checkpoint was saved by a later owner, who was
+// told about the interrupted step. Then the transcript in the checkpoint has an answer
+// to the call, and model APIs refuse a second one. A checkpoint that was saved while
+// the step ran has no answer. Both the order and the times must agree; if in doubt, the
+// plan lists the step again.
 func (m *maker) dealtWith(i int) bool {
 	s := &m.f.Steps[i]
 	return s.Status == ckpt.StepInterrupted && !m.since(i) &&
@@ -72,8 +72,8 @@ func (m *maker) lost() string {
 	return "its process ended"
 }
 
-// synthesize answers a step whose result was lost, in words and in the forms
-// that model APIs accept, so that every tool call of a transcript has a result.
+// synthesize makes an answer for a step whose result was lost, in words and in the
+// forms that model APIs accept, so that every tool call of a transcript has a result.
 func synthesize(s *ckpt.Step, lost string) ckpt.SyntheticResult {
 	text := "The step " + stepName(s.Key, s.Name) + " was interrupted: " + lost +
 		" before the result was recorded. It may or may not have taken effect; check before you repeat it."
@@ -93,14 +93,15 @@ func synthesize(s *ckpt.Step, lost string) ckpt.SyntheticResult {
 	}
 }
 
-// object writes what is made of plain fields and checked JSON, which cannot fail.
+// object marshals plain fields and checked JSON, which cannot fail.
 func object(v any) ckpt.JSON {
 	b, _ := json.Marshal(v)
 	return b
 }
 
-// takeOperations lists the operations that nobody knows the end of. An open one
-// lost its owner, or is about to, so it is shown as what the claim makes of it.
+// takeOperations lists the operations whose outcome nobody knows. An open operation has
+// lost its owner, or is about to, so it is shown as uncertain, which is what the claim
+// makes it.
 func (m *maker) takeOperations() {
 	for _, o := range m.f.Operations {
 		if o.Status == ckpt.OperationOpen || o.Status == ckpt.OperationUncertain {
