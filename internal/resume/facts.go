@@ -23,7 +23,7 @@ type Facts struct {
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
 	Operations  []ckpt.Operation // those that are open or uncertain, in order
 	LastEvent   int64
-	Findings    []ckpt.Finding // critical ones that made checkpoints suspect, newest first; without those that were dismissed
+	Findings    []ckpt.Finding // critical ones that made checkpoints suspect, newest first; not those that were dismissed
 	Prompt      *ckpt.Prompt   // the newest prompt of the run, answered or not
 	Questions   []FactQuestion // the run's own since it began, oldest first: open ones, and answered ones that matter
 	Interrupted time.Time      // when the last segment ended without a message from its owner; zero if it did not
