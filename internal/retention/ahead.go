@@ -7,29 +7,31 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Turn is when a checkpoint goes.
+// Turn says when a checkpoint is removed.
 type Turn string
 
-// The turns of checkpoints. One without a turn stays as far as anybody can tell.
+// The turns of checkpoints. A checkpoint without a turn stays, as far as can be
+// foreseen.
 const (
 	TurnNow      Turn = "now"
 	TurnNextSave Turn = "next_save"
 	TurnByAge    Turn = "age"
 )
 
-// Next is what becomes of a checkpoint.
+// Next says what will happen to a checkpoint.
 type Next struct {
 	Turn   Turn
 	At     time.Time // for TurnByAge
-	Reason string    // why it goes, or why it stays
+	Reason string    // why it is removed, or why it stays
 }
 
-// NextSave is what a checkpoint is needed by that the next save comes from.
+// NextSave is the value of Held.NeededBy for a checkpoint that the next save starts
+// from.
 const NextSave = "the next save"
 
-// Ahead says what becomes of every checkpoint of a run, in their order: what goes now,
-// what the next routine save removes, and what goes by age if nothing else happens.
-// With a zero now nothing goes by age now.
+// Ahead returns what will happen to every checkpoint of a run, in their order: what is
+// removed now, what the next routine save removes, and what is removed by age if
+// nothing else happens. If now is zero, nothing is removed by age now.
 func Ahead(plan Func, h History, p ckpt.Policy, now, clock time.Time) []Next {
 	list := make([]Next, len(h.Checkpoints))
 	for i, v := range plan(h, p, now) {
@@ -53,8 +55,8 @@ type ahead struct {
 	list   []Next
 }
 
-// nextSave asks the plan about the run with one more routine checkpoint, from which
-// then the next save comes.
+// nextSave asks the plan about the run with one more routine checkpoint. The save after
+// that starts from the new checkpoint.
 func (a *ahead) nextSave(h History) {
 	later := h
 	later.Checkpoints = make([]Held, 0, len(h.Checkpoints)+1)
@@ -76,7 +78,7 @@ func (a *ahead) nextSave(h History) {
 	}
 }
 
-// ages asks the plan about the instants at which an age is over.
+// ages asks the plan about the moments at which an age limit is reached.
 func (a *ahead) ages(h History) {
 	var instants []time.Time
 	for i, c := range h.Checkpoints {
@@ -94,7 +96,8 @@ func (a *ahead) ages(h History) {
 		return
 	}
 	slices.SortFunc(instants, time.Time.Compare)
-	// The plan removes more as time goes on: once for each age that is over at the end.
+	// The plan removes more as time passes, so the last moment shows everything that any
+	// age removes.
 	last := a.plan(h, a.policy, instants[len(instants)-1])
 	for i, v := range last {
 		if !v.Remove || a.list[i].Turn != "" {
@@ -118,12 +121,12 @@ func (a *ahead) ages(h History) {
 	}
 }
 
-// goesAt says whether a checkpoint goes at an instant.
+// goesAt reports whether a checkpoint is removed at a moment.
 func (a *ahead) goesAt(h History, i int, at time.Time) bool {
 	return a.plan(h, a.policy, at)[i].Remove
 }
 
-// keep is the age that counts for a checkpoint by its kind, 0 for none.
+// keep returns the age limit for a checkpoint of this kind, 0 for none.
 func (a *ahead) keep(c *Held) ckpt.Duration {
 	switch {
 	case c.Kind == ckpt.KindRecovery:

@@ -8,20 +8,20 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Budget says what goes, and in which order, when some runs together are over
-// a budget by so many bytes: of an agent, or of the whole database. It takes no
-// more than is needed; short is how much is still over when all of it is gone,
-// 0 where the budget holds.
+// Budget returns what to remove, and in which order, if some runs together exceed a budget by
+// over bytes. The budget is that of an agent, or of the whole database. It removes no more than
+// is needed. short is how many bytes are still too much when all of that is removed, 0 if the
+// budget is met.
 //
-// First go checkpoints whose operation succeeded, then the oldest routine ones
-// that are older than what their run can go back to or are damaged, then the
-// oldest recovery ones. What [Plan] protects stays, and so does every checkpoint before a risky
-// operation and every suspect one that is newer than the way back: dismissing
-// the finding makes it clean again.
+// First it removes checkpoints whose operation succeeded. Then it removes the oldest routine
+// checkpoints that are damaged or older than the checkpoint that their run can go back to. Then
+// it removes the oldest recovery checkpoints. It keeps what [Plan] protects. It also keeps
+// every other checkpoint before a risky operation, and every suspect checkpoint that is newer
+// than the rollback target, because it becomes clean again if the finding is dismissed.
 //
-// Bytes are counted as each checkpoint's StoredSize, an estimate where
-// checkpoints share pieces: the caller measures again after removing. No age is
-// judged, so a clock that is not trusted does no harm.
+// It counts bytes by each checkpoint's StoredSize, which is an estimate if checkpoints share
+// pieces. So the caller measures again after the removal. It judges no age, so a clock that is
+// not trusted does no harm.
 func Budget(runs []History, over int64) (remove []Verdict, short int64) {
 	for _, s := range spare(runs) {
 		if over <= 0 {
@@ -33,7 +33,7 @@ func Budget(runs []History, over int64) (remove []Verdict, short int64) {
 	return remove, max(over, 0)
 }
 
-// turn is when a checkpoint has to go; smaller goes first.
+// turn is when a checkpoint must be removed; a smaller turn comes first.
 type turn int
 
 const (
@@ -62,9 +62,10 @@ type spared struct {
 	seq  int64
 }
 
-// spare lists the checkpoints that may go, first the first. In a run they go by
-// sequence number, whatever the clock said when they were made; between runs
-// there is only the clock, so each counts as not older than the one before it.
+// spare lists the checkpoints that may be removed, in the order of removal. Within a run the
+// order is that of the sequence numbers, whatever the clock said when the checkpoints were
+// made. Between runs only the clock can decide, so each checkpoint counts as not older than the
+// one before it.
 func spare(runs []History) []spared {
 	var list []spared
 	for i, h := range runs {

@@ -9,12 +9,12 @@ import (
 
 // GuardSettings are the settings of a [Guard]. The zero value has the defaults.
 type GuardSettings struct {
-	Hold      time.Duration        // how long nothing goes by age; 0 means DefaultHold, negative means no guard
-	Tolerance time.Duration        // how far the clocks may part before it is a jump; 0 means DefaultTolerance
+	Hold      time.Duration        // for how long nothing is removed by age; 0 means DefaultHold, negative means no guard
+	Tolerance time.Duration        // how far the clocks may drift apart without a jump; 0 means DefaultTolerance
 	Newest    time.Time            // the newest time that the database has seen
 	Wall      func() time.Time     // the wall clock; nil means the system's
-	Monotonic func() time.Duration // a clock that nobody sets, from any zero; nil means the system's
-	Log       *slog.Logger         // gets a line for every jump; nil means none
+	Monotonic func() time.Duration // a clock that nobody sets, with any zero point; nil means the system's
+	Log       *slog.Logger         // gets a line for every jump; nil means no log
 }
 
 // The defaults of GuardSettings.
@@ -23,34 +23,35 @@ const (
 	DefaultTolerance = 2 * time.Second
 )
 
-// drift is the part of the time that has passed by which the two clocks may
-// drift apart without a jump: twice what NTP ever corrects by slewing.
+// drift limits how far the two clocks can drift apart without a jump: by one part in
+// this many of the time that has passed. That is twice what NTP ever corrects by
+// slewing.
 const drift = 1000
 
-// Guard is the clock that ages are judged by. After a start, and after the wall
-// clock has jumped, it is not trusted for a while: long enough for a wrong clock
-// to be set right, and for a person to see the line in the log.
+// Guard is the clock that ages are judged by. After a start, and after the wall clock
+// has jumped, it is not trusted for a while. That is long enough for a wrong clock to
+// be corrected, and for a person to see the line in the log.
 //
-// A jump is the wall clock moving otherwise than the monotonic clock does,
-// forwards or backwards, at once or in small steps. Where the monotonic clock
-// stands still while the machine sleeps (Linux, macOS), waking up is a jump too;
-// that is meant: a machine that wakes up often has a wrong clock at first. A
-// wall clock behind the newest time in the database counts as a jump at start.
-// The hold is measured by the monotonic clock, which no jump shortens.
+// A jump means that the wall clock moves differently from the monotonic clock, forwards
+// or backwards, at once or in small steps. If the monotonic clock stops while the
+// machine sleeps (Linux, macOS), waking up counts as a jump too. That is intended: a
+// machine that wakes up often has a wrong clock at first. A wall clock behind the
+// newest time in the database counts as a jump at the start. The hold is measured by
+// the monotonic clock, so no jump shortens it.
 //
-// A Guard may be used by several goroutines at once.
+// A Guard is safe for concurrent use.
 type Guard struct {
 	settings GuardSettings
 
 	mu    sync.Mutex
 	wall  time.Time     // when the clocks were last read
-	mono  time.Duration // likewise
-	skew  time.Duration // how far they have parted since, less the drift that is forgiven
-	until time.Duration // guarded until then, by the monotonic clock
+	mono  time.Duration // as wall, by the monotonic clock
+	skew  time.Duration // how far the clocks have drifted apart since, less the drift that is tolerated
+	until time.Duration // when the hold ends, by the monotonic clock
 	jumps int64
 }
 
-// NewGuard makes a Guard, which begins guarded.
+// NewGuard makes a Guard. It begins with a hold.
 func NewGuard(s GuardSettings) *Guard {
 	s.Hold = cmp.Or(s.Hold, DefaultHold)
 	s.Tolerance = cmp.Or(s.Tolerance, DefaultTolerance)
@@ -73,7 +74,7 @@ func NewGuard(s GuardSettings) *Guard {
 	return g
 }
 
-// Now is the time, and whether ages may be judged by it.
+// Now returns the time, and whether ages may be judged by it.
 func (g *Guard) Now() (now time.Time, trusted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,8 +82,8 @@ func (g *Guard) Now() (now time.Time, trusted bool) {
 	return g.wall, g.mono >= g.until
 }
 
-// Trusted is the time where it is trusted, else the zero time: what
-// [ckpt.Retention] takes.
+// Trusted returns the time if it is trusted, otherwise the zero time: the now of a
+// [Func].
 func (g *Guard) Trusted() time.Time {
 	now, trusted := g.Now()
 	if !trusted {
@@ -91,8 +92,8 @@ func (g *Guard) Trusted() time.Time {
 	return now
 }
 
-// GuardedUntil says when ages will be judged again, the zero time where they
-// are judged now.
+// GuardedUntil returns when ages will be judged again, the zero time if they are judged
+// now.
 func (g *Guard) GuardedUntil() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +104,7 @@ func (g *Guard) GuardedUntil() time.Time {
 	return g.wall.Add(g.until - g.mono)
 }
 
-// Jumps counts the jumps that were seen.
+// Jumps returns how many jumps the Guard has seen.
 func (g *Guard) Jumps() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +116,7 @@ func (g *Guard) read() (time.Time, time.Duration) {
 	return g.settings.Wall().Round(0), g.settings.Monotonic()
 }
 
-// look reads the clocks and compares how far each has gone.
+// look reads the clocks, and compares how far each has moved.
 func (g *Guard) look() {
 	wall, mono := g.read()
 	passed := mono - g.mono
@@ -127,7 +128,7 @@ func (g *Guard) look() {
 	}
 }
 
-// jump begins the hold anew.
+// jump starts the hold again.
 func (g *Guard) jump(by time.Duration, what string) {
 	g.jumps++
 	g.until = g.mono + g.settings.Hold

@@ -10,12 +10,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Plan is a [ckpt.Retention]: it says of every checkpoint of a run whether it
-// stays, and why. The verdicts have the order of the checkpoints.
+// Plan is a [Func]: it decides for every checkpoint of a run whether it stays, and why.
+// The verdicts have the order of the checkpoints.
 //
-// What is unclear stays: a run is alive unless both its status and its end say
-// otherwise, a count or an age that is not positive keeps all, and so does a
-// missing date.
+// In doubt a checkpoint stays. A run counts as alive unless both its status and its end
+// say otherwise. A count or an age limit that is not positive keeps all checkpoints,
+// and a missing date keeps its checkpoint.
 func Plan(h History, p ckpt.Policy, now time.Time) []Verdict {
 	j := newJudge(h, p, now)
 	verdicts := make([]Verdict, len(h.Checkpoints))
@@ -27,20 +27,20 @@ func Plan(h History, p ckpt.Policy, now time.Time) []Verdict {
 	return verdicts
 }
 
-// Over says whether an ended run is over: it ended so long ago that it goes,
-// with its steps and events, as soon as none of its checkpoints is left.
+// Over reports whether an ended run is over: it ended so long ago that it is removed,
+// with its steps and events, as soon as it has no checkpoint left.
 func Over(h History, p ckpt.Policy, now time.Time) bool {
 	return ended(h) && aged(h.EndedAt, p.EndedKeep, now)
 }
 
-// judge is what has to be known of a run before its checkpoints are judged.
+// judge is what must be known about a run before its checkpoints are judged.
 type judge struct {
 	policy  ckpt.Policy
 	now     time.Time
 	over    bool
 	anchor  anchor
 	routine int64  // the sequence number of the oldest routine checkpoint that the count keeps
-	among   string // the reason of those
+	among   string // the reason why those stay
 }
 
 func newJudge(h History, p ckpt.Policy, now time.Time) judge {
@@ -68,8 +68,7 @@ func (j *judge) judge(c *Held) (remove bool, reason string) {
 	return remove, reason
 }
 
-// held says why somebody holds on to a checkpoint whatever the policy says, ""
-// where nobody does.
+// held returns why a checkpoint stays whatever the policy says, "" for no such reason.
 func held(c *Held) string {
 	switch {
 	case c.Pinned:
@@ -130,9 +129,9 @@ func (j *judge) byAge(c *Held, keep ckpt.Duration) (remove bool, reason string) 
 	return false, days + "not over"
 }
 
-// anchor is the one checkpoint of a run that the rules of the kinds do not
-// remove: the way back of a run that may go on, the last word of one that ended.
-// A damaged one is neither, unless there is no other.
+// anchor is the one checkpoint of a run that the rules for the kinds do not remove. For
+// a run that may go on it is the rollback target, for a run that ended the final
+// checkpoint. A damaged checkpoint is neither, unless there is no other.
 type anchor struct {
 	seq int64
 	why string
@@ -159,8 +158,8 @@ func findAnchor(h History, newestFirst []Held) anchor {
 	return anchor{newestFirst[clean].Seq, "the newest clean checkpoint of a resumable run"}
 }
 
-// oldestKept is the sequence number of the oldest routine checkpoint that is
-// among the newest keep intact ones.
+// oldestKept returns the sequence number of the oldest routine checkpoint among the
+// newest keep intact ones.
 func oldestKept(newestFirst []Held, keep int) int64 {
 	for i := range newestFirst {
 		if newestFirst[i].Kind != ckpt.KindRoutine || newestFirst[i].Damaged {
@@ -173,7 +172,8 @@ func oldestKept(newestFirst []Held, keep int) int64 {
 	return math.MinInt64
 }
 
-// newestFirst is the list itself where it has the order that History promises.
+// newestFirst sorts a list by sequence number, newest first. It returns the list itself
+// if it is sorted already.
 func newestFirst(list []Held) []Held {
 	if slices.IsSortedFunc(list, bySeqDown) {
 		return list
@@ -187,8 +187,8 @@ func bySeqDown(a, b Held) int { return cmp.Compare(b.Seq, a.Seq) }
 
 func ended(h History) bool { return !h.Status.Resumable() && !h.EndedAt.IsZero() }
 
-// aged says whether at is keep or longer ago. Neither a clock that is not
-// trusted nor a missing date makes anything old.
+// aged reports whether at is at least keep ago. Neither a clock that is not trusted nor
+// a missing date makes anything old.
 func aged(at time.Time, keep ckpt.Duration, now time.Time) bool {
 	return keep > 0 && !now.IsZero() && !at.IsZero() && now.Sub(at) >= time.Duration(keep)
 }

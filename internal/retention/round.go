@@ -16,14 +16,14 @@ import (
 type round struct {
 	*Worker
 	Result
-	began   time.Time       // the time by which ages are judged; zero where it is not trusted
-	planned map[string]bool // in a dry run: what is in Would
+	began   time.Time       // the time by which ages are judged; zero if the clock is not trusted
+	planned map[string]bool // in a dry run: the checkpoints in Would
 }
 
-// errPutOff ends a round of which the next one does the rest.
+// errPutOff ends a round. The next round does the rest.
 var errPutOff = errors.New("put off")
 
-// maxErrors is how many errors a Result carries.
+// maxErrors is the most errors that a Result holds.
 const maxErrors = 10
 
 func (r *round) all(ctx context.Context) error {
@@ -42,8 +42,8 @@ func (r *round) all(ctx context.Context) error {
 	return nil
 }
 
-// now is the time of the round while the clock is trusted. A jump in the middle
-// of a round stops what goes by age with the next transaction.
+// now returns the time of the round as long as the clock is trusted. If the clock jumps
+// in the middle of a round, removal by age stops with the next transaction.
 func (r *round) now() time.Time {
 	if r.began.IsZero() || r.Guard.Trusted().IsZero() {
 		r.Guarded, r.began = true, time.Time{}
@@ -51,7 +51,7 @@ func (r *round) now() time.Time {
 	return r.began
 }
 
-// runs goes over the runs of which something may have to go, slice by slice.
+// runs goes through the runs that may have something to remove, slice by slice.
 func (r *round) runs(ctx context.Context) error {
 	return r.slices(ctx, func(after int64, limit int) ([]int64, error) {
 		return r.Store.Due(ctx, r.now(), after, limit)
@@ -117,7 +117,7 @@ func (r *round) trim(ctx context.Context, agent []int64) error {
 	})
 }
 
-// budget is Budget, after what a dry run has already said would go.
+// budget is Budget without the checkpoints that the dry run has already listed.
 func (r *round) budget(runs []History, over int64) ([]Verdict, int64) {
 	if len(r.planned) == 0 {
 		return Budget(runs, over)
@@ -137,7 +137,7 @@ func (r *round) budget(runs []History, over int64) ([]Verdict, int64) {
 	return Budget(rest, over)
 }
 
-// keysAtOnce is how many idempotency keys go in the place of one checkpoint.
+// keysAtOnce is how many idempotency keys are removed in the place of one checkpoint.
 const keysAtOnce = 10
 
 func (r *round) keys(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (r *round) keys(ctx context.Context) error {
 	})
 }
 
-// judged notes that all ages were judged, where they were.
+// judged notes that all ages were judged, if they were.
 func (r *round) judged(ctx context.Context) error {
 	if r.DryRun || r.Failed > 0 {
 		return nil
@@ -168,7 +168,7 @@ func (r *round) judged(ctx context.Context) error {
 	})
 }
 
-// slices hands ids to do, a slice at a time, until there are no more.
+// slices calls do with ids, one slice at a time, until there are no more.
 func (r *round) slices(ctx context.Context, list func(after int64, limit int) ([]int64, error), do func([]int64) error) error {
 	for after := int64(0); ; {
 		ids, err := list(after, r.slice())
@@ -191,7 +191,7 @@ func (r *round) slices(ctx context.Context, list func(after int64, limit int) ([
 	}
 }
 
-// repeat calls do, a transaction, until there is no more to do.
+// repeat calls do, which is one transaction, until there is nothing left to do.
 func (r *round) repeat(ctx context.Context, do func() (more bool, err error)) error {
 	for {
 		if more, err := do(); err != nil || !more {
@@ -203,8 +203,8 @@ func (r *round) repeat(ctx context.Context, do func() (more bool, err error)) er
 	}
 }
 
-// try does something for several ids at once, and where that fails for each by
-// itself, so that one that is damaged does not hold up the others.
+// try calls do for several ids at once. If that fails, it calls do for each id by
+// itself, so that a damaged one does not hold up the others.
 func (r *round) try(ctx context.Context, ids []int64, do func(context.Context, []int64) error) error {
 	err := do(ctx, ids)
 	if err == nil {
@@ -221,7 +221,7 @@ func (r *round) try(ctx context.Context, ids []int64, do func(context.Context, [
 	return nil
 }
 
-// fail takes a failure down, or answers with what the round ends.
+// fail records a failure, or returns the error that must end the round.
 func (r *round) fail(ctx context.Context, err error) error {
 	if end := r.ends(ctx, err); end != nil {
 		return end
@@ -233,7 +233,8 @@ func (r *round) fail(ctx context.Context, err error) error {
 	return nil
 }
 
-// ends says with what a failure ends the round, nil where it does not.
+// ends returns the error with which a failure ends the round, nil if it does not end
+// it.
 func (r *round) ends(ctx context.Context, err error) error {
 	e := ckpt.AsError(err)
 	switch {
@@ -264,32 +265,32 @@ func (r *round) pause(ctx context.Context) error {
 	return periodic.Wait(ctx, cmp.Or(r.Pause, DefaultPause))
 }
 
-// Worker removes what no save removes: what has reached its age, what a changed
-// policy no longer keeps, ended runs, what is over a budget, old idempotency
-// keys. Store and Guard must be set; the rest may be left zero.
+// Worker removes what no save removes: checkpoints that have reached their age or that
+// a changed policy no longer keeps, ended runs, what exceeds a budget, and old
+// idempotency keys. Store and Guard must be set; the other fields may be zero.
 type Worker struct {
 	Store    store
 	Guard    *Guard
 	Log      *slog.Logger  // nil means none
 	Interval time.Duration // between rounds, give or take a tenth; 0 means DefaultInterval
-	Slice    int           // how many runs, and removals, a transaction has at most; 0 means DefaultSlice
+	Slice    int           // the most runs, and the most removals, in one transaction; 0 means DefaultSlice
 	Pause    time.Duration // between transactions, so that saves go first; 0 means DefaultPause
-	KeyKeep  time.Duration // how long idempotency keys are known; 0 means DefaultKeyKeep
-	DryRun   bool          // remove nothing; Once answers what would go
+	KeyKeep  time.Duration // how long idempotency keys are remembered; 0 means DefaultKeyKeep
+	DryRun   bool          // remove nothing; Once returns what would be removed
 
 	mu     sync.Mutex
 	status ckpt.WorkerStatus
-	unmet  int // as last logged
+	unmet  int // the number that was last logged
 }
 
 // Result is what a round did.
 type Result struct {
-	Removed int            // checkpoints that went, or would go
-	Would   []ckpt.Removal // in a dry run: those that would go
-	Dropped int            // ended runs that went
-	Expired int            // idempotency keys that went
-	Unmet   []int64        // agents still over budget though nothing more of theirs may go; 0 is the whole database
-	Guarded bool           // the clock was not trusted: nothing went by age
+	Removed int            // checkpoints that were removed, or would be
+	Would   []ckpt.Removal // in a dry run: the checkpoints that would be removed
+	Dropped int            // ended runs that were removed
+	Expired int            // idempotency keys that were removed
+	Unmet   []int64        // agents still over budget though nothing more of theirs may be removed; 0 is the database
+	Guarded bool           // the clock was not trusted: nothing was removed by age
 	PutOff  bool           // the database was busy; the next round does the rest
 	Failed  int            // parts of the round that failed; the others were done
 	Errors  []error        // the first few of their errors

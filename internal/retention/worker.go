@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// Run makes a round at once and then one every interval, until ctx ends. It
-// logs what went wrong and goes on: the next round tries again.
+// Run makes a round at once and then one every interval, until ctx ends. It logs what
+// went wrong and goes on: the next round tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		result, err := w.Once(ctx)
@@ -21,9 +21,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	})
 }
 
-// Once makes one round. Its error is what ended the round: ctx, or a store that
-// no longer knows what is on disk. A busy store puts the rest off to the next
-// round, and any other failure is counted in the Result and passed over.
+// Once makes one round. It returns the error that ended the round: ctx's, or that of a
+// store that no longer knows what is on disk. If the store is busy, the next round does
+// the rest. Any other failure is counted in the Result, and the round goes on.
 func (w *Worker) Once(ctx context.Context) (Result, error) {
 	r := &round{Worker: w}
 	err := r.all(ctx)
@@ -33,7 +33,7 @@ func (w *Worker) Once(ctx context.Context) (Result, error) {
 	return r.Result, err
 }
 
-// Status is how retention goes. LastRun is the last round that got through.
+// Status returns the state of retention. LastRun is the last round that was completed.
 func (w *Worker) Status() ckpt.WorkerStatus {
 	until := w.Guard.GuardedUntil()
 	w.mu.Lock()
@@ -64,7 +64,7 @@ func (w *Worker) note(r Result, err error) {
 	}
 }
 
-// log says what a round did, and nothing where that is nothing new.
+// log logs what a round did, and nothing if there is nothing new.
 func (w *Worker) log(r Result, err error) {
 	log := w.Log
 	if log == nil {
