@@ -9,20 +9,20 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxContext is the most that is said to a model at once; Claude Code cuts off
-// what is longer than 10,000 characters.
+// maxContext is the most bytes that a hook says to a model at once; Claude Code cuts
+// off what is longer than 10,000 characters.
 const maxContext = 8 << 10
 
-// hears are the events at which a product shows a model what a hook says. At
-// others an answer would be an error, or would make the agent go on.
+// hears are the events at which a product shows a model what a hook says. At other
+// events an answer would be an error, or would make the agent go on.
 var hears = map[Product]map[event]bool{
 	ClaudeCode: {sessionStarts: true, promptGiven: true, toolBegins: true, toolEnded: true, toolFailed: true, subagentStarts: true},
 	Codex:      {sessionStarts: true, promptGiven: true, toolEnded: true},
 	Gemini:     {sessionStarts: true, promptGiven: true, toolEnded: true},
 }
 
-// answer is what a hook prints so that the model reads text; nothing where
-// there is nothing to say, or nobody who would hear it.
+// answer returns what a hook prints so that the model reads text. It returns nil if
+// there is no text, or if the product does not show it at this event.
 func answer(p Product, name, text string) []byte {
 	if text == "" || !hears[p][events[name]] {
 		return nil
@@ -37,8 +37,8 @@ func answer(p Product, name, text string) []byte {
 	return b.Bytes()
 }
 
-// adviceOf is what the findings that a request has made say to a model. Each
-// finding is made by one request, so each is told once.
+// adviceOf returns what a model should be told about the findings of one request. Each
+// finding is made by one request, so it is told once.
 func adviceOf(ref ckpt.RunRef, v *ckpt.DriftVerdict) string {
 	if v == nil {
 		return ""
@@ -69,7 +69,7 @@ func adviceOf(ref ckpt.RunRef, v *ckpt.DriftVerdict) string {
 	return strings.Join(say, "\n")
 }
 
-// planText tells a model how a session that broke off was left.
+// planText tells a model in which state an interrupted session was left.
 func planText(p *ckpt.Plan, same bool) string {
 	which := fmt.Sprintf("An earlier session of this project (run %s) stopped before it was done.", p.Run)
 	if same {
@@ -89,10 +89,11 @@ func planText(p *ckpt.Plan, same bool) string {
 	return strings.Join(say, "\n")
 }
 
-// mostSettled is for how many uncertain operations the command is told.
+// mostSettled is the most uncertain operations for which the text gives the command
+// that settles them.
 const mostSettled = 3
 
-// recordedOf are the lines of what was recorded, with all values quoted.
+// recordedOf returns the lines of what was recorded, with all values quoted.
 func recordedOf(p *ckpt.Plan) (lines []string) {
 	if s := readSnapshot(p.Checkpoint); s != nil {
 		lines = append(lines, s.told(p.Checkpoint.CreatedAt.String())...)
@@ -111,7 +112,7 @@ func recordedOf(p *ckpt.Plan) (lines []string) {
 	return lines
 }
 
-// settleText says what to do about an operation of which nobody knows the end.
+// settleText says what to do about an operation whose outcome nobody knows.
 func settleText(p *ckpt.Plan, key string) string {
 	const what = "Nobody knows whether the uncertain operation took effect: find out, and do not repeat it blindly. " +
 		"When you know, the user can record it: "
@@ -121,7 +122,7 @@ func settleText(p *ckpt.Plan, key string) string {
 	return what + fmt.Sprintf("ckptsidecar operation resolve %s '%s' succeeded|failed --run %s", p.Agent, key, p.Run)
 }
 
-// told is what a snapshot says to a model, with all values quoted.
+// told returns what a model is told about a snapshot, with all values quoted.
 func (s *Snapshot) told(at string) (say []string) {
 	say = append(say, fmt.Sprintf("Last checkpoint: %s, after %d tool calls, in %s", at, s.ToolCalls, quoted(s.Folder, 1500)))
 	for _, part := range [][2]string{
@@ -137,5 +138,5 @@ func (s *Snapshot) told(at string) (say []string) {
 	return say
 }
 
-// maxName is how much of a name is kept.
+// maxName is the most bytes of a name that are kept.
 const maxName = 200

@@ -1,17 +1,17 @@
-// Package hook makes runs, steps, operations and checkpoints out of what coding
-// agents tell their hooks, and says back to the model what it should know: that
-// it drifts, or that an earlier session broke off.
+// Package hook turns what coding agents tell their hooks into runs, steps, operations
+// and checkpoints. It also tells the model what it should know: that it drifts, or that
+// an earlier session was interrupted.
 //
 // Each call is a process of its own that lives for milliseconds, so nothing is
-// remembered here: what one call has to know of another is in the daemon, or
-// follows from what it is told. Nothing here may stop an agent: whatever goes
-// wrong is an error that the command swallows.
+// remembered here. What one call must know about another is in the daemon, or follows
+// from its input. Nothing here may stop an agent: every failure is an error that the
+// command ignores.
 //
-// What the products send and expect is in product.go and answer.go, and nowhere
-// else. The settings by which they call us are edited in install.go (pure).
+// Only product.go and answer.go know what the products send and expect. install.go
+// (pure) edits the settings by which the products call us.
 //
-// # What this room may import
+// # What this package may import
 //
-// The standard library and golang.org/x/sys; the root package, internal/ipc/client
-// and internal/jsontext of ours.
+// The standard library and golang.org/x/sys; from this project the root package,
+// internal/ipc/client and internal/jsontext.
 package hook

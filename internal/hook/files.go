@@ -11,27 +11,28 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Files keeps the files of a folder beside a hook, which may not wait for it.
+// Files keeps the files of a folder in another process, because a hook must not wait for
+// that.
 type Files interface {
-	// Keep begins to keep the files of a folder. The tree is for a checkpoint that
-	// will have this id: it gets the tree also where nobody waits for it.
+	// Keep begins to keep the files of a folder. The tree is for a checkpoint that will
+	// have this id: the checkpoint gets the tree even if the hook no longer waits for it.
 	Keep(folder string, ref ckpt.RunRef, checkpoint string) (Keeping, error)
-	// Warm keeps the files for nobody yet, so that the first checkpoint that wants
-	// them waits for little.
+	// Warm keeps the files before a checkpoint needs them, so that the first checkpoint
+	// waits only a short time.
 	Warm(folder string, ref ckpt.RunRef) error
-	// Interrupted says that a restore of the folder was not finished.
+	// Interrupted reports whether a restore of the folder was not finished.
 	Interrupted(folder string) bool
 }
 
-// Keeping is a Keep under way.
+// Keeping is a call of Keep that is under way.
 type Keeping interface {
-	// Tree waits so long for the tree and takes it, "" where it is not there in
-	// time. why says that there will be none.
+	// Tree waits at most the given time for the tree and takes it. tree is "" if it is not
+	// there in time. why says why there will be none.
 	Tree(ctx context.Context, most time.Duration) (tree, why string)
 }
 
-// routineWait is how long a checkpoint waits for its tree: two thirds of what is left of
-// the hook's time.
+// routineWait returns how long a checkpoint waits for its tree: two thirds of the hook's
+// remaining time.
 func routineWait(ctx context.Context) time.Duration {
 	if end, limited := ctx.Deadline(); limited {
 		return time.Until(end) * 2 / 3
@@ -39,11 +40,11 @@ func routineWait(ctx context.Context) time.Duration {
 	return 200 * time.Millisecond
 }
 
-// saveTime is what a hook leaves of its time for the save.
+// saveTime is how much of its time a hook reserves for the save.
 const saveTime = 80 * time.Millisecond
 
-// keepFiles begins to keep the project's files for a checkpoint, which has the
-// id from then on.
+// keepFiles begins to keep the project's files for a checkpoint. It returns the id that
+// the checkpoint must have.
 func (c *call) keepFiles() (keeping Keeping, checkpoint string, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -53,8 +54,8 @@ func (c *call) keepFiles() (keeping Keeping, checkpoint string, err error) {
 	return keeping, id.String(), err
 }
 
-// request is a checkpoint of a snapshot, with the files where they are kept. It
-// waits so long for them.
+// saveRequest returns the request for a checkpoint of a snapshot, with the files if they
+// are kept. It waits at most wait for them.
 func (c *call) saveRequest(ctx context.Context, state ckpt.JSON, wait time.Duration) *ckpt.SaveRequest {
 	r := &ckpt.SaveRequest{
 		Agent: c.Agent, Run: c.ref.Run, Epoch: c.ref.Epoch, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state,
@@ -69,7 +70,7 @@ func (c *call) saveRequest(ctx context.Context, state ckpt.JSON, wait time.Durat
 		return r
 	}
 	r.ID = id
-	// The save itself must still be done in time.
+	// The save itself must still finish in time.
 	if end, limited := ctx.Deadline(); limited {
 		wait = max(0, min(wait, time.Until(end)-saveTime))
 	}
@@ -82,8 +83,8 @@ func (c *call) saveRequest(ctx context.Context, state ckpt.JSON, wait time.Durat
 	return r
 }
 
-// saveFiles saves a request. Where its tree is gone or was never there, it is
-// saved without.
+// saveFiles saves a request. If the request's tree no longer exists, it saves without
+// the tree.
 func (c *call) saveFiles(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	saved, err := c.Client.Save(ctx, r)
 	if len(r.Trees) > 0 && ckpt.CodeOf(err) == ckpt.CodeFilesMissing {
@@ -94,7 +95,7 @@ func (c *call) saveFiles(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved,
 	return saved, err
 }
 
-// differs says whether a tree is another than that of the run's newest checkpoint.
+// differs reports whether a tree differs from that of the run's newest checkpoint.
 func (c *call) differs(ctx context.Context, trees []string) (bool, error) {
 	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, false)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
@@ -106,8 +107,8 @@ func (c *call) differs(ctx context.Context, trees []string) (bool, error) {
 	return len(trees) == 0 || len(latest.Trees) != len(trees) || latest.Trees[0] != trees[0], nil
 }
 
-// promptFiles saves a checkpoint where the files are others than those of the
-// newest one, so that one can go back before the prompt.
+// promptFiles saves a checkpoint if the files differ from those of the newest
+// checkpoint, so that the user can go back to the state before the prompt.
 func (c *call) promptFiles(ctx context.Context, seq int64) error {
 	if c.Files == nil {
 		return nil
@@ -125,8 +126,9 @@ func (c *call) promptFiles(ctx context.Context, seq int64) error {
 	return err
 }
 
-// riskyFiles saves a routine checkpoint with the files before a risky call: the
-// one of the operation goes when the call succeeds, and rm may well succeed.
+// riskyFiles saves a routine checkpoint with the files before a risky call. The
+// operation's own checkpoint is removed when the call succeeds, and a call such as rm
+// can well succeed.
 func (c *call) riskyFiles(ctx context.Context, state ckpt.JSON) error {
 	if c.Files == nil {
 		return nil
@@ -139,7 +141,7 @@ func (c *call) riskyFiles(ctx context.Context, state ckpt.JSON) error {
 	return err
 }
 
-// interruptedText is said where a restore of the files was not finished.
+// interruptedText returns what to say if a restore of the files was not finished.
 func (c *call) interruptedText() string {
 	if c.Files == nil || !c.Files.Interrupted(c.Project.Folder) {
 		return ""

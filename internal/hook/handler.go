@@ -14,23 +14,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Handler handles what hooks are told.
+// Handler handles the inputs of hooks.
 type Handler struct {
 	Client    *client.Client
-	Product   Product // "" to find out
-	Agent     string  // "" for the project's
+	Product   Product // "" to find out from the input
+	Agent     string  // "" for the project's agent
 	Project   Project
-	Run       string // "" for one of each session; else somebody else owns it, as exec does
+	Run       string // "" for one run for each session; otherwise another process owns the run, such as exec
 	Epoch     *int64 // of Run
-	PID       int    // the agent's process; 0 where it is not known
+	PID       int    // the agent's process; 0 if it is not known
 	Risky     *Risky
-	SaveEvery int64 // tool calls; 0 for never
+	SaveEvery int64 // how many tool calls; 0 for never
 
-	Files     Files         // nil where no files are kept
+	Files     Files         // nil if no files are kept
 	FilesWait time.Duration // how long a risky call waits for its files
 }
 
-// Extra is how much longer than usual an input may take: a risky call waits for
+// Extra returns how much longer than usual an input may take: a risky call waits for
 // its files.
 func (h *Handler) Extra(in *Input) time.Duration {
 	if h.Files == nil || events[in.Event] != toolBegins {
@@ -42,7 +42,7 @@ func (h *Handler) Extra(in *Input) time.Duration {
 	return h.FilesWait
 }
 
-// Handle does what an input asks for, and answers what to print.
+// Handle does what an input asks for, and returns what to print.
 func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
 	this := *h
 	c := &call{Handler: &this, in: in, product: in.product(h.Product), ref: ckpt.RunRef{Agent: h.Agent, Run: h.Run, Epoch: h.Epoch}}
@@ -56,8 +56,8 @@ func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
 	return answer(c.product, in.Event, text), err
 }
 
-// chooseAgent finds the project's agent where none is named. A session stays
-// with the agent under which it began, so only its beginning looks further.
+// chooseAgent finds the project's agent if none is named. A session stays with the
+// agent under which it began, so only the beginning of a session looks at more.
 func (c *call) chooseAgent(ctx context.Context) error {
 	if c.Agent != "" {
 		return nil
@@ -79,7 +79,7 @@ func (c *call) chooseAgent(ctx context.Context) error {
 	return nil
 }
 
-// call is one input under way.
+// call is one input that is being handled.
 type call struct {
 	*Handler
 	in      *Input
@@ -135,7 +135,7 @@ func first(errs ...error) error {
 
 func second(_ string, err error) error { return err }
 
-// runOf names the run of a session, or of a part of it that works by itself.
+// runOf returns the run of a session, or of a part of it that works by itself.
 func runOf(session, part string) string {
 	run := session
 	if part != "" {
@@ -144,7 +144,8 @@ func runOf(session, part string) string {
 	return ckpt.RunOfSession(run)
 }
 
-// owned says that the run is this session's own: nobody else begins and ends it.
+// owned reports whether the run belongs to this session: then no other process begins
+// and ends it.
 func (c *call) owned() bool { return c.Run == "" }
 
 func (c *call) request() ckpt.RunRequest {
@@ -170,8 +171,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// register makes the session the owner of its run. Where the run broke off it
-// is resumed, and the plan says how it was left; else there is none.
+// register makes the session the owner of its run. If the run was interrupted, it is
+// resumed, and the plan says how it was left. Otherwise the plan is nil.
 func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, error) {
 	if !c.owned() {
 		return nil, nil
@@ -187,7 +188,7 @@ func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, err
 	return plan, nil
 }
 
-// start begins a session, and tells it what was left of one that broke off.
+// start begins a session, and tells it how an interrupted session was left.
 func (c *call) start(ctx context.Context) (string, error) {
 	if c.in.Source == "compact" {
 		return c.afterCompaction(ctx)
@@ -215,11 +216,12 @@ func (c *call) start(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// recent is how many of an agent's runs are looked at for one that broke off.
+// recent is how many of an agent's runs are searched for an interrupted one.
 const recent = 20
 
-// brokenBefore looks at the session before this one. If it broke off it answers
-// how it was left; what was told to a session once is not told to the next.
+// brokenBefore looks at the session before this one. If that session was interrupted,
+// it returns how it was left. It does not return what an earlier session was already
+// told.
 func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 	page, err := c.Client.Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Limit: recent})
 	if err != nil {
@@ -234,7 +236,7 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 		switch r.Status {
 		case ckpt.RunRunning, ckpt.RunStarting:
 			if r.PID == 0 {
-				continue // perhaps another session, at work beside this one
+				continue // perhaps another session that is at work now
 			}
 		case ckpt.RunInterrupted, ckpt.RunTimedOut:
 		default:
@@ -245,7 +247,7 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 		}
 		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
 		if err == nil && r.Labels[projectLabel] == "" && c.Project.of(readSnapshot(plan.Checkpoint)) != same {
-			continue // of an earlier version, and not known to be of this folder
+			continue // a run of an earlier version, and not known to be of this folder
 		}
 		if err != nil || plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) > 0 {
 			return plan, err
@@ -263,7 +265,7 @@ func told(runs []ckpt.Run, broken string) bool {
 	return false
 }
 
-// afterCompaction gives back what a summary may have lost.
+// afterCompaction returns what a summary may have lost.
 func (c *call) afterCompaction(ctx context.Context) (string, error) {
 	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, true)
 	if err != nil {
@@ -276,8 +278,8 @@ func (c *call) afterCompaction(ctx context.Context) (string, error) {
 	return "[ckptsidecar] Before the compaction. " + asData(s.told(latest.CreatedAt.String())), nil
 }
 
-// prompted begins a turn. The run is registered again, which mends that the
-// daemon was away when the session began; the first prompt is its goal.
+// prompted begins a turn. It registers the run again if necessary, in case the daemon
+// was away when the session began. The first prompt becomes the run's goal.
 func (c *call) prompted(ctx context.Context) (string, error) {
 	run, err := c.Client.Run(ctx, c.ref)
 	known := err == nil
@@ -308,10 +310,11 @@ func (c *call) prompted(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// maxKept is how much of a tool's arguments or result is kept.
+// maxKept is the most bytes of a tool's arguments or result that are kept.
 const maxKept = 64 << 10
 
-// kept is a value as it is kept: whole, or what tells it from others.
+// kept returns a value as it is kept: whole, or for a large value its size, its hash
+// and its beginning.
 func kept(value ckpt.JSON) ckpt.JSON {
 	if len(value) == 0 || string(value) == "null" {
 		return nil
@@ -329,14 +332,14 @@ func kept(value ckpt.JSON) ckpt.JSON {
 	return short
 }
 
-// prefix begins the key of a call whose product gives it no id: so its end finds
-// its beginning.
+// prefix returns the beginning of the key of a call whose product gives it no id. It
+// lets the end of the call find its beginning.
 func (c *call) prefix() string {
 	sum := sha256.Sum256([]byte(c.in.Tool + "\x00" + string(c.in.ToolInput)))
 	return "call-" + hex.EncodeToString(sum[:8]) + "-"
 }
 
-// newKey is the key of a call that begins.
+// newKey returns the key of a call that begins.
 func (c *call) newKey() string {
 	if c.in.ToolUseID != "" {
 		return limit(strings.Map(printable, c.in.ToolUseID), ckpt.MaxKey-4)
@@ -344,7 +347,7 @@ func (c *call) newKey() string {
 	return c.prefix() + strconv.FormatInt(time.Now().UnixNano(), 36)
 }
 
-// openKey is the key of a call that ends, "" where its beginning is not known.
+// openKey returns the key of a call that ends, "" if its beginning is not known.
 func (c *call) openKey(ctx context.Context) (string, error) {
 	if c.in.ToolUseID != "" {
 		return c.newKey(), nil
@@ -368,12 +371,12 @@ func (c *call) toolName() string {
 	return "tool"
 }
 
-// begin notes that a call of a tool begins, and of a risky one an operation.
+// begin records that a tool call begins. For a risky call it also begins an operation.
 func (c *call) begin(ctx context.Context) (string, error) {
 	key := c.newKey()
 	step := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput)}
 	begun, _, err := c.Client.BeginStep(ctx, c.ref, step)
-	if ckpt.CodeOf(err) == ckpt.CodeConflict { // the run had ended: the session goes on all the same
+	if ckpt.CodeOf(err) == ckpt.CodeConflict { // the run had ended, but the session goes on
 		if _, err = c.register(ctx, c.request()); err == nil {
 			begun, _, err = c.Client.BeginStep(ctx, c.ref, step)
 		}
@@ -395,7 +398,7 @@ func (c *call) begin(ctx context.Context) (string, error) {
 	return adviceOf(c.ref, begun.Drift), first(err, filesErr)
 }
 
-// end notes how a call of a tool ended.
+// end records how a tool call ended.
 func (c *call) end(ctx context.Context) (string, error) {
 	key, err := c.openKey(ctx)
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
@@ -417,7 +420,7 @@ func (c *call) end(ctx context.Context) (string, error) {
 	return say, first(err, c.saveIfDue(ctx))
 }
 
-// finish ends a step, or records it whole where its beginning was not told.
+// finish ends a step, or records the whole step if no hook reported its beginning.
 func (c *call) finish(ctx context.Context, r ckpt.StepRequest) (*ckpt.Step, error) {
 	if r.Key != "" {
 		step, _, err := c.Client.FinishStep(ctx, c.ref, r)
@@ -438,12 +441,12 @@ func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest)
 	}
 	_, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: key, Status: status, Result: r.Result, Error: r.Error})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return nil // it was not risky when it began, or nobody was told
+		return nil // it was not risky when it began, or no hook reported that
 	}
 	return err
 }
 
-// saveIfDue saves every so many calls, and when the model has written a plan.
+// saveIfDue saves after every SaveEvery calls, and when the model has written a plan.
 func (c *call) saveIfDue(ctx context.Context) error {
 	if c.in.plan() == nil && c.SaveEvery <= 0 {
 		return nil
@@ -463,7 +466,7 @@ func (c *call) saveIfDue(ctx context.Context) error {
 	return err
 }
 
-// known is the session's newest snapshot, and how many calls have ended.
+// known returns the session's newest snapshot, and how many calls have ended.
 func (c *call) known(ctx context.Context) (*Snapshot, int64, error) {
 	run, err := c.Client.Run(ctx, c.ref)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
@@ -486,7 +489,7 @@ func (c *call) known(ctx context.Context) (*Snapshot, int64, error) {
 	return earlier, run.StepsEnded, nil
 }
 
-// state is the session's state at this moment.
+// state returns the session's state at this moment.
 func (c *call) state(ctx context.Context) (ckpt.JSON, error) {
 	earlier, calls, err := c.known(ctx)
 	if err != nil {
@@ -515,11 +518,12 @@ func (c *call) put(ctx context.Context, s *Snapshot) (string, error) {
 	return adviceOf(c.ref, saved.Drift), nil
 }
 
-// neverTold is said of a call whose end no hook has told, after the turn that
-// it belongs to is over.
+// neverTold is the error of a call whose end no hook has reported by the end of its
+// turn.
 const neverTold = "no result was reported: the call was denied, or did not run"
 
-// settle ends what the turn has left open. A tool that is denied tells no end.
+// settle ends what the turn has left open. The product does not report the end of a
+// tool call that was denied.
 func (c *call) settle(ctx context.Context) error {
 	page, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: ckpt.MaxLimit})
 	if err != nil {
@@ -552,7 +556,7 @@ func ignore(err error, code ckpt.Code) error {
 	return err
 }
 
-// over ends the run. A session that is taken up again begins it anew.
+// over ends the run. A session that continues later begins the run again.
 func (c *call) over(ctx context.Context) error {
 	if !c.owned() {
 		return nil

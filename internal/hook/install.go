@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// wanted are the events of a product that are asked for.
+// wanted are the events of each product that hooks are installed for.
 var wanted = map[Product][]string{
 	ClaudeCode: {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact",
 		"SubagentStart", "SubagentStop", "Stop", "SessionEnd"},
@@ -18,9 +18,9 @@ var wanted = map[Product][]string{
 	Gemini: {"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"},
 }
 
-// group is what is written for an event: the command, and for tools that it is
-// about all of them. The limit on its time is in the product's unit; the command
-// itself ends long before.
+// group returns what is written for an event: the command and, for events of tools, a
+// matcher for all tools. The timeout is in the product's unit; the command itself ends
+// long before.
 func group(p Product, name, command string) json.RawMessage {
 	hook := map[string]any{"type": "command", "command": command, "timeout": 5}
 	if p == Gemini {
@@ -33,17 +33,18 @@ func group(p Product, name, command string) json.RawMessage {
 	}
 	text, err := plain(g)
 	if err != nil {
-		panic(err) // of strings alone
+		panic(err) // g has only strings and numbers, so this cannot happen
 	}
 	return text
 }
 
-// ours is a command that calls this program's hook, wherever it is installed and
-// whatever its file is called: install always writes the product behind the verb.
+// ours matches a command that calls this program's hook, wherever the program is
+// installed and whatever its file is named: install always writes the product behind
+// the verb.
 var ours = regexp.MustCompile(`(^|[/\\\s"'])ckptsidecar(\.exe)?["']?(\s+-\S+)*\s+hook(\s|$)|\shook\s+--for\s+(claude-code|codex|gemini)(\s|$)`)
 
-// Install adds our hooks to a file of settings, in the place of such as were
-// there before. All else stays as it is, in its order.
+// Install adds our hooks to a file of settings, and replaces those that were there
+// before. Everything else stays as it is, in its order.
 func Install(p Product, settings []byte, command string) ([]byte, error) {
 	return edit(settings, func(name string, groups []json.RawMessage) []json.RawMessage {
 		for _, w := range wanted[p] {
@@ -55,13 +56,13 @@ func Install(p Product, settings []byte, command string) ([]byte, error) {
 	}, wanted[p])
 }
 
-// Uninstall takes our hooks out again.
+// Uninstall removes our hooks.
 func Uninstall(settings []byte) ([]byte, error) {
 	return edit(settings, func(_ string, groups []json.RawMessage) []json.RawMessage { return groups }, nil)
 }
 
-// edit takes our hooks out of all events, lets change add to what is left, and
-// makes the events that are missing.
+// edit removes our hooks from all events, lets change add to what is left, and adds the
+// events that are missing.
 func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMessage, events []string) ([]byte, error) {
 	settings = bytes.TrimPrefix(settings, []byte("\ufeff"))
 	if len(bytes.TrimSpace(settings)) == 0 {
@@ -90,7 +91,7 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 		before := len(groups)
 		groups = change(m.name, withoutOurs(groups))
 		if len(groups) == 0 && before > 0 {
-			continue // it was ours alone
+			continue // all of it was ours
 		}
 		text, err := plain(groups)
 		if err != nil {
@@ -111,8 +112,8 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 	return pretty.Bytes(), nil
 }
 
-// withoutOurs takes our commands out of the groups of an event, and groups that
-// have no other.
+// withoutOurs removes our commands from the groups of an event, and the groups that
+// have no other command.
 func withoutOurs(groups []json.RawMessage) []json.RawMessage {
 	left := []json.RawMessage{}
 	for _, g := range groups {
@@ -195,14 +196,14 @@ func (o object) text() json.RawMessage {
 	for _, m := range o {
 		name, err := plain(m.name)
 		if err != nil {
-			continue // a string always can be written
+			continue // a string can always be written
 		}
 		parts = append(parts, string(name)+":"+string(m.value))
 	}
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}")
 }
 
-// plain is JSON without escapes that only browsers need.
+// plain returns JSON without the escapes that only browsers need.
 func plain(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -9,31 +9,31 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Outcome is negative where a command answered with no and did not fail: a
-// search that found nothing, two files that differ.
+// Outcome returns StepNegative if a command answered no and did not fail: for example,
+// a search found nothing, or two files differ.
 func (in *Input) Outcome() ckpt.Ref {
 	line, shell := in.command()
 	code, output := in.exit()
 	if !shell || code != 1 {
 		return ""
 	}
-	if strings.TrimSpace(output) == "" { // it would have said what was wrong
+	if strings.TrimSpace(output) == "" { // a failure would have said what was wrong
 		return ckpt.StepNegative
 	}
 	commands := commandsOf(limit(line, maxLine))
 	if len(commands) == 0 {
 		return ""
 	}
-	words := strings.Fields(commands[len(commands)-1]) // the one whose exit code it is
+	words := strings.Fields(commands[len(commands)-1]) // the exit code is that of the last command
 	if len(words) > 0 && saysNo(words, output) {
 		return ckpt.StepNegative
 	}
 	return ""
 }
 
-// saysNo says whether the exit code 1 of a command means no, whatever it has
-// written. What could not be done has 2 or more, except for find, which has 1
-// where it may not look into a folder.
+// saysNo reports whether the exit code 1 of a command means no, although it has written
+// something. These commands fail with 2 or more, except for find, which returns 1 if it
+// may not read a folder.
 func saysNo(words []string, output string) bool {
 	switch words[0] {
 	case "diff", "cmp", "comm", "colordiff":
@@ -62,12 +62,12 @@ func everyLine(text string, is *regexp.Regexp) bool {
 	return true
 }
 
-// claudeExit is how Claude Code tells that a command failed: its exit code, and
-// on the next lines all that it wrote.
+// claudeExit is how Claude Code reports that a command failed: its exit code, and its
+// output on the next lines.
 var claudeExit = regexp.MustCompile(`^Exit code (\d+)(?:\n|$)`)
 
-// exit is the exit code of a command and what it has written; 0 where no code
-// is told.
+// exit returns the exit code of a command and its output; 0 if the input has no exit
+// code.
 func (in *Input) exit() (code int, output string) {
 	if m := claudeExit.FindStringSubmatch(in.Error); m != nil {
 		code, _ = strconv.Atoi(m[1])

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// shells start hooks for an agent; they are not the agent.
+// shells are programs that start hooks for an agent. They are not the agent.
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox", "env", "timeout", "cmd", "powershell", "pwsh", "conhost"}
 
-// maxAncestors bounds the search: no product puts so many shells between.
+// maxAncestors limits the search: no product puts so many shells in between.
 const maxAncestors = 8
 
-// OwnerOf is the process for which a hook was started: the nearest one above it
-// that is no shell. 0 where that cannot be found out.
+// OwnerOf returns the process for which a hook was started: the nearest ancestor that
+// is not a shell, beginning with pid itself. It returns 0 if that cannot be found out.
 func OwnerOf(pid int) int {
 	for range maxAncestors {
 		name, parent, ok := processOf(pid)

@@ -2,7 +2,7 @@ package hook
 
 import "golang.org/x/sys/unix"
 
-// processOf is the name of a process and its parent.
+// processOf returns the name of a process and its parent.
 func processOf(pid int) (name string, parent int, ok bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// processOf is the name of a process and its parent.
+// processOf returns the name of a process and its parent.
 func processOf(pid int) (name string, parent int, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", 0, false
 	}
-	// pid (name) state parent …, and the name may hold anything
+	// The text is: pid (name) state parent …, and the name can contain anything.
 	begin, end := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
 	if begin < 0 || end < begin {
 		return "", 0, false

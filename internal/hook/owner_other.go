@@ -2,6 +2,5 @@
 
 package hook
 
-// processOf knows of no process here, so runs of hooks are not watched by
-// process.
+// processOf knows no processes here, so the runs of hooks are not watched by process.
 func processOf(int) (name string, parent int, ok bool) { return "", 0, false }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// processOf is the name of a process and its parent.
+// processOf returns the name of a process and its parent.
 func processOf(pid int) (name string, parent int, ok bool) {
 	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Product is a coding agent whose hooks are understood.
+// Product is a coding agent whose hooks this package understands.
 type Product string
 
 // The products.
@@ -20,14 +20,14 @@ const (
 	Gemini     Product = "gemini"
 )
 
-// Products are all of them.
+// Products are all products.
 var Products = []Product{ClaudeCode, Codex, Gemini}
 
-// event is what happened, whatever the product calls it.
+// event is what happened, independent of the product's name for it.
 type event int
 
 const (
-	other event = iota // nothing that is of interest here
+	other event = iota // not of interest here
 	sessionStarts
 	promptGiven
 	toolBegins
@@ -40,7 +40,7 @@ const (
 	sessionEnds
 )
 
-// events are the names of the products for what happens.
+// events maps the products' names of events to what happened.
 var events = map[string]event{
 	"SessionStart": sessionStarts,
 	"SessionEnd":   sessionEnds,
@@ -64,7 +64,7 @@ var events = map[string]event{
 	"SubagentStop":  subagentEnds,
 }
 
-// Input is what a hook is given: the members of all products taken together.
+// Input is what a hook is given. It has the members of all products together.
 type Input struct {
 	Event          string `json:"hook_event_name"`
 	Session        string `json:"session_id"`
@@ -92,12 +92,12 @@ type Input struct {
 	SubagentType string `json:"agent_type"`
 }
 
-// Read reads what a hook is given. Members that are not known are passed over:
-// products add some with every release.
+// Read reads what a hook is given. It ignores unknown members, because products add
+// some with every release.
 func Read(text []byte) (*Input, error) {
 	in := new(Input)
 	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), in); err != nil {
-		// A member of another type than expected is worth less than the rest.
+		// If a member has an unexpected type, the other members still count.
 		var mismatch *json.UnmarshalTypeError
 		if !errors.As(err, &mismatch) {
 			return nil, err
@@ -109,7 +109,8 @@ func Read(text []byte) (*Input, error) {
 	return in, nil
 }
 
-// product is the one that was named, else the one that it must be.
+// product returns the product that was named, otherwise the one that the input must
+// come from.
 func (in *Input) product(named Product) Product {
 	switch {
 	case named != "":
@@ -122,14 +123,15 @@ func (in *Input) product(named Product) Product {
 	return ClaudeCode
 }
 
-// shellTools are the tools by which the products run commands.
+// shellTools are the products' tools that run commands.
 var shellTools = map[string]bool{
 	"Bash": true, "PowerShell": true, // Claude Code
 	"shell": true, "local_shell": true, "exec_command": true, "unified_exec": true, "shell_command": true, // Codex; Bash too
 	"run_shell_command": true, // Gemini CLI
 }
 
-// command is what a tool that runs commands would run.
+// command returns the command line that a tool would run. It returns false if the tool
+// does not run commands.
 func (in *Input) command() (string, bool) {
 	if !shellTools[in.Tool] {
 		return "", false
@@ -138,7 +140,7 @@ func (in *Input) command() (string, bool) {
 		Command json.RawMessage `json:"command"`
 		Cmd     string          `json:"cmd"`
 	}
-	_ = json.Unmarshal(in.ToolInput, &args) // what is none of it stays empty
+	_ = json.Unmarshal(in.ToolInput, &args) // members of other types stay empty
 	var line string
 	var words []string
 	switch {
@@ -150,15 +152,15 @@ func (in *Input) command() (string, bool) {
 	return args.Cmd, true
 }
 
-// planTools are the tools by which models keep a plan, and where in their
-// arguments it is.
+// planTools are the tools with which models keep a plan, with the member of their
+// arguments that holds the plan.
 var planTools = map[string]string{
 	"TodoWrite": "todos", "ExitPlanMode": "plan", // Claude Code
 	"update_plan": "plan",  // Codex
 	"write_todos": "todos", // Gemini CLI
 }
 
-// plan is the plan that a call of a tool has just written, nil for none.
+// plan returns the plan that a tool call has just written, nil for none.
 func (in *Input) plan() (plan ckpt.JSON) {
 	member, ok := planTools[in.Tool]
 	if !ok {
@@ -173,7 +175,7 @@ func (in *Input) plan() (plan ckpt.JSON) {
 	return plan
 }
 
-// failure says what went wrong in a call of a tool, "" where nothing did.
+// failure says what went wrong in a tool call, "" if nothing did.
 func (in *Input) failure() string {
 	if events[in.Event] == toolFailed {
 		switch {

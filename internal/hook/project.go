@@ -11,22 +11,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Project is the folder that a coding agent works for, and the names of the
-// agent that stands for it.
+// Project is the folder that a coding agent works in, and the names of the agent for
+// it.
 type Project struct {
-	Folder string // of the repository that the agent's folder lies in, else that folder; links are resolved
-	ID     string // tells it from other folders of the same name
-	Agent  string // the name of its folder and ID
-	Former string // the name of its folder alone: what earlier versions took
+	Folder string // of the repository that contains the agent's folder, otherwise that folder; links are resolved
+	ID     string // distinguishes it from other folders of the same name
+	Agent  string // from the folder's name and ID
+	Former string // from the folder's name only, as earlier versions did
 }
 
-// nobodysFolder names the agent of a program that works in no folder of its own.
+// nobodysFolder is the name of the agent if the folder's name gives none.
 const nobodysFolder = "assistant"
 
-// projectLabel is the label of a run that says which project it is of.
+// projectLabel is the label of a run that holds the ID of its project.
 const projectLabel = "project"
 
-// ProjectOf is the project that a folder belongs to.
+// ProjectOf returns the project that a folder belongs to.
 func ProjectOf(folder string) Project {
 	p := Project{Folder: resolved(Root(folder))}
 	sum := sha256.Sum256([]byte(p.Folder))
@@ -40,7 +40,8 @@ func ProjectOf(folder string) Project {
 	return p
 }
 
-// Root is the folder of the repository that a folder lies in, else the folder itself.
+// Root returns the folder of the repository that contains a folder, otherwise the
+// folder itself.
 func Root(folder string) string {
 	for dir := folder; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -52,7 +53,7 @@ func Root(folder string) string {
 	}
 }
 
-// resolved is the one path of a folder, however it was named.
+// resolved returns the one path of a folder, however the folder was named.
 func resolved(folder string) string {
 	if path, err := filepath.EvalSymlinks(folder); err == nil {
 		folder = path
@@ -63,7 +64,7 @@ func resolved(folder string) string {
 	return filepath.Clean(folder)
 }
 
-// agentNameOf makes a name for an agent out of that of a folder.
+// agentNameOf makes the name of an agent from the name of a folder.
 func agentNameOf(folder string) string {
 	name := ckpt.AgentNameOf(folder)
 	if name == "" {
@@ -72,9 +73,10 @@ func agentNameOf(folder string) string {
 	return name
 }
 
-// Choose answers the agent under which a project is recorded. Earlier versions
-// named agents by the folder alone. Such an agent is kept if nothing was recorded
-// under the new name, and if what is known of its sessions is of this folder.
+// Choose returns the agent under which a project is recorded. Earlier versions named
+// agents by the folder's name only. Such an agent is kept if nothing was recorded under
+// the new name, if at least one of its sessions was in this folder, and if none is
+// known to have been in another.
 func (p Project) Choose(ctx context.Context, client *client.Client) (string, error) {
 	former, err := client.Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: recent})
 	if err != nil {
@@ -100,7 +102,7 @@ func (p Project) Choose(ctx context.Context, client *client.Client) (string, err
 	return p.Agent, nil
 }
 
-// origin says of which project a run is.
+// origin says whether a run is of the same project.
 type origin int
 
 const (
@@ -109,11 +111,11 @@ const (
 	another
 )
 
-// has says whether a run was a session in this project. Runs of earlier versions
+// has reports whether a run was a session in this project. Runs of earlier versions
 // have no label for that, but their checkpoints name the folder.
 func (p Project) has(ctx context.Context, client *client.Client, r *ckpt.Run) (origin, error) {
 	if r.Labels["product"] == "" {
-		return unknown, nil // no session of a coding agent
+		return unknown, nil // not a session of a coding agent
 	}
 	if id := r.Labels[projectLabel]; id != "" {
 		return p.compare(id), nil
@@ -132,7 +134,7 @@ func (p Project) compare(id string) origin {
 	return another
 }
 
-// of says whether a snapshot was taken in this project.
+// of reports whether a snapshot was taken in this project.
 func (p Project) of(s *Snapshot) origin {
 	if s == nil || s.Folder == "" {
 		return unknown

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// DefaultRisky are the calls that begin an operation: what cannot be undone, and
-// what must not happen twice. A pattern is held against "TOOL ARGUMENTS"; where
-// the tool runs commands, against "shell COMMAND" for each command of the line,
-// without sudo, environment and the like before it.
+// DefaultRisky are the patterns of calls that begin an operation: they cannot be
+// undone, or must not happen twice. A pattern is matched against "TOOL ARGUMENTS". If
+// the tool runs commands, it is matched against "shell COMMAND" for each command of the
+// line, without a preceding sudo, environment and the like.
 var DefaultRisky = []string{
 	// files and disks
 	`^shell (rm|rmdir|shred|unlink|truncate|wipefs|mkfs\S*|dd|fdisk|parted) `,
@@ -42,22 +42,22 @@ var DefaultRisky = []string{
 	// messages and money
 	`^shell (mail|sendmail|mutt|msmtp|stripe) `,
 	`^shell curl .*(-X ?|--request[ =])(POST|PUT|PATCH|DELETE)\b`,
-	// tools of MCP servers whose name says it
+	// tools of MCP servers whose names say so
 	`^mcp__\S*__\S*(delete|remove|drop|destroy|deploy|publish|send|post_|create_(issue|pull|release)|merge|push|` +
 		`pay|transfer|refund|purchase|execute_sql|apply_migration)\S* `,
 }
 
-// Risky are the patterns by which a call is risky, or is not all the same.
+// Risky holds the patterns of risky calls, and the patterns of exceptions.
 type Risky struct {
 	yes, no []string
-	once    sync.Once // reading them costs a hook more than most events are worth
+	once    sync.Once // compiling them costs a hook more time than most events take
 
 	yesRead, noRead []*regexp.Regexp
 	err             error
 }
 
-// NewRisky takes patterns: more of them than the default ones, or instead of
-// them, and those that take calls out again.
+// NewRisky makes a Risky. more are patterns in addition to the default ones, or instead
+// of them. not are patterns of calls that are not risky.
 func NewRisky(more, not []string, instead bool) *Risky {
 	if !instead {
 		more = append(append([]string{}, DefaultRisky...), more...)
@@ -65,7 +65,7 @@ func NewRisky(more, not []string, instead bool) *Risky {
 	return &Risky{yes: more, no: not}
 }
 
-// Check finds a pattern that is none.
+// Check returns an error if a pattern is not a regular expression.
 func (r *Risky) Check() error {
 	r.once.Do(func() {
 		if r.yesRead, r.err = readPatterns(r.yes); r.err == nil {
@@ -86,7 +86,7 @@ func readPatterns(patterns []string) (list []*regexp.Regexp, err error) {
 	return list, nil
 }
 
-// Is says whether a call is risky, and names what is.
+// Is reports whether a call is risky, and returns the part of it that is.
 func (r *Risky) Is(in *Input) (what string, risky bool) {
 	if r.Check() != nil {
 		return "", false
@@ -108,10 +108,10 @@ func matchesAny(list []*regexp.Regexp, line string) bool {
 	return false
 }
 
-// maxLine bounds what patterns are held against.
+// maxLine is the most bytes that patterns are matched against.
 const maxLine = 16 << 10
 
-// callLines are what patterns are held against.
+// callLines returns the lines that patterns are matched against.
 func callLines(in *Input) (lines []string) {
 	command, shell := in.command()
 	if !shell {
@@ -131,9 +131,8 @@ var (
 			`(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
 )
 
-// commandsOf takes a line of a shell apart into its commands, each without what
-// stands before it. It is no parser: what it gets wrong is at most one more or
-// one fewer operation.
+// commandsOf splits a line of a shell into its commands, and removes what precedes each
+// command. It is not a parser: a mistake means at most one more or one fewer operation.
 func commandsOf(line string) (list []string) {
 	for _, one := range between.Split(line, -1) {
 		one = strings.TrimSpace(one)
@@ -151,7 +150,7 @@ func commandsOf(line string) (list []string) {
 	return list
 }
 
-// limit cuts a text to so many bytes, at a character.
+// limit cuts a text to at most so many bytes, at the end of a character.
 func limit(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -10,19 +10,19 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Snapshot is the state of a session as a checkpoint holds it. Its members are
-// always there, so that none looks lost; sizes are texts, because a transcript
-// that was compacted is smaller than before without anything being wrong.
+// Snapshot is the state of a session as a checkpoint holds it. Its members are always
+// present, so that none looks lost. Sizes are texts, because a transcript becomes
+// smaller when it is compacted, and that is no sign of drift.
 type Snapshot struct {
 	Product     Product    `json:"product"`
 	Session     string     `json:"session"`
-	Event       string     `json:"event"` // at which it was saved
+	Event       string     `json:"event"` // the event at which it was saved
 	Folder      string     `json:"folder"`
 	Transcript  transcript `json:"transcript"`
 	Git         *gitHead   `json:"git"`
 	Goal        string     `json:"goal"`         // the session's first prompt
-	LastPrompt  string     `json:"last_prompt"`  // and its last
-	LastMessage string     `json:"last_message"` // what the model said last, where that is told
+	LastPrompt  string     `json:"last_prompt"`  // the session's last prompt
+	LastMessage string     `json:"last_message"` // the model's last message, if the product reports it
 	Plan        ckpt.JSON  `json:"plan"`         // as the model's own tool has it
 	ToolCalls   int64      `json:"tool_calls"`
 }
@@ -34,17 +34,17 @@ type transcript struct {
 
 type gitHead struct {
 	Commit string `json:"commit"`
-	Branch string `json:"branch"` // "" where none is checked out
+	Branch string `json:"branch"` // "" if no branch is checked out
 }
 
-// The most that a snapshot holds of each.
+// The most bytes of each that a snapshot holds.
 const (
 	maxPrompt  = 4 << 10
 	maxMessage = 8 << 10
 	maxPlan    = 32 << 10
 )
 
-// snapshot is that of this moment, with what an earlier one knew.
+// snapshot returns the state at this moment, with what an earlier snapshot knew.
 func snapshot(in *Input, product Product, earlier *Snapshot, calls int64) *Snapshot {
 	s := &Snapshot{}
 	if earlier != nil {
@@ -78,8 +78,8 @@ func (s *Snapshot) text() (ckpt.JSON, error) {
 	return text, err
 }
 
-// readSnapshot is the snapshot that a checkpoint holds, nil where it is another
-// state.
+// readSnapshot returns the snapshot that a checkpoint holds, nil if the checkpoint
+// holds another kind of state.
 func readSnapshot(c *ckpt.Checkpoint) *Snapshot {
 	s := new(Snapshot)
 	if c == nil || json.Unmarshal(c.State, s) != nil || s.Session == "" {
@@ -88,8 +88,8 @@ func readSnapshot(c *ckpt.Checkpoint) *Snapshot {
 	return s
 }
 
-// headOf reads which commit is checked out, without asking git, which would
-// take longer than all the rest. nil where there is no repository.
+// headOf reads which commit is checked out. It does not ask git, which would take
+// longer than everything else. It returns nil if there is no repository.
 func headOf(folder string) *gitHead {
 	dir, common := gitDirs(folder)
 	if dir == "" {
@@ -109,8 +109,8 @@ func headOf(folder string) *gitHead {
 	return h
 }
 
-// gitDirs are the folder of the work tree's own files and of those that all work
-// trees share.
+// gitDirs returns the folder of the work tree's own files, and the folder of the files
+// that all work trees share.
 func gitDirs(folder string) (dir, common string) {
 	for at := filepath.Clean(folder); ; at = filepath.Dir(at) {
 		path := filepath.Join(at, ".git")
@@ -135,7 +135,7 @@ func gitDirs(folder string) (dir, common string) {
 	}
 }
 
-// pointer is what a small file of git says: a value, or after a word a name.
+// pointer is the content of a small file of git: a value, or a name after a word.
 type pointer struct{ value, ref string }
 
 func firstWord(path, word string) pointer {
@@ -150,7 +150,7 @@ func firstWord(path, word string) pointer {
 	return pointer{value: line}
 }
 
-// packed finds a branch among those that git has put into one file.
+// packed finds a branch in the file in which git packs references.
 func packed(path, ref string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

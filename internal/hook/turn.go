@@ -9,13 +9,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxTail is how much of the end of a transcript is searched for a call.
+// maxTail is how many bytes at the end of a transcript are searched for a call.
 const maxTail = 512 << 10
 
-// turn is the id of the model's message that made a call, "" where it is not
-// known. Claude Code writes it into the transcript of the session, which belongs
-// to the same user as this process. Codex's turn_id is a turn of the user, in
-// which the model answers many times, so that it says nothing here.
+// turn returns the id of the model's message that made a call, "" if it is not known.
+// Claude Code writes it into the transcript of the session, which belongs to the same
+// user as this process. Codex's turn_id is useless here: it names a turn of the user,
+// in which the model answers many times.
 func (in *Input) turn() ckpt.Ref {
 	if in.ToolUseID == "" || in.Transcript == "" {
 		return ""
@@ -50,9 +50,9 @@ func (in *Input) turn() ckpt.Ref {
 	return ""
 }
 
-// tailOf is the end of a regular file, nil where it cannot be read.
+// tailOf returns the end of a regular file, nil if it cannot be read.
 func tailOf(path string) []byte {
-	info, err := os.Stat(path) // first: to open a pipe would wait for whoever writes it
+	info, err := os.Stat(path) // before the open, because opening a pipe would wait for its writer
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
