@@ -22,15 +22,15 @@ import (
 type Folder struct {
 	Path string
 	root *os.Root
-	step func(what string) // tests: before each change
+	step func(what string) // for tests: called before each change
 
 	mu   sync.Mutex
 	open map[string]*openFolder // by path
-	old  []*os.Root             // that others have taken the place of
+	old  []*os.Root             // replaced by others
 }
 
-// openFolder is a folder below the root that is kept open, so that what is in it need not
-// be reached from the root each time.
+// openFolder is a folder below the root that is kept open, so that its contents need not be
+// reached from the root each time.
 type openFolder struct {
 	root *os.Root
 	info fs.FileInfo
@@ -45,7 +45,7 @@ func OpenFolder(path string) (*Folder, error) {
 	return &Folder{Path: path, root: root, step: func(string) {}, open: map[string]*openFolder{}}, nil
 }
 
-// Close closes it.
+// Close closes the folder.
 func (f *Folder) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *Folder) Close() error {
 	return f.root.Close()
 }
 
-// Folds says whether the file system takes large and small letters for the same.
+// Folds reports whether the file system ignores the case of letters.
 func (f *Folder) Folds() bool {
 	name := filepath.Base(f.Path)
 	swapped := strings.Map(func(r rune) rune {
@@ -77,8 +77,8 @@ func (f *Folder) Folds() bool {
 
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
 
-// way is how a path is reached: as name in dir. at is the first thing on the way that is no
-// folder, "" for none; missing says that a folder of the way is not there.
+// way is how to reach a path: as name in dir. at is the first part of the path that must be a
+// folder but is not, "" for none. missing says that a folder on the way does not exist.
 type way struct {
 	dir     *os.Root
 	name    string
@@ -87,11 +87,11 @@ type way struct {
 	err     error
 }
 
-// blocked says that a path cannot be reached.
+// blocked reports that a path cannot be reached.
 func (w *way) blocked() bool { return w.at != "" || w.missing || w.err != nil }
 
-// to finds the way to a path. Each folder of it is looked at each time: it must be one, and
-// no link. Those that are still the same need not be opened again.
+// to finds the way to a path. It checks each folder on the way every time: it must be a
+// folder, and no link. It does not open folders again that are still the same.
 func (f *Folder) to(path string) way {
 	w := way{dir: f.root, name: path}
 	start := 0 // of w.name in path
@@ -125,8 +125,8 @@ func (f *Folder) to(path string) way {
 	}
 }
 
-// reach is to where nothing may be in the way. It is asked right before something is changed:
-// a folder that was open may have been moved away since.
+// reach is like to, but nothing may be in the way. It is called right before a change,
+// because an open folder may have been moved away since.
 func (f *Folder) reach(path string) (dir *os.Root, name string, err error) {
 	w := f.to(path)
 	if w.blocked() {
@@ -135,7 +135,7 @@ func (f *Folder) reach(path string) (dir *os.Root, name string, err error) {
 	return w.dir, w.name, nil
 }
 
-// remove removes what stands at a path.
+// remove removes the file at a path.
 func (f *Folder) remove(path string) error {
 	dir, name, err := f.reach(path)
 	if err != nil {
@@ -144,8 +144,8 @@ func (f *Folder) remove(path string) error {
 	return dir.Remove(name)
 }
 
-// enter answers the open folder at a path, which is name in another one, nil where no more
-// are kept open. info is what stands there now.
+// enter returns the open folder at a path, which is name in another folder. It returns nil if
+// no more folders are kept open. info describes what is there now.
 func (f *Folder) enter(in *os.Root, name, path string, info fs.FileInfo) (*os.Root, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,16 +169,16 @@ func (f *Folder) enter(in *os.Root, name, path string, info fs.FileInfo) (*os.Ro
 		return nil, err
 	}
 	if known != nil {
-		f.old = append(f.old, known.root) // somebody may be using it
+		f.old = append(f.old, known.root) // another goroutine may be using it
 	}
 	f.open[path] = &openFolder{dir, opened}
 	return dir, nil
 }
 
-// look says what stands at a path. It follows no link.
+// look returns what is at a path. It follows no link.
 func (f *Folder) look(path string) Seen { return f.see(path, true) }
 
-// glance is look without the bytes of a file: its entry has no hash.
+// glance is like look, but does not read the bytes of a file: its entry has no hash.
 func (f *Folder) glance(path string) Seen { return f.see(path, false) }
 
 func (f *Folder) see(path string, read bool) Seen {
@@ -220,7 +220,7 @@ func (f *Folder) see(path string, read bool) Seen {
 	return Seen{Entry: e}
 }
 
-// entry hashes the file at a path, to which this is the way, and which info describes.
+// entry hashes the file at a path. The way leads to the path, and info describes the file.
 func (w *way) entry(path string, info fs.FileInfo) (*ckpt.TreeEntry, error) {
 	file, err := w.dir.OpenFile(w.name, os.O_RDONLY|noWait, 0)
 	if err != nil {
@@ -244,10 +244,10 @@ func (w *way) entry(path string, info fs.FileInfo) (*ckpt.TreeEntry, error) {
 	}, nil
 }
 
-// maxBelow bounds how many paths of a folder in the way are looked at.
+// maxBelow limits how many paths are read of a folder that is in the way.
 const maxBelow = ckpt.MaxTreeFiles
 
-// below lists what is below a folder, but for folders.
+// below lists everything below a folder, except folders.
 func (f *Folder) below(folder string) (list []string, err error) {
 	dir, err := f.root.Open(folder)
 	if err != nil {
@@ -275,7 +275,7 @@ func (f *Folder) below(folder string) (list []string, err error) {
 	return list, nil
 }
 
-// plain is an error without the path, which is named beside it.
+// plain returns an error without the path, because the message names the path already.
 func plain(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -25,40 +25,40 @@ import (
 // Phase is how far a restore got.
 type Phase string
 
-// The phases. Before Moving no file of the folder has changed.
+// The phases. Before Moving, no file of the folder has changed.
 const (
 	Staging Phase = "staging"
 	Moving  Phase = "moving"
 )
 
-// Journal is a restore under way. Its file is there from before the first change
-// until after the last.
+// Journal is a restore that is under way. Its file exists from before the first change until
+// after the last.
 type Journal struct {
-	ID         string    `json:"id"` // names staged files and what is moved aside
+	ID         string    `json:"id"` // part of the names of staged files and of files that are moved aside
 	Root       string    `json:"root"`
 	Agent      string    `json:"agent"`
 	Run        string    `json:"run"`
-	Checkpoint string    `json:"checkpoint"` // whose files are brought back
-	Undo       string    `json:"undo"`       // the checkpoint with what is there before
+	Checkpoint string    `json:"checkpoint"` // the checkpoint whose files are brought back
+	Undo       string    `json:"undo"`       // the checkpoint with the state before the restore
 	Started    ckpt.Time `json:"started"`
 	Phase      Phase     `json:"phase"`
 	Items      []Item    `json:"items"`
-	Trash      []string  `json:"trash,omitempty"`  // staged files of a restore before, which go in the end
-	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; it stands again where this one is abandoned
+	Trash      []string  `json:"trash,omitempty"`  // staged files of an earlier restore, which are removed at the end
+	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; written again if this one is abandoned
 
 	path string
 }
 
-// Contents gives the bytes of a file by their SHA-256.
+// Contents returns the bytes of a file by their SHA-256.
 type Contents func(ctx context.Context, sum string) ([]byte, error)
 
-// JournalPath is where the journal of a root lies, in a folder of the user's.
+// JournalPath returns the path of the journal of a root. folder belongs to the user.
 func JournalPath(folder, root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return filepath.Join(folder, hex.EncodeToString(sum[:12])+".restore")
 }
 
-// ReadJournal reads what a restore has left, nil where none is under way.
+// ReadJournal reads the journal of an unfinished restore. It returns nil if there is none.
 func ReadJournal(path string) (*Journal, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func ReadJournal(path string) (*Journal, error) {
 	return j, nil
 }
 
-// NewJournal begins a restore by a plan of which nothing is refused.
+// NewJournal begins a restore by a plan without refused items.
 func NewJournal(path string, head Journal, p *Plan) *Journal {
 	j := head
 	j.path, j.Phase = path, Staging
@@ -93,15 +93,15 @@ func (j *Journal) write() error {
 	return osfile.Write(j.path, text, 0o600)
 }
 
-// ChangedError names the paths that are not as they were when the plan was made.
+// ChangedError names the paths that have changed since the plan was made.
 type ChangedError struct{ Items []Item }
 
 func (e *ChangedError) Error() string {
 	return fmt.Sprintf("%d files have changed meanwhile, the first is %s: %s", len(e.Items), e.Items[0].Path, e.Items[0].Refuse)
 }
 
-// Apply does all of a new journal. Where it fails before the first file has
-// changed, it takes back what it has staged.
+// Apply carries out a new journal. If it fails before the first file has changed, it removes
+// what it has staged.
 func (j *Journal) Apply(ctx context.Context, f *Folder, contents Contents) error {
 	if err := j.begin(f); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (j *Journal) Apply(ctx context.Context, f *Folder, contents Contents) error
 	return j.finish(f)
 }
 
-// Continue finishes what a process has left.
+// Continue finishes what a process has left unfinished.
 func (j *Journal) Continue(ctx context.Context, f *Folder, contents Contents) error {
 	if err := j.stageAll(ctx, f, contents); err != nil {
 		return err
@@ -120,9 +120,9 @@ func (j *Journal) Continue(ctx context.Context, f *Folder, contents Contents) er
 	return j.finish(f)
 }
 
-// Abandon takes back a restore that has changed no file yet. If it was to take back
-// another one, that one's journal stands again, and removes what was staged here when
-// it ends.
+// Abandon takes back a restore that has not changed a file yet. If that restore was to take
+// back another one, the journal of the other one is written again. When the other one ends,
+// it removes what was staged here.
 func (j *Journal) Abandon(f *Folder) error {
 	if j.Phase != Staging {
 		return errors.New("some files have changed already: finish the restore, or take it back")
@@ -135,13 +135,13 @@ func (j *Journal) Abandon(f *Folder) error {
 	return former.write()
 }
 
-// InPlaceOf says whose way back this is.
+// InPlaceOf notes which restore this one takes back.
 func (j *Journal) InPlaceOf(former *Journal) *Journal {
 	j.Former = former
 	return j
 }
 
-// begin names the staged files, and writes the journal before the first is made.
+// begin names the staged files, and writes the journal before the first staged file is made.
 func (j *Journal) begin(f *Folder) error {
 	for i := range j.Items {
 		item := &j.Items[i]
@@ -154,7 +154,8 @@ func (j *Journal) begin(f *Folder) error {
 	return j.write()
 }
 
-// place is a name in the folder of a path, or in the nearest above it that is there.
+// place returns the path of name in the folder of a path, or in the nearest folder above it
+// that exists.
 func (f *Folder) place(path, name string) string {
 	for at := parent(path); at != ""; at = parent(at) {
 		if w := f.to(at + "/x"); !w.blocked() {
@@ -165,14 +166,15 @@ func (f *Folder) place(path, name string) string {
 }
 
 const (
-	// stagers is how many files are staged at a time: each waits for the daemon or the disk.
+	// stagers is how many files are staged at the same time: each waits for the daemon or the
+	// disk.
 	stagers = 8
-	// stagedAtOnce is how many are made before they are flushed. A flush writes down all that
-	// was made before it, so that those of the others after it cost little.
+	// stagedAtOnce is how many files are made before they are flushed. One flush also writes
+	// what was made before it, so the flushes after it cost little.
 	stagedAtOnce = 250
 )
 
-// stageAll makes all staged files that are needed and not there, and flushes them.
+// stageAll makes all staged files that are needed and do not exist, and flushes them.
 func (j *Journal) stageAll(ctx context.Context, f *Folder, contents Contents) error {
 	var needed []*Item
 	for i := range j.Items {
@@ -192,7 +194,7 @@ func (j *Journal) stageAll(ctx context.Context, f *Folder, contents Contents) er
 			if made[i] == nil {
 				return nil
 			}
-			if err != nil { // what was made is taken back
+			if err != nil { // an error: the staged files will be removed
 				return made[i].Close()
 			}
 			if err := errors.Join(made[i].Sync(), made[i].Close()); err != nil {
@@ -207,7 +209,7 @@ func (j *Journal) stageAll(ctx context.Context, f *Folder, contents Contents) er
 	return j.syncFolders(f, func(i *Item) []string { return []string{i.Staged} })
 }
 
-// atOnce does n things, some at a time, until one fails.
+// atOnce does n things, several at the same time, until one fails.
 func atOnce(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -230,7 +232,7 @@ func atOnce(ctx context.Context, n int, do func(ctx context.Context, i int) erro
 	return context.Cause(ctx)
 }
 
-// named puts a path before an error, also before the message that people see.
+// named puts a path before an error, and before the message that people see.
 func named(path string, err error) error {
 	var e *ckpt.Error
 	if !errors.As(err, &e) {
@@ -241,8 +243,8 @@ func named(path string, err error) error {
 	return &with
 }
 
-// stage makes one staged file and checks it. It answers the file, which must be flushed. One
-// that is there already is taken where it is right.
+// stage makes one staged file and checks it. It returns the file, which the caller must
+// flush. If the staged file exists already and is right, stage keeps it and returns nil.
 func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Contents) (file *os.File, err error) {
 	if _, _, err := f.reach(item.Staged); err != nil {
 		return nil, err
@@ -292,8 +294,8 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 	return file, nil
 }
 
-// finish moves everything to its place. All paths are looked at once more before
-// the first is changed.
+// finish moves everything to its place. It checks all paths once more before it changes the
+// first.
 func (j *Journal) finish(f *Folder) error {
 	if err := j.check(f); err != nil {
 		if j.Phase == Staging {
@@ -324,7 +326,7 @@ func (j *Journal) finish(f *Folder) error {
 	return j.clean(f)
 }
 
-// check finds paths that are neither as they were nor as they shall be.
+// check finds paths that are neither in their old nor in their new state.
 func (j *Journal) check(f *Folder) error {
 	var changed []Item
 	for i := range j.Items {
@@ -343,7 +345,7 @@ func (j *Journal) check(f *Folder) error {
 	return nil
 }
 
-// untouched says whether a path is as it was, or was moved aside.
+// untouched reports whether a path is in its old state, or was moved aside.
 func (j *Journal) untouched(f *Folder, item *Item, seen *Seen) bool {
 	if seen.is(item.Before) {
 		return true
@@ -358,8 +360,8 @@ func (j *Journal) isAside(f *Folder, item *Item) bool {
 
 func (j *Journal) asideName(item *Item) string { return item.Path + ".before-" + j.ID }
 
-// is says whether a path is what an entry says; nil for nothing, or for a folder
-// whose files go.
+// is reports whether a path is in the state that an entry describes. A nil entry means that
+// there is nothing, or a folder whose files are removed.
 func (s *Seen) is(e *ckpt.TreeEntry) bool {
 	switch {
 	case s.Odd != "":
@@ -377,8 +379,8 @@ func (f *Folder) is(item *Item, e *ckpt.TreeEntry) bool {
 	return seen.is(e)
 }
 
-// order is the items as they are to be done: first what stands in the way of
-// others, then what is written, removals last.
+// order returns the items in the order in which they must be done: first removals that make
+// way for others, then writes, then the other removals.
 func (j *Journal) order() []*Item {
 	written := map[string]bool{}
 	for i := range j.Items {
@@ -386,7 +388,7 @@ func (j *Journal) order() []*Item {
 			written[j.Items[i].Path] = true
 		}
 	}
-	blocks := func(path string) bool { // a file where a folder must be, or below what will be a file
+	blocks := func(path string) bool { // a file where a folder must be, or a file below a path that becomes a file
 		for at := parent(path); at != ""; at = parent(at) {
 			if written[at] {
 				return true
@@ -413,7 +415,7 @@ func (j *Journal) order() []*Item {
 	return slices.Concat(first, then, last)
 }
 
-// move does one item, as far as it is not done.
+// move does one item, as far as it is not done yet.
 func (j *Journal) move(f *Folder, item *Item) error {
 	seen := f.look(item.Path)
 	if seen.is(item.After) {
@@ -457,7 +459,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 	return patiently(func() error { return f.rename(item.Staged, item.Path) })
 }
 
-// keepAside gives what is there a second name, so that no moment is without it.
+// keepAside gives what is there a second name, so that it exists at every moment.
 func (j *Journal) keepAside(f *Folder, item *Item) error {
 	name := j.asideName(item)
 	if j.isAside(f, item) {
@@ -471,7 +473,7 @@ func (j *Journal) keepAside(f *Folder, item *Item) error {
 	if err == nil || item.Do == Mode {
 		return err
 	}
-	// A file system without second names.
+	// The file system has no hard links.
 	return f.root.Rename(item.Path, name)
 }
 
@@ -497,7 +499,7 @@ func (f *Folder) chmod(item *Item) error {
 	return file.Chmod(fs.FileMode(mode).Perm())
 }
 
-// makeFolders makes the folders of a path, each looked at for a link.
+// makeFolders makes the folders of a path. It checks that none of them is a link.
 func (f *Folder) makeFolders(folder string) error {
 	if folder == "" {
 		return nil
@@ -529,7 +531,8 @@ func (f *Folder) makeFolders(folder string) error {
 	return dir.Mkdir(name, 0o777)
 }
 
-// rename renames a staged file, which lies in the folder of its place or in one above it.
+// rename renames a staged file. The file is in the folder of its place, or in a folder above
+// that.
 func (f *Folder) rename(from, to string) error {
 	a, b := f.to(from), f.to(to)
 	if !a.blocked() && !b.blocked() && a.dir == b.dir {
@@ -538,7 +541,7 @@ func (f *Folder) rename(from, to string) error {
 	return f.root.Rename(from, to)
 }
 
-// removeEmpty removes a folder and those above it, as long as they are empty.
+// removeEmpty removes a folder and the folders above it, as long as they are empty.
 func (f *Folder) removeEmpty(folder string) {
 	for ; folder != ""; folder = parent(folder) {
 		info, err := f.root.Lstat(folder)
@@ -555,7 +558,7 @@ func (f *Folder) removeEmpty(folder string) {
 	}
 }
 
-// removeTree removes a folder that has nothing but empty folders in it.
+// removeTree removes a folder that contains only empty folders.
 func (f *Folder) removeTree(folder string) error {
 	dir, err := f.root.Open(folder)
 	if err != nil {
@@ -577,7 +580,7 @@ func (f *Folder) removeTree(folder string) error {
 	return f.root.Remove(folder)
 }
 
-// clean removes what is staged, and the journal last.
+// clean removes the staged files, and last the journal.
 func (j *Journal) clean(f *Folder) error {
 	for _, path := range slices.Concat(j.Trash, j.staged()) {
 		w := f.to(path)
@@ -596,15 +599,15 @@ func (j *Journal) clean(f *Folder) error {
 	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// A journal that a loss of power brings back finds everything done.
+	// If a loss of power brings the journal back, the restore finds everything done.
 	_ = osfile.SyncFolder(filepath.Dir(j.path))
 	return nil
 }
 
-// StagedFiles are the files that wait beside their places.
+// StagedFiles returns the staged files, which are beside their places.
 func (j *Journal) StagedFiles() []string { return slices.Concat(j.staged(), j.Trash) }
 
-// staged are those of its own items.
+// staged returns the staged files of the journal's own items.
 func (j *Journal) staged() (list []string) {
 	for _, item := range j.Items {
 		if item.Staged != "" {
@@ -627,7 +630,7 @@ func (j *Journal) syncFolders(f *Folder, of func(*Item) []string) error {
 		w := way{dir: f.root}
 		if folder != "" {
 			if w = f.to(folder + "/x"); w.blocked() {
-				continue // it is gone by now, or a file
+				continue // it no longer exists, or is a file
 			}
 		}
 		if err := syncFolder(w.dir, parent(w.name)); err != nil {
@@ -637,7 +640,7 @@ func (j *Journal) syncFolders(f *Folder, of func(*Item) []string) error {
 	return nil
 }
 
-// patience is how long a file that somebody uses is waited for.
+// patience is how long the restore waits for a file that another process uses.
 const patience = 2 * time.Second
 
 func patiently(do func() error) error {

@@ -12,35 +12,35 @@ import (
 
 // Wish is what is known before files are brought back.
 type Wish struct {
-	Target []ckpt.TreeEntry    // of the checkpoint's tree
+	Target []ckpt.TreeEntry    // the files of the checkpoint's tree
 	Gone   []ckpt.LeftOut      // what that tree has left out
 	Whole  bool                // that tree is complete
-	Later  [][]ckpt.FileChange // from that tree to each later one of the run, oldest first
-	Wrote  map[string]bool     // paths that write tools of the run have named since the checkpoint
-	Fresh  map[string]bool     // and since the newest tree
-	Others map[string]string   // paths that another running run has written since, and its name
-	Folds  bool                // large and small letters are the same here
+	Later  [][]ckpt.FileChange // the changes from that tree to each later tree of the run, oldest first
+	Wrote  map[string]bool     // paths that the run's write tools have named since the checkpoint
+	Fresh  map[string]bool     // paths that they have named since the newest tree
+	Others map[string]string   // paths that another running run has written since, with the name of that run
+	Folds  bool                // the file system ignores the case of letters
 }
 
-// Options are what a person has allowed.
+// Options are what the user has allowed.
 type Options struct {
-	Paths     []string // only these, and what is below them; all where empty
-	Remove    bool     // what was created since goes, whoever made it
-	Partial   bool     // also from an incomplete tree
-	Aside     bool     // what has changed since is kept under another name
-	Overwrite bool     // what has changed since is replaced
+	Paths     []string // only these, and what is below them; all if empty
+	Remove    bool     // remove what was created since, whoever created it
+	Partial   bool     // also restore from an incomplete tree
+	Aside     bool     // keep under another name what has changed since
+	Overwrite bool     // replace what has changed since
 }
 
 // looker looks at paths of the folder.
 type looker interface {
 	look(path string) Seen
-	glance(path string) Seen               // without the bytes
-	below(folder string) ([]string, error) // all paths of files, links and the like below a folder
+	glance(path string) Seen               // without the bytes of files
+	below(folder string) ([]string, error) // the paths of all files, links and the like below a folder
 }
 
-// Make plans how the paths get what the tree says. Considered are those in which
-// the tree and the run's later trees do not agree, those that the run's tools
-// have written since the newest, and files of the tree that are not there.
+// Make plans how the paths get the state in the tree. It considers the paths in which
+// the tree and the run's later trees differ, the paths that the run's tools have
+// written since the newest tree, and files of the tree that do not exist.
 func Make(w *Wish, at *Folder, o Options) *Plan {
 
 	m := &maker{Wish: w, at: at, o: o, plan: &Plan{Partial: !w.Whole && !o.Partial}, target: map[string]*ckpt.TreeEntry{}}
@@ -93,13 +93,14 @@ type maker struct {
 	at     looker
 	o      Options
 	plan   *Plan
-	target map[string]*ckpt.TreeEntry // what shall be
+	target map[string]*ckpt.TreeEntry // what must be there after the restore
 	newest map[string]*ckpt.TreeEntry // what the run's newest tree has; nil for nothing
 }
 
 func (m *maker) stays(path, why string) { m.plan.Stays = append(m.plan.Stays, Stays{path, why}) }
 
-// leftOut says that the checkpoint's tree does not know what the path was.
+// leftOut reports that the checkpoint's tree left out the path, so it does not say what
+// was there.
 func (m *maker) leftOut(path string) bool {
 	return slices.ContainsFunc(m.Gone, func(l ckpt.LeftOut) bool { return l.Path == path || strings.HasPrefix(path, l.Path+"/") })
 }
@@ -107,21 +108,21 @@ func (m *maker) leftOut(path string) bool {
 // consider plans one path.
 func (m *maker) consider(path string) {
 	if m.leftOut(path) {
-		return // it is told with the others that were left out
+		return // it is reported with the others that were left out
 	}
 	seen, after := m.at.look(path), m.target[path]
 	if after == nil && seen.absent() || after != nil && seen.Entry != nil && same(*seen.Entry, *after) {
-		return // it is as it shall be
+		return // it is in the right state already
 	}
 	item := Item{Path: path, Before: seen.Entry, After: after, Do: Write}
 	switch {
 	case after == nil:
 		item.Do = Remove
 		if seen.Folder {
-			return // a folder goes with its last file
+			return // a folder is removed with its last file
 		}
 		if seen.Parent != "" {
-			return // nothing is there: a file has taken the place of its folder
+			return // nothing is there: a file has replaced the folder of the path
 		}
 		if !m.o.Remove && !m.Wrote[path] {
 			m.stays(path, "it was created after the checkpoint; --remove removes it")
@@ -142,12 +143,12 @@ func (m *maker) consider(path string) {
 	m.plan.Items = append(m.plan.Items, item)
 }
 
-// refusal is why what stands at a path may not be replaced, "" where it may.
+// refusal returns why what is at a path must not be replaced, "" if it may be.
 func (m *maker) refusal(path string, seen *Seen) string {
 	switch {
 	case seen.Odd != "":
 		return seen.Odd
-	case seen.Entry == nil: // nothing is lost; folders in the way are looked at with the others
+	case seen.Entry == nil: // nothing is lost; ways checks folders that are in the way
 		return ""
 	case m.Others[path] != "":
 		return fmt.Sprintf("run %s, which has not ended, has written it", m.Others[path])
@@ -161,7 +162,7 @@ func (m *maker) refusal(path string, seen *Seen) string {
 	return ""
 }
 
-// foldings refuses paths that have one place here.
+// foldings refuses paths that would share one place in this file system.
 func (m *maker) foldings() {
 	if !m.Folds {
 		return
@@ -179,7 +180,8 @@ func (m *maker) foldings() {
 	}
 }
 
-// ways refuses what files, links and folders stand in the way of, unless they go too.
+// ways refuses items that files, links or folders are in the way of, unless these are
+// removed too.
 func (m *maker) ways() {
 	goes := map[string]bool{}
 	for _, item := range m.plan.Items {
@@ -211,8 +213,8 @@ func (m *maker) ways() {
 	}
 }
 
-// Back plans how the paths of a journal get back what they had. undo is the
-// tree that was made before.
+// Back plans how the paths of a journal get back their state from before the restore.
+// undo is the tree that was made before the restore.
 func Back(j *Journal, undo []ckpt.TreeEntry, at *Folder, o Options) *Plan {
 	had := map[string]*ckpt.TreeEntry{}
 	for i := range undo {

@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// mostOpen is how many folders are kept open.
+// mostOpen is the most folders that are kept open.
 const mostOpen = 256
 
-// noWait keeps the open of a named pipe from waiting.
+// noWait keeps the open of a named pipe from blocking.
 const noWait = syscall.O_NONBLOCK
 
-// inUse says that another process holds a file: only Windows knows that.
+// inUse reports that another process holds a file. Only Windows tells that.
 func inUse(error) bool { return false }
 
-// syncFolder makes the names of a folder last.
+// syncFolder makes the names in a folder durable.
 func syncFolder(root *os.Root, folder string) error {
 	if folder == "" {
 		folder = "."

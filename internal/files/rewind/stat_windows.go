@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// mostOpen is 0: a folder that is open could not be removed or renamed.
+// mostOpen is 0, because an open folder could not be removed or renamed.
 const mostOpen = 0
 
-// noWait is nothing here.
+// noWait is not needed on Windows.
 const noWait = 0
 
-// inUse says that another process holds a file.
+// inUse reports that another process holds a file.
 func inUse(err error) bool {
 	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED) ||
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
 
-// syncFolder has nothing to do: NTFS journals names by itself.
+// syncFolder does nothing: NTFS journals names by itself.
 func syncFolder(*os.Root, string) error { return nil }
