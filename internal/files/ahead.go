@@ -11,16 +11,17 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// ahead asks the system about the files of the tree before while git lists the root.
-// Both wait for the disk or take a processor each, and together they are most of a scan.
+// ahead asks the system about the files of the previous tree while git lists the root.
+// Each of them waits for the disk or takes a processor, and together they take most of
+// the time of a scan.
 type ahead struct {
 	root  string
-	place map[string]int // of a path in found
+	place map[string]int // the index of a path in found
 	found []looked
 	work  sync.WaitGroup
 }
 
-// looked is what Lstat says of a path.
+// looked is what Lstat returns for a path.
 type looked struct {
 	info fs.FileInfo
 	err  error
@@ -29,12 +30,13 @@ type looked struct {
 const (
 	// aheadEach is how many paths a worker takes at a time.
 	aheadEach = 32
-	// aheadWorkers is how many work at least: where nothing is in the caches they wait
+	// aheadWorkers is the least number of workers: if nothing is in the caches, they wait
 	// for the disk.
 	aheadWorkers = 4
 )
 
-// lookAhead begins to look at entries, which are sorted by path, and their folders.
+// lookAhead begins to look at entries and their folders. The entries must be sorted by
+// path.
 func lookAhead(root string, entries []ckpt.TreeEntry) *ahead {
 	a := &ahead{root: root, place: make(map[string]int, len(entries)+len(entries)/4)}
 	paths := make([]string, 0, len(entries)+len(entries)/4)
@@ -73,10 +75,11 @@ func (a *ahead) ask(path string) (fs.FileInfo, error) {
 	return os.Lstat(filepath.Join(a.root, filepath.FromSlash(path)))
 }
 
-// wait ends when all was looked at.
+// wait returns when all paths have been looked at.
 func (a *ahead) wait() { a.work.Wait() }
 
-// lstat is what was found out about a path. One that was not looked at is looked at now.
+// lstat returns what is known about a path. If the path was not looked at, lstat does so
+// now.
 func (a *ahead) lstat(path string) (fs.FileInfo, error) {
 	if at, known := a.place[path]; known {
 		return a.found[at].info, a.found[at].err

@@ -1,10 +1,9 @@
-// Package files finds the files below a folder, and reads what has changed in
-// them.
+// Package files finds the files below a folder, and reads those that have changed.
 //
-// List names them: by git where there is one, else by a walk with a matcher of
-// .gitignore of its own. Scan reads them, and skips those that the index says
-// are as they were. Nothing of the folder is ever run, no link is followed out
-// of it, and nothing is written in it.
+// List names them: it asks git if it can, and otherwise walks the folder with its own
+// matcher for .gitignore. Scan reads them, and skips those that have not changed
+// according to the index. It never runs a program from the folder, follows no link out
+// of the folder, and writes nothing in it.
 //
 // This package may import the root package, internal/tree, internal/osfile, the
 // standard library and golang.org/x/sys.

@@ -17,15 +17,15 @@ import (
 // gitTime is how long git may take to list a repository.
 const gitTime = 2 * time.Second
 
-// errGitSlow says that git was not done in time.
+// errGitSlow means that git did not finish in time.
 var errGitSlow = errors.New("git took longer than 2s")
 
-// gitList asks git which files a folder has. No other command of git is ever
-// called: plain ls-files would run the program that core.fsmonitor names, and
-// status the clean filters, and both may come with the repository. ceiling is
-// the folder above which git must not look for a repository, "" for none.
+// gitList asks git which files a folder has. This package never runs another command of
+// git: plain ls-files would run the program that core.fsmonitor names, and status would
+// run the clean filters. Both settings can come with the repository. ceiling is the
+// folder above which git must not look for a repository, "" for none.
 //
-// The paths are as git gives them; those of folders may end with a slash.
+// The paths are as git returns them; those of folders can end with a slash.
 func gitList(ctx context.Context, folder, ceiling string) (tracked, others []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTime, errGitSlow)
 	defer cancel()
@@ -33,7 +33,7 @@ func gitList(ctx context.Context, folder, ceiling string) (tracked, others []str
 	if err != nil {
 		return nil, nil, fmt.Errorf("git was not found: %w", err)
 	}
-	// -t tells tracked paths from others.
+	// -t marks which paths are tracked.
 	cmd := exec.CommandContext(ctx, git, "-c", "core.fsmonitor=false", "ls-files", "-co", "--exclude-standard", "-z", "-t")
 	cmd.Dir = folder
 	cmd.Env = gitEnvironment(os.Environ(), ceiling)
@@ -60,7 +60,7 @@ func gitList(ctx context.Context, folder, ceiling string) (tracked, others []str
 	return tracked, others, nil
 }
 
-// askedGit is a listing of git under way.
+// askedGit is a listing by git that is under way.
 type askedGit struct {
 	done            chan struct{}
 	tracked, others []string
@@ -82,8 +82,8 @@ func (g *askedGit) wait() (tracked, others []string, err error) {
 	return g.tracked, g.others, g.err
 }
 
-// gitEnvironment is an environment in which git finds the repository of its
-// folder, and calls nobody: a hook of git would pass its own repository on, and
+// gitEnvironment returns an environment in which git finds the repository of its folder
+// and contacts no server. Without it, a hook of git would pass on its own repository, and
 // a partial clone would fetch what is missing.
 func gitEnvironment(environ []string, ceiling string) []string {
 	var env []string
@@ -99,9 +99,9 @@ func gitEnvironment(environ []string, ceiling string) []string {
 	return env
 }
 
-// gitFolder finds where a repository keeps its things: folder/.git, or what the
-// file of that name says, as worktrees and submodules have it. "" where
-// there is none.
+// gitFolder returns the folder where a repository keeps its data: folder/.git, or the
+// folder that the file of that name points to, as in worktrees and submodules. It returns
+// "" if there is none.
 func gitFolder(folder string) string {
 	at := filepath.Join(folder, ".git")
 	info, err := os.Lstat(at)
@@ -123,9 +123,8 @@ func gitFolder(folder string) string {
 	return to
 }
 
-// gitHead is the commit that is checked out in a folder or above it, "" where
-// that cannot be said. It is read from the files of the repository: git is not
-// called for it.
+// gitHead returns the commit that is checked out in a folder or above it, "" if that
+// cannot be determined. It reads the files of the repository, and does not run git.
 func gitHead(folder string) string {
 	git := ""
 	for at := folder; ; at = filepath.Dir(at) {
@@ -174,7 +173,8 @@ func commitID(s string) string {
 	return ""
 }
 
-// smallText is a short file without the line feed at its end, "" where it cannot be read.
+// smallText returns a short file without the line feed at its end, "" if it cannot be
+// read.
 func smallText(path string) string {
 	text, err := readPlain(path, ckpt.MaxTreePath)
 	if err != nil {
@@ -183,5 +183,5 @@ func smallText(path string) string {
 	return strings.TrimRight(string(text), "\r\n")
 }
 
-// Head is the commit that is checked out in a folder, "" for none.
+// Head returns the commit that is checked out in a folder, "" for none.
 func Head(folder string) string { return gitHead(folder) }

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// rules are the patterns of one file such as .gitignore, in the order in which
-// they stand there.
+// rules are the patterns of one file such as .gitignore, in their order in the file.
 type rules struct {
-	base string // the folder of the file, "" for the root, else with a slash at its end
+	base string // the folder of the file; "" for the root, otherwise with a slash at its end
 	list []rule
 }
 
@@ -16,10 +15,10 @@ type rules struct {
 type rule struct {
 	negated    bool
 	onlyDirs   bool
-	nameOnly   bool     // without a slash: it is held against the last component
-	literal    string   // what the path must begin with, or be
-	rest       *matcher // what must match behind that; nil where literal is all
-	impossible bool     // a pattern that nothing can match
+	nameOnly   bool     // the pattern has no slash: it is matched against the last component
+	literal    string   // the path must begin with it, or be it
+	rest       *matcher // must match the rest of the path; nil if literal is the whole pattern
+	impossible bool     // nothing can match the pattern
 }
 
 // parseRules reads the text of a .gitignore in the folder base.
@@ -43,9 +42,9 @@ func parseRules(base string, text []byte) *rules {
 	return r
 }
 
-// trimSpaces takes the spaces from the end that no backslash keeps.
+// trimSpaces removes the spaces at the end that no backslash protects.
 func trimSpaces(line string) string {
-	end := -1 // of what is kept, where spaces follow
+	end := -1 // the end of the kept part, if spaces follow it
 	for i := 0; i < len(line); i++ {
 		switch line[i] {
 		case ' ':
@@ -88,7 +87,7 @@ func parseRule(p string) (rule, bool) {
 	case special < 0:
 		r.literal = p
 	case r.nameOnly:
-		// The name is matched whole: a "*" may stand anywhere in it.
+		// The whole name is matched: a "*" can be anywhere in it.
 		r.rest, r.impossible = compile(p, false)
 	default:
 		r.literal = p[:special]
@@ -97,7 +96,8 @@ func parseRule(p string) (rule, bool) {
 	return r, true
 }
 
-// matches holds a path, relative to the folder of the rules, against one of them.
+// matches reports whether a path, relative to the folder of the rules, matches the
+// rule.
 func (r *rule) matches(path string, isDir bool) bool {
 	if r.impossible || r.onlyDirs && !isDir {
 		return false
@@ -112,8 +112,7 @@ func (r *rule) matches(path string, isDir bool) bool {
 	return found && r.rest.matches(after)
 }
 
-// verdict says whether these rules ignore a path; known is false where none of
-// them says anything.
+// verdict reports whether these rules ignore a path. known is false if no rule matches.
 func (r *rules) verdict(path string, isDir bool) (ignored, known bool) {
 	path, below := strings.CutPrefix(path, r.base)
 	if !below {
@@ -127,8 +126,8 @@ func (r *rules) verdict(path string, isDir bool) (ignored, known bool) {
 	return false, false
 }
 
-// ignored asks the rules of a folder and of those above it. The last has the
-// first word.
+// ignored asks the rules of a folder and of the folders above it. The last rules that
+// know the path decide.
 func ignored(all []*rules, path string, isDir bool) bool {
 	for i := len(all) - 1; i >= 0; i-- {
 		if ignored, known := all[i].verdict(path, isDir); known {

@@ -15,38 +15,38 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// Index is what the client remembers of a root, so that it reads only what has
-// changed. It is a cache: without it all files are read again.
+// Index is what the client remembers of a root, so that it reads only what has changed.
+// It is a cache: without it, all files are read again.
 type Index struct {
 	Root    string
-	Choice  Choice            // which files were wanted last
-	Stored  map[string]string // by agent: the id of the tree that its store has
-	Tree    ckpt.Tree         // the newest, as it was found
+	Choice  Choice            // which files were wanted at the last scan
+	Stored  map[string]string // by agent: the id of the tree that the agent's store has
+	Tree    ckpt.Tree         // the newest tree, as it was found
 	records map[string]record
 }
 
-// record is what is known of a file.
+// record is what is known about a file.
 type record struct {
 	entry    ckpt.TreeEntry
 	modified int64 // nanoseconds
 	changed  int64
 	inode    uint64
 	mode     uint32
-	recent   bool // it had changed shortly before it was read: its times may not tell the next change
+	recent   bool // it had changed shortly before it was read, so its times may not reveal the next change
 	tracked  bool
 }
 
-// indexVersion begins the file of an index.
+// indexVersion is the beginning of an index file.
 const indexVersion = "ckpt-index 2\n"
 
-// IndexPath is where the index of a root is kept, in a folder of the user's.
+// IndexPath returns the path of the index of a root. folder belongs to the user.
 func IndexPath(folder, root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return filepath.Join(folder, hex.EncodeToString(sum[:12])+".index")
 }
 
-// ReadIndex reads an index. One that is missing, damaged or of another version
-// is as good as an empty one.
+// ReadIndex reads an index. It returns an empty index if the file is missing, damaged
+// or of another version.
 func ReadIndex(path, root string) *Index {
 	empty := &Index{Root: root, Stored: map[string]string{}, records: map[string]record{}}
 	text, err := os.ReadFile(path)
@@ -65,8 +65,8 @@ func ReadIndex(path, root string) *Index {
 	return x
 }
 
-// Write replaces the file of an index. It is not flushed: one that a loss of
-// power has damaged is as good as none.
+// Write replaces the file of an index. It does not flush the file: if a loss of power
+// damages it, it counts as missing.
 func (x *Index) Write(path string) error {
 	e := encoder{b: make([]byte, 0, 200*len(x.records)+1024)}
 	e.b = append(e.b, indexVersion...)
@@ -86,8 +86,8 @@ func (x *Index) Write(path string) error {
 	return err
 }
 
-// Lock waits until no other process works with the index at path. The folder is
-// made where it is missing.
+// Lock waits until no other process works with the index at path, at most patience. It
+// makes the folder if that is missing.
 func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	}
 }
 
-// errLocked says that another process has the lock.
+// errLocked means that another process has the lock.
 var errLocked = errors.New("another scan of this folder is running")
 
 type encoder struct{ b []byte }
@@ -177,7 +177,8 @@ func (e *encoder) record(r *record) {
 	e.flag(r.tracked)
 }
 
-// decoder reads what an encoder has written; bad says that it is not that.
+// decoder reads what an encoder has written. bad is true if the bytes are something
+// else.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -214,7 +215,7 @@ func (d *decoder) flag() bool {
 	return f
 }
 
-// count is a number of things that take at least a byte each.
+// count reads a number of things that take at least one byte each.
 func (d *decoder) count() int {
 	n := d.number()
 	if n > uint64(len(d.b)) {

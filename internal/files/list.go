@@ -12,26 +12,26 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxNesting is how deep repositories are looked for in repositories.
+// maxNesting is how deep repositories inside repositories are searched.
 const maxNesting = 32
 
-// maxIgnoreFile bounds a file of patterns.
+// maxIgnoreFile is the most bytes of a file of patterns.
 const maxIgnoreFile = 1 << 20
 
-// Choice says which files are wanted beside those that git or the walk names,
-// and which are not. The patterns are those of .gitignore.
+// Choice says which files are wanted in addition to those that git or the walk finds,
+// and which are not wanted. The patterns have the syntax of .gitignore.
 type Choice struct {
-	Include []string // taken although they are ignored
-	Exclude []string // never taken
+	Include []string // kept although they are ignored
+	Exclude []string // never kept
 }
 
-// Listing is what the files of a root are called.
+// Listing is the names of the files of a root.
 type Listing struct {
-	Paths    []Listed // sorted, without doubles
+	Paths    []Listed // sorted, without duplicates
 	LeftOut  []ckpt.LeftOut
 	Walked   bool   // at least a part was not listed by git
-	GitError string // why git did not list the root; "" where it did
-	Failed   error  // a part could not be listed at all: what is not named may still be there
+	GitError string // why git did not list the root; "" if it did
+	Failed   error  // a part could not be listed at all: files that are not named may still exist
 }
 
 // Listed is one path.
@@ -40,13 +40,13 @@ type Listed struct {
 	Tracked bool // by git
 }
 
-// List names the files below a root. A submodule is named like a file:
-// Submodules lists what is in it.
+// List names the files below a root. It names a submodule like a file; Submodules lists
+// the files in it.
 func List(ctx context.Context, root string, choice Choice) *Listing {
 	return list(ctx, root, choice, nil)
 }
 
-// list is List where git may have been asked about the root already.
+// list is List, for a caller that may have asked git about the root already.
 func list(ctx context.Context, root string, choice Choice, asked *askedGit) *Listing {
 	l := newLister(ctx, root, choice)
 	l.asked = asked
@@ -57,8 +57,8 @@ func list(ctx context.Context, root string, choice Choice, asked *askedGit) *Lis
 	return l.done()
 }
 
-// Submodules names the files below folders that a listing has named, because git
-// tracks them: submodules, depth repositories deep.
+// Submodules names the files below folders that a listing has named because git tracks
+// them: submodules. depth is how many repositories are around them.
 func Submodules(ctx context.Context, root string, choice Choice, folders []string, depth int) *Listing {
 	l := newLister(ctx, root, choice)
 	for _, folder := range folders {
@@ -88,18 +88,18 @@ type lister struct {
 	ctx              context.Context
 	root             string
 	out              *Listing
-	names            map[string]bool // true where git tracks it
+	names            map[string]bool // true if git tracks it
 	include, exclude *rules
-	asked            *askedGit // about the root; nil where git was not asked yet
+	asked            *askedGit // about the root; nil if git was not asked yet
 }
 
 func (l *lister) full(path string) string { return filepath.Join(l.root, filepath.FromSlash(path)) }
 
-// repository lists a folder by git, or by a walk where git does not.
+// repository lists a folder with git, or with a walk if git fails.
 func (l *lister) repository(folder string, depth int) {
 	ceiling := ""
 	if folder != "" {
-		ceiling = filepath.Dir(l.full(folder)) // a broken repository must not list the one around it
+		ceiling = filepath.Dir(l.full(folder)) // so that a broken repository does not list the one around it
 	}
 	tracked, others, err := l.git(folder, ceiling)
 	if err != nil {
@@ -118,7 +118,7 @@ func (l *lister) repository(folder string, depth int) {
 	}
 }
 
-// git asks git about a folder, unless it has been asked.
+// git asks git about a folder, unless it was asked already.
 func (l *lister) git(folder, ceiling string) (tracked, others []string, err error) {
 	if folder == "" && l.asked != nil {
 		return l.asked.wait()
@@ -126,7 +126,7 @@ func (l *lister) git(folder, ceiling string) (tracked, others []string, err erro
 	return gitList(l.ctx, l.full(folder), ceiling)
 }
 
-// outerRules are those of a repository that git did not list.
+// outerRules returns the rules in info/exclude of a repository that git did not list.
 func (l *lister) outerRules(folder string) []*rules {
 	git := gitFolder(l.full(folder))
 	if git == "" {
@@ -139,7 +139,7 @@ func (l *lister) outerRules(folder string) []*rules {
 	return []*rules{parseRules(folder, text)}
 }
 
-// found takes a path of git's listing of a folder.
+// found takes a path from git's listing of a folder.
 func (l *lister) found(folder, path string, tracked bool, depth int) {
 	if inner, isFolder := strings.CutSuffix(path, "/"); isFolder {
 		l.nested(join(folder, inner), depth)
@@ -148,7 +148,7 @@ func (l *lister) found(folder, path string, tracked bool, depth int) {
 	l.take(join(folder, path), tracked)
 }
 
-// nested lists a repository inside of another one.
+// nested lists a repository inside another one.
 func (l *lister) nested(folder string, depth int) {
 	switch {
 	case l.excludesFolder(folder):
@@ -160,7 +160,7 @@ func (l *lister) nested(folder string, depth int) {
 	}
 }
 
-// plainFolder says whether a path is a folder without a link in the way to it.
+// plainFolder reports whether a path is a folder and no part of the path is a link.
 func (l *lister) plainFolder(path string) bool {
 	for at := path; at != "" && at != "."; at = parent(at) {
 		if info, err := os.Lstat(l.full(at)); err != nil || !info.IsDir() {
@@ -181,12 +181,13 @@ func (l *lister) excludesFolder(path string) bool {
 	return ignored([]*rules{l.exclude}, path, true)
 }
 
-// isExcluded asks the patterns of files.exclude about a path and its folders.
+// isExcluded reports whether the patterns of files.exclude match a path or one of its
+// folders.
 func (l *lister) isExcluded(path string) bool {
 	return len(l.exclude.list) > 0 && coveredBy(l.exclude, path)
 }
 
-// coveredBy says whether rules name a path or a folder that it lies in.
+// coveredBy reports whether rules match a path or a folder that contains it.
 func coveredBy(r *rules, path string) bool {
 	for at := 0; ; at++ {
 		next := strings.IndexByte(path[at:], '/')
@@ -204,8 +205,8 @@ func (l *lister) leaveOut(path string, why ckpt.LeftOutBecause) {
 	l.out.LeftOut = append(l.out.LeftOut, ckpt.LeftOut{Path: path, Why: why})
 }
 
-// skipped are folders that a walk does not enter: they are made by tools, large,
-// and can be made again.
+// skipped are folders that a walk does not enter: tools make them, they are large, and
+// they can be made again.
 var skipped = []string{
 	"node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
 	".gradle", ".terraform", ".next", ".nuxt", ".cache", ".hg", ".svn", ".idea", "target", "Pods", "DerivedData", ".direnv",
@@ -245,7 +246,7 @@ func (l *lister) walk(folder string, depth int, above []*rules) {
 	}
 }
 
-// walkIncluded adds what files.include names.
+// walkIncluded adds the files that files.include names.
 func (l *lister) walkIncluded(folder string) {
 	entries, err := os.ReadDir(l.full(folder))
 	if err != nil || l.ctx.Err() != nil {
@@ -272,7 +273,7 @@ func join(folder, name string) string {
 	return folder + "/" + name
 }
 
-// parent is the folder of a path, "" for the root.
+// parent returns the folder of a path, "" for the root.
 func parent(path string) string {
 	return path[:max(strings.LastIndexByte(path, '/'), 0)]
 }

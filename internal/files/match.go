@@ -26,7 +26,7 @@ type token struct {
 	set  *[256]bool
 }
 
-// compile reads a pattern. It answers true where nothing can match it.
+// compile reads a pattern. impossible is true if nothing can match it.
 func compile(p string, pathname bool) (m *matcher, impossible bool) {
 	m = &matcher{pathname: pathname}
 	for i := 0; i < len(p); i++ {
@@ -64,15 +64,15 @@ func compile(p string, pathname bool) (m *matcher, impossible bool) {
 
 func (m *matcher) add(t token) { m.tokens = append(m.tokens, t) }
 
-// addStar adds what the stars from p[from] to p[last] mean, and answers the last
-// byte that it has used.
+// addStar adds the token for the stars from p[from] to p[last], and returns the index
+// of the last byte that it has used.
 func (m *matcher) addStar(p string, from, last int) int {
 	kind := star
 	switch {
 	case !m.pathname:
 		kind = starSlash
 	case last == from:
-	case from > 0 && p[from-1] != '/': // "a**" is as good as "a*"
+	case from > 0 && p[from-1] != '/': // "a**" means the same as "a*"
 	case last+1 == len(p):
 		kind = starSlash
 	case p[last+1] == '/':
@@ -86,7 +86,7 @@ func (m *matcher) addStar(p string, from, last int) int {
 	return last
 }
 
-// parseSet reads a set such as [a-z] at p[at], and answers where it ends.
+// parseSet reads a set such as [a-z] at p[at], and returns the index of its end.
 func parseSet(p string, at int) (set *[256]bool, end int, ok bool) {
 	set = new([256]bool)
 	i := at + 1
@@ -101,7 +101,7 @@ func parseSet(p string, at int) (set *[256]bool, end int, ok bool) {
 	if negated {
 		i++
 	}
-	var before byte // the last plain byte: a range may begin with it
+	var before byte // the last plain byte: a range can begin with it
 	for first := true; ; first = false {
 		c, ok := get()
 		switch {
@@ -186,7 +186,7 @@ var classes = map[string]func(byte) bool{
 	},
 }
 
-// matches says whether the pattern matches the whole text. It follows all ways
+// matches reports whether the pattern matches the whole text. It follows all paths
 // through the pattern at once, so that no pattern takes long.
 func (m *matcher) matches(text string) bool {
 	n := len(m.tokens)
@@ -208,8 +208,8 @@ func (m *matcher) matches(text string) bool {
 	return now[n]
 }
 
-// enter marks a place in the pattern that was reached, with those behind it that
-// need no byte.
+// enter marks a place in the pattern as reached, and the places after it that need no
+// byte.
 func (m *matcher) enter(places []bool, at int) {
 	for ; !places[at]; at++ {
 		places[at] = true
@@ -222,7 +222,8 @@ func (m *matcher) enter(places []bool, at int) {
 	}
 }
 
-// step marks where a byte leads to from a place, and says whether it leads anywhere.
+// step marks the places that a byte leads to from a place, and reports whether there
+// are any.
 func (m *matcher) step(next []bool, at int, b byte) bool {
 	switch t := &m.tokens[at]; t.kind {
 	case oneByte:
@@ -247,7 +248,7 @@ func (m *matcher) step(next []bool, at int, b byte) bool {
 		m.enter(next, at)
 		return true
 	case folders:
-		// Inside of a folder's name nothing else may begin: "**/" ends with a slash.
+		// Inside the name of a folder nothing else may begin: "**/" ends with a slash.
 		next[at] = true
 		if b != '/' {
 			return true

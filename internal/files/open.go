@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// errNotRegular says that a path has something else than a file.
+// errNotRegular means that a path is not a regular file.
 var errNotRegular = errors.New("not a regular file")
 
-// readPlain reads a regular file of at most so many bytes. It does not follow a
-// link that stands at the path.
+// readPlain reads a regular file of at most so many bytes. It does not follow a link at
+// the path.
 func readPlain(path string, most int64) ([]byte, error) {
 	named, err := os.Lstat(path)
 	if err != nil {

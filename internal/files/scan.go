@@ -24,50 +24,50 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// settled is how much older than a scan a file's times must be to tell the next
-// change of the file from this one.
+// settled is how much older than a scan a file's times must be, so that the next change of
+// the file gets different times.
 const settled = 2 * time.Second
 
-// tries is how often a file is read that changes while it is read.
+// tries is how often a file is read if it changes while it is read.
 const tries = 3
 
 // Scanner finds and reads the files of a root.
 type Scanner struct {
 	Root   string           // cleaned and absolute
-	Choice *Choice          // nil for that of the scan before
-	Limits tree.Limits      // the zero value stands for the usual ones
-	Also   []string         // paths that are looked at although nothing lists them
+	Choice *Choice          // nil for the choice of the previous scan
+	Limits tree.Limits      // the zero value means the default limits
+	Also   []string         // paths to look at although no listing has them
 	Now    func() time.Time // nil for the clock
 
-	// AfterRead is called in tests, after a file was read and before it is
-	// looked at again.
+	// AfterRead is for tests. It is called after a file was read and before it is checked
+	// again.
 	AfterRead func(path string)
 
 	asked *askedGit
 }
 
-// Ask lets git list the root while the caller does something else. The next scan takes
-// what it says.
+// Ask lets git list the root while the caller does something else. The next scan uses that
+// listing.
 func (s *Scanner) Ask(ctx context.Context) { s.asked = askGit(ctx, s.Root) }
 
-// Found is what a scan has found.
+// Found is the result of a scan.
 type Found struct {
 	Tree     ckpt.Tree
-	Read     int    // files that were read
-	Vanished int    // files that were in the tree before
-	GitError string // why git did not list the root; "" where it did
+	Read     int    // how many files were read
+	Vanished int    // how many files of the previous tree no longer exist
+	GitError string // why git did not list the root; "" if it did
 	choice   Choice
 	records  map[string]record
-	data     map[string][]byte // of files that were read, by their hashes
-	held     int64             // bytes of data
+	data     map[string][]byte // the contents of files that were read, by their hashes
+	held     int64             // the number of bytes in data
 }
 
-// mostHeld is how many bytes a scan keeps of what it has read, so that they need
-// not be read again to be stored.
+// mostHeld is the most bytes of file contents that a scan keeps, so that they need not be
+// read again to be stored.
 const mostHeld = 64 << 20
 
-// Scan makes a tree of the files below the root as they are now. before is what
-// is known of them; it is not changed.
+// Scan makes a tree of the files below the root as they are now. before is what is known
+// about them; Scan does not change it.
 func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 	if err := CheckRoot(s.Root); err != nil {
 		return nil, err
@@ -99,10 +99,11 @@ func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 	return &w.found, nil
 }
 
-// mostLeftOut is how many bytes the paths take that a tree names as left out.
+// mostLeftOut is the most bytes of the paths that a tree names as left out.
 const mostLeftOut = 1 << 20
 
-// nameFewer bounds what is named as left out. A tree that does not name all is incomplete.
+// nameFewer limits how many paths are named as left out. A tree that does not name all of
+// them is incomplete.
 func (w *scan) nameFewer() {
 	size := 0
 	for i, l := range w.found.Tree.LeftOut {
@@ -113,13 +114,13 @@ func (w *scan) nameFewer() {
 	}
 }
 
-// Remember is the index after a scan. Which trees an agent's store has stays.
+// Remember returns the index after a scan. It keeps which trees the agents' stores have.
 func (x *Index) Remember(f *Found) *Index {
 	return &Index{Root: x.Root, Choice: f.choice, Stored: x.Stored, Tree: f.Tree, records: f.records}
 }
 
-// CheckRoot refuses folders that hold more than a project: the root of the
-// system, a home, and whatever lies above one.
+// CheckRoot refuses folders that hold more than a project: the root of the system, a home
+// folder, and every folder above one.
 func CheckRoot(root string) error {
 	if !filepath.IsAbs(root) || filepath.Clean(root) != root {
 		return ckpt.Errorf(ckpt.CodeInvalid, "%q is not an absolute path of a folder without . and ..", root)
@@ -144,7 +145,7 @@ func CheckRoot(root string) error {
 	return nil
 }
 
-// scan is one scan under way.
+// scan is a scan that is under way.
 type scan struct {
 	*Scanner
 	choice  Choice
@@ -154,22 +155,22 @@ type scan struct {
 	device  uint64
 	folders map[string]folderState
 	bytes   int64
-	files   int      // that are in the tree, or are being read
-	inner   []string // submodules that were seen
+	files   int      // how many are in the tree or are being read
+	inner   []string // submodules that the scan has found
 	ahead   *ahead
 	reading chan *reading
 	found   Found
-	mu      sync.Mutex // of what the readers write: found, bytes
+	mu      sync.Mutex // guards what the readers write: found, bytes
 }
 
-// folderState is what a folder is to the scan.
+// folderState is how the scan treats a folder.
 type folderState byte
 
 const (
 	folderUnknown folderState = iota
 	folderPlain
-	folderGone      // not there, or behind a link
-	folderElsewhere // another file system
+	folderGone      // missing, or behind a link
+	folderElsewhere // on another file system
 )
 
 // reading is a file that must be read.
@@ -225,8 +226,8 @@ func (w *scan) do(ctx context.Context) error {
 	return nil
 }
 
-// rootGone makes the tree of a root that is not there: what was known of it
-// stays, and the tree says that it is incomplete.
+// rootGone makes the tree for a root that does not exist: it keeps what was known, and
+// marks the tree as incomplete.
 func (w *scan) rootGone(err error) error {
 	if err == nil {
 		err = errors.New("not a folder")
@@ -242,8 +243,8 @@ func (w *scan) rootGone(err error) error {
 	return nil
 }
 
-// withKnown adds what git has listed before to what a walk lists, which knows
-// less: a failed listing must not make files vanish.
+// withKnown adds what git has listed before to the result of a walk, which knows less. A
+// failed listing must not make files vanish.
 func (w *scan) withKnown(l *Listing) []Listed {
 	if !l.Walked && l.Failed == nil {
 		return l.Paths
@@ -263,7 +264,7 @@ func (w *scan) withKnown(l *Listing) []Listed {
 	return l.Paths
 }
 
-// withAlso adds the paths that somebody has named.
+// withAlso adds the paths that the caller has named.
 func (w *scan) withAlso(list []Listed) []Listed {
 	if len(w.Also) == 0 {
 		return list
@@ -282,10 +283,11 @@ func (w *scan) withAlso(list []Listed) []Listed {
 	return list
 }
 
-// staged is how a restore names what waits beside its place.
+// staged matches the names of files that a restore has staged.
 var staged = regexp.MustCompile(`^\.ckpt-[0-9a-f]{8}-[0-9]+$`)
 
-// submodules visits what is in the submodules that were seen, and in theirs.
+// submodules visits the files in the submodules that were found, and in the submodules of
+// these.
 func (w *scan) submodules(ctx context.Context) {
 	for depth := 0; len(w.inner) > 0 && ctx.Err() == nil; depth++ {
 		listing := Submodules(ctx, w.Root, w.choice, w.inner, depth)
@@ -300,7 +302,7 @@ func (w *scan) submodules(ctx context.Context) {
 	}
 }
 
-// look visits all paths, and hands those on that must be read.
+// look visits all paths, and queues the files that must be read.
 func (w *scan) look(ctx context.Context, list []Listed) {
 	for _, l := range list {
 		if ctx.Err() != nil {
@@ -328,7 +330,7 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 			w.leaveOut(l.Path, ckpt.LeftOutUnreadable)
 			continue
 		case info.IsDir():
-			// A submodule, or a folder that has taken the place of a file.
+			// It is a submodule, or a folder that has replaced a file.
 			if _, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(l.Path), ".git")); l.Tracked && err == nil {
 				w.inner = append(w.inner, l.Path)
 			}
@@ -347,7 +349,7 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 	}
 }
 
-// visit takes one file or link, and says whether it is in the tree.
+// visit takes one file or link, and reports whether it is in the tree.
 func (w *scan) visit(l Listed, info fs.FileInfo) bool {
 	size := info.Size()
 	switch mode := info.Mode(); {
@@ -395,7 +397,7 @@ func (w *scan) visitLink(l Listed, info fs.FileInfo) bool {
 	return true
 }
 
-// newRecord is what can be said of a file before it is read.
+// newRecord returns what is known about a file before it is read.
 func newRecord(l Listed, info fs.FileInfo) record {
 	_, inode, changed := identity(info)
 	return record{
@@ -410,13 +412,13 @@ func modeOf(info fs.FileInfo) string {
 	return string([]byte{'0', octal[m>>6&7], octal[m>>3&7], octal[m&7]})
 }
 
-// same says that a file is certainly as it was when it was read.
+// same reports whether a file is certainly unchanged since it was read.
 func (r *record) same(now *record) bool {
 	return !r.recent && r.entry.SHA256 != "" && r.entry.Size == now.entry.Size && r.modified == now.modified &&
 		r.changed == now.changed && r.inode == now.inode && r.mode == now.mode
 }
 
-// read reads a file until it stands still.
+// read reads a file until it does not change during the read.
 func (w *scan) read(ctx context.Context, root *os.Root, r *reading) {
 	l := Listed{r.path, r.was.tracked}
 	reserved := r.info.Size()
@@ -463,7 +465,7 @@ var (
 	errTooLarge = errors.New("it is too large")
 )
 
-// readOnce reads and hashes a file, and looks at it before and after.
+// readOnce reads and hashes a file, and compares the file's state before and after.
 func readOnce(folder string, root *os.Root, l Listed, most int64, afterRead func(string)) (record, []byte, error) {
 	named, err := os.Lstat(filepath.Join(folder, filepath.FromSlash(l.Path)))
 	if err != nil {
@@ -482,7 +484,7 @@ func readOnce(folder string, root *os.Root, l Listed, most int64, afterRead func
 		return record{}, nil, err
 	}
 	if !os.SameFile(named, before) {
-		return record{}, nil, errChanged // a link has taken its place, or that of a folder in the way
+		return record{}, nil, errChanged // a link has replaced it, or a folder on the way to it
 	}
 	if before.Size() > most {
 		return record{}, nil, errTooLarge
@@ -509,8 +511,8 @@ func readOnce(folder string, root *os.Root, l Listed, most int64, afterRead func
 	return is, data, nil
 }
 
-// Content is the bytes of an entry of the tree. Where they were not held they
-// are read again, and must be the same.
+// Content returns the bytes of an entry of the tree. If they were not kept, it reads the
+// file again, and the content must be the same.
 func (f *Found) Content(e ckpt.TreeEntry) ([]byte, error) {
 	if data, held := f.data[e.SHA256]; held {
 		return data, nil
@@ -530,8 +532,8 @@ func (f *Found) Content(e ckpt.TreeEntry) ([]byte, error) {
 	return data, nil
 }
 
-// Without is what was found but for some contents, whose files are left out for
-// a reason.
+// Without removes some contents from what was found. Their files become left out, each for
+// the given reason.
 func (f *Found) Without(contents map[string]ckpt.LeftOutBecause) {
 	var kept []ckpt.TreeEntry
 	for _, e := range f.Tree.Entries {
@@ -550,7 +552,7 @@ func (f *Found) Without(contents map[string]ckpt.LeftOutBecause) {
 	f.Tree.ID = tree.ID(&f.Tree)
 }
 
-// folder says what a folder is, and looks at each only once.
+// folder returns the state of a folder. It looks at each folder only once.
 func (w *scan) folder(path string) folderState {
 	if state := w.folders[path]; state != folderUnknown {
 		return state
@@ -619,7 +621,7 @@ func (w *scan) release(size int64) {
 	w.bytes -= size
 }
 
-// countVanished counts the files that were in the tree before and are not there.
+// countVanished counts the files that were in the previous tree and no longer exist.
 func (w *scan) countVanished() {
 	for path := range w.before.records {
 		if _, is := w.found.records[path]; !is {
@@ -631,10 +633,11 @@ func (w *scan) countVanished() {
 	}
 }
 
-// secretNames are the names of files that hold secrets, as path.Match has them.
+// secretNames are patterns of the names of files that hold secrets, in the syntax of
+// path.Match.
 var secretNames = []string{".env*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc"}
 
-// SecretName says whether a file is left out for its name, unless git tracks it.
+// SecretName reports whether a file is left out because of its name, unless git tracks it.
 func SecretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(secretNames, func(pattern string) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// Store is what trees and contents are given to: the daemon.
+// Store takes trees and contents: it is the daemon.
 type Store interface {
 	MissingContents(ctx context.Context, agent string, sums []string) (*ckpt.ContentsMissing, error)
 	PutContents(ctx context.Context, agent string, contents []ckpt.FileContent) (*ckpt.ContentsStored, error)
@@ -18,17 +18,18 @@ type Store interface {
 }
 
 const (
-	// fewContents are sent without asking first which of them are there.
+	// fewContents is how many contents are sent without first asking which of them the store
+	// has.
 	fewContents = 32
-	// batchBytes is how many bytes go in one call.
+	// batchBytes is the most bytes in one call.
 	batchBytes = 32 << 20
-	// storeTries is how often a tree is sent that the store misses something for.
+	// storeTries is how often a tree is sent again if the store lacks something for it.
 	storeTries = 4
 )
 
-// Put gives an agent's store what was found, as far as it does not have it. x
-// is what was known before the scan. The contents that the store refuses are
-// left out, so the tree may have become another one.
+// Put sends what was found to an agent's store, as far as the store does not have it. x is
+// what was known before the scan. Contents that the store refuses are left out, so the tree
+// can become a different one.
 func (x *Index) Put(ctx context.Context, to Store, agent string, f *Found) (*ckpt.TreeStored, error) {
 	u := &upload{index: x, to: to, agent: agent, found: f, refused: map[string]ckpt.LeftOutBecause{}}
 	if id := x.Stored[agent]; id != "" && id == x.Tree.ID {
@@ -57,13 +58,13 @@ func (x *Index) Put(ctx context.Context, to Store, agent string, f *Found) (*ckp
 	return nil, ckpt.Errorf(ckpt.CodeBusy, "the daemon still lacks contents of the tree after several attempts: try again")
 }
 
-// upload is one Put under way.
+// upload is a Put that is under way.
 type upload struct {
 	index   *Index
 	to      Store
 	agent   string
 	found   *Found
-	base    *ckpt.Tree // that the store has; nil for none
+	base    *ckpt.Tree // a tree that the store has; nil for none
 	refused map[string]ckpt.LeftOutBecause
 }
 
@@ -84,7 +85,7 @@ func (u *upload) changedContents(ctx context.Context) error {
 	return u.send(ctx, list)
 }
 
-// contentsOf is one entry for each content.
+// contentsOf returns one entry for each content.
 func contentsOf(entries []ckpt.TreeEntry) (list []ckpt.TreeEntry) {
 	seen := map[string]bool{}
 	for _, e := range entries {
@@ -96,7 +97,7 @@ func contentsOf(entries []ckpt.TreeEntry) (list []ckpt.TreeEntry) {
 	return list
 }
 
-// asked is what the store misses of a list.
+// asked returns those entries of a list whose contents the store lacks.
 func (u *upload) asked(ctx context.Context, list []ckpt.TreeEntry) (missing []ckpt.TreeEntry, err error) {
 	for part := range slices.Chunk(list, ckpt.MaxContentsAsked) {
 		var sums []string
@@ -120,7 +121,7 @@ func (u *upload) asked(ctx context.Context, list []ckpt.TreeEntry) (missing []ck
 	return missing, nil
 }
 
-// send reads contents and sends them in calls of bounded size.
+// send reads contents, and sends them in calls of limited size.
 func (u *upload) send(ctx context.Context, list []ckpt.TreeEntry) error {
 	var batch []ckpt.FileContent
 	size := 0
@@ -141,7 +142,7 @@ func (u *upload) send(ctx context.Context, list []ckpt.TreeEntry) error {
 	for _, e := range list {
 		data, err := u.found.Content(e)
 		if err != nil {
-			// It has changed since the scan, or went away: the tree is one without it.
+			// It has changed since the scan, or was removed: the tree leaves it out.
 			u.refused[e.SHA256] = ckpt.LeftOutUnstable
 			continue
 		}
@@ -166,9 +167,9 @@ func (u *upload) send(ctx context.Context, list []ckpt.TreeEntry) error {
 	return nil
 }
 
-// tree sends the tree as what differs from the base. What is too large for one call goes as
-// several trees, each a change to the one before; nothing names those between, so they go by
-// themselves.
+// tree sends the tree as its difference from the base. If the difference is too large for one
+// call, it is sent as several trees, each a change to the one before. Nothing names the trees
+// in between, so they are removed by themselves.
 func (u *upload) tree(ctx context.Context) (stored *ckpt.TreeStored, err error) {
 	t := &u.found.Tree
 	r := ckpt.TreeRequest{
@@ -189,11 +190,11 @@ func (u *upload) tree(ctx context.Context) (stored *ckpt.TreeStored, err error) 
 	return stored, nil
 }
 
-// partBytes is about how large the body of a call is at most that stores a tree.
+// partBytes is about the largest body of a call that stores a tree.
 const partBytes = ckpt.MaxTreeBody / 2
 
-// partsOf cuts a tree into changes of at most so many bytes each. What is removed goes first:
-// a file may take the place of a folder.
+// partsOf cuts a tree into changes of at most so many bytes each. Removals come first,
+// because a file can take the place of a folder.
 func partsOf(r ckpt.TreeRequest, most int) (parts []ckpt.TreeRequest) {
 	part := ckpt.TreeRequest{Agent: r.Agent, Base: r.Base, Root: r.Root, GitHead: r.GitHead, CapturedAt: r.CapturedAt}
 	size := 0
@@ -225,7 +226,7 @@ func partsOf(r ckpt.TreeRequest, most int) (parts []ckpt.TreeRequest) {
 	return append(parts, part)
 }
 
-// textBytes is how many bytes a text takes as JSON at most.
+// textBytes returns the most bytes that a text takes as JSON.
 func textBytes(s string) int {
 	n := len(s)
 	for i := range len(s) {
@@ -237,7 +238,7 @@ func textBytes(s string) int {
 	return n
 }
 
-// missing sends what the store has said that it misses.
+// missing sends what the store has reported as missing.
 func (u *upload) missing(ctx context.Context, err error) error {
 	var e *ckpt.Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 {
