@@ -6,7 +6,7 @@ import ckpt "github.com/ckptsidecar/ckptsidecar"
 //
 //	GET /v1/audit?newest=true&before=…&agent=…&run=…&who=…&action=…&outcome=…&since=…&limit=…
 
-// MaxProblems is how many problems an answer names.
+// MaxProblems is the most problems that an answer names.
 const MaxProblems = 20
 
 // VerifyRequest asks the daemon to check itself. For administrators, because the
@@ -17,12 +17,12 @@ type VerifyRequest struct {
 	Chain bool `json:"chain"` // read the whole audit log and follow its chain of hashes
 }
 
-// Verified is what was found.
+// Verified is the result of the check.
 type Verified struct {
 	At       ckpt.Time `json:"at"`
 	OK       bool      `json:"ok"`       // nothing is wrong
 	Problems []string  `json:"problems"` // the first MaxProblems, each a sentence
 	TookMS   int64     `json:"took_ms"`
-	Rows     int64     `json:"rows"` // that were read
-	Head     string    `json:"head"` // the hash of the last one
+	Rows     int64     `json:"rows"` // how many rows were read
+	Head     string    `json:"head"` // the hash of the last row
 }

@@ -1,10 +1,10 @@
 package survey
 
-// What has changed. The first line of an answer is ChangedBegin: from then on nothing
-// is missed, so whoever draws a page reads it anew there.
+// What has changed. The first line of an answer is ChangedBegin: no change after it is
+// missed, so a client that shows a page reads the page again then.
 const (
-	ChangedBegin      = "begin" // the watching has begun
-	ChangedAll        = "all"   // more than was kept for a slow reader: look at everything
+	ChangedBegin      = "begin" // the client is watching from now on
+	ChangedAll        = "all"   // more than was kept for a slow reader: read everything again
 	ChangedAgent      = "agent"
 	ChangedPolicy     = "policy"
 	ChangedRun        = "run"
@@ -22,9 +22,9 @@ const (
 //
 //	GET /v1/changes?follow=true     one a line, as NDJSON
 type Change struct {
-	What  string `json:"what"`  // one of the words above
-	Owner string `json:"owner"` // whose; "" for begin and all
-	Agent string `json:"agent"` // "" where it is about all agents of the owner
-	Run   string `json:"run"`   // "" where it is about the agent
+	What  string `json:"what"`  // one of the constants above
+	Owner string `json:"owner"` // the owner of what has changed; "" for begin and all
+	Agent string `json:"agent"` // "" if it is about all agents of the owner
+	Run   string `json:"run"`   // "" if it is about the agent
 	N     int64  `json:"n"`     // 0 for begin, then 1, 2, … on this connection. It counts what this caller was told, nothing else
 }

@@ -10,14 +10,14 @@ type FindingsQuery struct {
 	Run      string // of that agent
 	Rule     string
 	Severity ckpt.Severity // exactly this one
-	Since    ckpt.Time     // found then or later
-	Until    ckpt.Time     // found before
-	Closed   bool          // also those that are closed
+	Since    ckpt.Time     // found at this time or later
+	Until    ckpt.Time     // found before this time
+	Closed   bool          // include closed findings
 	Before   string        // a cursor
 	Limit    int
 }
 
-// Check refuses a query that is wrong in itself.
+// Check refuses a query that is invalid in itself.
 func (q *FindingsQuery) Check() error {
 	if q.Agent != "" {
 		if err := ckpt.CheckAgentName(q.Agent); err != nil {
@@ -46,7 +46,7 @@ func (q *FindingsQuery) Check() error {
 	return nil
 }
 
-// Findings is one page of findings. Finding names the owner, the agent and the run.
+// Findings is one page of findings. Each finding names its owner, agent and run.
 type Findings struct {
 	Findings []ckpt.Finding `json:"findings"`
 	Next     ckpt.Ref       `json:"next"` // null on the last page

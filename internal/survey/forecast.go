@@ -2,7 +2,7 @@ package survey
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// MaxForecast is how many checkpoints a list of a forecast names.
+// MaxForecast is the most checkpoints that a list of a forecast names.
 const (
 	MaxForecast     = 1000
 	DefaultForecast = 100
@@ -23,7 +23,7 @@ type ForecastQuery struct {
 	Limit            int    // of each list; 0 means 100, at most MaxForecast
 }
 
-// Check refuses a query that is wrong in itself.
+// Check refuses a query that is invalid in itself.
 func (q *ForecastQuery) Check() error {
 	if q.Agent != "" {
 		if err := ckpt.CheckAgentName(q.Agent); err != nil {
@@ -45,12 +45,12 @@ func (q *ForecastQuery) Check() error {
 	return nil
 }
 
-// WhatIf says whether the query asks about other values than those of the policies.
+// WhatIf reports whether the query asks about values other than those of the policies.
 func (q *ForecastQuery) WhatIf() bool {
 	return q.RoutineKeep != nil || q.RecoveryKeep != nil || q.PreOperationKeep != nil || q.EndedKeep != nil || q.MaxBytes != nil
 }
 
-// Over is a policy with the values of the query in place of its own.
+// Over returns a policy in which the values of the query replace the policy's own.
 func (q *ForecastQuery) Over(p ckpt.Policy) ckpt.Policy {
 	if q.RoutineKeep != nil {
 		p.RoutineKeep = *q.RoutineKeep
@@ -70,29 +70,29 @@ func (q *ForecastQuery) Over(p ckpt.Policy) ckpt.Policy {
 	return p
 }
 
-// When a checkpoint goes.
+// When a checkpoint is removed.
 const (
-	GoesNow      = "now"       // the rules remove it at once: with the next save of its run, or when retention looks next
+	GoesNow      = "now"       // the rules remove it at once: with the run's next save, or in retention's next round
 	GoesNextSave = "next_save" // the next routine save of its run removes it
-	GoesByAge    = "age"       // it goes at the time At, if the clock is trusted then
-	GoesByBudget = "budget"    // it goes next where its agent reaches its size budget
+	GoesByAge    = "age"       // it is removed at the time At, if the clock is trusted then
+	GoesByBudget = "budget"    // it is next to be removed when its agent reaches its size budget
 )
 
-// Forecast is what retention removes next, and what it keeps for what reason.
+// Forecast is what retention removes next, and what it keeps for which reason.
 type Forecast struct {
 	At      ckpt.Time `json:"at"`
-	Guarded bool      `json:"guarded"` // nothing goes by age just now: the daemon has just started or the clock jumped
-	WhatIf  bool      `json:"what_if"` // values of the query stand in for those of the policies
+	Guarded bool      `json:"guarded"` // nothing is removed by age now: the daemon has just started, or the clock jumped
+	WhatIf  bool      `json:"what_if"` // values of the query replace those of the policies
 
-	Going     []Going `json:"going"`      // those that go first come first
-	MoreGoing int64   `json:"more_going"` // that did not fit into the list
+	Going     []Going `json:"going"`      // in the order of removal
+	MoreGoing int64   `json:"more_going"` // how many did not fit into the list
 	Bytes     int64   `json:"bytes"`      // stored by the checkpoints to be removed; fewer may become free
 
 	// Keeping counts what stays, by the rule that keeps it.
 	Keeping []Keeping `json:"keeping"`
 }
 
-// Going is a checkpoint that will go.
+// Going is a checkpoint that will be removed.
 type Going struct {
 	Owner      string    `json:"owner"`
 	Agent      string    `json:"agent"`
@@ -102,12 +102,12 @@ type Going struct {
 	Seq        int64     `json:"seq"`
 	CreatedAt  ckpt.Time `json:"created_at"`
 	StoredSize int64     `json:"stored_size"`
-	When       string    `json:"when"`   // one of the words above
-	Goes       ckpt.Time `json:"goes"`   // when, for age; null otherwise
+	When       string    `json:"when"`   // one of the constants above
+	Goes       ckpt.Time `json:"goes"`   // the time, for age; null otherwise
 	Reason     string    `json:"reason"` // what the audit log will say, or why it is next
 }
 
-// Keeping is how many checkpoints one rule keeps.
+// Keeping says how many checkpoints one rule keeps.
 type Keeping struct {
 	Rule        string `json:"rule"` // in words: pinned, needed by a prompt, among the newest 3 routine checkpoints, …
 	Checkpoints int64  `json:"checkpoints"`

@@ -2,17 +2,17 @@ package survey
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// The limits of a recorder. Four lanes have marks or bins, so that an answer has at
-// most four times MaxBins of them.
+// The limits of a recorder. Four lanes have marks or bins, so an answer has at most
+// four times MaxBins of them.
 const (
 	DefaultBins = 240
 	MinBins     = 10
 	MaxBins     = 300
-	WholeBins   = 120 // of the lane over the whole run
+	WholeBins   = 120 // in the lane that shows the whole run
 	MaxSegments = 200
 )
 
-// RecorderQuery chooses what of a run a recorder shows.
+// RecorderQuery chooses which part of a run a recorder shows.
 //
 //	GET /v1/agents/{agent}/runs/{run}/recorder?from=…&to=…&bins=240
 type RecorderQuery struct {
@@ -20,7 +20,7 @@ type RecorderQuery struct {
 	Bins     int       // of each lane; 0 means DefaultBins
 }
 
-// Check refuses a query that is wrong in itself.
+// Check refuses a query that is invalid in itself.
 func (q *RecorderQuery) Check() error {
 	switch {
 	case q.Bins != 0 && (q.Bins < MinBins || q.Bins > MaxBins):
@@ -31,9 +31,8 @@ func (q *RecorderQuery) Check() error {
 	return nil
 }
 
-// Recorder is a run as its flight recorder shows it. Each of the four lanes has
-// the marks themselves where at most Bins of them lie in the view, and else has no
-// marks but bins.
+// Recorder is a run as its flight recorder shows it. A lane has the marks themselves if
+// at most Bins of them are in the view. Otherwise it has bins and no marks.
 type Recorder struct {
 	Owner   string         `json:"owner"`
 	Agent   string         `json:"agent"`
@@ -43,30 +42,31 @@ type Recorder struct {
 	Attempt int64          `json:"attempt"`
 	At      ckpt.Time      `json:"at"` // when the daemon answered
 
-	Began ckpt.Time `json:"began"` // the first thing that is known of the run
-	Ended ckpt.Time `json:"ended"` // the last; of a running run At
-	From  ckpt.Time `json:"from"`  // the view: from Began to Ended where the query says nothing
+	Began ckpt.Time `json:"began"` // the first thing that is known about the run
+	Ended ckpt.Time `json:"ended"` // the last thing; At for a running run
+	From  ckpt.Time `json:"from"`  // the view; Began and Ended if the query does not say
 	To    ckpt.Time `json:"to"`
 	Bins  int       `json:"bins"`   // of each lane that is in bins
-	BinMS int64     `json:"bin_ms"` // of one of them; the last may reach beyond To
+	BinMS int64     `json:"bin_ms"` // of one bin; the last one can extend beyond To
 
-	Segments    []Segment      `json:"segments"` // of the whole run, oldest first; the newest MaxSegments
+	Segments    []Segment      `json:"segments"` // of the whole run, oldest first; only the newest MaxSegments
 	Steps       StepLane       `json:"steps"`
 	Operations  OperationLane  `json:"operations"`
-	Checkpoints CheckpointLane `json:"checkpoints"` // those that are kept
+	Checkpoints CheckpointLane `json:"checkpoints"` // those that still exist
 	Findings    FindingLane    `json:"findings"`
 
-	Whole Whole `json:"whole"` // the lane below all others, for the brush
-	Sums  Sums  `json:"sums"`  // of the whole run since its present beginning
+	Whole Whole `json:"whole"` // the lane below all others, to select a view
+	Sums  Sums  `json:"sums"`  // of the whole run since it last began from nothing
 }
 
-// Segment is the time in which one owner ran a run. Between two of them nobody did.
+// Segment is the time in which one owner ran a run. Between two segments no owner did.
 type Segment struct {
-	Attempt int64     `json:"attempt"` // 1, 2, …: several segments may have one, where a run went on after it was taken for dead
+	Attempt int64     `json:"attempt"` // 1, 2, …; a run that goes on after it was taken for dead repeats its number
 	From    ckpt.Time `json:"from"`
-	To      ckpt.Time `json:"to"`  // the last sign of life in it; null while it lasts
-	How     string    `json:"how"` // it ended: interrupted, timed_out, suspended, awaiting_continuation, completed, failed; "" while it lasts
-	PID     int       `json:"pid"` // of its owner, 0 where none is known
+	To      ckpt.Time `json:"to"` // the last heartbeat in it; null while it lasts
+	// How says how it ended: interrupted, timed_out, suspended, awaiting_continuation, completed or failed; "" while it lasts.
+	How string `json:"how"`
+	PID int    `json:"pid"` // of its owner, 0 if it is not known
 }
 
 // StepLane are the steps that began in the view.
@@ -76,7 +76,7 @@ type StepLane struct {
 	Bins  []StepBin  `json:"bins"`
 }
 
-// StepMark is a step without what went in and came out.
+// StepMark is a step without its arguments and result.
 type StepMark struct {
 	Key       string          `json:"key" db:"key"`
 	Name      string          `json:"name" db:"name"`
@@ -89,15 +89,15 @@ type StepMark struct {
 	ckpt.Measures
 }
 
-// StepBin are the steps that began in a bin, from From + I × BinMS on.
+// StepBin are the steps that began in a bin. The bin begins at From + I × BinMS.
 type StepBin struct {
 	I      int   `json:"i"`
 	Count  int64 `json:"count"`
 	Failed int64 `json:"failed"` // or interrupted
 }
 
-// OperationLane are the operations that began in the view, and those that are
-// still open or uncertain and began before.
+// OperationLane are the operations that began in the view, and those that began before
+// and are still open or uncertain.
 type OperationLane struct {
 	Count int64           `json:"count"`
 	Marks []OperationMark `json:"marks"`
@@ -123,7 +123,7 @@ type OperationBin struct {
 	Uncertain int64 `json:"uncertain"`
 }
 
-// CheckpointLane are the checkpoints that were saved in the view and are kept.
+// CheckpointLane are the checkpoints that were saved in the view and still exist.
 type CheckpointLane struct {
 	Count int64            `json:"count"`
 	Marks []CheckpointMark `json:"marks"` // by seq
@@ -173,7 +173,7 @@ type FindingMark struct {
 	Severity   ckpt.Severity `json:"severity" db:"severity"`
 	Message    string        `json:"message" db:"message"`
 	Checkpoint ckpt.Ref      `json:"checkpoint" db:"checkpoint"`
-	Closed     ckpt.Ref      `json:"closed" db:"closed"` // by what: dismissed, resumed, restored, begun_anew; null while it is open
+	Closed     ckpt.Ref      `json:"closed" db:"closed"` // dismissed, resumed, restored or begun_anew; null while open
 }
 
 // FindingBin are the findings of a bin.
@@ -184,21 +184,21 @@ type FindingBin struct {
 	Worst ckpt.Severity `json:"worst"`
 }
 
-// Whole is the whole run in WholeBins bins, whatever the view is: from Began +
-// I × BinMS on.
+// Whole is the whole run in WholeBins bins, independent of the view. A bin begins at
+// Began + I × BinMS.
 type Whole struct {
 	BinMS int64     `json:"bin_ms"`
 	Steps []StepBin `json:"steps"` // those in which steps began
 }
 
-// Sums are of a whole run since its present beginning.
+// Sums are totals of a whole run since it last began from nothing.
 type Sums struct {
-	Steps        int64   `json:"steps"`       // that are known, each once
-	Failed       int64   `json:"failed"`      // of these, those that failed or were interrupted
-	StepsEnded   int64   `json:"steps_ended"` // every attempt of each
+	Steps        int64   `json:"steps"`       // the known steps, each once
+	Failed       int64   `json:"failed"`      // how many of these failed or were interrupted
+	StepsEnded   int64   `json:"steps_ended"` // all attempts of steps that ended
 	Operations   int64   `json:"operations"`
-	Checkpoints  int64   `json:"checkpoints"` // that are kept
-	Saves        int64   `json:"saves"`       // that were ever made: the newest seq
+	Checkpoints  int64   `json:"checkpoints"` // those that still exist
+	Saves        int64   `json:"saves"`       // all saves that were ever made: the newest seq
 	Findings     int64   `json:"findings"`    // open and closed
 	InputTokens  int64   `json:"input_tokens"`
 	OutputTokens int64   `json:"output_tokens"`
