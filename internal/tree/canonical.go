@@ -14,16 +14,16 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Version begins the canonical text.
+// Version is the first line of the canonical text.
 const Version = "ckpt-tree 1"
 
-// ID is the SHA-256 of a tree's canonical text, as 64 hexadecimal digits.
+// ID returns the SHA-256 of a tree's canonical text, as 64 hexadecimal digits.
 func ID(t *ckpt.Tree) string {
 	sum := sha256.Sum256(Canonical(t))
 	return hex.EncodeToString(sum[:])
 }
 
-// Canonical is the text by which a tree is known. It is one line for each fact,
+// Canonical returns the text that identifies a tree. It has one line for each fact,
 // ended by a line feed:
 //
 //	ckpt-tree 1
@@ -34,11 +34,11 @@ func ID(t *ckpt.Tree) string {
 //	file 0644 12 64-hexadecimal-digits src/main.go
 //	link 7 target src/link
 //
-// The lines of left_out are sorted by path, then those of files and links
-// together, each by the bytes of the path. In names a backslash is written "\\",
-// a space in a link's target "\x20", and a byte below 0x20 and 0x7f "\x" with
-// two hexadecimal digits in lower case. The time is not in the text: the same
-// files have the same id whenever they are seen.
+// The lines of left_out are sorted by path. The lines of files and links follow, sorted
+// together by path. Paths are compared by their bytes. In names a backslash is written
+// "\\", a space in a link's target "\x20", and a byte below 0x20 or 0x7f as "\x" with
+// two hexadecimal digits in lower case. The time is not in the text: the same files
+// always have the same id.
 func Canonical(t *ckpt.Tree) []byte {
 	var out bytes.Buffer
 	out.Grow(160 * (len(t.Entries) + len(t.LeftOut) + 4))
@@ -77,7 +77,7 @@ func escape(out *bytes.Buffer, s string, space bool) {
 	}
 }
 
-// Sort puts a tree in order and counts its files and bytes.
+// Sort sorts a tree and counts its files and bytes.
 func Sort(t *ckpt.Tree) {
 	slices.SortFunc(t.Entries, func(a, b ckpt.TreeEntry) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(t.LeftOut, func(a, b ckpt.LeftOut) int {
@@ -86,7 +86,7 @@ func Sort(t *ckpt.Tree) {
 	t.Files, t.Bytes = len(t.Entries), Bytes(t.Entries)
 }
 
-// Bytes counts the bytes of all files.
+// Bytes returns the number of bytes of all files.
 func Bytes(entries []ckpt.TreeEntry) (n int64) {
 	for _, e := range entries {
 		if !e.IsLink() {
@@ -96,19 +96,19 @@ func Bytes(entries []ckpt.TreeEntry) (n int64) {
 	return n
 }
 
-// Limits bound a tree. The zero value stands for those of the root package.
+// Limits limit a tree. The zero value means the limits of the root package.
 type Limits struct {
 	File, Tree int64 // bytes
 	Files      int
 }
 
-// Defaults are the limits where nobody has set others.
+// Defaults returns the limits that apply if no others are set.
 func Defaults() Limits {
 	return Limits{File: ckpt.MaxTreeFile, Tree: ckpt.MaxTreeBytes, Files: ckpt.MaxTreeFiles}
 }
 
-// Check refuses a tree that breaks a rule: paths, order, entries that cannot be
-// together, and limits.
+// Check refuses a tree that breaks a rule about paths, their order, entries that
+// exclude each other, or limits.
 func Check(t *ckpt.Tree, most Limits) error {
 	if most == (Limits{}) {
 		most = Defaults()
@@ -163,7 +163,7 @@ func checkHead(t *ckpt.Tree) error {
 		if !slices.Contains(ckpt.LeftOutReasons, l.Why) {
 			return ckpt.Errorf(ckpt.CodeInvalid, "%q is not a reason to leave out a path", cut(string(l.Why)))
 		}
-		// A path that is left out may be one that no tree can hold.
+		// A path can be left out because no tree can hold it.
 		if l.Path == "" || len(l.Path) > ckpt.MaxTreePath || !utf8.ValidString(l.Path) || strings.IndexByte(l.Path, 0) >= 0 {
 			return ckpt.Errorf(ckpt.CodeInvalid, "the left out path %q is not text of 1 to %d bytes", cut(l.Path), ckpt.MaxTreePath)
 		}
@@ -174,7 +174,8 @@ func checkHead(t *ckpt.Tree) error {
 	return nil
 }
 
-// CheckEntry refuses an entry that is wrong in itself; most bounds the bytes of a file.
+// CheckEntry refuses an entry that is invalid in itself. most is the most bytes of a
+// file.
 func CheckEntry(e ckpt.TreeEntry, most int64) error {
 	if err := CheckPath(e.Path); err != nil {
 		return err

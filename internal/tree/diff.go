@@ -4,7 +4,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Diff tells in what two sorted lists of entries differ, sorted by path.
+// Diff returns how two sorted lists of entries differ, sorted by path.
 func Diff(before, after []ckpt.TreeEntry) []ckpt.FileChange {
 	var list []ckpt.FileChange
 	for len(before) > 0 || len(after) > 0 {
@@ -34,13 +34,13 @@ func changeOf(before, after ckpt.TreeEntry) ckpt.FileChangeKind {
 	return ckpt.FileModified
 }
 
-// SameContent says that two entries have the same bytes or the same target,
-// whatever their permission bits.
+// SameContent reports whether two entries have the same bytes or the same target,
+// whatever their permission bits are.
 func SameContent(a, b ckpt.TreeEntry) bool {
 	return a.IsLink() == b.IsLink() && a.Size == b.Size && a.SHA256 == b.SHA256 && a.Target == b.Target
 }
 
-// Change is how one list of entries becomes another: entries to set, and
+// Change returns how to turn one list of entries into another: entries to set, and
 // paths to remove.
 func Change(from, to []ckpt.TreeEntry) (set []ckpt.TreeEntry, removed []string) {
 	for _, c := range Diff(from, to) {
@@ -53,10 +53,10 @@ func Change(from, to []ckpt.TreeEntry) (set []ckpt.TreeEntry, removed []string) 
 	return set, removed
 }
 
-// Apply does what Change answers: it makes a sorted list of a sorted base.
-// Where a path to remove is not in the base, or a path is named twice, it refuses.
+// Apply applies the result of Change to a sorted base, and returns a sorted list. It
+// refuses a path to remove that is not in the base, and a path that is named twice.
 func Apply(base []ckpt.TreeEntry, set []ckpt.TreeEntry, removed []string) ([]ckpt.TreeEntry, error) {
-	changes := make(map[string]*ckpt.TreeEntry, len(set)+len(removed)) // nil: removed
+	changes := make(map[string]*ckpt.TreeEntry, len(set)+len(removed)) // nil if removed
 	for i := range set {
 		if _, twice := changes[set[i].Path]; twice {
 			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the path %q is named twice", cut(set[i].Path))

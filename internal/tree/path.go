@@ -7,9 +7,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// CheckPath accepts a path that a tree may hold: relative, with slashes, UTF-8,
-// without empty components, "." and "..", and with nothing that any system
-// would take for a folder ".git".
+// CheckPath accepts a path that a tree may hold. It must be relative and UTF-8, with
+// slashes, without empty components, "." and "..", and without a component that some
+// system would take for ".git".
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -25,7 +25,7 @@ func CheckPath(path string) error {
 		if part == "" || part == "." || part == ".." {
 			return ckpt.Errorf(ckpt.CodeInvalid, "the path %q has the component %q: paths are relative and plain", cut(path), part)
 		}
-		// A system with backslashes would see more components.
+		// A system that uses backslashes would see more components.
 		for name := range strings.SplitSeq(part, `\`) {
 			if name == ".." || IsGitFolder(name) {
 				return ckpt.Errorf(ckpt.CodeInvalid, "the path %q has the component %q, which no tree may hold", cut(path), name)
@@ -35,9 +35,9 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// IsGitFolder says whether any system takes a name for ".git": in any case, as
-// Windows' short name, with the dots, spaces and streams that Windows drops, and
-// with the invisible characters that macOS drops.
+// IsGitFolder reports whether any system takes a name for ".git": in upper or lower
+// case, as Windows' short name, with the dots, spaces and streams that Windows drops,
+// or with the invisible characters that macOS drops.
 func IsGitFolder(name string) bool {
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.Map(func(r rune) rune {
@@ -57,7 +57,7 @@ func IsGitFolder(name string) bool {
 	return strings.Trim(number, "0123456789") == ""
 }
 
-// ignoredByHFS says whether HFS+ leaves a character out when it compares names.
+// ignoredByHFS reports whether HFS+ ignores a character when it compares names.
 func ignoredByHFS(r rune) bool {
 	switch {
 	case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
@@ -66,8 +66,8 @@ func ignoredByHFS(r rune) bool {
 	return false
 }
 
-// Fold is the form in which systems that do not tell large letters from small
-// ones compare paths, as far as simple folding goes.
+// Fold returns the form in which systems that ignore case compare paths, as far as
+// simple case folding goes.
 func Fold(path string) string { return strings.ToLower(strings.ToUpper(path)) }
 
 func cut(s string) string {
