@@ -11,7 +11,7 @@ import (
 )
 
 // start makes one attempt: it runs the program with the notice on its standard input, and with
-// next to nothing in its environment. What the program says is not kept.
+// almost nothing in its environment. It does not keep the program's output.
 func (c *Command) start(ctx context.Context, id, kind string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Timeout))
 	defer cancel()
@@ -34,7 +34,7 @@ func (c *Command) start(ctx context.Context, id, kind string, body []byte) error
 	return fmt.Errorf("the command cannot be started: %w", err)
 }
 
-// environment is what every program needs.
+// environment returns the variables that every program needs.
 func environment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SystemRoot", "TEMP", "TMP"} {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// inGroup lets the end of a command's time end what it has started as well.
+// inGroup makes the timeout of a command kill the processes that the command has
+// started too.
 func inGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -2,5 +2,6 @@ package notify
 
 import "os/exec"
 
-// inGroup leaves what a command has started alone: only the command itself is ended.
+// inGroup does nothing: on Windows only the command itself is killed, not the processes
+// that it has started.
 func inGroup(*exec.Cmd) {}

@@ -15,31 +15,32 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Config is what [notify] of the settings says.
+// Config is the value of the setting notify.
 type Config struct {
 	Webhooks map[string]Webhook `json:"webhooks,omitempty"`
 	Commands map[string]Command `json:"commands,omitempty"`
-	// Retry is the pause before the second attempt; each later one is four times as long, up to two hours.
+	// Retry is the pause before the second attempt. Each later pause is four times as long, up to two
+	// hours.
 	Retry ckpt.Duration `json:"retry,omitempty"`
 }
 
-// Webhook is a server that is told by HTTP.
+// Webhook is a server that gets notices over HTTP.
 type Webhook struct {
 	URL        string            `json:"url"`
-	SecretFile string            `json:"secret_file"`       // has the key of the signatures
-	CAFile     string            `json:"ca_file,omitempty"` // certificates to trust beside the system's
-	Events     []ckpt.NoticeType `json:"events,omitempty"`  // none: all
+	SecretFile string            `json:"secret_file"`       // the file with the key for the signatures
+	CAFile     string            `json:"ca_file,omitempty"` // certificates to trust in addition to the system's
+	Events     []ckpt.NoticeType `json:"events,omitempty"`  // none means all
 	Timeout    ckpt.Duration     `json:"timeout,omitempty"`
 }
 
 // Command is a program that is started with the notice on its standard input.
 type Command struct {
-	Run     []string          `json:"run"` // the program by its whole path, and its arguments; no shell
+	Run     []string          `json:"run"` // the absolute path of the program, and its arguments; no shell
 	Events  []ckpt.NoticeType `json:"events,omitempty"`
 	Timeout ckpt.Duration     `json:"timeout,omitempty"`
 }
 
-// The bounds of a configuration.
+// Limits and defaults of a configuration.
 const (
 	maxHooks       = 16
 	maxTimeout     = ckpt.Duration(time.Minute)
@@ -49,7 +50,7 @@ const (
 
 var hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
-// ParseConfig reads a configuration and fills in the defaults, or says what is wrong with it.
+// ParseConfig reads a configuration and fills in the defaults, or returns what is wrong with it.
 func ParseConfig(text []byte) (Config, error) {
 	c := Config{Retry: defaultRetry}
 	if len(text) == 0 {
@@ -126,13 +127,13 @@ func (w *Webhook) check() error {
 	return nil
 }
 
-// isLoopback says whether a host is this machine.
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// Names are the names of all hooks, in order.
+// Names returns the names of all hooks, sorted.
 func (c *Config) Names() []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for _, some := range [][]string{slices.Collect(maps.Keys(c.Webhooks)), slices.Collect(maps.Keys(c.Commands))} {
@@ -145,7 +146,7 @@ func (c *Config) Names() []string {
 	})
 }
 
-// Types are what a hook wants to be told of.
+// Types returns the types of notices that a hook wants.
 func (c *Config) Types(name string) []ckpt.NoticeType {
 	if w, is := c.Webhooks[name]; is {
 		return w.Events
@@ -153,7 +154,7 @@ func (c *Config) Types(name string) []ckpt.NoticeType {
 	return c.Commands[name].Events
 }
 
-// Kind is webhook or command, "" for a hook that is not there.
+// Kind returns webhook or command, "" if there is no such hook.
 func (c *Config) Kind(name string) string {
 	if _, is := c.Webhooks[name]; is {
 		return "webhook"

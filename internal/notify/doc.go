@@ -1,10 +1,10 @@
-// Package notify tells hooks of the settings what has happened: it takes notices out of the
-// queue in the database and delivers each at least once, to commands and to webhooks that are
-// signed as Standard Webhooks says. It never holds a writer up.
+// Package notify tells the hooks in the settings what has happened. It takes notices from the
+// queue in the database and delivers each at least once, to commands and to webhooks. It signs
+// messages to webhooks according to Standard Webhooks. It never holds up a writer.
 //
-// A notice that cannot be delivered is tried again after ever longer pauses, and is given up
-// after MaxAttempts. What is told of an attempt that failed has no secret in it: no address of
-// a webhook but its host, and nothing that a command or a server has said.
+// If a notice cannot be delivered, it is tried again after ever longer pauses, and given up
+// after MaxAttempts. What is reported about a failed attempt contains no secret: only the host
+// of a webhook's address, and no output of a command or a server.
 //
 // This package may import the root, internal/outbox and internal/jsontext.
 package notify

@@ -27,13 +27,13 @@ const (
 	headerSignature = "webhook-signature"
 )
 
-// secretPrefix is before keys that are base64.
+// secretPrefix begins a key that is written as base64.
 const secretPrefix = "whsec_"
 
-// leastSecret is how many bytes a key must have.
+// leastSecret is the least number of bytes of a key.
 const leastSecret = 24
 
-// readSecret reads the key of a webhook. It is read at each attempt, so that it can be
+// readSecret reads the key of a webhook. Each attempt reads it, so that the key can be
 // changed while the daemon runs.
 func readSecret(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
@@ -52,7 +52,7 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// Sign is the signature of a message, as the header has it.
+// Sign returns the signature of a message in the form of the header.
 func Sign(secret []byte, id string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	fmt.Fprintf(mac, "%s.%d.", id, at.Unix())
@@ -60,12 +60,12 @@ func Sign(secret []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// gone says that the receiver wants no more of a message.
+// goneError means that the receiver does not want the message any more.
 type goneError struct{ status int }
 
 func (e *goneError) Error() string { return fmt.Sprintf("the server answers %d", e.status) }
 
-// laterError says that the receiver names a pause.
+// laterError means that the receiver asks for a pause.
 type laterError struct {
 	status int
 	after  time.Duration
@@ -112,8 +112,9 @@ func (w *Webhook) send(ctx context.Context, id string, body []byte, now time.Tim
 	}
 }
 
-// client is used for one attempt: there are few, and nothing of one is to stay for the next.
-// A redirection is no answer: a message goes to the address of the settings and to no other.
+// client returns a client for one attempt: attempts are few, and nothing of one must stay
+// for the next. It follows no redirection: a message goes only to the address in the
+// settings.
 func (w *Webhook) client() (*http.Client, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
 	u, err := url.Parse(w.URL)
@@ -142,7 +143,7 @@ func (w *Webhook) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }
 
-// dialLoopback connects to this machine alone, whatever a name means elsewhere.
+// dialLoopback connects only to this machine, whatever the name resolves to.
 func dialLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)
@@ -156,7 +157,8 @@ func dialLoopback(ctx context.Context, network, address string) (net.Conn, error
 	return conn, nil
 }
 
-// plain is an error without the address, whose path may be a secret.
+// plain returns an error without the address, because the path of the address may be a
+// secret.
 func (w *Webhook) plain(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

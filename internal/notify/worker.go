@@ -11,13 +11,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/outbox"
 )
 
-// The rules of attempts.
+// Limits of the attempts.
 const (
-	MaxAttempts = 14 // with a first pause of 1 s the last one is about 16 hours after the first
+	MaxAttempts = 14 // with a first pause of 1 s the last attempt is about 16 hours after the first
 
 	atOnce     = 4               // attempts at the same time
-	batch      = 32              // deliveries that are read at once
-	errorPause = 5 * time.Second // where the queue cannot be read or written
+	batch      = 32              // how many deliveries one query reads
+	errorPause = 5 * time.Second // after the queue could not be read or written
 	forgetting = time.Hour
 )
 
@@ -37,12 +37,13 @@ type Worker struct {
 	Now    func() time.Time
 }
 
-// Run delivers what is due until ctx ends. It waits for nothing but the next time or the next notice.
+// Run delivers what is due until ctx ends. It wakes up only for the next due delivery, a new notice,
+// or the deletion of old notices.
 func (w *Worker) Run(ctx context.Context) error {
 	forget := time.NewTicker(forgetting)
 	defer forget.Stop()
 	for {
-		changed := w.Store.NoticesChanged() // before reading, so that nothing slips between
+		changed := w.Store.NoticesChanged() // before the read, so that no change is missed
 		pause, err := w.Once(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -68,7 +69,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Once makes an attempt at each delivery that is due, and answers how long it is until the next one.
+// Once makes an attempt at each delivery that is due, and returns the time until the next one.
 func (w *Worker) Once(ctx context.Context) (pause time.Duration, err error) {
 	due, next, err := w.Store.DueDeliveries(ctx, batch)
 	if err != nil {
@@ -91,7 +92,7 @@ func (w *Worker) Once(ctx context.Context) (pause time.Duration, err error) {
 		})
 	}
 	group.Wait()
-	if ctx.Err() != nil { // attempts that were cut off do not count
+	if ctx.Err() != nil { // attempts that were interrupted do not count
 		results = onlyDelivered(results)
 	}
 	return 0, w.Store.NoteDelivered(context.WithoutCancel(ctx), results)
@@ -106,7 +107,7 @@ func onlyDelivered(results []outbox.Attempt) (list []outbox.Attempt) {
 	return list
 }
 
-// attempt delivers a notice, and answers what is to be noted of it.
+// attempt delivers a notice, and returns what to record about it.
 func (w *Worker) attempt(ctx context.Context, d outbox.Delivery) outbox.Attempt {
 	err := w.deliver(ctx, d.Hook, d.ID, d.Type, d.Body)
 	r := outbox.Attempt{Delivery: d, State: outbox.Delivered, Next: w.Now()}
@@ -143,8 +144,8 @@ func (w *Worker) deliver(ctx context.Context, hook, id, kind string, body []byte
 	return errors.New("the hook is no longer in the settings")
 }
 
-// Straight tells every hook that wants it once, past the queue: it is for what keeps the queue from
-// being written.
+// Straight tells every hook that wants the notice once, without the queue. It is for problems that
+// keep the queue from being written.
 func (w *Worker) Straight(ctx context.Context, n ckpt.Notice, body []byte) (err error) {
 	for _, name := range w.Config.Names() {
 		for _, kind := range w.Config.Types(name) {
