@@ -7,41 +7,42 @@ import (
 	"sync"
 )
 
-// Literal in the place of an Op's offset says that its bytes are new.
+// Literal as the offset of an Op means that its bytes are new.
 const Literal = -1
 
-// Op is one part of a state: Length bytes from Offset of the base, or, where
-// Offset is Literal, the next Length bytes that the base does not have.
+// Op is one part of a state: Length bytes from Offset of the base or, if Offset is
+// Literal, the next Length bytes that the base does not have.
 type Op struct{ Offset, Length int }
 
 const (
-	block    = 16 // bytes that are indexed as one
-	spacing  = 64 // of such blocks in the index of a whole base; a match of minMatch + block - 1 bytes holds one
-	minMatch = 64 // shorter ones lose their way in repetitive text
+	block    = 16 // bytes that the index treats as one unit
+	spacing  = 64 // distance of blocks in the index of a whole base; a match of minMatch + block - 1 bytes contains one
+	minMatch = 64 // shorter matches mislead in repetitive text
 	minCopy  = 32 // a shorter common beginning is not worth an operation
-	chain    = 8  // places of the same block that are compared for the longest match
-	stride   = 31 // the largest step through what is nowhere to be found; odd, so that it meets every alignment
+	chain    = 8  // how many places of the same block are compared for the longest match
+	stride   = 31 // the largest step through bytes that are found nowhere; odd, so that it meets every alignment
 
-	// In a near window every block is indexed, unless another one has its place. A match
-	// of minMatch bytes holds three of them, block bytes apart. So block places beside
-	// each other are looked up in every minMatch - block of the state: one of the three
-	// is among them.
+	// In a near window every block is indexed, unless another block has its slot. A match
+	// of minMatch bytes contains three of them, block bytes apart. So in every minMatch -
+	// block bytes of the state, block adjacent places are looked up: one of the three is
+	// among them.
 	group = minMatch - block
 )
 
-// tagless are the bits of an entry of a near window that say the place.
+// tagless masks the bits of an entry of a near window that hold the place.
 const tagless = 1<<16 - 1
 
-// near are the windows of the old state that are searched first, because what
-// was edited goes on nearby. A base of at most fewWindows of a window is indexed as a
-// whole instead: that takes less time than a search in the window that finds nothing.
+// near are the windows of the old state that are searched first, because the text
+// usually continues near an edit. A base of at most fewWindows times a window is
+// indexed as a whole instead: that takes less time than a search in the window that
+// finds nothing.
 var near = [...]int{2 << 10, 32 << 10}
 
 const fewWindows = 8
 
-// Compare describes state by copies from base and literals. Its time is linear
-// in both, whatever they hold. It stops searching after so many operations;
-// then what comes is new, but for a common end.
+// Compare describes state by copies from base and literals. Its time is linear in both,
+// whatever they contain. It stops searching after most operations; then the rest is
+// new, except for a common end.
 func Compare(base, state []byte, most int) []Op {
 	d := differ{base: base, state: state, most: most, patience: (len(base)+len(state))/4 + 1<<16, doubt: 4 * len(state)}
 	defer d.whole.free()
@@ -61,7 +62,7 @@ func Compare(base, state []byte, most int) []Op {
 	}
 }
 
-// finish ends the comparison with what is left.
+// finish ends the comparison with the rest of the state.
 func (d *differ) finish(i, j int) []Op {
 	end := 0
 	if len(d.state)-j >= minMatch {
@@ -75,15 +76,15 @@ func (d *differ) finish(i, j int) []Op {
 	return d.ops
 }
 
-// differ is one comparison on its way.
+// differ is a comparison that is under way.
 type differ struct {
 	most        int
 	base, state []byte
 	ops         []Op
-	window      [4096]uint32 // the index of a near window: places, counted from 1, and above them bits of the hash
+	window      [4096]uint32 // the index of a near window: places, counted from 1, with bits of the hash above them
 	whole       index
-	patience    int // bytes of near searches left: then all of the base is indexed
-	doubt       int // bytes of matches left that may turn out too short
+	patience    int // how many bytes near searches may still cost; then all of the base is indexed
+	doubt       int // how many bytes may still be spent on matches that turn out too short
 }
 
 func (d *differ) copy(offset, length int) {
@@ -109,7 +110,7 @@ func (d *differ) insert(length int) {
 	d.ops = append(d.ops, Op{Literal, length})
 }
 
-// search finds where base and state meet again after they parted at i and j.
+// search finds where base and state agree again after they differ at i and j.
 func (d *differ) search(i, j int) (at, from int, found bool) {
 	if len(d.state)-j < minMatch || len(d.ops) >= d.most {
 		return 0, 0, false
@@ -125,7 +126,7 @@ func (d *differ) search(i, j int) (at, from int, found bool) {
 	return d.searchWhole(j)
 }
 
-// searchNear looks for the next bytes of the state in the next of the base.
+// searchNear looks for the next bytes of the state in the next bytes of the base.
 func (d *differ) searchNear(i, j, size int) (at, from int, found bool) {
 	window := d.base[i:min(i+size, len(d.base))]
 	last := min(j+2*size, len(d.state)) - block
@@ -154,36 +155,37 @@ func (d *differ) searchNear(i, j, size int) (at, from int, found bool) {
 	return 0, 0, false
 }
 
-// match extends an assumed match at (at, from) in both directions, backwards
-// not beyond least, and answers where it begins and how long it is at least:
-// it is not compared further than shows that it is one.
+// match extends an assumed match at (at, from) in both directions, backwards not beyond
+// least. It returns where the match begins and its length at least: it stops comparing
+// as soon as it is certain that this is a match.
 func (d *differ) match(at, from, least int) (start, begin, length int) {
 	forward := common(d.base[at:min(at+minMatch, len(d.base))], d.state[from:min(from+minMatch, len(d.state))])
-	if forward < block { // not the block at all: only its hash
+	if forward < block { // the blocks differ, only their hashes are equal
 		return at, from, 0
 	}
 	back := commonEnd(d.base[:at], d.state[least:from])
 	return at - back, from - back, forward + back
 }
 
-// index is where each block of the base stands.
+// index holds the places of each block of the base.
 type index struct {
 	memory *[]uint32
-	table  []uint32 // by hash: the first place, in blocks from 1
-	next   []uint32 // by place: the next place of the same hash
+	table  []uint32 // by hash: the first place, counted in blocks from 1
+	next   []uint32 // by place: the next place with the same hash
 	shift  uint
 }
 
-// worthwhile says whether to index all of the base for what is left of the
-// state: for a small rest it costs more than storing it.
+// worthwhile reports whether to index all of the base for the rest of the state: for a
+// small rest the index costs more than storing the rest.
 func (d *differ) worthwhile(j int) bool {
 	return d.whole.table != nil || len(d.state)-j >= len(d.base)/256
 }
 
-// indexes are kept: each save would clear and fault in as much memory again.
+// indexes keeps the memory of indexes. Otherwise each save would clear and fault in as
+// much memory again.
 var indexes sync.Pool // of *[]uint32
 
-// free gives the memory back. The largest are not kept.
+// free returns the memory to the pool. It does not keep the largest.
 func (x *index) free() {
 	if x.memory != nil && cap(*x.memory) <= 1<<20 {
 		indexes.Put(x.memory)
@@ -207,8 +209,8 @@ func (d *differ) buildIndex() {
 	}
 }
 
-// searchWhole looks for the rest of the state anywhere in the base. It goes
-// faster the longer it finds nothing.
+// searchWhole looks for the rest of the state anywhere in the base. Its steps become
+// larger the longer it finds nothing.
 func (d *differ) searchWhole(j int) (at, from int, found bool) {
 	if len(d.base) < minMatch || !d.worthwhile(j) {
 		return 0, 0, false
@@ -232,12 +234,12 @@ func (d *differ) searchWhole(j int) (at, from int, found bool) {
 	return 0, 0, false
 }
 
-// longest compares the places of a block and answers the best of the first few.
+// longest compares the places of a block, and returns the best of the first few.
 func (d *differ) longest(b uint32, from, least int) (at, start int, found bool) {
 	best := 0
 	for tries := 0; b != 0 && tries < chain; tries++ {
 		p := int(b-1) * spacing
-		if binary.LittleEndian.Uint64(d.base[p:]) != binary.LittleEndian.Uint64(d.state[from:]) { // only its hash
+		if binary.LittleEndian.Uint64(d.base[p:]) != binary.LittleEndian.Uint64(d.state[from:]) { // only the hashes are equal
 			b = d.whole.next[b]
 			continue
 		}
@@ -261,7 +263,7 @@ func hash(b []byte) uint64 {
 	return h * 0x9FB21C651E98DF25
 }
 
-// common is how many bytes a and b have in common at their beginning.
+// common returns how many bytes a and b have in common at their beginning.
 func common(a, b []byte) int {
 	const stretch = 1 << 10
 	n := min(len(a), len(b))
@@ -282,7 +284,7 @@ func common(a, b []byte) int {
 	return i
 }
 
-// commonEnd is how many bytes a and b have in common at their end.
+// commonEnd returns how many bytes a and b have in common at their end.
 func commonEnd(a, b []byte) int {
 	n := min(len(a), len(b))
 	a, b = a[len(a)-n:], b[len(b)-n:]

@@ -1,9 +1,9 @@
-// Package delta finds what a state has in common with the one before.
+// Package delta finds what a state has in common with the state before it.
 //
-// Compare is the search: it describes a state as copies from the one before
-// and literals. Base.Encode turns that into pieces of immutable segments, as
-// the database stores them; Diff and Apply turn it into the form in which a
-// change travels, and back. DESIGN.md says why it is done so.
+// Compare is the search: it describes a state as copies from the previous state and
+// literals. Base.Encode turns that into pieces of immutable segments, as the database
+// stores them. Diff and Apply turn it into the form in which a change is sent, and
+// back. DESIGN.md has the reasons.
 //
 // Everything here is pure. This package may import the standard library only.
 package delta

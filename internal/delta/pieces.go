@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// MaxPieces bounds the list of a state: more are joined.
+// MaxPieces is the most pieces of a state: if there are more, some are joined.
 const MaxPieces = 64
 
 // New is the segment of a piece whose bytes are not stored yet.
@@ -14,7 +14,7 @@ const New = 0
 // Piece is a part of a state: Length bytes from Offset of a segment's bytes.
 type Piece struct{ Segment, Offset, Length int64 }
 
-// Base is a state that is stored, and how.
+// Base is a stored state, and how it is stored.
 type Base struct {
 	State  []byte
 	Pieces []Piece         // they make up State
@@ -22,21 +22,21 @@ type Base struct {
 }
 
 const (
-	shortPiece = 128      // a shorter one beside new bytes is stored with them: its place in every later list costs more
-	spare      = 64 << 10 // what segments may hold that a state does not use, whatever its size
+	shortPiece = 128      // a shorter piece beside new bytes is stored with them: its entry in every later list costs more
+	spare      = 64 << 10 // how many unused bytes a state's segments may hold, whatever its size is
 )
 
-// Encode describes a state by pieces of the base's segments and of a new
-// segment, New, whose bytes it answers as well. A state that has little in
-// common with the base is one piece, all new; b may be nil.
+// Encode describes a state by pieces of the base's segments and of a new segment, New,
+// whose bytes it returns as well. If the state has little in common with the base, it
+// is one piece, all new. b may be nil.
 func (b *Base) Encode(state []byte) (pieces []Piece, literal []byte) {
 	return b.EncodeBy(state, b.Compare(state))
 }
 
-// MaxOperations is by how many operations Encode describes a state at most.
+// MaxOperations is the most operations by which Encode describes a state.
 const MaxOperations = 8 * MaxPieces
 
-// Compare is what Encode compares by, nil where there is nothing to compare.
+// Compare returns the operations that Encode uses, nil if there is nothing to compare.
 func (b *Base) Compare(state []byte) []Op {
 	if b == nil || len(b.State) == 0 || len(state) == 0 {
 		return nil
@@ -44,8 +44,8 @@ func (b *Base) Compare(state []byte) []Op {
 	return Compare(b.State, state, MaxOperations)
 }
 
-// EncodeBy is Encode for operations that are known, which must make the state of
-// the base's. Without any, all is new.
+// EncodeBy is Encode with known operations, which must make the state from the base's
+// state. Without operations, all is new.
 func (b *Base) EncodeBy(state []byte, ops []Op) (pieces []Piece, literal []byte) {
 	if len(ops) == 0 {
 		return whole(state)
@@ -64,14 +64,15 @@ func whole(state []byte) ([]Piece, []byte) {
 	return []Piece{{New, 0, int64(len(state))}}, state
 }
 
-// limit is how many pieces a state of a size may have: what they take in the
-// list stays small beside the state.
+// limit returns how many pieces a state of a size may have, so that their list stays
+// small compared with the state.
 func limit(size int) int { return min(max(size>>10, 4), MaxPieces) }
 
-// list is a state's pieces in the making. The offset of new ones is not set.
+// list is a state's pieces while they are computed. The offsets of new pieces are not
+// set yet.
 type list []Piece
 
-// add appends a piece, as part of the last where it goes on with it.
+// add appends a piece. If the piece continues the last one, add extends that one.
 func (l list) add(p Piece) list {
 	if n := len(l); n > 0 && l[n-1].Segment == p.Segment && (p.Segment == New || l[n-1].Offset+l[n-1].Length == p.Offset) {
 		l[n-1].Length += p.Length
@@ -82,7 +83,7 @@ func (l list) add(p Piece) list {
 
 // parts turns copies from the base into copies from its segments.
 func (b *Base) parts(ops []Op) list {
-	starts := make([]int64, len(b.Pieces)) // of the pieces in the base
+	starts := make([]int64, len(b.Pieces)) // the places of the pieces in the base
 	at := int64(0)
 	for i, p := range b.Pieces {
 		starts[i] = at
@@ -109,7 +110,7 @@ func (b *Base) parts(ops []Op) list {
 	return l
 }
 
-// renew makes those pieces new that should be.
+// renew makes new pieces of those for which should returns true.
 func renew(l list, should func(i int) bool) list {
 	out := make(list, 0, len(l))
 	for i, p := range l {
@@ -125,9 +126,9 @@ func besideNew(l list, i int) bool {
 	return i > 0 && l[i-1].Segment == New || i+1 < len(l) && l[i+1].Segment == New
 }
 
-// leaveWaste keeps a state from holding segments that it hardly uses: where
-// all of them are more than three times the state, it leaves those of which it
-// uses less than a third.
+// leaveWaste keeps a state from holding segments that it hardly uses. If all of its
+// segments together are more than three times as large as the state, it stops using
+// those of which it uses less than a third.
 func (b *Base) leaveWaste(l list, size int) list {
 	used := map[int64]int64{}
 	for _, p := range l {
@@ -155,7 +156,7 @@ func freshBytes(l list) int {
 	return int(n)
 }
 
-// collect gathers the new bytes and says where in them each new piece stands.
+// collect gathers the new bytes, and sets the offset of each new piece in them.
 func (l list) collect(state []byte) ([]Piece, []byte) {
 	if len(l) == 1 && l[0].Segment == New {
 		return whole(state)
@@ -172,10 +173,9 @@ func (l list) collect(state []byte) ([]Piece, []byte) {
 	return l, literal
 }
 
-// join brings a list that is longer than most down to half of that.
-// It makes neighbours new that are cheapest to store again, the two together,
-// so that the bytes of a growing history are stored again a few times each, at
-// growing lengths.
+// join shortens a list that is longer than most to half of that. It makes new the two
+// neighbors that together are cheapest to store again, and repeats that. So the bytes
+// of a growing history are stored again only a few times, in growing lengths.
 func join(l list, most int) list {
 	if len(l) <= most {
 		return l
@@ -187,7 +187,7 @@ func join(l list, most int) list {
 	}
 	for left := len(l); left > most/2 && len(j.pairs) > 0; {
 		p := heap.Pop(&j.pairs).(pair)
-		if p.cost != j.cost[p.first] || j.next[p.first] >= len(l) { // it is another pair by now
+		if p.cost != j.cost[p.first] || j.next[p.first] >= len(l) { // the pair has changed since
 			continue
 		}
 		j.merge(p.first)
@@ -200,11 +200,11 @@ func join(l list, most int) list {
 	return out
 }
 
-// joiner is a list with a heap of its pairs of neighbours.
+// joiner is a list with a heap of its pairs of neighbors.
 type joiner struct {
 	list
 	prev, next []int
-	cost       []int64 // of the pair that begins at a piece; -1 where none does
+	cost       []int64 // the cost of the pair that begins at a piece; -1 if there is none
 	pairs      pairs
 }
 
@@ -220,7 +220,7 @@ func (j *joiner) push(i int) {
 	heap.Push(&j.pairs, pair{j.cost[i], i})
 }
 
-// again is how many bytes of a piece would be stored again.
+// again returns how many bytes of a piece would be stored again.
 func (j *joiner) again(i int) int64 {
 	if j.list[i].Segment == New {
 		return 0

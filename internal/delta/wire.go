@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// Diff is the form in which a change travels: a JSON array of operations on
-// one line, and the literal bytes. [offset, length] copies from the base, a
-// number n takes the next n of the literal bytes.
+// Diff returns the form in which a change is sent: a JSON array of operations on one
+// line, and the literal bytes. [offset, length] copies from the base. A number n takes
+// the next n of the literal bytes.
 func Diff(base, state []byte) []byte {
 	return Wire(state, Compare(base, state, MaxOnWire))
 }
 
-// Wire is the form in which operations that make a state travel.
+// Wire returns the form in which the operations that make a state are sent.
 func Wire(state []byte, ops []Op) []byte {
 	literals := 0
 	for _, op := range ops {
@@ -46,11 +46,11 @@ func Wire(state []byte, ops []Op) []byte {
 	return wire
 }
 
-// MaxOnWire is of how many operations a change consists that we make.
+// MaxOnWire is the most operations in a change that this package makes.
 const MaxOnWire = 4096
 
-// Size is how many bytes Apply will make of a base, so that the room for them
-// can be asked for first. It checks all that Apply checks.
+// Size returns how many bytes Apply will make from a base, so that the caller can ask
+// for the memory first. It checks everything that Apply checks.
 func Size(baseSize int, wire []byte) (int, error) {
 	line, literals, err := split(wire)
 	if err != nil {
@@ -77,14 +77,14 @@ func Size(baseSize int, wire []byte) (int, error) {
 	return size, err
 }
 
-// Apply makes the state of a base and a change.
+// Apply makes a state from a base and a change.
 func Apply(base, wire []byte) ([]byte, error) {
 	state, _, err := ApplyTo(nil, base, wire)
 	return state, err
 }
 
-// ApplyTo is Apply that makes the state in memory where that is large enough,
-// and answers the operations as well where they are not more than MaxOperations.
+// ApplyTo is Apply, but it makes the state in memory if that is large enough. It also
+// returns the operations, if there are not more than MaxOperations.
 func ApplyTo(memory, base, wire []byte) (state []byte, ops []Op, err error) {
 	size, err := Size(len(base), wire)
 	if err != nil {
@@ -112,8 +112,8 @@ func ApplyTo(memory, base, wire []byte) (state []byte, ops []Op, err error) {
 	return state, ops, err
 }
 
-// most is the largest number that an operation may name, so that sums of two
-// never overflow, on 32 bits either.
+// most is the largest number that an operation may contain, so that sums of two never
+// overflow, not even with 32 bits.
 const most = 1<<30 - 1
 
 func split(wire []byte) (line, literals []byte, err error) {
@@ -124,7 +124,7 @@ func split(wire []byte) (line, literals []byte, err error) {
 	return line, literals, nil
 }
 
-// operations reads the first line and hands out each operation.
+// operations reads the first line, and calls do for each operation.
 func operations(line []byte, do func(Op) error) error {
 	s := scanner{rest: line}
 	if !s.take('[') {
@@ -185,7 +185,7 @@ func (s *scanner) operation() (Op, error) {
 	return op, nil
 }
 
-// number reads a JSON number that is a whole one and not too large.
+// number reads a JSON number that is an integer and not too large.
 func (s *scanner) number() (int, bool) {
 	s.space()
 	n, i := 0, 0
