@@ -64,7 +64,8 @@ type Segment struct {
 	Attempt int64     `json:"attempt"` // 1, 2, …; a run that goes on after it was taken for dead repeats its number
 	From    ckpt.Time `json:"from"`
 	To      ckpt.Time `json:"to"` // the last heartbeat in it; null while it lasts
-	// How says how it ended: interrupted, timed_out, suspended, awaiting_continuation, completed or failed; "" while it lasts.
+	// How says how it ended: interrupted, timed_out, suspended, awaiting_continuation, completed or failed;
+	// "" while it lasts.
 	How string `json:"how"`
 	PID int    `json:"pid"` // of its owner, 0 if it is not known
 }
