@@ -7,16 +7,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// seen are the hits of a state, by at, those inside another included.
+// seen are the hits of a state, sorted by at. It includes hits inside another hit.
 type seen []hit
 
 // Size implements Seen.
 func (s seen) Size() int { return 48 * cap(s) }
 
-// FindAfter answers what Find answers of a JSON state. What was passed over are
-// whole values and elements: no secret reaches in or out, and only a key that
-// stands outside may make one of what is inside. So the hits of what was passed
-// over are those that belong to a place inside it.
+// FindAfter returns the same as Find for a JSON state. The passed parts are whole
+// values and elements. No secret extends into or out of them, and only a key outside
+// can make a secret of something inside. So the hits of a passed part are those whose
+// place is inside it.
 func (Scan) FindAfter(state []byte, checked jsontext.Checked, before Seen) ([]Secret, Seen) {
 	old, known := before.(seen)
 	passed := checked.Passed
@@ -28,7 +28,7 @@ func (Scan) FindAfter(state []byte, checked jsontext.Checked, before Seen) ([]Se
 		hits = append(hits, old.carried(passed)...)
 		all = len(hits) <= mostSeen
 	}
-	if !all && len(passed) > 0 { // all anew, so that the answer does not depend on what was before
+	if !all && len(passed) > 0 { // search everything again, so that the result does not depend on the state before
 		hits, all = look(state, true, nil, mostSeen)
 	}
 	var now Seen
@@ -39,13 +39,13 @@ func (Scan) FindAfter(state []byte, checked jsontext.Checked, before Seen) ([]Se
 	return named(state, true, checked.Map, first(hits, most)), now
 }
 
-// seenBytes is seen of a state that is not JSON.
+// seenBytes is seen for a state that is not JSON.
 type seenBytes []hit
 
 // Size implements Seen.
 func (s seenBytes) Size() int { return seen(s).Size() }
 
-// FindBytesAfter answers what Find answers of a state that is not JSON.
+// FindBytesAfter returns the same as Find for a state that is not JSON.
 func (Scan) FindBytesAfter(state []byte, same []jsontext.Copy, before Seen) ([]Secret, Seen) {
 	old, known := before.(seenBytes)
 	passed := inside(state, same)
@@ -67,15 +67,15 @@ func (Scan) FindBytesAfter(state []byte, same []jsontext.Copy, before Seen) ([]S
 	return named(state, false, nil, hits[:min(most, len(hits))]), now
 }
 
-// hasKey says whether private keys are among the hits: they hold whatever comes
-// up to their last line, and so may end elsewhere in another state.
+// hasKey reports whether private keys are among the hits. A private key contains
+// everything up to its last line, so it can end elsewhere in another state.
 func hasKey(hits []hit) bool {
 	return slices.ContainsFunc(hits, func(h hit) bool { return h.kind == privateKey })
 }
 
-// inside answers the middle of what two states have in common: from the first
-// byte that nothing found before can hold, to so far before the last that all
-// which is found in it ends in what is common.
+// inside returns the middle of each part that two states have in common. It begins at
+// the first byte that no earlier hit can contain. It ends so far before the end of the
+// part that every hit found in it ends inside the part.
 func inside(state []byte, same []jsontext.Copy) []jsontext.Copy {
 	var passed []jsontext.Copy
 	for _, c := range same {
@@ -96,7 +96,7 @@ func inside(state []byte, same []jsontext.Copy) []jsontext.Copy {
 	return passed
 }
 
-// carried answers the hits of what was passed over, at their new places.
+// carried returns the hits of the passed parts, at their new places.
 func (s seen) carried(passed []jsontext.Copy) []hit {
 	if len(s) == 0 {
 		return nil

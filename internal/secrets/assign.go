@@ -2,7 +2,7 @@ package secrets
 
 import "bytes"
 
-// plainValue says whether a byte may stand in a value without quotes.
+// plainValue reports whether a byte can be in a value without quotes.
 func plainValue(c byte) bool {
 	switch c {
 	case '"', '\'', '`', '\\', ',', ';', '&', '(', ')', '[', ']', '{', '}', '<', '>', '|':
@@ -11,18 +11,18 @@ func plainValue(c byte) bool {
 	return c > ' ' && c != 0x7f
 }
 
-// reach is how far from the place where a secret is found it may begin and end,
-// but for what goes on in bytes of a value without quotes.
+// reach is how far from its place a secret can begin and end, apart from the rest of a
+// value without quotes.
 const reach = 640
 
 const (
 	longestQuoted = 256 // bytes of a value in quotes
-	longestURL    = 300 // bytes of what stands before the host
+	longestURL    = 300 // bytes of the part before the host
 )
 
-// assigned answers the secret that is given to a name in text, as in
-// password=value, "password": "value" or PASSWORD := 'value'. at is the place of
-// the = or the colon. In JSON, text is inside of a string.
+// assigned returns the secret that a text assigns to a name, as in password=value,
+// "password": "value" or PASSWORD := 'value'. at is the place of the = or the colon. If
+// json is set, the text at this place is inside a string.
 func assigned(text []byte, at int, json bool) (hit, bool) {
 	key, quoted := keyBefore(text, at, json)
 	n := secretName(key)
@@ -47,15 +47,15 @@ func assigned(text []byte, at int, json bool) (hit, bool) {
 	if scheme := len(schemeOf(value)); scheme > 0 && len(value) > scheme {
 		from += scheme
 	}
-	if !inQuotes { // what was looked at may be its beginning alone
+	if !inQuotes { // only the beginning of the value may have been looked at
 		to = runOfValue(text, to, len(text))
 	}
 	return hit{from: from, to: to, kind: n.kind}, true
 }
 
-// given says whether a value in text is a secret. In prose and code much is
-// given to such names that is none, so that it must look like one, unless it
-// stands in quotes or in a variable of the environment.
+// given reports whether a value in text is a secret. Prose and code often assign values
+// to such names that are no secrets. So the value must look like a secret, unless it is
+// in quotes or belongs to an environment variable.
 func (n *name) given(value []byte, inQuotes, keyQuoted, variable bool) bool {
 	if !n.isSecret(value) {
 		return false
@@ -69,13 +69,13 @@ func (n *name) given(value []byte, inQuotes, keyQuoted, variable bool) bool {
 	return !bytes.ContainsRune(value, ' ') && mixed(value) && !isCode(value) && (n.sure == strong || looksMade(value))
 }
 
-// isCode says whether a value is a name in a program: words joined by points.
+// isCode reports whether a value is a name in a program: words joined by dots.
 func isCode(value []byte) bool {
 	i := bytes.IndexByte(value, '.')
 	return i > 0 && i < len(value)-1 && alphanumeric(value[i+1]) && !mixed(value[:i])
 }
 
-// isVariable says whether a key is written as variables of the environment are.
+// isVariable reports whether a key is written like an environment variable.
 func isVariable(key []byte) bool {
 	for _, c := range key {
 		if c >= 'a' && c <= 'z' || c == '-' || c == '.' || c == ' ' {
@@ -85,7 +85,7 @@ func isVariable(key []byte) bool {
 	return true
 }
 
-// keyBefore answers the name before a = or a colon.
+// keyBefore returns the name before a = or a colon.
 func keyBefore(text []byte, at int, json bool) (key []byte, quoted bool) {
 	end := at
 	for end > 0 && text[end-1] == ' ' && at-end < 2 {
@@ -101,13 +101,13 @@ func keyBefore(text []byte, at int, json bool) (key []byte, quoted bool) {
 	for begin > 0 && end-begin <= longestKey && (word(text[begin-1]) || text[begin-1] == '.') {
 		begin--
 	}
-	if json && begin > 0 && text[begin-1] == '\\' { // the letter of an escape
+	if json && begin > 0 && text[begin-1] == '\\' { // the letter belongs to an escape
 		begin += escapeLength(text[begin:end])
 	}
 	return text[min(begin, end):end], quoted
 }
 
-// escapeLength is how many bytes of an escape follow its backslash.
+// escapeLength returns how many bytes of an escape follow its backslash.
 func escapeLength(rest []byte) int {
 	if len(rest) > 0 && rest[0] == 'u' {
 		return 5
@@ -115,8 +115,9 @@ func escapeLength(rest []byte) int {
 	return 1
 }
 
-// valueFrom answers where the value ends that begins at from, and moves from
-// behind its quote. Of a long value without quotes it answers the beginning.
+// valueFrom returns the end of the value that begins at from, and moves from behind the
+// value's opening quote. For a long value without quotes it returns the end of its
+// beginning.
 func valueFrom(text []byte, from *int, json bool) (to int, inQuotes bool) {
 	i := *from
 	for i < len(text) && text[i] == '\\' && i-*from < 4 {
@@ -134,13 +135,13 @@ func valueFrom(text []byte, from *int, json bool) (to int, inQuotes bool) {
 	i = *from
 	scheme := len(schemeOf(text[i:min(i+8, len(text))]))
 	i = runOfValue(text, i+scheme, min(i+scheme+telling, len(text)))
-	if i < len(text) && (text[i] == '(' || text[i] == '[' || text[i] == '{') { // a call or a place in a table
+	if i < len(text) && (text[i] == '(' || text[i] == '[' || text[i] == '{') { // a call, or an index into a table
 		return *from, false
 	}
 	return i, false
 }
 
-// runOfValue answers where a value without quotes ends that goes on from a place.
+// runOfValue returns the end of a value without quotes. from is a place in the value.
 func runOfValue(text []byte, from, limit int) int {
 	for from < limit && plainValue(text[from]) {
 		from++
@@ -148,7 +149,7 @@ func runOfValue(text []byte, from, limit int) int {
 	return from
 }
 
-// inURL answers the password in a URL whose :// begins at a place.
+// inURL returns the password in a URL. at is the place of the URL's "://".
 func inURL(text []byte, at int) (hit, bool) {
 	if at+3 > len(text) || text[at+1] != '/' || text[at+2] != '/' || at == 0 || !alphanumeric(text[at-1]) {
 		return hit{}, false
@@ -172,7 +173,7 @@ func inURL(text []byte, at int) (hit, bool) {
 	return hit{from: colon + 1, to: sign, kind: "a password in a URL"}, true
 }
 
-// userinfo says whether a byte may stand before the host of a URL.
+// userinfo reports whether a byte can be before the host of a URL.
 func userinfo(c byte) bool {
 	switch c {
 	case '/', '?', '#', '"', '\\', '<', '>', '`', '{', '}', '|', '^', '[', ']':
@@ -181,7 +182,8 @@ func userinfo(c byte) bool {
 	return c > ' ' && c < 0x7f
 }
 
-// isExample says whether a word is what documents write for a user or a password.
+// isExample reports whether documents use a word as an example for a user or a
+// password.
 func isExample(word []byte) bool {
 	switch string(bytes.ToLower(word)) {
 	case "user", "username", "usr", "name", "login", "pass", "password", "passwd", "pwd", "secret", "":

@@ -1,14 +1,14 @@
-// Package secrets finds what looks like a secret: values under well-known keys,
-// tokens of well-known forms, passwords in URLs and in authorization headers, and
-// what text gives to such a name (PGPASSWORD=…, "api_key": "…"). It is pure, and
-// it prefers silence to false alarms: people leave a warning on only if it is right.
+// Package secrets finds what looks like a secret: values under well-known keys, tokens
+// of well-known forms, passwords in URLs and in authorization headers, and values that
+// text assigns to such names (PGPASSWORD=…, "api_key": "…"). It is pure. It prefers
+// silence to false alarms: people leave a warning on only if it is right.
 //
-// A text is searched once. Two bytes decide at each place whether to look closer,
-// so that ordinary text costs little. Of a state that follows another only what is
-// new is searched.
+// It searches a text once. At each place two bytes decide whether to look closer, so
+// ordinary text costs little. In a state that follows another one, it searches only
+// what is new.
 //
-// JSON is searched as it stands. Escapes do not hide anything: a string in which a
-// character is escaped that needs no escape is searched again without its escapes.
+// It searches JSON as it stands. Escapes hide nothing: if a string has an escape that
+// it does not need, the string is searched again without its escapes.
 //
-// It may import the root package and internal/jsontext.
+// This package may import the root package and internal/jsontext.
 package secrets

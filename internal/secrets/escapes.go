@@ -4,9 +4,9 @@ import (
 	"bytes"
 )
 
-// needless says whether the escape at a place stands for a character that needs
-// none and that a secret may have. Such an escape hides a secret, on purpose or
-// because its writer escapes every slash.
+// needless reports whether the escape at a place stands for a character that needs no
+// escape and that a secret can contain. Such an escape hides a secret, either on
+// purpose or because its writer escapes every slash.
 func needless(text []byte, i int) bool {
 	switch text[i+1] {
 	case '/':
@@ -21,8 +21,8 @@ func needless(text []byte, i int) bool {
 	return false
 }
 
-// stringAround answers the string in which a place is: where it begins, and
-// where its closing quote is.
+// stringAround returns the string that contains a place: where it begins, and where its
+// closing quote is.
 func stringAround(text []byte, at int) (begin, end int) {
 	begin = at
 	for begin > 0 {
@@ -38,9 +38,9 @@ func stringAround(text []byte, at int) (begin, end int) {
 	return begin + 1, endOfString(text, max(begin+1, 0))
 }
 
-// decoded answers the secrets in a string with its escapes undone, at their
-// places in the string as it is. All of them belong to the place of the escape
-// by which it was looked at.
+// decoded returns the secrets in a string with its escapes undone, at their places in
+// the string as it is. All of them belong to the place of the escape that led to this
+// search.
 func decoded(text []byte, begin, end, at int) []hit {
 	plain, places := undo(text, begin, end)
 	hits := inText.find(plain, 0, len(plain), len(plain))

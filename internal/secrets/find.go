@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// mode is what a text is: JSON, of which the strings are looked at, or anything else.
+// mode is how to search a text: either JSON, of which the strings are searched, or
+// anything else.
 type mode struct {
 	json  bool
-	pairs [1 << 16 / 64]uint64 // a bit for each two bytes by which something is found
-	rules [1 << 16]uint8       // for such two bytes the place of their rules in lists
+	pairs [1 << 16 / 64]uint64 // a bit for each pair of bytes by which something can be found
+	rules [1 << 16]uint8       // for such a pair, the index of its rules in lists
 	lists [][]anchored
 }
 
-// anchored is a rule that is found by two bytes inside its mark, the rarest of them.
+// anchored is a rule that is found by two bytes of its mark: the rarest two.
 type anchored struct {
 	*rule
 	offset int
@@ -59,7 +60,7 @@ func (m *mode) add(pair uint16) { m.pairs[pair>>6] |= 1 << (pair & 63) }
 
 func pairOf(a, b byte) uint16 { return uint16(a) | uint16(b)<<8 }
 
-// rarest is the place of the two bytes of a mark that ordinary text has least.
+// rarest returns the place of the two bytes of a mark that are rarest in ordinary text.
 func rarest(mark string) (at int) {
 	least := 100
 	for i := range len(mark) - 1 {
@@ -84,12 +85,11 @@ func common(c byte) int {
 	return 1
 }
 
-// is answers in its lowest bit whether something may be found by the lowest two
-// bytes.
+// is returns in its lowest bit whether something can be found by the two lowest bytes.
 func (m *mode) is(two uint64) uint64 { return m.pairs[two>>6&1023] >> (two & 63) }
 
-// next answers the first place from i on at which something may be found, to or
-// more where there is none. It looks at eight at a time.
+// next returns the first place from i on where something can be found, or at least to if
+// there is none. It checks eight places at once.
 func (m *mode) next(text []byte, i, to int) int {
 	for ; i+9 <= len(text) && i < to; i += 8 {
 		w := binary.LittleEndian.Uint64(text[i:])
@@ -106,7 +106,8 @@ func (m *mode) next(text []byte, i, to int) int {
 	return to
 }
 
-// find answers the secrets whose places are in text[from:to], in order, at most so many.
+// find returns the secrets whose places are in text[from:to], in order, at most the
+// given number.
 func (m *mode) find(text []byte, from, to, most int) []hit {
 	var hits []hit
 	for i := m.next(text, from, to); i < to && len(hits) < most; i = m.next(text, i, to) {
@@ -126,14 +127,14 @@ func (m *mode) find(text []byte, from, to, most int) []hit {
 		}
 		h.at = i - 1
 		hits = append(hits, h)
-		// What is inside of a long one need not be found again. Where this stops must
-		// not depend on where it began.
+		// The inside of a long hit need not be searched again. Where this stops must not
+		// depend on where it began.
 		i = runOfValue(text, i, max(i, h.to))
 	}
 	return hits
 }
 
-// at answers what is found by the two bytes at a place.
+// at returns what is found by the two bytes at a place.
 func (m *mode) at(text []byte, i int) (hit, bool) {
 	c := text[i+1]
 	if (c == '=' || c == ':') && text[i] != ':' {
@@ -156,8 +157,8 @@ func (m *mode) at(text []byte, i int) (hit, bool) {
 	return hit{}, false
 }
 
-// mayName says whether a name of a secret may end with the byte at a place, as
-// far as its last letters tell.
+// mayName reports whether the name of a secret can end with the byte at a place, judging
+// by its last letters.
 func (m *mode) mayName(text []byte, i int) bool {
 	for i > 2 && !alphanumeric(text[i]) {
 		switch text[i] {

@@ -4,16 +4,17 @@ import (
 	"strings"
 )
 
-// hit is a secret in a text. What was found under a key belongs to the key's
-// place, and everything else to the place of the pair by which it was found.
+// hit is a secret in a text. A hit that was found under a key belongs to the place of
+// the key. Every other hit belongs to the place of the pair of bytes by which it was
+// found.
 type hit struct {
 	at       int
 	from, to int
 	kind     string
 }
 
-// beginsWord says whether the byte before i is none of a word's. In JSON it may
-// be the end of an escape: a token often stands at the beginning of a line.
+// beginsWord reports whether the byte before i is not part of a word. In JSON that byte
+// can be the end of an escape: a token is often at the beginning of a line.
 func beginsWord(text []byte, i int, json bool) bool {
 	if i == 0 || !word(text[i-1]) {
 		return true

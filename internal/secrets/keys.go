@@ -7,19 +7,19 @@ type sure int
 
 const (
 	never  sure = iota // it is no secret, whatever the end of the name says
-	weak               // if it also looks like one
-	strong             // if it is more than a placeholder
+	weak               // it is a secret if it also looks like one
+	strong             // it is a secret unless it is a placeholder
 )
 
-// name is what the value under a key is.
+// name is what a key says about its value.
 type name struct {
 	kind string
 	sure sure
-	all  bool // the key has nothing before this name, so that any text is meant
+	all  bool // the key has nothing before this name, so any text counts
 }
 
-// names are the keys whose values are secrets by their name, without case and
-// punctuation. A key may have more words before one of them.
+// names are the keys whose values are secrets, without case and punctuation. A key can
+// have more words before such a name.
 var names = allNames()
 
 func allNames() map[string]name {
@@ -74,8 +74,8 @@ func allNames() map[string]name {
 	return names
 }
 
-// endings has a bit for each three letters with which a name ends. Most keys
-// end otherwise.
+// endings has a bit for each three letters with which a name ends. Most keys end with
+// other letters.
 var endings = func() (bits [1 << 15 / 64]uint64) {
 	for n := range names {
 		i := triple(n[len(n)-3], n[len(n)-2], n[len(n)-1])
@@ -87,11 +87,11 @@ var endings = func() (bits [1 << 15 / 64]uint64) {
 func triple(a, b, c byte) uint { return uint(a&31)<<10 | uint(b&31)<<5 | uint(c&31) }
 
 const (
-	longestKey = 48 // a longer key names no secret
+	longestKey = 48 // a longer key does not name a secret
 	replaced   = "[redacted]"
 )
 
-// secretName answers what a value under a key is, the zero name for nothing.
+// secretName returns what the value under a key is, the zero name for nothing.
 func secretName(key []byte) name {
 	for len(key) > 0 && (key[len(key)-1] >= '0' && key[len(key)-1] <= '9' || isPunctuation(key[len(key)-1])) { // PASSWORD_2
 		key = key[:len(key)-1]
@@ -106,7 +106,7 @@ func secretName(key []byte) name {
 	return longestName(key)
 }
 
-// longestName looks at a key from each of its words on.
+// longestName looks up a key beginning at each of its words.
 func longestName(key []byte) name {
 	var plain [longestKey]byte
 	var begins uint64 // a bit for each place in plain where a word begins
@@ -142,7 +142,7 @@ func longestName(key []byte) name {
 			return name{}
 		}
 		found.all = i == 0
-		if found.sure == weak && capitals && i > 0 { // DB_TOKEN is a variable of the environment
+		if found.sure == weak && capitals && i > 0 { // DB_TOKEN is an environment variable
 			found.sure = strong
 		}
 		return found
@@ -152,13 +152,13 @@ func longestName(key []byte) name {
 
 func isPunctuation(c byte) bool { return c == '_' || c == '-' || c == '.' || c == ' ' }
 
-// placeholders are values that stand for a secret and are none.
+// placeholders are beginnings of values that stand for a secret but are none.
 var placeholders = []string{
 	replaced, "redacted", "xxxx", "****", "...", "<", "${", "{{", "$(", "%", "your", "example", "changeme", "none", "null", "true", "false",
 	"env:", "env.", "os.environ", "os.getenv", "process.env", "secrets.", "vault:", "sops:", "file:", "undefined", "placeholder", "dummy",
 }
 
-// isSecret says whether a value under this name is one.
+// isSecret reports whether a value under this name is a secret.
 func (n *name) isSecret(value []byte) bool {
 	if len(value) < 6 || isPlaceholder(value) {
 		return false
@@ -190,7 +190,7 @@ func isPlaceholder(value []byte) bool {
 	return isReference(value) || !differs(value)
 }
 
-// isReference says whether a value names a variable, such as $PASSWORD.
+// isReference reports whether a value is a reference to a variable, such as $PASSWORD.
 func isReference(value []byte) bool {
 	if value[0] != '$' {
 		return false
@@ -203,7 +203,7 @@ func isReference(value []byte) bool {
 	return true
 }
 
-// differs says whether a value is more than one repeated character.
+// differs reports whether a value is more than one repeated character.
 func differs(value []byte) bool {
 	for _, c := range value {
 		if c != value[0] {
@@ -213,8 +213,8 @@ func differs(value []byte) bool {
 	return false
 }
 
-// looksMade says whether a value was made by a machine or for one, and is no
-// word of a language or of a program.
+// looksMade reports whether a value was made by a machine or for one, and is not a word
+// of a language or of a program.
 func looksMade(value []byte) bool {
 	lower, upper, other := false, false, false
 	for _, c := range value {
@@ -225,13 +225,13 @@ func looksMade(value []byte) bool {
 	return len(value) >= 8 && mixed(value) || len(value) >= 16 && (lower && upper || other || varied(value))
 }
 
-// isPath says whether a value names a place rather than a secret.
+// isPath reports whether a value is a path or a URL and not a secret.
 func isPath(value []byte) bool {
 	return value[0] == '/' || len(value) > 1 && value[0] == '.' && (value[1] == '/' || value[1] == '.') ||
 		strings.HasPrefix(string(value[:min(8, len(value))]), "http")
 }
 
-// hasPair says whether a value has a name and a value of its own, as cookies do.
+// hasPair reports whether a value contains a name and a value, as cookies do.
 func hasPair(value []byte) bool {
 	for i, c := range value {
 		if c == '=' {
@@ -241,7 +241,7 @@ func hasPair(value []byte) bool {
 	return looksMade(value)
 }
 
-// schemeOf is the word before the secret in an authorization header.
+// schemeOf returns the word before the secret in an authorization header.
 func schemeOf(value []byte) string {
 	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "Digest ", "bearer ", "basic ", "token "} {
 		if len(value) > len(scheme) && string(value[:len(scheme)]) == scheme {

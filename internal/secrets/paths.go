@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// named turns places into what may be said of them.
+// named turns hits into secrets, which say where they are but not their values.
 func named(state []byte, json bool, places *jsontext.Map, hits []hit) []Secret {
 	if len(hits) == 0 {
 		return nil
@@ -23,16 +23,15 @@ func named(state []byte, json bool, places *jsontext.Map, hits []hit) []Secret {
 	return found
 }
 
-// level is an open object or array on the way to a place.
+// level is an object or array around a place.
 type level struct {
 	array bool
 	index int
 	key   string
 }
 
-// pointers answers the JSON pointers of the values in which the hits lie. It is
-// walked only where there are any, and hops over what the map knows, which may
-// be nil.
+// pointers returns the JSON pointers of the values that contain the hits. It walks
+// through the state, and skips what the map knows. The map may be nil.
 func pointers(state []byte, places *jsontext.Map, hits []hit) []string {
 	paths := make([]string, len(hits))
 	hops := places.Hops()

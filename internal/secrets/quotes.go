@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// nextQuote answers the next quote from i on in the string that begins at from,
-// and whether it is escaped. Without one it is the end of all.
+// nextQuote returns the place of the next quote from i on, in the string that begins at
+// from, and whether the quote is escaped. If there is none, it returns the end of s.
 func nextQuote(s []byte, i, from int) (at int, escaped bool) {
 	j := bytes.IndexByte(s[i:], '"')
 	if j < 0 {
@@ -20,7 +20,7 @@ func nextQuote(s []byte, i, from int) (at int, escaped bool) {
 	return at, slashes%2 == 1
 }
 
-// endOfString answers where the string that begins at from has its closing quote.
+// endOfString returns the place of the closing quote of the string that begins at from.
 func endOfString(s []byte, from int) int {
 	for i := from; ; i++ {
 		var escaped bool
@@ -30,7 +30,7 @@ func endOfString(s []byte, from int) int {
 	}
 }
 
-// escaped is the character of the escape \uXXXX at a place.
+// escaped returns the character of the escape \uXXXX at a place.
 func escaped(text []byte, i int) (rune, bool) {
 	if i+6 > len(text) || text[i+1] != 'u' {
 		return 0, false
@@ -52,8 +52,8 @@ func escaped(text []byte, i int) (rune, bool) {
 	return c, true
 }
 
-// undo answers a string without its escapes, and for each of its bytes and for
-// its end the place in text.
+// undo returns a string without its escapes. For each byte of the result, and for its
+// end, it returns the place in text.
 func undo(text []byte, begin, end int) (plain []byte, places []int) {
 	plain, places = make([]byte, 0, end-begin), make([]int, 0, end-begin+1)
 	for i := begin; i < end; {
@@ -93,7 +93,7 @@ func unescaped(c byte) byte {
 	return c
 }
 
-// undoneKey is a key of a JSON object without its escapes.
+// undoneKey returns a key of a JSON object without its escapes.
 func undoneKey(key []byte) []byte {
 	if len(key) > 6*longestKey || bytes.IndexByte(key, '\\') < 0 {
 		return key

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// rule is a kind of secret that is told by how it looks: a mark, and bytes of a
-// certain class behind it.
+// rule is a kind of secret that is recognized by its form: a mark, followed by bytes of
+// a certain class.
 type rule struct {
 	mark  string
 	kind  string
-	least int             // so many bytes of the class must follow the mark
-	most  int             // and no more than this, 0 for any number
-	more  func(byte) bool // the class
+	least int             // at least so many bytes of the class must follow the mark
+	most  int             // at most so many may follow, 0 for any number
+	more  func(byte) bool // reports whether a byte is in the class
 	looks func(token []byte) bool
-	until string // instead of the class: the secret goes on to the end of this
-	bare  bool   // the mark itself is no part of the secret
+	until string // used instead of the class: the secret extends to the end of this text
+	bare  bool   // the mark itself is not part of the secret
 }
 
-// rules are the tokens that are worth a warning. Their forms follow what the
-// issuers document. Each mark is rare in ordinary text and code.
+// rules are the tokens that are worth a warning. Their forms follow the documentation
+// of the issuers. Each mark is rare in ordinary text and code.
 var rules = []rule{
-	// models and their hosts
+	// models and services that host them
 	{mark: "sk-ant-", kind: "an Anthropic API key", least: 20, more: word, looks: mixed},
 	{mark: "sk-proj-", kind: "an OpenAI API key", least: 20, more: word, looks: mixed},
 	{mark: "sk-svcacct-", kind: "an OpenAI API key", least: 20, more: word, looks: mixed},
@@ -139,12 +139,12 @@ func jwt(c byte) bool          { return word(c) || c == '.' }
 func bearer(c byte) bool       { return jwt(c) || c == '+' || c == '/' || c == '~' || c == '=' }
 
 const (
-	telling = 128      // so many of a token's bytes say whether it is one
-	maxKey  = 16 << 10 // a private key as text has fewer bytes
-	keyHead = 40       // so many bytes after the mark say whether it is one
+	telling = 128      // how many bytes of a token are checked to decide whether it is one
+	maxKey  = 16 << 10 // the most bytes of a private key as text
+	keyHead = 40       // how many bytes after the mark are checked to decide whether it is a key
 )
 
-// tokenAt answers the token of a rule that begins at a place.
+// tokenAt returns the token of a rule that begins at a place.
 func (r *rule) tokenAt(text []byte, from int, json bool) (hit, bool) {
 	if from < 0 || len(text)-from < len(r.mark) || string(text[from:from+len(r.mark)]) != r.mark || !beginsWord(text, from, json) {
 		return hit{}, false
@@ -156,7 +156,7 @@ func (r *rule) tokenAt(text []byte, from int, json bool) (hit, bool) {
 	return hit{from: from, to: to, kind: r.kind}, to > 0
 }
 
-// end answers where the token that begins at from ends, 0 where it is none.
+// end returns the end of the token that begins at from, 0 if there is none.
 func (r *rule) end(text []byte, from int, json bool) int {
 	rest := from + len(r.mark)
 	if r.until != "" {
@@ -176,7 +176,7 @@ func (r *rule) end(text []byte, from int, json bool) int {
 	return to
 }
 
-// run answers where the token's bytes end that stand from a place on.
+// run returns the end of the token's bytes that begin at a place.
 func (r *rule) run(text []byte, from, limit int) int {
 	for from < limit && r.more(text[from]) {
 		from++
@@ -184,8 +184,8 @@ func (r *rule) run(text []byte, from, limit int) int {
 	return from
 }
 
-// endOfKey is for PEM: the kind of key stands between the mark and until, and
-// the block goes on to its last line.
+// endOfKey is for PEM: the kind of key is between the mark and until, and the block
+// extends to its last line.
 func (r *rule) endOfKey(text []byte, rest int) int {
 	head := text[rest:min(rest+keyHead, len(text))]
 	i := bytes.Index(head, []byte(r.until))
@@ -200,8 +200,8 @@ func (r *rule) endOfKey(text []byte, rest int) int {
 	return rest + i + len(r.until)
 }
 
-// mixed says whether a token is more than one repeated character or a
-// placeholder of letters alone: most have digits and letters.
+// mixed reports whether a token has digits and letters, as most have. A repeated
+// character or a placeholder of letters only does not.
 func mixed(token []byte) bool {
 	digit, letter := false, false
 	for _, c := range token {
@@ -211,11 +211,11 @@ func mixed(token []byte) bool {
 	return digit && letter
 }
 
-// made says whether a token is no placeholder. It is for marks that nothing else
-// has, whose tokens may be of letters alone.
+// made reports whether a token is not a placeholder. It is for marks that nothing else
+// has, and whose tokens can consist of letters only.
 func made(token []byte) bool { return mixed(token) || varied(token) }
 
-// varied says whether a text has many different characters.
+// varied reports whether a text has many different characters.
 func varied(token []byte) bool {
 	var seen [256]bool
 	n := 0
@@ -228,7 +228,7 @@ func varied(token []byte) bool {
 	return n >= min(8, (len(token)+1)/2)
 }
 
-// isJWT says whether what follows eyJ has a second part that is JSON too.
+// isJWT reports whether the bytes after eyJ have a second part that is JSON too.
 func isJWT(token []byte) bool {
 	for i := range token {
 		if token[i] == '.' {
@@ -238,7 +238,7 @@ func isJWT(token []byte) bool {
 	return false
 }
 
-// isBasic says whether what follows is a user and a password in base64.
+// isBasic reports whether the bytes are a user and a password in base64.
 func isBasic(token []byte) bool {
 	for len(token) > 0 && token[len(token)-1] == '=' {
 		token = token[:len(token)-1]

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// most is how many secrets of one state are named, mostSeen of how many it is
-// remembered where they are.
+// most is how many secrets of one state are named. mostSeen is the most secrets whose
+// places are remembered.
 const (
 	most     = 16
 	mostSeen = 256
@@ -18,14 +18,14 @@ const (
 // Scan looks for secrets. It has no state.
 type Scan struct{}
 
-// Find answers the first few secrets of a state. A JSON state must have been
-// checked before.
+// Find returns the first few secrets of a state. A JSON state must already have been
+// checked.
 func (Scan) Find(state []byte, json bool) []Secret {
 	hits, _ := look(state, json, nil, mostSeen)
 	return named(state, json, nil, first(hits, most))
 }
 
-// Redact answers the state with every secret replaced, and the first few.
+// Redact returns the state with every secret replaced, and the first few secrets.
 func (Scan) Redact(state []byte, json bool) ([]byte, []Secret) {
 	hits, _ := look(state, json, nil, len(state))
 	if hits = first(hits, len(hits)); len(hits) == 0 {
@@ -40,10 +40,9 @@ func (Scan) Redact(state []byte, json bool) ([]byte, []Secret) {
 	return append(out, state[at:]...), named(state, json, nil, hits[:min(most, len(hits))])
 }
 
-// look answers the secrets of a state outside of what was passed over: those
-// under a key from a walk over the keys, and those in text from a search of the
-// bytes. Those in text may stand inside those under a key. all is false if there
-// are more than so many.
+// look returns the secrets of a state outside the passed parts. A walk over the keys
+// finds those under a key, and a search of the bytes finds those in text. A secret in
+// text can be inside one under a key. all is false if there are more than atMost.
 func look(state []byte, json bool, passed []jsontext.Copy, atMost int) (hits []hit, all bool) {
 	m := inText
 	if json {
@@ -66,8 +65,8 @@ func look(state []byte, json bool, passed []jsontext.Copy, atMost int) (hits []h
 	return hits, len(hits) <= atMost
 }
 
-// namesIn answers the string values whose key stands in state[from:to] and says
-// that they are secret: those of the document, and those of JSON inside its strings.
+// namesIn returns the string values whose key is in state[from:to] and says that they
+// are secret. It finds them in the document, and in JSON inside the document's strings.
 func namesIn(state []byte, from, to, atMost int) []hit {
 	var hits []hit
 	for at := from; at < to && len(hits) < atMost; {
@@ -109,8 +108,8 @@ func namesIn(state []byte, from, to, atMost int) []hit {
 	return hits
 }
 
-// innerName answers the value of a key of JSON inside a string. Its closing quote,
-// which is escaped, is at a place.
+// innerName returns the value of a key of JSON inside a string. quote is the place of
+// the key's closing quote, which is escaped.
 func innerName(state []byte, quote int) (hit, bool) {
 	at := quote + 1
 	for at < len(state) && state[at] == ' ' && at < quote+3 {
@@ -122,11 +121,10 @@ func innerName(state []byte, quote int) (hit, bool) {
 	return assigned(state, at, true)
 }
 
-// first puts hits in order, drops those inside another, and answers the first
-// few.
+// first sorts hits, drops those inside another hit, and returns at most atMost.
 func first(hits []hit, atMost int) []hit {
 	slices.SortFunc(hits, func(a, b hit) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.at, b.at)) // of two at one place the one under a name
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.at, b.at)) // at one place the one under a name comes first
 	})
 	var kept []hit
 	for _, h := range hits {
