@@ -13,10 +13,10 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Export writes a plan as an export of its one run, which the daemon imports whole
-// or not at all, with the times of the files. docs/EXPORT.md has the form. now is
-// the time of what the files give no time for, and of the end of a run, so that
-// the agent's ended_keep counts from the import.
+// Export writes a plan as an export of its one run. The daemon imports it as a whole or
+// not at all, with the times of the files. docs/EXPORT.md describes the format. now is
+// used for everything to which the files give no time, and for the end of a run, so
+// that the agent's ended_keep counts from the import.
 func (p *Plan) Export(w io.Writer, owner string, now time.Time) error {
 	x := &exporter{to: w, sum: sha256.New(), kinds: map[string]*kindSum{}, run: p.Run}
 	x.line("ckptsidecar_export", ordered{{"version", 2}})
@@ -41,8 +41,8 @@ func (p *Plan) Export(w io.Writer, owner string, now time.Time) error {
 	return x.end()
 }
 
-// ordered is a JSON object whose members keep their order. Those that are empty
-// are left out.
+// ordered is a JSON object whose members keep their order. Members without a value are
+// left out.
 type ordered []member
 
 type member struct {
@@ -50,7 +50,7 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes it.
+// MarshalJSON implements json.Marshaler.
 func (o ordered) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for _, m := range o {
@@ -76,7 +76,7 @@ func (o ordered) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// jsonMember is a JSON value byte for byte, as a text where it has a line break.
+// jsonMember returns a JSON value byte for byte, or as a text if it has a line break.
 func jsonMember(name string, value ckpt.JSON) member {
 	if len(value) == 0 {
 		return member{name, nil}
@@ -98,7 +98,7 @@ func orNow(at, now time.Time) ckpt.Time {
 	return ckpt.At(at)
 }
 
-// updated is when the run last changed, as far as the files say.
+// updated returns when the run last changed, as far as the files say.
 func (p *Plan) updated(now time.Time) time.Time {
 	for i := len(p.Times) - 1; i >= 0; i-- {
 		if !p.Times[i].IsZero() {
@@ -108,7 +108,7 @@ func (p *Plan) updated(now time.Time) time.Time {
 	return now
 }
 
-// started is when the run began, as far as the files say.
+// started returns when the run began, as far as the files say.
 func (p *Plan) started(now time.Time) time.Time {
 	if !p.Started.IsZero() {
 		return p.Started
@@ -221,8 +221,8 @@ func (x *exporter) runLine(p *Plan, now time.Time) {
 	}, member{"unscreened", true})
 }
 
-// step writes a step. The newest state knows of those that had ended, so that they
-// are not told of as what came after it.
+// step writes a step. The newest state knows the steps that had ended, so these are
+// marked as older than it. A resume plan then does not list them as done after it.
 func (x *exporter) step(p *Plan, i int, now time.Time) {
 	s, span := &p.Steps[i], p.StepTimes[i]
 	after, ended := max(len(p.Saves)-1, 0), orNow(span.End, p.updated(now))

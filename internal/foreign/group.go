@@ -13,7 +13,7 @@ import (
 type found struct {
 	file     File
 	top      object
-	workflow string // the foreign name of what runs; "" for none
+	workflow string // the foreign name of the workflow; "" for none
 	run      string // the foreign name of the run
 	at       time.Time
 	started  time.Time
@@ -23,13 +23,13 @@ type found struct {
 	notes    []string
 }
 
-// order is how states of one run follow each other.
+// order compares two states of one run.
 func (s found) order(t found) int {
 	return cmp.Or(cmp.Compare(s.counter, t.counter), s.at.Compare(t.at), cmp.Compare(s.from.Checkpoint, t.from.Checkpoint))
 }
 
-// group makes a plan of the states of each run, in the order in which the runs
-// occur. Another run that would get the same name is refused: two histories
+// group makes one plan from the states of each run, in the order in which the runs
+// occur. It refuses another run that would get the same name, because two histories
 // must not become one.
 func (o Options) group(r *Result, format Format, list []found, finish func(*Plan, []found) error) {
 	type name struct{ agent, run string }
@@ -76,7 +76,7 @@ func (o Options) agent(workflow string) (string, error) {
 	return AgentName(workflow), nil
 }
 
-// fill makes the saves and leaves the rest to finish.
+// fill makes the saves, and leaves the rest to the function finish.
 func (o Options) fill(p *Plan, list []found, finish func(*Plan, []found) error) error {
 	ids := map[string]bool{}
 	for _, s := range list {
@@ -107,7 +107,7 @@ func (o Options) fill(p *Plan, list []found, finish func(*Plan, []found) error) 
 	return p.finish()
 }
 
-// sentence is an error of a check without its code.
+// sentence returns the message of a check's error without its code.
 func sentence(err error) string {
 	var e *ckpt.Error
 	if errors.As(err, &e) {

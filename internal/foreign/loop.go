@@ -17,15 +17,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Loop is one run of a loop in a folder of them.
+// Loop is one run of a loop in a folder of loops.
 type Loop struct {
-	State    string // its files, in the folder
-	Events   string // "" where it has none
-	folder   string // the name of its folder in the history; "" for one that runs
-	instance string // the name of its files where it runs
+	State    string // the file of its state, in the folder
+	Events   string // the file of its events; "" if it has none
+	folder   string // the name of its folder in the history; "" for a running loop
+	instance string // the common beginning of its files' names if it is running
 }
 
-// The places in a folder of loops.
+// The folders and file names in a folder of loops.
 const (
 	runningFolder = ".running"
 	historyFolder = ".history"
@@ -34,8 +34,8 @@ const (
 	pidSuffix     = ".pid"
 )
 
-// FindLoops lists the runs of a folder: those that end there, then those that
-// run. It reads none of them.
+// FindLoops lists the runs in a folder: first those in the history, then those that are
+// running. It does not read them.
 func FindLoops(dir fs.FS) ([]Loop, []Problem) {
 	history, err1 := fs.ReadDir(dir, historyFolder)
 	running, err2 := fs.ReadDir(dir, runningFolder)
@@ -84,7 +84,7 @@ func findArchived(dir fs.FS, entries []fs.DirEntry) (list []Loop, problems []Pro
 	return append(list, within...), problems
 }
 
-// archivedLoop is the run that a folder holds.
+// archivedLoop returns the run that a folder holds.
 func archivedLoop(dir fs.FS, place string) (l Loop, there bool) {
 	l = Loop{State: path.Join(place, "state.json"), folder: path.Base(place)}
 	if _, err := fs.Stat(dir, l.State); errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +96,8 @@ func archivedLoop(dir fs.FS, place string) (l Loop, there bool) {
 	return l, true
 }
 
-// olderLoops are the runs of a loop where its name is a folder of the history, as
-// earlier versions had it.
+// olderLoops returns the runs of a loop if the loop's name is a folder of the history,
+// as in earlier versions.
 func olderLoops(dir fs.FS, place string) (list []Loop, err error) {
 	entries, err := fs.ReadDir(dir, place)
 	for _, e := range entries {
@@ -132,8 +132,8 @@ func findRunning(entries []fs.DirEntry) (list []Loop, problems []Problem) {
 	return list, problems
 }
 
-// ReadLoop reads one run. The result has one plan or a problem that says why
-// not; the lines of its events that are damaged are problems too.
+// ReadLoop reads one run. The result has one plan, or a problem that says why not.
+// Damaged lines of its events are problems too.
 func ReadLoop(dir fs.FS, l Loop, o Options) Result {
 	var r Result
 	data, err := readFile(dir, l.State, MaxState)
@@ -169,7 +169,7 @@ func ReadLoop(dir fs.FS, l Loop, o Options) Result {
 	return r
 }
 
-// loopSchema is what the state of a loop must be.
+// loopSchema is the schema of the state of a loop.
 var loopSchema = schema{
 	Type: oneOrMore{"object"}, Required: []string{"loop_name", "status"},
 	Properties: map[string]schema{
@@ -216,9 +216,9 @@ func readLoopState(f File, l Loop) (found, error) {
 	return s, nil
 }
 
-// name is the run's: its folder in the history, or the name of its files where
-// it runs. A loop that has only its own name there gets the one that its folder
-// would have, because the next run of it has the same files.
+// name returns the name of the run: its folder in the history, or the name of its files
+// if it is running. A running loop that has only its own name gets the name that its
+// folder would have, because the next run of the loop uses the same files.
 func (l Loop) name(loop string, started time.Time) string {
 	switch {
 	case l.folder != "":
@@ -229,7 +229,7 @@ func (l Loop) name(loop string, started time.Time) string {
 	return started.Format("2006-01-02T150405") + "-" + loop
 }
 
-// stopped refuses a loop that may go on writing its files.
+// stopped refuses a loop that may still write its files.
 func (o Options) stopped(top object, l Loop) error {
 	pid, there := top.number("pid")
 	if l.folder != "" || !there || o.Alive == nil || pid < 1 || pid > 1<<31-1 {
@@ -268,7 +268,8 @@ func finishLoop(p *Plan, top object) error {
 	return nil
 }
 
-// loopStatus is the status of a loop whose process is gone. The words are ours.
+// loopStatus returns the status of a loop whose process is gone. why explains it if it
+// is not the loop's own.
 func loopStatus(top object) (_ ckpt.RunStatus, why string) {
 	switch status := top.text("status"); status {
 	case "completed", "failed", "interrupted", "awaiting_continuation", "suspended":
@@ -282,7 +283,7 @@ func loopStatus(top object) (_ ckpt.RunStatus, why string) {
 	}
 }
 
-// readFile reads a regular file of bounded size.
+// readFile reads a regular file of limited size.
 func readFile(dir fs.FS, name string, most int64) ([]byte, error) {
 	f, err := openRegular(dir, name, most)
 	if err != nil {
@@ -296,7 +297,8 @@ func readFile(dir fs.FS, name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// openRegular does not open what could keep it waiting.
+// openRegular opens a regular file. It does not open other files, because that could
+// block.
 func openRegular(dir fs.FS, name string, most int64) (fs.File, error) {
 	info, err := fs.Stat(dir, name)
 	switch {
@@ -311,7 +313,8 @@ func openRegular(dir fs.FS, name string, most int64) (fs.File, error) {
 	return f, cause(err)
 }
 
-// cause is what went wrong without the name that is said anyway.
+// cause returns an error without the file's name, because the message names the file
+// already.
 func cause(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
@@ -320,8 +323,8 @@ func cause(err error) error {
 	return err
 }
 
-// readEvents reads a journal, one JSON object in a line. Damaged lines are
-// passed over and named.
+// readEvents reads a journal with one JSON object in each line. It skips damaged lines
+// and reports them.
 func readEvents(dir fs.FS, name string) (events []ckpt.NewEvent, damaged []Problem, err error) {
 	f, err := openRegular(dir, name, MaxJournal)
 	if err != nil {
@@ -356,7 +359,7 @@ func readEvents(dir fs.FS, name string) (events []ckpt.NewEvent, damaged []Probl
 	return events, damaged, nil
 }
 
-// damage says what is wrong with a line, "" for nothing.
+// damage returns what is wrong with a line, "" for nothing.
 func damage(line []byte) string {
 	if len(line) > ckpt.MaxValue {
 		return fmt.Sprintf("it has %d bytes, and an event at most %d", len(line), ckpt.MaxValue)

@@ -9,11 +9,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// AgentName makes a name for an agent of a foreign one. A valid one stays.
-// Otherwise every run of characters that may not be in a name becomes one "-",
-// what may not stand at the beginning goes, and so do "-" at the end; what is
-// too long is cut. If nothing is left, or it was cut, eight digits of the
-// original's hash keep it apart from others.
+// AgentName makes the name of an agent from a foreign name. It keeps a valid name.
+// Otherwise it replaces each run of characters that a name cannot have by one "-",
+// removes characters that a name cannot begin with, removes "-" at the end, and cuts
+// what is too long. If nothing is left, or the name was cut, it adds eight digits of
+// the original's hash, to distinguish the name from others.
 func AgentName(original string) string {
 	if ckpt.CheckAgentName(original) == nil {
 		return original
@@ -27,8 +27,8 @@ func AgentName(original string) string {
 	return withHash(name, original, ckpt.MaxAgentName)
 }
 
-// RunName does the same for a run, which may also have ":@+". Where it had to
-// change anything it always adds the digits: two runs must not become one.
+// RunName does the same for a run, whose name can also have ":@+". If it changes
+// anything, it always adds the digits: two runs must not become one.
 func RunName(original string) string {
 	if ckpt.CheckRunName(original) == nil {
 		return original
@@ -64,8 +64,8 @@ func withHash(name, original string, most int) string {
 	return name[:min(len(name), most-len(sum)-1)] + "-" + sum
 }
 
-// key makes a step key or an event type of a foreign name. A valid one stays;
-// one that had to change gets the digits of its hash.
+// key makes a step key or an event type from a foreign name. It keeps a valid name. If
+// it changes the name, it adds digits of the name's hash.
 func key(original string) string {
 	if ckpt.CheckKey("key", original) == nil {
 		return original
@@ -73,7 +73,7 @@ func key(original string) string {
 	return withHash(printable(original, ckpt.MaxKey-9), original, ckpt.MaxKey)
 }
 
-// printable is a text without control characters, cut to a number of bytes.
+// printable returns a text without control characters, cut to a number of bytes.
 func printable(s string, most int) string {
 	return cut(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -83,7 +83,7 @@ func printable(s string, most int) string {
 	}, strings.ToValidUTF8(s, "\uFFFD")), most)
 }
 
-// cut shortens a text at the edge of a character.
+// cut shortens a text at the beginning of a character.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -94,7 +94,7 @@ func cut(s string, most int) string {
 	return s[:most]
 }
 
-// long is a text that a run may carry. What is cut off is noted.
+// long returns a text that a run can hold. If it cuts the text, it notes that.
 func (p *Plan) long(what, s string) ckpt.Ref {
 	if len(s) > ckpt.MaxText {
 		p.note("the %s is cut to %d of its %d bytes; the state has all of it", what, ckpt.MaxText, len(s))

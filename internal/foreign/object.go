@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// object is a JSON object whose members keep their order and their bytes. What
-// is read has passed jsontext.Check before.
+// object is a JSON object whose members keep their order and their bytes. Its text must
+// have passed jsontext.Check.
 type object struct {
 	keys   []string
 	values map[string]json.RawMessage
@@ -63,13 +63,14 @@ func listOf(raw []byte) (list []json.RawMessage, ok bool) {
 	return list, json.Unmarshal(raw, &list) == nil
 }
 
-// has says whether a member is there and not null.
+// has reports whether a member exists and is not null.
 func (o object) has(name string) bool {
 	kind := jsontext.TypeOf(o.values[name])
 	return kind != "" && kind != "null"
 }
 
-// value is a member, nil where it is null or not there.
+// value returns the first of some members that exists and is not null, nil if there is
+// none.
 func (o object) value(names ...string) json.RawMessage {
 	for _, name := range names {
 		if o.has(name) {
@@ -79,7 +80,7 @@ func (o object) value(names ...string) json.RawMessage {
 	return nil
 }
 
-// text is the first of some members that is a string with something in it.
+// text returns the first of some members that is a nonempty string.
 func (o object) text(names ...string) string {
 	for _, name := range names {
 		if s, ok := textOf(o.values[name]); ok && s != "" {
@@ -98,7 +99,7 @@ func (o object) object(name string) object {
 	return inner
 }
 
-// number is a member as a number; 0, false where it is none.
+// number returns a member as a number; 0, false if it is not a number.
 func (o object) number(name string) (float64, bool) {
 	raw := o.values[name]
 	if jsontext.TypeOf(raw) != "number" {
@@ -108,7 +109,7 @@ func (o object) number(name string) (float64, bool) {
 	return f, err == nil
 }
 
-// small is a value that may go into metadata, nil where it is null or large.
+// small returns a value that is small enough for metadata, nil if it is null or large.
 func (o object) small(name string) json.RawMessage {
 	if v := o.value(name); len(v) <= maxOriginal {
 		return v
@@ -116,7 +117,8 @@ func (o object) small(name string) json.RawMessage {
 	return nil
 }
 
-// moment is a member as a time, and as it stands there.
+// moment returns the first of some members that exists as a time, and its text as it
+// was written.
 func (o object) moment(names ...string) (at time.Time, text string, err error) {
 	for _, name := range names {
 		if !o.has(name) {
@@ -130,8 +132,8 @@ func (o object) moment(names ...string) (at time.Time, text string, err error) {
 	return time.Time{}, "", nil
 }
 
-// timeLayouts are RFC 3339 and what Python's isoformat and str write of a time
-// without a zone, which is taken for UTC.
+// timeLayouts are RFC 3339, and what Python's isoformat and str write for a time
+// without a zone. Such a time is read as UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"}
 
 func timeOf(raw []byte) (time.Time, bool) {
@@ -147,7 +149,7 @@ func timeOf(raw []byte) (time.Time, bool) {
 			return ckpt.At(t).Time, true
 		}
 	}
-	// Seconds until the year 5138, milliseconds from 1973 on.
+	// Numbers are seconds until the year 5138, or milliseconds from 1973 on.
 	f, err := strconv.ParseFloat(s, 64)
 	switch {
 	case err != nil, math.IsNaN(f), f < 0, f > 1e14:

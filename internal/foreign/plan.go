@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Format is a form that this package reads.
+// Format is a format that this package reads.
 type Format string
 
 // The formats.
@@ -24,31 +24,31 @@ const (
 	StatementCheckpoint Format = "statement-checkpoint"
 )
 
-// The limits of what is read. The daemon has its own besides.
+// Limits of what is read. The daemon has limits of its own.
 const (
-	MaxState    = 64 << 20  // one foreign state: what a daemon takes by default
+	MaxState    = 64 << 20  // one foreign state: what a daemon accepts by default
 	MaxJournal  = 256 << 20 // the events of one run
 	MaxLoops    = 100_000   // of one folder
-	maxProgram  = 160 << 10 // a program as JSON in ASCII, which travels in a header
+	maxProgram  = 160 << 10 // a program as JSON in ASCII, which is sent in a header
 	maxEvents   = 1 << 20   // of one run
 	maxOriginal = 1024      // bytes of a foreign name or value in metadata
-	maxDamaged  = 20        // lines of one file that are named one by one
+	maxDamaged  = 20        // the most lines of one file that are reported one by one
 )
 
-// The labels that an imported run has, and its checkpoints the first of them.
+// The labels of an imported run. Its checkpoints have the first of them.
 const (
 	LabelImported = "imported"      // the format
-	LabelDigest   = "import_digest" // what was imported, so that it is known again
+	LabelDigest   = "import_digest" // a digest of what was imported, so that a second import recognizes it
 	labelTime     = "original_time"
 	labelStatus   = "original_status"
 )
 
-// Options are what the plans depend on besides the files.
+// Options are what the plans depend on in addition to the files.
 type Options struct {
-	Agent string // instead of the name that the files give
-	Owner string // whose agents: ids are made from it, so that two users may import the same file
-	// Alive says whether a process of this number lives; a loop that one still
-	// runs is not imported. nil: none does.
+	Agent string // replaces the name from the files
+	Owner string // owner of the agents: ids are made from it, so that two users can import the same file
+	// Alive reports whether a process with this number is alive. A loop that such a
+	// process still runs is not imported. nil means that none is alive.
 	Alive func(pid int) bool
 }
 
@@ -58,12 +58,12 @@ type File struct {
 	Data []byte
 }
 
-// Problem is what was not imported, and why.
+// Problem is something that was not imported, and the reason.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
-	Refused bool   `json:"refused"` // a whole file or run is left out, not a line
+	Refused bool   `json:"refused"` // a whole file or run is left out, not only a line
 }
 
 func (p Problem) String() string {
@@ -73,17 +73,17 @@ func (p Problem) String() string {
 	return p.File + ": " + p.Message
 }
 
-// refused names a file that is left out.
+// refused makes the problem for a file that is left out.
 func refused(file, format string, args ...any) Problem {
 	return Problem{File: file, Message: fmt.Sprintf(format, args...), Refused: true}
 }
 
-// Plan is one run as it is to be imported: see Export.
+// Plan is one run to import: see Export.
 type Plan struct {
 	Format  Format
 	Agent   string
 	Run     string
-	Digest  string   // of all that follows
+	Digest  string   // of everything below
 	Sources []string // the files, in the order of the saves
 	Saves   []ckpt.SaveRequest
 	Start   ckpt.RunRequest
@@ -91,20 +91,20 @@ type Plan struct {
 	Events  []ckpt.NewEvent
 	End     ckpt.EndRequest
 
-	// The times of the files. One that is zero is not known.
+	// The times from the files. A zero time means that it is not known.
 	Started    time.Time
 	Times      []time.Time // of each save
 	StepTimes  []Span      // of each step
 	EventTimes []time.Time // of each event
-	Dead       bool        // its process ended without a word
+	Dead       bool        // the process ended without ending the run
 
-	Notes []string // what could not be carried over as it was; the states have it
+	Notes []string // what could not be imported as it was; the states have it
 }
 
-// Span is from when to when something was done.
+// Span is the time during which something was done.
 type Span struct{ Begin, End time.Time }
 
-// Result is what came out of some files.
+// Result is what was read from some files.
 type Result struct {
 	Plans    []Plan
 	Problems []Problem
@@ -118,8 +118,8 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// finish computes the digest, and checks everything that will be
-// sent, so that nothing is refused halfway.
+// finish computes the digest, and checks everything that will be sent, so that the
+// daemon refuses nothing halfway.
 func (p *Plan) finish() error {
 	h := newDigest(string(p.Format), p.Agent, p.Run)
 	for i := range p.Saves {
@@ -139,7 +139,7 @@ func (p *Plan) finish() error {
 	p.Digest = hex.EncodeToString(h.sum()[:16])
 	none := ckpt.Duration(0)
 	p.Start.Agent, p.Start.Run = p.Agent, p.Run
-	p.Start.HeartbeatTimeout, p.Start.ProgressTimeout = &none, &none // nobody will beat for it
+	p.Start.HeartbeatTimeout, p.Start.ProgressTimeout = &none, &none // no owner will send heartbeats for it
 	p.Start.Labels = ckpt.Labels{LabelImported: string(p.Format), LabelDigest: p.Digest}
 	return p.check()
 }
@@ -166,7 +166,7 @@ func (p *Plan) check() error {
 	return wellformed.RunEnd(&p.End)
 }
 
-// original is what a checkpoint's metadata say of where it came from.
+// original is what a checkpoint's metadata say about its origin.
 type original struct {
 	Format        Format          `json:"format"`
 	Version       json.RawMessage `json:"version,omitempty"`
@@ -175,7 +175,7 @@ type original struct {
 	Checkpoint    string          `json:"checkpoint,omitempty"`
 	Status        string          `json:"status,omitempty"`
 	StartedAt     string          `json:"started_at,omitempty"`
-	Time          string          `json:"time,omitempty"` // as it stood there
+	Time          string          `json:"time,omitempty"` // as it was written
 	Position      string          `json:"position,omitempty"`
 	Counter       json.RawMessage `json:"counter,omitempty"`
 	ActiveSubLoop json.RawMessage `json:"active_sub_loop,omitempty"`
@@ -183,7 +183,7 @@ type original struct {
 	AccumulatedMS json.RawMessage `json:"accumulated_ms,omitempty"`
 }
 
-// save is the checkpoint of one foreign state.
+// save makes the checkpoint of one foreign state.
 func (o Options) save(p *Plan, state []byte, at time.Time, from original) (ckpt.SaveRequest, error) {
 	metadata, err := json.Marshal(map[string]original{"original": from})
 	if err != nil {
@@ -208,8 +208,8 @@ func (o Options) save(p *Plan, state []byte, at time.Time, from original) (ckpt.
 	}, nil
 }
 
-// checkpointID is a UUID of version 7 of the original time, whose other bits
-// follow from whose state it is and what.
+// checkpointID returns a UUID of version 7 with the original time. Its other bits are a
+// hash of the state and of its owner, agent and run.
 func checkpointID(at time.Time, owner string, p *Plan, state []byte) string {
 	h := newDigest(string(p.Format), owner, p.Agent, p.Run)
 	h.add(string(state))
@@ -227,7 +227,7 @@ func checkpointID(at time.Time, owner string, p *Plan, state []byte) string {
 	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
-// digest hashes texts so that no two lists of them look the same.
+// digest hashes texts so that two different lists of texts never give the same input.
 type digest struct{ h hash.Hash }
 
 func newDigest(texts ...string) digest {

@@ -4,9 +4,10 @@ import (
 	"strings"
 )
 
-// codeOf finds the code in a model's answer and how much of it has run: the
-// answer itself where it begins with what has run, else its block between
-// fences, else all of it. Of several blocks nobody can say which were to run.
+// codeOf finds the code in a model's answer, and how much of it has run. The code is
+// the answer itself if the answer begins with what has run, otherwise its block between
+// fences, otherwise all of it. If there are several blocks, nobody knows which were
+// meant to run.
 func codeOf(answer, executed string) (source string, offset int, why string) {
 	blocks := fenced(answer)
 	if offset, ok := offsetOf(answer, executed); ok && (executed != "" || len(blocks) == 0) {
@@ -24,8 +25,8 @@ func codeOf(answer, executed string) (source string, offset int, why string) {
 	return "", 0, "its executed_code is not the start of the code in its llm_response"
 }
 
-// fenced are the blocks of code between lines that begin with three backquotes.
-// The last need not be closed: the model may have been cut off.
+// fenced returns the blocks of code between lines that begin with three backquotes. The
+// last block need not be closed, because the model may have been cut off.
 func fenced(answer string) (blocks []string) {
 	var block strings.Builder
 	inside := false
@@ -48,9 +49,9 @@ func fenced(answer string) (blocks []string) {
 	return blocks
 }
 
-// offsetOf is up to where a source has run: to the end of the code that was
-// executed, which must be its beginning. "x = 1" has not run as the beginning of
-// "x = 10" or of "x = 1 + 1": a statement must end there.
+// offsetOf returns how far a source has run: to the end of the executed code, which
+// must be the beginning of the source. A statement must end there: "x = 1" does not
+// count as the beginning of "x = 10" or of "x = 1 + 1".
 func offsetOf(source, executed string) (int, bool) {
 	rest, ok := strings.CutPrefix(source, executed)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// schema is the part of JSON Schema that the forms which are read need.
+// schema is the part of JSON Schema that the formats need.
 type schema struct {
 	Type       oneOrMore
 	Required   []string
@@ -18,11 +18,11 @@ type schema struct {
 	MinLength  int
 }
 
-// oneOrMore is a string, or several in an array.
+// oneOrMore is one string, or several in an array.
 type oneOrMore []string
 
-// snapshotSchema is what a workflow snapshot must at least be. ckpt.SnapshotSchema
-// is stricter.
+// snapshotSchema is the least that a workflow snapshot must fulfill.
+// ckpt.SnapshotSchema is stricter.
 var snapshotSchema = schema{
 	Type: oneOrMore{"object"}, Required: []string{"version", "timestamp", "runId", "workflowId", "status", "stepResults"},
 	Properties: map[string]schema{
@@ -42,7 +42,7 @@ var snapshotSchema = schema{
 	},
 }
 
-// check says what of a value breaks the schema first, and where.
+// check returns the first violation of the schema in a value, and its place.
 func (s *schema) check(path string, raw []byte) error {
 	kind := jsontext.TypeOf(raw)
 	if len(s.Type) > 0 && !slices.Contains(s.Type, kind) {
@@ -79,7 +79,7 @@ func (s *schema) checkMembers(path string, raw []byte) error {
 	return s.checkObject(path, o)
 }
 
-// checkObject checks the members of an object that has been read.
+// checkObject checks the members of an object that was read.
 func (s *schema) checkObject(path string, o object) error {
 	for _, name := range s.Required {
 		if _, there := o.values[name]; !there {

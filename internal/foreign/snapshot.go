@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Snapshots reads workflow snapshots, one in each file. Those of one run become
-// its checkpoints in the order of their timestamps; steps, events and the end
-// come from the last.
+// Snapshots reads workflow snapshots, one in each file. The snapshots of one run become
+// its checkpoints in the order of their timestamps. Steps, events and the end come from
+// the last one.
 func Snapshots(files []File, o Options) Result {
 	var r Result
 	var list []found
@@ -30,10 +30,10 @@ func Snapshots(files []File, o Options) Result {
 	return r
 }
 
-// unwrapped are the snapshots of files, which may hold one, a record of a snapshot
-// manager's store ({runId, workflowId, snapshot}), or a list of either or of what
-// it exchanges ({runId, data}). A snapshot in a record is an object, or a text
-// that is one.
+// unwrapped returns the snapshots in files. A file can hold a snapshot, a record of a
+// snapshot manager's store ({runId, workflowId, snapshot}), a list of either, or a list
+// of what the manager exchanges ({runId, data}). A snapshot in a record is an object,
+// or a text that contains one.
 func unwrapped(r *Result, files []File) (list []File) {
 	for _, f := range files {
 		items, isList := listOf(f.Data)
@@ -53,7 +53,7 @@ func unwrapped(r *Result, files []File) (list []File) {
 
 func unwrap(r *Result, f File) []File {
 	if len(f.Data) > MaxState || jsontext.Check(f.Data) != nil {
-		return []File{f} // what is wrong is said by whoever reads it
+		return []File{f} // readSnapshot reports what is wrong
 	}
 	record, _ := objectOf(f.Data)
 	inner := record.value("snapshot", "data")
@@ -94,7 +94,7 @@ func readSnapshot(data []byte) (found, error) {
 	return s, err
 }
 
-// finishSnapshot takes over what a run has besides its states.
+// finishSnapshot adds what a run has in addition to its states.
 func finishSnapshot(p *Plan, list []found) error {
 	s := list[len(list)-1].top
 	p.Start.Goal = p.long("goal", goalOf(s, s.object("executionContext")))
@@ -125,7 +125,7 @@ func goalOf(places ...object) string {
 	return ""
 }
 
-// bounded is a value that the daemon takes beside the state.
+// bounded returns a value that is small enough for the daemon to keep beside the state.
 func (p *Plan) bounded(what string, value json.RawMessage) ckpt.JSON {
 	if len(value) > ckpt.MaxValue {
 		p.note("the %s has %d bytes and is left out; the state has it", what, len(value))
@@ -134,7 +134,8 @@ func (p *Plan) bounded(what string, value json.RawMessage) ckpt.JSON {
 	return ckpt.JSON(value)
 }
 
-// snapshotStatus is the status of a run whose workflow runs no more.
+// snapshotStatus returns the status of a run whose workflow no longer runs. why
+// explains it if it is not the workflow's own.
 func snapshotStatus(status string) (_ ckpt.RunStatus, why string) {
 	switch strings.ToLower(status) {
 	case "success", "succeeded", "completed", "complete", "done", "finished":
@@ -155,7 +156,7 @@ func snapshotStatus(status string) (_ ckpt.RunStatus, why string) {
 	return ckpt.RunInterrupted, fmt.Sprintf("status %q is unknown, so the run is interrupted and can be resumed", printable(status, 64))
 }
 
-// messageOf is what an error says.
+// messageOf returns the message of an error.
 func messageOf(raw json.RawMessage) string {
 	if s, ok := textOf(raw); ok {
 		return s
@@ -176,8 +177,8 @@ type snapshotStep struct {
 	value json.RawMessage
 }
 
-// snapshotSteps takes over the steps in the order of the execution path where
-// it names them, then as they stand there.
+// snapshotSteps takes the steps, first in the order of the execution path as far as it
+// names them, then in the order of stepResults.
 func (p *Plan) snapshotSteps(s object) {
 	steps := entries(s.values["stepResults"])
 	byID := map[string][]snapshotStep{}
@@ -217,7 +218,7 @@ func (p *Plan) snapshotSteps(s object) {
 	p.takeSteps(sorted)
 }
 
-// takeSteps gives a step that occurs several times a key for each.
+// takeSteps gives each occurrence of a repeated step its own key.
 func (p *Plan) takeSteps(steps []snapshotStep) {
 	times := map[string]int{}
 	left := map[string]int{}
@@ -246,8 +247,8 @@ func (p *Plan) takeSteps(steps []snapshotStep) {
 	}
 }
 
-// pathNames are the steps that an execution path names, "" none. A path may
-// also have numbers, or lists of both.
+// pathNames returns the steps that an execution path names, "" for an entry without a
+// name. A path can also have numbers, or lists.
 func pathNames(raw json.RawMessage) (names []string) {
 	list, _ := listOf(raw)
 	for _, item := range list {
@@ -264,8 +265,8 @@ func pathNames(raw json.RawMessage) (names []string) {
 
 func stepName(o object) string { return o.text("stepId", "step_id", "id", "key", "step", "name") }
 
-// entries lists step results: an object by step id, a list of results that name
-// their step, or a list of pairs as JavaScript writes a map.
+// entries lists step results. They can be an object by step id, a list of results that
+// name their step, or a list of pairs, which is how JavaScript writes a map.
 func entries(raw json.RawMessage) (steps []snapshotStep) {
 	if o, ok := objectOf(raw); ok {
 		for _, id := range o.keys {
@@ -290,8 +291,8 @@ func entries(raw json.RawMessage) (steps []snapshotStep) {
 	return steps
 }
 
-// attempts are the results of one step: a list where it ran for each of several
-// things, if each of them has a status.
+// attempts returns the results of one step. There are several if the value is a list in
+// which each item has a status: then the step ran once for each of several things.
 func attempts(id string, raw json.RawMessage) (steps []snapshotStep) {
 	list, _ := listOf(raw)
 	for _, item := range list {
@@ -306,12 +307,12 @@ func attempts(id string, raw json.RawMessage) (steps []snapshotStep) {
 	return steps
 }
 
-// step makes a whole record of a result. One that was running has begun and
-// will be interrupted by the end of the run.
+// step makes a complete record from a result. A step that was running becomes a started
+// step; the end of the run will interrupt it.
 func (p *Plan) step(s snapshotStep, left map[string]int) (ckpt.StepRequest, bool) {
 	r := ckpt.StepRequest{Name: key(s.id), Status: ckpt.StepSucceeded}
 	o, isObject := objectOf(s.value)
-	if !isObject || o.text("status") == "" { // the value is the result
+	if !isObject || o.text("status") == "" { // the value itself is the result
 		r.Result = p.bounded("result of step "+r.Name, s.value)
 		return r, true
 	}
@@ -345,7 +346,7 @@ func (p *Plan) step(s snapshotStep, left map[string]int) (ckpt.StepRequest, bool
 	return r, true
 }
 
-// span is from when to when a step was done, as far as its result says.
+// span returns when a step began and ended, as far as its result says.
 func span(o object) (s Span) {
 	s.Begin, _, _ = o.moment("startedAt", "started_at")
 	s.End, _, _ = o.moment("endedAt", "ended_at", "completedAt", "finishedAt")
@@ -366,7 +367,7 @@ func duration(o object) (ms int64, ok bool) {
 	return ms, ms >= 0 && ms < math.MaxInt32*1000
 }
 
-// eventTime is when an event was, as far as it says.
+// eventTime returns the time of an event, as far as the event says.
 func eventTime(raw []byte) time.Time {
 	o, _ := objectOf(raw)
 	at, _, _ := o.moment("ts", "timestamp", "time", "at", "created_at", "createdAt")
@@ -393,7 +394,7 @@ func (p *Plan) snapshotEvents(s object) {
 	}
 }
 
-// eventType is what an event calls itself.
+// eventType returns the type that an event gives itself.
 func eventType(raw []byte) string {
 	if o, ok := objectOf(raw); ok {
 		if name := o.text("event", "type", "event_type", "eventType", "kind", "name"); name != "" {

@@ -7,9 +7,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Statements reads checkpoints of generated code, one in each file. Those of
-// one execution become the checkpoints of its run in the order of their
-// counters. The process that made them is gone, so the run is interrupted.
+// Statements reads checkpoints of generated code, one in each file. The checkpoints of
+// one execution become those of its run, in the order of their counters. The process
+// that made them is gone, so the run is interrupted.
 func Statements(files []File, o Options) Result {
 	var r Result
 	var list []found
@@ -51,7 +51,7 @@ func readStatement(f File) (found, error) {
 	return s, nil
 }
 
-// statementSchema is what a statement checkpoint must be.
+// statementSchema is the schema of a statement checkpoint.
 var statementSchema = schema{
 	Type: oneOrMore{"object"}, Required: []string{"checkpoint_id", "namespace", "execution_state", "metadata"},
 	Properties: map[string]schema{
@@ -74,8 +74,8 @@ var statementSchema = schema{
 	},
 }
 
-// namespaceOf is the name of what ran: the namespace itself where it is a text,
-// or what the saved namespace of the program calls itself.
+// namespaceOf returns the name of the program: the namespace itself if it is a text, or
+// the name in the program's saved namespace.
 func namespaceOf(top object) string {
 	if name := top.text("namespace"); name != "" {
 		return name
@@ -96,8 +96,8 @@ func finishStatements(p *Plan, list []found) error {
 	return nil
 }
 
-// programOf is the code that the model wrote and how much of it has run. why
-// says why there is none although there is code.
+// programOf returns the code that the model wrote, and how much of it has run. why says
+// why there is no program although there is code.
 func programOf(metadata object) (_ *ckpt.Program, why string) {
 	response := metadata.text("llm_response")
 	if response == "" {
@@ -117,7 +117,7 @@ func programOf(metadata object) (_ *ckpt.Program, why string) {
 	return p, ""
 }
 
-// headerSize is how long a program is as JSON in ASCII.
+// headerSize returns the length of a program as JSON in ASCII.
 func headerSize(p *ckpt.Program) (size int, err error) {
 	text, err := json.Marshal(p)
 	for _, r := range string(text) {
