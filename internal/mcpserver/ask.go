@@ -33,7 +33,8 @@ type askOut struct {
 	Prompt  string    `json:"prompt" doc:"Its id."`
 }
 
-// mostWait is how long a call of the tool waits: hosts give up a call after a minute or so.
+// mostWait is the longest time that a call of the tool waits: hosts give up on a call after
+// about a minute.
 const mostWait = 50 * time.Second
 
 func (s *Server) ask(ctx context.Context, in *askIn) (*askOut, error) {
@@ -66,7 +67,7 @@ func (s *Server) ask(ctx context.Context, in *askIn) (*askOut, error) {
 	return out, nil
 }
 
-// put puts the question, in its turn among the other tools.
+// put asks the question, under the same lock as the other tools.
 func (s *Server) put(ctx context.Context, in *askIn) (*ckpt.Prompt, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

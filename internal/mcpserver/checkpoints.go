@@ -106,7 +106,7 @@ func (s *Server) list(ctx context.Context, in *listIn) (*listOut, error) {
 	}
 	page, err := s.client.Checkpoints(ctx, f)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		page, err = &ckpt.CheckpointPage{}, nil // an agent that never saved has none
+		page, err = &ckpt.CheckpointPage{}, nil // an agent that never saved has no checkpoints
 	}
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// named is the run that a tool means.
+// named returns the run that a tool means.
 func (s *Server) named(run string) string {
 	if run == "" {
 		return s.run
@@ -14,7 +14,7 @@ func (s *Server) named(run string) string {
 	return run
 }
 
-// epoch is that of a run which this process has claimed.
+// epoch returns the epoch of a run that this process has claimed.
 func (s *Server) epoch(run string) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,9 +34,9 @@ func (s *Server) letGo(run string) {
 	delete(s.held, run)
 }
 
-// own is the run for something that is written. A new run is claimed at once.
-// One that somebody has begun is not: its model has to hear first what is done
-// and what is uncertain, which is what resume_run is for.
+// own returns the run for a write. It claims a new run at once. It does not claim a run
+// that an earlier session has begun: the model must first hear what is done and what is
+// uncertain, and resume_run tells it.
 func (s *Server) own(ctx context.Context, run string) (ckpt.RunRef, error) {
 	ref := ckpt.RunRef{Agent: s.agent, Run: s.named(run)}
 	if err := ref.Check(); err != nil {
@@ -66,7 +66,7 @@ func (s *Server) own(ctx context.Context, run string) (ckpt.RunRef, error) {
 	return ref, nil
 }
 
-// mustResume says why a run cannot be written to as it is.
+// mustResume returns why a run cannot be written to yet.
 func mustResume(p *ckpt.Plan) error {
 	if p.Verdict == ckpt.VerdictUnsafe && len(p.Skipped) == 0 {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s belongs to another process that is still at work. Nothing was done. "+
@@ -77,7 +77,7 @@ func mustResume(p *ckpt.Plan) error {
 		"use another run (argument run)", p.Run, p.Agent)
 }
 
-// note remembers from an error that a run is not this process's any more.
+// note notices from an error that this process no longer owns a run.
 func (s *Server) note(run string, err error) error {
 	if ckpt.CodeOf(err) == ckpt.CodeFenced {
 		s.letGo(run)
@@ -85,7 +85,7 @@ func (s *Server) note(run string, err error) error {
 			"nothing was done: another process has taken over run %s. Stop working on it, or call resume_run to see its status", run)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeConflict {
-		s.letGo(run) // it may have ended: then the next write asks anew
+		s.letGo(run) // it may have ended: then the next write asks again
 	}
 	return err
 }

@@ -23,7 +23,8 @@ func New(o Options) *Server {
 		&mcp.Implementation{Name: "ckptsidecar", Title: "Checkpoints that survive", Version: o.Version},
 		&mcp.ServerOptions{
 			Instructions: instructions,
-			// Lists never change by themselves, so nothing is promised about that.
+			// Lists never change by themselves, so the server does not promise to report
+			// changes.
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // one user's checkpoints
 			Capabilities: &mcp.ServerCapabilities{
 				Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{},

@@ -17,7 +17,8 @@ func (s *Server) addPrompt() {
 	}, s.resumePrompt)
 }
 
-// resumePrompt only looks: the run is claimed when the model calls resume_run.
+// resumePrompt only looks at the run. The run is claimed when the model calls
+// resume_run.
 func (s *Server) resumePrompt(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	run := s.named(r.Params.Arguments["run"])
 	request := ckpt.ResumeRequest{Agent: s.agent, Run: run, PID: s.pid, DryRun: true}

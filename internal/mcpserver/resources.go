@@ -49,7 +49,7 @@ func (s *Server) addResources() {
 	})
 }
 
-// fillResources asks the daemon each time: other sessions save too.
+// fillResources asks the daemon each time, because other sessions save too.
 func (s *Server) fillResources(ctx context.Context, result *mcp.ListResourcesResult, before string) (mcp.Result, error) {
 	f := ckpt.CheckpointFilter{Agent: s.agent, Limit: resourcePage, Before: before}
 	page, err := s.client.Checkpoints(ctx, f)
@@ -91,7 +91,8 @@ func (s *Server) readLatest(ctx context.Context, r *mcp.ReadResourceRequest) (*m
 	return s.contents(r.Params.URI, c, err)
 }
 
-// contents is a checkpoint as a resource. One of another agent is none here.
+// contents returns a checkpoint as a resource. A checkpoint of another agent does not
+// exist here.
 func (s *Server) contents(uri string, c *ckpt.Checkpoint, err error) (*mcp.ReadResourceResult, error) {
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeNotFound, err == nil && c.Agent != s.agent:
@@ -108,7 +109,7 @@ func (s *Server) contents(uri string, c *ckpt.Checkpoint, err error) (*mcp.ReadR
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part}}, nil
 }
 
-// protocolError is an error for a host, with our sentence.
+// protocolError returns an error for a host, with the sentence for the model.
 func protocolError(err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: sentence(err)}
 }

@@ -81,13 +81,13 @@ func (s *Server) resume(ctx context.Context, in *resumeIn) (*resumeOut, error) {
 	return shownPlan(plan), nil
 }
 
-// What is shown of steps, so that a plan fits into what a model can read.
+// Limits on what is shown of steps, so that a plan is short enough for a model.
 const (
 	maxShownSteps = 100
 	maxShownValue = 8 << 10
 )
 
-// shownValue is a value, or where it is too long how to get it.
+// shownValue returns a value, or how to get it if it is too long.
 func shownValue(value ckpt.JSON) ckpt.JSON {
 	if len(value) <= maxShownValue {
 		return value

@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// schemaOf makes the JSON Schema of a struct. Its fields say the rest in tags:
-// doc is the description, enum the values that are allowed, type a narrower
-// type. What is always there is required; other members are not allowed.
+// schemaOf makes the JSON Schema of a struct. Tags of its fields add to it: doc is the
+// description, enum the allowed values, type a narrower type. Members without omitempty
+// are required. Other members are not allowed.
 func schemaOf(t reflect.Type) map[string]any {
 	properties := map[string]any{}
 	for _, f := range fieldsOf(t) {
@@ -53,7 +53,7 @@ func requiredOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// enum are the values that a field allows, nil for all.
+// enum returns the values that a field allows, nil if it allows all.
 func (f field) enum() []string {
 	if list := f.Tag.Get("enum"); list != "" {
 		return strings.Split(list, ",")
@@ -98,11 +98,11 @@ func typeSchema(t reflect.Type) map[string]any {
 	case reflect.Struct:
 		return schemaOf(t)
 	}
-	panic(fmt.Sprintf("mcpserver: no schema for %s", t)) // a tool of ours, found by every test
+	panic(fmt.Sprintf("mcpserver: no schema for %s", t)) // this is a mistake in one of our tools, which every test finds
 }
 
-// readArguments reads what a model has sent, and says what is wrong with it in
-// the names that the model knows.
+// readArguments reads what a model has sent. Its errors use the names that the model
+// knows.
 func readArguments(arguments []byte, into any) error {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -158,7 +158,7 @@ func takes(t reflect.Type) string {
 	return "Required: " + strings.Join(required, ", ") + "; optional: " + strings.Join(optional, ", ") + "."
 }
 
-// cut shortens a text to so many bytes, at a character.
+// cut shortens a text to at most so many bytes, at the end of a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

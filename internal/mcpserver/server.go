@@ -13,11 +13,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Options say whose server it is.
+// Options say for which agent the server is.
 type Options struct {
 	Client  *client.Client // the connection to the daemon
-	Agent   string         // whose checkpoints the tools are about
-	Run     string         // the run where a tool names none; "" means main
+	Agent   string         // the agent that the tools are about
+	Run     string         // the run if a tool names none; "" means main
 	PID     int            // the process that owns the runs; 0 means this one
 	Version string
 }
@@ -30,13 +30,13 @@ type Server struct {
 	pid    int
 	mcp    *mcp.Server
 
-	turn sync.Mutex // held by the tool that writes: two that claim at once would fence each other off
+	turn sync.Mutex // held by a tool that writes: two that claim at once would fence each other
 
 	mu    sync.Mutex
 	gives map[string]reflect.Type // by tool
 
-	held  map[string]int64   // by run: the epoch with which this process has claimed it
-	begun map[[2]string]bool // steps by run and key that were reported as started
+	held  map[string]int64   // by run: the epoch under which this process has claimed it
+	begun map[[2]string]bool // steps that were reported as started, by run and key
 }
 
 const instructions = "ckptsidecar keeps durable checkpoints of your work, so that it can go on after a crash, " +
@@ -51,13 +51,13 @@ const instructions = "ckptsidecar keeps durable checkpoints of your work, so tha
 	"4. Report tool calls with report_step: it notices when you go in circles and says so. Take its advice.\n" +
 	"Nothing here deletes anything."
 
-// Serve speaks to one host until it hangs up. Then the runs that this process
-// has claimed are suspended: nobody works on them.
+// Serve talks to one host until the host hangs up. Then it suspends the runs that this
+// process has claimed, because no process works on them any longer.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 	s.leave(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
-		return nil // it was told to end, which is no error
+		return nil // it was told to end, which is not an error
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (s *Server) leave(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for run, epoch := range s.held {
-		// A daemon that is away finds out by itself that this process is gone.
+		// If the daemon is away, it finds out by itself that this process is gone.
 		_, _, _ = s.client.EndRun(ctx, ckpt.RunRef{Agent: s.agent, Run: run, Epoch: &epoch}, ckpt.EndRequest{Status: ckpt.RunSuspended})
 		delete(s.held, run)
 	}

@@ -8,11 +8,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxShownState is how large a state may be to be in an answer; a larger one is
-// to be read as a resource.
+// maxShownState is the largest state that an answer contains. The model must read a
+// larger one as a resource.
 const maxShownState = 256 << 10
 
-// checkpoint is one as a model needs it.
+// checkpoint is a checkpoint in the form that a model needs.
 type checkpoint struct {
 	ID      string      `json:"id" doc:"The checkpoint's id, for restore_checkpoint."`
 	Run     string      `json:"run"`
@@ -38,7 +38,7 @@ func shownCheckpoint(c *ckpt.Checkpoint) checkpoint {
 	return shown
 }
 
-// state is the state of a checkpoint as far as it can be shown.
+// state is the state of a checkpoint, as far as it can be shown.
 type state struct {
 	State    ckpt.JSON `json:"state,omitempty" doc:"The saved state, exactly as it was saved."`
 	Text     string    `json:"state_text,omitempty" doc:"The saved state, if it is text and not JSON."`
@@ -59,7 +59,7 @@ func shownState(c *ckpt.Checkpoint) (s state) {
 	return s
 }
 
-// where says in words where the state is.
+// where says in words where to find a state that is not shown.
 func (s state) where(c *ckpt.Checkpoint) string {
 	if s.Resource != "" {
 		return fmt.Sprintf(" Its state of %d bytes is not shown: read the resource %s.", c.Size, s.Resource)
@@ -67,7 +67,7 @@ func (s state) where(c *ckpt.Checkpoint) string {
 	return ""
 }
 
-// drift is what the detectors say, as a model needs it.
+// drift is what the detectors found, in the form that a model needs.
 type drift struct {
 	Verdict  string    `json:"verdict" enum:"none,info,warn,critical"`
 	Advice   string    `json:"advice,omitempty" doc:"What to do now. Follow it."`
@@ -95,7 +95,7 @@ func shownDrift(v *ckpt.DriftVerdict) *drift {
 	return d
 }
 
-// warning is what a message adds where there is something to heed.
+// warning returns what a message adds about drift, "" for nothing.
 func warning(v *ckpt.DriftVerdict) string {
 	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 || v.Verdict == ckpt.SeverityNone {
 		return ""

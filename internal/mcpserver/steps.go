@@ -177,8 +177,8 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	return out, nil
 }
 
-// putStep begins a step, ends one that this server has begun, or records one
-// whole.
+// putStep begins a step, ends a step that this server has begun, or records a whole
+// step.
 func (s *Server) putStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, error) {
 	which := [2]string{ref.Run, r.Key}
 	if s.begun[which] && r.Status != ckpt.StepStarted {

@@ -13,17 +13,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// tool is one tool: what it takes and gives are structs.
+// tool is one tool. Its input and its output are structs.
 type tool[In, Out any] struct {
 	name, title, description string
-	reads                    bool // it changes nothing
-	repeatable               bool // twice with the same arguments does it once
-	waits                    bool // it takes the turn itself, and gives it back while it waits
+	reads                    bool // the tool changes nothing
+	repeatable               bool // a repeated call with the same arguments has no further effect
+	waits                    bool // the tool takes the lock itself, and does not hold it while it waits
 	do                       func(context.Context, *In) (*Out, error)
 }
 
-// add adds a tool. What it gives has no schema in the list of tools, which stands in the context of every model; tests
-// hold each answer against the schema in s.gives.
+// add adds a tool. Its output has no schema in the list of tools, because that list takes space in the context of
+// every model. Tests check each output against the schema in s.gives.
 func add[In, Out any](s *Server, t tool[In, Out]) {
 	no := false
 	s.gives[t.name] = reflect.TypeFor[Out]()
@@ -52,7 +52,7 @@ func add[In, Out any](s *Server, t tool[In, Out]) {
 	})
 }
 
-// plainJSON is JSON for a model: without escapes that only browsers need.
+// plainJSON returns JSON for a model: without the escapes that only browsers need.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -61,7 +61,7 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// failed is a result that a model can act on.
+// failed returns an error result that a model can act on.
 func failed(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: sentence(err)}}}
 }
@@ -86,7 +86,7 @@ func sentence(err error) string {
 	return capitalised(text) + "."
 }
 
-// gone says that nobody answers.
+// gone reports that the daemon cannot be reached.
 func gone(err error) bool {
 	var nobody *client.DialError
 	return errors.As(err, &nobody)
