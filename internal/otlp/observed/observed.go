@@ -1,5 +1,5 @@
-// Package observed has the types of what is kept of an OpenTelemetry span. The decoder, the
-// receiver and the store share them.
+// Package observed defines what is kept of an OpenTelemetry span. The decoder, the receiver and
+// the store share these types.
 //
 // This package may import the root package.
 package observed
@@ -14,7 +14,7 @@ const (
 	Tool      Kind = "tool"      // a call of a tool: a step
 	Inference Kind = "inference" // a call of a model: a turn and its usage, never a step
 	Agent     Kind = "agent"     // a segment of a run
-	Structure Kind = "structure" // it only says what lies below what
+	Structure Kind = "structure" // it only shows which spans are below which
 )
 
 // Content is what is stored of the arguments and the results of tools.
@@ -23,7 +23,7 @@ type Content string
 // The ways to store content. The drift detectors compare the hashes of a call. They are keyed with
 // a secret of the database, so they reveal nothing about the content.
 const (
-	Hash Content = "hash" // keyed prints, and no text
+	Hash Content = "hash" // keyed hashes, and no text
 	None Content = "none" // nothing; it is not even read
 	Keep Content = "keep" // the text, without what looks like a secret
 )
@@ -37,8 +37,8 @@ type Span struct {
 	ID        string    `json:"id"`               // 16 hex digits
 	Parent    string    `json:"parent,omitempty"` // "" for the root of its trace
 	Kind      Kind      `json:"kind"`
-	Run       string    `json:"run,omitempty"`        // the conversation, as a name of a run; "" where the span does not say
-	RootAgent string    `json:"root_agent,omitempty"` // counts where the span is the root
+	Run       string    `json:"run,omitempty"`        // the conversation, as a name of a run; "" if the span does not say
+	RootAgent string    `json:"root_agent,omitempty"` // counts if the span is the root
 	Agent     string    `json:"agent,omitempty"`
 	Service   string    `json:"service,omitempty"`
 	Call      string    `json:"call,omitempty"` // the model's id of the call; not unique
@@ -60,10 +60,10 @@ func (s *Span) Key() string { return "span:" + s.Trace + "/" + s.ID }
 
 // Counts counts what happened to the spans of a request.
 type Counts struct {
-	Steps      int // spans of tools that were taken over
-	Usage      int // spans of models and agents that were taken over
+	Steps      int // spans of tools that were stored
+	Usage      int // spans of models and agents that were stored
 	Ignored    int // spans that mean nothing here, or only structure
-	Duplicates int // spans that were there already
-	Refused    int // spans that cannot be taken over
+	Duplicates int // spans that were stored already
+	Refused    int // spans that cannot be stored
 	Why        string
 }
