@@ -6,7 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Form is how a body is written.
+// Form is the encoding of a body.
 type Form int
 
 // The forms of a body.
@@ -17,19 +17,19 @@ const (
 
 // The limits of a body.
 const (
-	MaxBody     = 16 << 20 // as it was sent, and inflated
+	MaxBody     = 16 << 20 // as it was sent, and also inflated
 	maxMessages = 100_000
 	maxDepth    = 32 // of a value
 )
 
-// message is a kind of message of the protocol: which of its fields are
+// message is a kind of message of the protocol. It says which of its fields are
 // messages themselves.
 type message struct {
 	fields map[protowire.Number]*message
-	value  bool // it is a value, whose depth is bounded
+	value  bool // it is a value, whose depth is limited
 }
 
-// exportRequest is ExportTraceServiceRequest, as far as it holds messages.
+// exportRequest describes the messages inside an ExportTraceServiceRequest.
 var exportRequest = func() *message {
 	value := &message{value: true}
 	attribute := &message{fields: map[protowire.Number]*message{2: value}}
@@ -51,8 +51,8 @@ var exportRequest = func() *message {
 	return &message{fields: map[protowire.Number]*message{1: resourceSpans}}
 }()
 
-// Weigh is how much memory a body may need at most while it is read. It refuses
-// a body that would need too much. It allocates nothing.
+// Weigh returns how much memory a body can need at most while it is read. It refuses a
+// body that would need too much. It allocates nothing.
 func Weigh(body []byte, form Form) (bytes int64, err error) {
 	if len(body) > MaxBody {
 		return 0, tooLarge
@@ -68,12 +68,12 @@ func Weigh(body []byte, form Form) (bytes int64, err error) {
 	return perByte*int64(len(body)) + perMessage*int64(messages), err
 }
 
-// WeighAtMost is how much memory a body of a size may need, whatever is in it.
+// WeighAtMost returns how much memory a body of a size can need, whatever it contains.
 func WeighAtMost(size int64) int64 {
 	return perByte*size + perMessage*min(size/2+1, maxMessages)
 }
 
-// What a byte and a message of a body take in memory.
+// The memory that a byte and a message of a body take.
 const (
 	perByte    = 8
 	perMessage = 512
@@ -125,11 +125,11 @@ var (
 	notJSON         = ckpt.Errorf(ckpt.CodeInvalid, "the body is not an ExportTraceServiceRequest of OTLP in JSON")
 )
 
-// maxBrackets is how deep brackets may be nested in JSON: those around a span,
+// maxBrackets is how deep brackets can be nested in JSON: the brackets around a span,
 // and five for each level of a value.
 const maxBrackets = 12 + 5*maxDepth
 
-// countJSON counts the messages of a body in JSON. Each is an object there.
+// countJSON counts the messages of a body in JSON. Each message is an object there.
 func countJSON(body []byte) (messages int, err error) {
 	depth, quoted := 0, false
 	for i := 0; i < len(body); i++ {

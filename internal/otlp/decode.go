@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// decode reads a body, after it was counted.
+// decode reads a body after counting its messages.
 func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error) {
 	if _, err := Weigh(body, form); err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error
 	request := new(collector.ExportTraceServiceRequest)
 	if form == JSON {
 		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, request) != nil {
-			return nil, notJSON // without the parser's message, which may quote the body
+			return nil, notJSON // without the parser's message, which can quote the body
 		}
 		return request, eachSpan(request, readHexIDs)
 	}
@@ -30,9 +30,9 @@ func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error
 	return request, nil
 }
 
-// readHexIDs undoes that the ids of a span were read as base64: OTLP writes them
-// in JSON as hexadecimal, unlike all other bytes. What is no id becomes an empty
-// one, which refuses the span and not the batch.
+// readHexIDs corrects the ids of a span, which were read as base64: in JSON, OTLP
+// writes ids as hexadecimal, unlike all other bytes. An invalid id becomes empty, so
+// that the span is refused, but not the batch.
 func readHexIDs(s *trace.Span) error {
 	for _, id := range []*[]byte{&s.TraceId, &s.SpanId, &s.ParentSpanId} {
 		read, err := hex.DecodeString(base64.StdEncoding.EncodeToString(*id))
@@ -63,8 +63,8 @@ func eachSpan(request *collector.ExportTraceServiceRequest, do func(*trace.Span)
 	return nil
 }
 
-// Response is an ExportTraceServiceResponse: that all was taken, or how many
-// spans were not, and why.
+// Response returns an ExportTraceServiceResponse. It says that all spans were accepted,
+// or how many were not, and why.
 func Response(form Form, refused int, why string) []byte {
 	response := new(collector.ExportTraceServiceResponse)
 	if refused > 0 {
@@ -78,7 +78,7 @@ func Response(form Form, refused int, why string) []byte {
 	return body
 }
 
-// Status is what a refusal says: a google.rpc.Status.
+// Status returns the body of a refusal: a google.rpc.Status.
 func Status(form Form, message string) []byte {
 	if form == JSON {
 		text, _ := json.Marshal(struct {

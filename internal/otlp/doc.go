@@ -1,12 +1,11 @@
-// Package otlp turns the spans of an OpenTelemetry export into what is kept of
-// them: calls of tools, calls of models, segments of agents. It is pure: it
-// opens nothing and stores nothing.
+// Package otlp turns the spans of an OpenTelemetry export into what the daemon keeps of
+// them: calls of tools, calls of models, segments of agents. It is pure: it opens nothing
+// and stores nothing.
 //
-// A body is counted before it is decoded (count.go), because 4 MiB of empty
-// spans decode to 610 MiB. It is then decoded (decode.go), and each span is read
-// by the two tables of tables.go (translate.go). No
-// other attribute is looked at.
+// It counts the messages of a body before it decodes the body (count.go), because 4 MiB of
+// empty spans decode to 610 MiB. Then it decodes the body (decode.go), and reads each span
+// by the two tables of tables.go (translate.go). It reads no other attribute.
 //
-// It may import the root package, internal/jsontext and internal/otlp/observed; of others,
-// go.opentelemetry.io/proto/slim/otlp and google.golang.org/protobuf.
+// This package may import the root package, internal/jsontext and internal/otlp/observed;
+// of others, go.opentelemetry.io/proto/slim/otlp and google.golang.org/protobuf.
 package otlp

@@ -2,7 +2,7 @@ package otlp
 
 import "github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 
-// mark recognizes a kind of observed.
+// mark recognizes a kind of span.
 type mark struct {
 	Kind      observed.Kind
 	Attribute string   // "" for the span's name
@@ -11,8 +11,8 @@ type mark struct {
 }
 
 // marks are tried in this order; the first match counts. All names of generative AI are still
-// in development, so this table and fields are the only place that has the names for spans, as
-// the table of telemetry names in internal/ipc/server is for steps.
+// in development. So only this table and fields have the names for spans, as the table of
+// telemetry names in internal/ipc/server has those for steps.
 var marks = []mark{
 	{Kind: observed.Tool, Attribute: "gen_ai.operation.name", Values: []string{"execute_tool", "tool_call"}},
 	{Kind: observed.Inference, Attribute: "gen_ai.operation.name", Values: []string{"chat", "generate_content", "text_completion", "llm_call"}},
@@ -42,7 +42,7 @@ type spanField struct {
 	Sum   bool          // the attributes are added up
 }
 
-// fields are all attributes of a span that are read, beside those in marks. Other
+// fields are all attributes of a span that are read, in addition to those in marks. Other
 // attributes are never stored.
 var fields = []spanField{
 	{Field: "run", Names: []string{"gen_ai.conversation.id", "session.id", "ai.telemetry.metadata.sessionId"}},
@@ -69,5 +69,5 @@ var fields = []spanField{
 	{Field: "cost_usd", Of: observed.Inference, Names: []string{"llm.cost.total"}},
 }
 
-// maxText bounds names, ids and types of errors that come with spans.
+// maxText is the most bytes of names, ids and error types that come with spans.
 const maxText = 256

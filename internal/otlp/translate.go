@@ -17,10 +17,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// The bounds of what is read of a span.
+// Limits on what is read of a span.
 const (
 	maxAttributes = 128
-	future        = 5 * time.Minute // a clock may be wrong by so much
+	future        = 5 * time.Minute // how far a clock can be wrong
 	past          = 7 * 24 * time.Hour
 )
 
@@ -31,17 +31,17 @@ type Options struct {
 	Now     time.Time
 }
 
-// Batch is what a body holds.
+// Batch is the content of a body.
 type Batch struct {
-	Spans   []observed.Span // what stands for something, structure included
+	Spans   []observed.Span // the spans that mean something, including structure
 	All     int
 	Ignored int
 	Refused int
-	Why     string // of the first that was refused
+	Why     string // the reason of the first refusal
 }
 
-// Read decodes a body and translates its spans. Its errors are about the whole
-// body; spans that cannot be taken are counted.
+// Read decodes a body and translates its spans. It returns errors about the whole body,
+// and counts spans that it refuses.
 func Read(body []byte, o Options) (*Batch, error) {
 	request, err := decode(body, o.Form)
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *Batch) add(s *trace.Span, service string, o *Options) {
 	}
 }
 
-// translate reads one span. Where it cannot be taken, it answers why.
+// translate reads one span. If it refuses the span, it returns why.
 func translate(s *trace.Span, service string, o *Options) (read observed.Span, known bool, why string) {
 	if s == nil {
 		return read, false, ""
@@ -95,7 +95,7 @@ func translate(s *trace.Span, service string, o *Options) (read observed.Span, k
 	root := isZero(s.ParentSpanId)
 	read.Kind = kindOf(s, attributes, root)
 	if read.Kind == "" && root {
-		read.Kind = observed.Structure // that it has ended says that the trace is whole
+		read.Kind = observed.Structure // its end says that the trace is complete
 	}
 	if read.Kind == "" {
 		return read, false, ""
@@ -128,7 +128,7 @@ func translate(s *trace.Span, service string, o *Options) (read observed.Span, k
 	return read, true, ""
 }
 
-// kindOf is what a span stands for, "" for nothing.
+// kindOf returns the kind of a span, "" for none.
 func kindOf(s *trace.Span, attributes []*common.KeyValue, root bool) observed.Kind {
 	for i := range marks {
 		mark := &marks[i]
@@ -146,7 +146,7 @@ func kindOf(s *trace.Span, attributes []*common.KeyValue, root bool) observed.Ki
 	return ""
 }
 
-// fits says whether a text is a pattern, in which * stands for any text.
+// fits reports whether a text matches a pattern, in which * stands for any text.
 func fits(text, pattern string) bool {
 	first, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
@@ -174,7 +174,7 @@ func applies(f *spanField, s *trace.Span, attributes []*common.KeyValue, kind ob
 		(f.Mark == "" || textOf(find(attributes, "openinference.span.kind")) == f.Mark)
 }
 
-// take reads a field, unless an earlier row of the table has given it.
+// take reads a field, unless an earlier row of the table has set it.
 func take(s *observed.Span, f *spanField, attributes []*common.KeyValue, content observed.Content) {
 	switch f.Field {
 	case "run":
@@ -226,7 +226,7 @@ func takeContent(had *ckpt.JSON, f *spanField, attributes []*common.KeyValue, co
 	}
 }
 
-// maxCount is more than anybody uses, and can be added up often.
+// maxCount is more than anyone uses, and small enough to be added up many times.
 const maxCount = 1e12
 
 func takeCount(had **int64, f *spanField, attributes []*common.KeyValue) {
@@ -251,7 +251,7 @@ func takeCount(had **int64, f *spanField, attributes []*common.KeyValue) {
 	}
 }
 
-// first is the value of the first attribute of a field that is there.
+// first returns the value of the first of a field's attributes that exists.
 func first(f *spanField, attributes []*common.KeyValue) *common.AnyValue {
 	for _, name := range f.Names {
 		if value := find(attributes, name); value != nil {
@@ -270,8 +270,8 @@ func find(attributes []*common.KeyValue, name string) *common.AnyValue {
 	return nil
 }
 
-// exceptionOf is the type of the exception that a span tells of, and a word of
-// OpenTelemetry's for a failure of no known type. The message is never read.
+// exceptionOf returns the type of the exception that a span reports. If the type is not
+// known, it returns OpenTelemetry's word for that. It never reads the message.
 func exceptionOf(s *trace.Span) string {
 	for _, event := range s.Events[:min(len(s.Events), maxAttributes)] {
 		if event.GetName() != "exception" {
@@ -285,7 +285,7 @@ func exceptionOf(s *trace.Span) string {
 	return "_OTHER"
 }
 
-// sampled says whether the emitter leaves spans out: then tracestate has a
+// sampled reports whether the emitter leaves out spans: then tracestate has a
 // threshold.
 func sampled(state string) bool {
 	for member := range strings.SplitSeq(state, ",") {
@@ -323,7 +323,7 @@ func checkTimes(began, ended, now time.Time) string {
 
 func isZero(id []byte) bool { return len(bytes.Trim(id, "\x00")) == 0 }
 
-// short is a name as it is kept: printable, and not too long.
+// short returns a name in the form in which it is kept: printable, and not too long.
 func short(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

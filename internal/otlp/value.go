@@ -14,11 +14,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// textOf is a value that is a text, and "" for all others.
+// textOf returns a value that is a text, and "" for any other value.
 func textOf(v *common.AnyValue) string { return v.GetStringValue() }
 
-// numberOf is a value that is a number, or a text that is one: emitters write
-// counts both ways.
+// numberOf returns a value that is a number, or a text that contains one: emitters
+// write counts both ways.
 func numberOf(v *common.AnyValue) (x float64, is bool) {
 	switch v := v.GetValue().(type) {
 	case *common.AnyValue_IntValue:
@@ -32,8 +32,8 @@ func numberOf(v *common.AnyValue) (x float64, is bool) {
 	return 0, false
 }
 
-// jsonOf is a value as JSON. A text that is JSON counts as what it says, because
-// emitters write arguments and results so.
+// jsonOf returns a value as JSON. A text that contains a JSON object or array is
+// returned as that JSON, because emitters write arguments and results like this.
 func jsonOf(v *common.AnyValue) ckpt.JSON {
 	if text, is := v.GetValue().(*common.AnyValue_StringValue); is {
 		inner := strings.TrimSpace(text.StringValue)
@@ -62,7 +62,7 @@ func writeValue(b *bytes.Buffer, v *common.AnyValue) {
 			b.Write(number)
 			return
 		}
-		b.WriteString("null") // it is infinite or no number
+		b.WriteString("null") // it is infinite or not a number
 	case *common.AnyValue_BytesValue:
 		writeText(b, base64.StdEncoding.EncodeToString(v.BytesValue))
 	case *common.AnyValue_ArrayValue:
@@ -81,7 +81,7 @@ func writeValue(b *bytes.Buffer, v *common.AnyValue) {
 	}
 }
 
-// writeMembers writes an object. Of members with one name the first counts.
+// writeMembers writes an object. If members have the same name, the first counts.
 func writeMembers(b *bytes.Buffer, members []*common.KeyValue) {
 	b.WriteByte('{')
 	seen := make(map[string]bool, len(members))
