@@ -2,8 +2,8 @@ package files
 
 import "strings"
 
-// matcher is a compiled pattern. It decides in time linear in pattern and text
-// together, times the longer one, whatever they are.
+// matcher is a compiled pattern. Its time is at most proportional to the length of the
+// pattern times that of the text, whatever they contain.
 type matcher struct {
 	tokens   []token
 	pathname bool // "*", "?" and sets do not match a slash
@@ -15,9 +15,9 @@ const (
 	oneByte   tokenKind = iota // this byte
 	oneOfSet                   // a byte of the set
 	anyByte                    // "?"
-	star                       // any bytes but slashes
+	star                       // any bytes except slashes
 	starSlash                  // any bytes
-	folders                    // "**/": nothing, or any bytes and a slash
+	folders                    // "**/": nothing, or any bytes followed by a slash
 )
 
 type token struct {

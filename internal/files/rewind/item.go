@@ -22,7 +22,7 @@ type Item struct {
 	Before *ckpt.TreeEntry `json:"before,omitempty"` // what is there now; nil for nothing
 	After  *ckpt.TreeEntry `json:"after,omitempty"`  // what must be there after the restore; nil for nothing
 	Aside  bool            `json:"aside,omitempty"`  // keep what is there as NAME.before-ID
-	Staged string          `json:"staged,omitempty"` // where the new content is staged
+	Staged string          `json:"staged,omitempty"` // the path at which the new content is staged
 	Refuse string          `json:"refuse,omitempty"` // why nothing is done with the path
 }
 
