@@ -7,7 +7,7 @@ type Mark struct {
 	Hash string `json:"hash"`
 }
 
-// Limits bound a batch.
+// Limits limit a batch.
 type Limits struct {
 	Rows  int   // of the audit log
 	Bytes int64 // of the whole batch; a run is never split, so a large run can exceed it

@@ -91,7 +91,7 @@ const (
 	HowReleased   = "released"
 	HowForced     = "forced"
 	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has told it again
-	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined anew, and its former id owns the run
+	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined again, and its former id owns the run
 )
 
 // How returns what the engine notes about a claim.

@@ -9,7 +9,7 @@ import (
 const (
 	gatherShare   = 4                     // the part of the time that the last batch took
 	gatherMost    = 20 * time.Millisecond // however slow the engine is
-	gatherSkipped = 64                    // the most batches that are sent at once after one was held back in vain
+	gatherSkipped = 64                    // the most batches that are not held back after one was held back in vain
 )
 
 // gathering says for how many requests a batch is held back. Clients whose requests a batch
@@ -20,7 +20,7 @@ type gathering struct {
 	expect int           // how many waited when the last batch was confirmed
 	full   chan struct{} // is closed when that many wait; nil while no batch is held back
 	need   int           // how many were missing when the wait began
-	skip   int           // how many batches are sent at once, after one was held back in vain
+	skip   int           // how many batches are not held back, after one was held back in vain
 	left   int           // how many of these are left
 }
 

@@ -22,7 +22,7 @@ type healer struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	engine string // the engine that beats belongs to
+	engine string // the engine that has counted beats
 	beats  int64  // the engine has heard from this host at least this often
 }
 

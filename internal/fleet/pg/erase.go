@@ -39,7 +39,7 @@ const (
 	confirm    = `INSERT INTO fleet_confirmations (db, n, host, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT (db, n, host) DO NOTHING`
 
 	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND o.restored_by IS NULL AND ` + livesOn + ` ORDER BY o.name, o.db`
-	// livesOn leaves out the former id of a database that has joined anew, unless the engine has
+	// livesOn leaves out the former id of a database that has joined again, unless the engine has
 	// heard from that id since: then another machine has a copy of the database.
 	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former WHERE j.former = o.db AND m.seen_at <= j.at)`
 	// oneErasure returns for each other host whether it has confirmed one erasure.

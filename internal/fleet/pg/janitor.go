@@ -39,7 +39,7 @@ const (
 	needJudged  = `SELECT 1 / count(*) FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
 		WHERE r.uid = $1 AND r.host = $2 AND r.term = $3 AND m.mark_n = $4 AND r.as_of_n > 0`
 
-	// disputed are runs that were claimed, and runs that a database which joined anew has
+	// disputed are runs that were claimed, and runs that a database which joined again has
 	// copies of. Former owners ask for them, because they may have strands.
 	disputed = `SELECT c.run_uid FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid WHERE r.host = $1
 		UNION ALL SELECT j.run_uid FROM fleet_rejoined j JOIN fleet_runs r ON r.uid = j.run_uid

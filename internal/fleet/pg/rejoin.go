@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// The statements by which a database joins anew under another id. Its copies of runs that
+// The statements by which a database joins again under another id. Its copies of runs that
 // the engine has under the former id are strands, because another host may go on with
 // those runs.
 const (
@@ -34,7 +34,7 @@ func (e *Engine) HashAt(ctx context.Context, db string, n int64) (hash string, e
 	return hash, told(err)
 }
 
-// Rejoin notes that a database joins anew. What it has of the runs of its former id after
+// Rejoin notes that a database joins again. What it has of the runs of its former id after
 // row from of its audit log is a strand.
 func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from int64) error {
 	if _, _, err := e.Register(ctx, to); err != nil {

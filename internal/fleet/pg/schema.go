@@ -68,14 +68,14 @@ var schema = []string{
 	`ALTER TABLE fleet_audit ADD COLUMN IF NOT EXISTS key_id text`,
 	// Version 4: the uids of agents and runs that an erasure has removed, which no host may
 	// ship again; the hosts that have erased their own copies; and the runs of which a
-	// database that joined anew under another id has copies.
+	// database that joined again under another id has copies.
 	`CREATE TABLE IF NOT EXISTS fleet_erased (uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, PRIMARY KEY (uid))`,
 	`CREATE TABLE IF NOT EXISTS fleet_confirmations (
 		db text NOT NULL, n bigint NOT NULL, host text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n, host))`,
 	`CREATE TABLE IF NOT EXISTS fleet_rejoined (
 		db text NOT NULL, run_uid text NOT NULL, from_n bigint NOT NULL, at timestamptz NOT NULL, decided text, decided_by text, PRIMARY KEY (db, run_uid))`,
 	`CREATE INDEX IF NOT EXISTS fleet_erased_by ON fleet_erased (db, n)`,
-	// Version 5: the former id of a database that joined anew, and checkpoints by their ids.
+	// Version 5: the former id of a database that joined again, and checkpoints by their ids.
 	`ALTER TABLE fleet_rejoined ADD COLUMN IF NOT EXISTS former text`,
 	`CREATE INDEX IF NOT EXISTS fleet_checkpoints_by_id ON fleet_checkpoints (id)`,
 	// Version 5: the hosts that have noticed that the engine went back, and when; how lately
