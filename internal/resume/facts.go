@@ -19,7 +19,7 @@ type Facts struct {
 	Claimed     *ckpt.PlanFleet // the run has just come from another host
 	DryRun      bool
 	Checkpoints []FactCheckpoint // newest first, only those since the run last began from nothing
-	Steps       []ckpt.Step      // those that ended since, and all that are open or interrupted; in order
+	Steps       []ckpt.Step      // those that ended since it began, and all that are open or interrupted; in order
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
 	Operations  []ckpt.Operation // those that are open or uncertain, in order
 	LastEvent   int64
