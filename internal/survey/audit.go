@@ -2,15 +2,15 @@ package survey
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// The audit log is asked with ckpt.AuditFilter:
+// The audit log is queried with ckpt.AuditFilter:
 //
 //	GET /v1/audit?newest=true&before=…&agent=…&run=…&who=…&action=…&outcome=…&since=…&limit=…
 
 // MaxProblems is the most problems that an answer names.
 const MaxProblems = 20
 
-// VerifyRequest asks the daemon to check itself. For administrators, because the
-// log is of everybody.
+// VerifyRequest asks the daemon to check itself. Only administrators may send it,
+// because the log is about all users.
 //
 //	POST /v1/verify {"chain": true}
 type VerifyRequest struct {

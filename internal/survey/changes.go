@@ -16,9 +16,9 @@ const (
 	ChangedPrompt     = "prompt"
 )
 
-// Change says that something has changed. It carries none of it: whoever wants to know
-// asks. Several changes of one kind to a run come as one while nobody has read the
-// first. A heartbeat is no change.
+// Change says that something has changed, but not how: a client that wants to know
+// asks. Several changes of one kind to a run become one while the client has not read
+// the first. A heartbeat is not a change.
 //
 //	GET /v1/changes?follow=true     one a line, as NDJSON
 type Change struct {
@@ -26,5 +26,5 @@ type Change struct {
 	Owner string `json:"owner"` // the owner of what has changed; "" for begin and all
 	Agent string `json:"agent"` // "" if it is about all agents of the owner
 	Run   string `json:"run"`   // "" if it is about the agent
-	N     int64  `json:"n"`     // 0 for begin, then 1, 2, … on this connection. It counts what this caller was told, nothing else
+	N     int64  `json:"n"`     // 0 for begin, then 1, 2, … on this connection; it counts only what this caller was told
 }

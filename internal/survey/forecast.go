@@ -8,8 +8,8 @@ const (
 	DefaultForecast = 100
 )
 
-// ForecastQuery asks what retention removes next. Values that are given stand in
-// for those of the policies: what would go if they were set.
+// ForecastQuery asks what retention removes next. Values in it replace those of the
+// policies, to show what would be removed if they were set.
 //
 //	GET /v1/retention/forecast?routine_keep=5&recovery_keep=24h
 //	GET /v1/agents/{agent}/retention/forecast
@@ -88,7 +88,7 @@ type Forecast struct {
 	MoreGoing int64   `json:"more_going"` // how many did not fit into the list
 	Bytes     int64   `json:"bytes"`      // stored by the checkpoints to be removed; fewer may become free
 
-	// Keeping counts what stays, by the rule that keeps it.
+	// Keeping counts the checkpoints that stay, by the rule that keeps them.
 	Keeping []Keeping `json:"keeping"`
 }
 
