@@ -23,7 +23,7 @@ func (s *Store) ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.AuditArc
 	e := ledger.Entry(sc, "archive_audit", "")
 	err := s.mayArchive(sc)
 	if err == nil {
-		e.Owner = "" // it is nobody's
+		e.Owner = "" // the log belongs to no owner
 		err = s.RecordArchive(ctx, e, r)
 	}
 	if err != nil {

@@ -34,13 +34,13 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 	})
 }
 
-// RestoreBackup puts a backup in the place of the database that opt names, while
-// no daemon has it: see sqlite.Restore. The audit log says what was done.
-// progress, which may be nil, hears how the checking of the backup goes. tell,
-// which may be nil, hears what was kept and where.
+// RestoreBackup puts a backup in the place of the database that opt names, while no daemon has it
+// open: see sqlite.Restore. The audit log records the restore. progress, which may be nil, is
+// called with the progress of the backup's check. tell, which may be nil, is told what was kept and
+// where.
 //
-// Its errors are ErrLocked where a daemon has the database, *OperatorError, and
-// *DamagedError where the backup is none.
+// Its errors are ErrLocked if a daemon has the database, *OperatorError, and *DamagedError if the
+// file is not a sound backup.
 func RestoreBackup(ctx context.Context, backup string, opt Options, progress func(done, total int64), tell func(*Restored)) (*Restored, error) {
 	opt.SetDefaults()
 	if tell == nil {
@@ -50,7 +50,7 @@ func RestoreBackup(ctx context.Context, backup string, opt Options, progress fun
 		Path: opt.Path, Mode: opt.Mode, Now: opt.Now, Backup: backup, Beside: []string{ledger.HeadSuffix}, Tell: tell,
 		Verify: func(ctx context.Context, path string) error {
 			report, err := audit.Verify(ctx, path, progress)
-			progress = nil // it is of the backup; the copy is checked after it
+			progress = nil // it is for the check of the backup; the check of the copy comes after it
 			if err == nil && len(report.Problems) > 0 {
 				err = &DamagedError{report}
 			}
@@ -63,8 +63,8 @@ func RestoreBackup(ctx context.Context, backup string, opt Options, progress fun
 	})
 }
 
-// recordRestore opens a restored database and writes into its audit log where it
-// comes from. It may find that the row is there already.
+// recordRestore opens a restored database and records in its audit log where it came from. The row
+// may be there already.
 func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finish func() error) error {
 	s, err := Open(ctx, opt)
 	if err != nil {

@@ -25,13 +25,13 @@ func (s *Store) Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, k
 	}
 	e.Owner = r.From
 	if key != "" {
-		key = sc.Caller.Owner + " " + key // no agent keeps one owner's keys from another's
+		key = sc.Caller.Owner + " " + key // it belongs to no agent: the owner keeps it apart from others' keys
 	}
 	print, err := ledger.Fingerprint([]any{"chown", r})
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.Settle(ctx, true); err != nil { // whose the spans are that wait nobody knows before
+	if err := s.Settle(ctx, true); err != nil { // until then it is not known whose the waiting spans are
 		return nil, false, err
 	}
 	var done *ckpt.Chowned
@@ -95,7 +95,7 @@ func (s *Store) chown(tx *ledger.Tx, r ckpt.ChownRequest, e ledger.AuditEntry, d
 		})
 		tx.GotOn()
 	}
-	tx.OnCommit(s.prompts.Tell) // whoever waits for an answer is asked again who may see it
+	tx.OnCommit(s.prompts.Tell) // every waiting caller must check again what it may see
 	tx.OnCommit(s.events.Tell)
 	return nil
 }
@@ -108,8 +108,8 @@ func parsed(row ledger.AgentRow) (ledger.AgentRow, error) {
 	return *p, nil
 }
 
-// mayChown refuses what would leave two agents of one name, or two checkpoints of one
-// id, with an owner, and agents that work.
+// mayChown refuses the request if the new owner would have two agents of one name or two
+// checkpoints of one id, or if an agent still works.
 func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Given) error {
 	if len(agents) == 0 {
 		return ckpt.Errorf(ckpt.CodeNotFound, "%s has no agent %s: see who has agents with ckptsidecar agents --owner '*'",

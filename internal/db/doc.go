@@ -1,11 +1,10 @@
-// Package db is the store as the daemon sees it: one type with all that can be
-// done to agents, runs, steps, operations, events and prompts. What stands below
-// it has packages of its own: the engine (db/sqlite), the transaction and its rows
-// (db/ledger), drift (db/driftlog), checkpoints (db/saves), LangGraph's threads
-// (db/langgraph), export and import (db/archive) and verify (db/audit). DESIGN.md
-// in this folder says how and why.
+// Package db is the store as the daemon sees it: one type with all methods for agents, runs, steps,
+// operations, events and prompts. The layers below it have packages of their own: the engine
+// (db/sqlite), the transaction and its rows (db/ledger), drift (db/driftlog), checkpoints
+// (db/saves), LangGraph's threads (db/langgraph), export and import (db/archive) and verify
+// (db/audit). DESIGN.md in this folder says how and why.
 //
-// It may import the root package, the packages below it, internal/wellformed
-// and, for the types of what it is given as values, internal/drift/observer,
-// internal/liveness, internal/resume, internal/retention and internal/survey.
+// It may import the root package, the packages below it, internal/wellformed and, for the types of
+// values that callers pass to it, internal/drift/observer, internal/liveness, internal/resume,
+// internal/retention and internal/survey.
 package db

@@ -16,7 +16,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
-	if err := s.Settle(ctx, true); err != nil { // whose the spans are that wait nobody knows before
+	if err := s.Settle(ctx, true); err != nil { // until then it is not known whose the waiting spans are
 		return nil, err
 	}
 	e := ledger.Entry(sc, "erase", name)
@@ -36,7 +36,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	return erased, s.scrub(ctx)
 }
 
-// erasures are what belongs to an agent, what refers to others first.
+// erasures delete the rows of an agent. A row that refers to another row is deleted before it.
 var erasures = []string{
 	`DELETE FROM prompts WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
 	`DELETE FROM findings WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
@@ -60,7 +60,7 @@ var erasures = []string{
 	`DELETE FROM agents WHERE id = ?`,
 }
 
-// sizesOfAgent is how much an agent has.
+// sizesOfAgent reads how much an agent has stored.
 const sizesOfAgent = `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints, coalesce(sum(stored_bytes), 0) AS stored_bytes,
 	(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes FROM runs WHERE agent_id = ?1`
 
@@ -77,7 +77,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes, erased.FilesBytes = row.Runs, row.Checkpoints, row.StoredBytes, row.FilesBytes
-	var uids []string // a fleet knows other copies by them
+	var uids []string // the ids by which a fleet knows the copies on other hosts
 	if err := tx.List(&uids, `SELECT uid FROM agents WHERE id = ?1 UNION ALL SELECT uid FROM runs WHERE agent_id = ?1`, agent.ID); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	}
 	s.ChangeAgent(tx, ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, nil)
 	s.Watches.DropAgent(agent.Owner, agent.Name)
-	tx.OnCommit(s.prompts.Tell) // who waits for an answer hears that there is nothing any more
+	tx.OnCommit(s.prompts.Tell) // callers that wait for an answer learn that the prompt is gone
 	tx.OnCommit(func() {
 		s.States.ForgetAgent(agent.Owner, agent.Name)
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)
@@ -113,7 +113,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 }
 
 func eraseStep(tx *ledger.Tx, statement string, agentID int64) error {
-	if statement[0] == 'P' { // a pragma takes no argument, and answers a row
+	if statement[0] == 'P' { // a pragma takes no argument, and returns a row
 		var on int
 		_, err := tx.Get(&on, statement)
 		return err
@@ -121,8 +121,8 @@ func eraseStep(tx *ledger.Tx, statement string, agentID int64) error {
 	return tx.Exec(statement, agentID)
 }
 
-// scrub gives every free page back, so that none keeps an older state, and
-// empties the write-ahead log.
+// scrub gives every free page back, so that no page keeps an older state, and empties the
+// write-ahead log.
 func (s *Store) scrub(ctx context.Context) error {
 	for {
 		freed, err := s.Engine.Vacuum(sqlite.VacuumPages * 16)
@@ -145,13 +145,14 @@ func (s *Store) scrub(ctx context.Context) error {
 	return nil
 }
 
-// traces says that an agent is gone and not yet all that was written of it.
+// traces is the error for an agent that is erased while traces of it are still in the log.
 func traces(err error, why string) error {
 	return &ckpt.Error{Code: ckpt.CodeBusy, Outcome: ckpt.OutcomeSaved, Err: err,
 		Message: fmt.Sprintf("the agent is erased, but %s the write-ahead log, in which traces remain until it is overwritten: %v", why, err)}
 }
 
-// deleteFast undoes what erase set: ordinary deletes zero only what they touch.
+// deleteFast undoes the pragma that erase set: ordinary deletes zero only the pages that they
+// touch.
 func (s *Store) deleteFast() error {
 	return s.Engine.Pragma(`PRAGMA secure_delete = FAST`)
 }

@@ -61,7 +61,7 @@ func eventBytes(events []ckpt.NewEvent) (n int64) {
 
 func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
 	a := &ckpt.Appended{First: run.LastEvent + 1}
-	batch := tx.Head.N + 1 // of the audit row that this transaction writes for it, or one before that
+	batch := tx.Head.N + 1 // the number of the audit row that this transaction writes for the events, or of one before it
 	for i := range events {
 		payload := events[i].Payload
 		if len(payload) == 0 {
@@ -99,7 +99,7 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return a, tx.SignOfLife(run)
 }
 
-// deleteEvents deletes a run's events up to a number, and answers what each took.
+// deleteEvents deletes a run's events up to a number, and returns the bytes that each used.
 var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + usage.OfRuns["events"]
 
 // Events reads events after a sequence number, oldest first.
@@ -164,7 +164,7 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 		rows[i].N = s.EventNumber(owner, ledger.EventPlace{Batch: rows[i].Batch, Index: rows[i].Index})
 		page.Events = append(page.Events, rows[i].OwnerEvent)
 	}
-	// A page that is full, of events or of bytes, may have another after it; to ask once more costs little.
+	// A full page, by events or by bytes, may have another page after it. One more request costs little.
 	if n := min(len(rows), limit); n > 0 && (len(rows) > limit || pageIsFull(page.Events)) {
 		page.Events = page.Events[:n]
 		page.Next = &page.Events[n-1].N
@@ -172,7 +172,7 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 	return page, nil
 }
 
-// pageIsFull says whether a page has as many bytes as one may have.
+// pageIsFull says whether a page has the most bytes that a page can have.
 func pageIsFull(events []ckpt.OwnerEvent) bool {
 	bytes := 0
 	for i := range events {

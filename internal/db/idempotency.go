@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// keySlice is how many keys are looked at at once for old ones.
+// keySlice is how many keys one search for old keys looks at.
 const keySlice = 50_000
 
 // keyPlace is a place in the order of keys.
@@ -22,13 +22,13 @@ type keyPlace struct {
 // keyTable is a table of keys and how to ask it.
 type keyTable struct {
 	seen   func(*Store) *atomic.Pointer[keyPlace] // where the last call stopped
-	from   string                                 // the table, with what its age is known from
+	from   string                                 // the table, with the table that gives the age of a key
 	key    string
-	old    string // what is older than ?
-	delete string // a key, and answers what it took
+	old    string // the condition for keys older than ?
+	delete string // deletes a key, and returns the bytes that it used
 }
 
-// keyTables are all that keep keys.
+// keyTables are all tables that keep keys.
 var keyTables = []keyTable{
 	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.keysSeen }, `idempotency k`, `k.key`,
 		`k.created_at < strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')`,
@@ -92,8 +92,8 @@ func (s *Store) expire(ctx context.Context, table *keyTable, before time.Time, l
 	return n, err
 }
 
-// oldKeys looks at a part of the keys, after a place, and answers the next one:
-// the beginning again where the end was reached.
+// oldKeys looks at a part of the keys after a place. It returns the old keys and the next place,
+// which is the beginning if it reached the end.
 func (s *Store) oldKeys(ctx context.Context, table *keyTable, after keyPlace, before time.Time,
 	limit int) (old []keyPlace, next keyPlace, err error) {
 	ask := `SELECT ` + table.key + ` AS key, k.agent_id FROM ` + table.from + ` WHERE (` + table.key + `, k.agent_id) > (?, ?)`
@@ -107,7 +107,7 @@ func (s *Store) oldKeys(ctx context.Context, table *keyTable, after keyPlace, be
 		err = s.RO.SelectContext(ctx, &old, ask+` AND (`+table.key+`, k.agent_id) <= (?, ?) AND `+table.old+order,
 			after.Key, after.Agent, next.Key, next.Agent, before.UnixMilli(), limit)
 	}
-	if len(old) == limit { // there may be more of them here
+	if len(old) == limit { // there may be more old keys in this part
 		next = after
 	}
 	return old, next, err

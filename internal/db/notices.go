@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/outbox"
 )
 
-// What internal/notify needs.
+// The methods that internal/notify needs.
 
 // How long notices are remembered after they were delivered, or given up.
 const (
@@ -125,7 +125,7 @@ func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string
 // NotifyTest queues a notice of type test for every hook.
 func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.NotifyTested, err error) {
 	e := ledger.Entry(sc, "notify_test", "")
-	if !sc.Caller.Admin || sc.Target != "" { // they are nobody's
+	if !sc.Caller.Admin || sc.Target != "" { // the hooks belong to no owner
 		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may test the hooks of the settings: leave the owner out")
 		s.RefusedBefore(e, err)
 		return nil, err

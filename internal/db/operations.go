@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// operationRow is an attempt of an operation as it is stored.
+// operationRow is a stored attempt of an operation.
 type operationRow struct {
 	ckpt.Operation
 	ID int64 `db:"id"`
@@ -20,7 +20,7 @@ type operationRow struct {
 
 const operationColumns = `id, key, name, attempt, status, checkpoint, started_at, ended_at, result, error`
 
-// operation is the newest attempt of a key, nil where there is none.
+// findOperation returns the newest attempt of a key, nil if there is none.
 func findOperation(tx *ledger.Tx, runID int64, key string) (*operationRow, error) {
 	var row operationRow
 	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY attempt DESC LIMIT 1`, runID, key)
@@ -30,8 +30,8 @@ func findOperation(tx *ledger.Tx, runID int64, key string) (*operationRow, error
 	return &row, nil
 }
 
-// uncertain is the newest uncertain attempt of an operation's key, and where
-// there is none the newest attempt.
+// findUncertain returns the newest uncertain attempt of an operation's key, or the newest attempt
+// if none is uncertain.
 func findUncertain(tx *ledger.Tx, runID int64, newest *operationRow) (*operationRow, error) {
 	var row operationRow
 	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations 
@@ -93,7 +93,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	})
 }
 
-// stateBefore makes the pre_operation save ready, nil where no state was sent.
+// stateBefore prepares the pre_operation save. It returns nil if no state was sent.
 func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*saves.Save, error) {
 	if len(r.State) == 0 {
 		return nil, nil
@@ -147,8 +147,8 @@ func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	return &o, tx.SignOfLife(run)
 }
 
-// newestAsBefore takes the run's newest state for the one to go back to, where
-// the operation brought none. A run that has none begins without.
+// newestAsBefore takes the run's newest state as the state to go back to, if the operation brought
+// no state. It returns nil if the run has no state; the operation then begins without one.
 func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.OperationRequest,
 	e ledger.AuditEntry) (*saves.Save, error) {
 	if run.Head == "" {
@@ -214,8 +214,8 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	return ended, replayed, err
 }
 
-// again loads a checkpoint that a first reply carried. That it has gone since, or
-// is damaged, does not undo the reply.
+// again loads a checkpoint that the first reply carried. The reply stays valid if the checkpoint
+// has been removed since or is damaged; the result is then nil.
 func (s *Store) again(sc ckpt.Scope, id string) (*ckpt.Checkpoint, error) {
 	c, err := s.Checkpoint(context.Background(), sc, id, true)
 	if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt {
@@ -256,7 +256,7 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	if !r.Resolve { // an operator's word is no sign of the owner's life
+	if !r.Resolve { // an operator's decision does not show that the owner is alive
 		if err := tx.SignOfLife(run); err != nil {
 			return nil, err
 		}
@@ -271,7 +271,7 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 	}
 	if o.Checkpoint != "" {
 		ended.Restore, err = tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(o.Checkpoint)})
-		if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt { // the failure is recorded all the same
+		if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt { // the failure is recorded even so
 			s.Log.Warn("the state before a failed operation cannot be given back", "checkpoint", o.Checkpoint, "error", err)
 			err = nil
 		}
@@ -279,8 +279,8 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 	return ended, err
 }
 
-// runToEnd is the run of an operation. To resolve one, an operator needs no
-// epoch, and the run may be over.
+// runToEnd is the run of an operation. To resolve an operation, an operator needs no epoch, and the
+// run may have ended.
 func (s *Store) runToEnd(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ledger.RunRow, error) {
 	if r.Resolve {
 		_, run, err := s.knownRun(tx, sc, ref)

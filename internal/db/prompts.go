@@ -18,8 +18,8 @@ const (
 	promptTables = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
-// openPrompt answers the prompt that the plan waits for, or makes one. An older
-// one that nobody has answered is about something else and is withdrawn.
+// openPrompt returns the prompt that the plan waits for, or makes one. An older prompt without an
+// answer is about something else, and is withdrawn.
 func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
@@ -45,20 +45,20 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return p, s.tellOfPrompt(tx, p)
 }
 
-// tellOfPrompt tells hooks that somebody is asked.
+// tellOfPrompt notifies hooks that a prompt waits for a person.
 func (s *Store) tellOfPrompt(tx *ledger.Tx, p *ckpt.Prompt) error {
 	_, _, err := s.Notify(tx, ckpt.NoticePrompt, ckpt.NoticeData{Owner: p.Owner, Agent: p.Agent, Run: p.Run, Subject: p.ID, Message: p.Question})
 	return err
 }
 
-// withdrawDecisions closes what nobody has decided and nobody needs to any more.
-// The run's own questions stay: a resumed run asks them again.
+// withdrawDecisions closes decision prompts that no person has answered and that are no longer
+// needed. The run's own questions stay: a resumed run asks them again.
 func withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
 		WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
-// withdrawPrompts closes every prompt of a run that nobody has answered.
+// withdrawPrompts closes all unanswered prompts of a run.
 func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
@@ -171,18 +171,18 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	if _, err := s.RetainRun(tx, agent, run, e); err != nil { // the prompt needs its checkpoint no more
+	if _, err := s.RetainRun(tx, agent, run, e); err != nil { // the prompt no longer needs its checkpoint
 		return nil, err
 	}
 	return readPrompt(tx, a.ID)
 }
 
-// readPrompt reads a prompt as this transaction has left it, nil where it is gone.
+// readPrompt reads a prompt as this transaction has left it, nil if it is gone.
 func readPrompt(tx *ledger.Tx, id string) (*ckpt.Prompt, error) {
 	return promptWhere(tx, `p.id = ?`, id)
 }
 
-// promptWhere reads the first prompt that a condition names, nil where there is none.
+// promptWhere reads the first prompt that meets a condition, nil if there is none.
 func promptWhere(tx *ledger.Tx, condition string, args ...any) (*ckpt.Prompt, error) {
 	var p ckpt.Prompt
 	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE `+condition, args...)
@@ -193,8 +193,7 @@ func promptWhere(tx *ledger.Tx, condition string, args ...any) (*ckpt.Prompt, er
 	return &p, nil
 }
 
-// reinitialize makes the next resume begin with nothing. What was saved stays
-// as history.
+// reinitialize makes the next resume begin with nothing. Earlier checkpoints stay as history.
 func (s *Store) reinitialize(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := s.forgetWork(tx, run); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (p *pruning) run(id int64) error {
 	return p.apply(agent, run, rows, verdicts)
 }
 
-// apply removes what the verdicts say, the oldest first, as far as the limit goes.
+// apply removes what the verdicts say, oldest first, up to the limit.
 func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledger.HeldRow, verdicts []retention.Verdict) error {
 	var gone []ledger.HeldRow
 	var reasons []string
@@ -101,7 +101,7 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 		}
 		agentID = agent.ID
 	} else if key != "" {
-		key = sc.Caller.Owner + " " + key // no agent keeps one owner's keys from another's
+		key = sc.Caller.Owner + " " + key // it belongs to no agent: the owner keeps it apart from others' keys
 	}
 	print, err := ledger.Fingerprint([]any{"prune", sc.Whose(), r})
 	if err != nil {

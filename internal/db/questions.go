@@ -16,12 +16,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// AskQuestion puts a question of a run to a person, or answers the prompt that was
-// made when the same question was asked before. The bool says that it was there.
+// AskQuestion puts a question of a run to a person, or returns the prompt that the same question
+// made before. The bool is true if the prompt was there.
 //
-// With a key it is the same question where the key is the same. Without one it is
-// where the words are, and the run has saved nothing since the answer came: what it
-// saved later knows the answer already, so asking again means a new question.
+// With a key, two questions are the same if the keys are equal. Without a key, they are the same if
+// the words are equal and the run has saved nothing since the answer came. A checkpoint saved later
+// already includes the answer, so asking again is a new question.
 func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error) {
 	if err := wellformed.Question(&r); err != nil {
 		return nil, false, err
@@ -105,7 +105,7 @@ func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequ
 	return p, false, s.tellOfPrompt(tx, p)
 }
 
-// askedBefore is the prompt that the same question has made before, nil for none.
+// askedBefore returns the prompt that the same question made before, nil if there is none.
 func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequest) (*ckpt.Prompt, error) {
 	if r.Key != "" {
 		p, err := promptWhere(tx, `p.run_id = ? AND p.key = ? AND p.kind = 'question' AND NOT p.retired`, run.ID, r.Key)
@@ -118,7 +118,7 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 		}
 		return p, nil
 	}
-	at := run.BaseSeq // what of the run the asker knows: the checkpoint that it goes on from
+	at := run.BaseSeq // the checkpoint that the asker goes on from, which is all that it knows of the run
 	if _, err := tx.Get(&at, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 	return nil, nil
 }
 
-// mayAnswer says whether a prompt allows an answer.
+// mayAnswer returns an error if a prompt does not allow an answer.
 func (s *Store) mayAnswer(ctx context.Context, p *ckpt.Prompt, a *ckpt.PromptAnswer) error {
 	if err := a.CheckFor(p); err != nil || p.Schema == nil {
 		return err
@@ -150,8 +150,8 @@ func (s *Store) fits(ctx context.Context, schema, data ckpt.JSON) error {
 	return s.Opt.Fits(asking, schema, data)
 }
 
-// answerQuestion keeps the answer to a question. The same answer again changes
-// nothing, which the bool says. Another one is a conflict.
+// answerQuestion keeps the answer to a question. Repeating the same answer changes nothing, and the
+// bool is then true. A different answer is a conflict.
 func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, a ckpt.PromptAnswer,
 	e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
 	p, err := readPrompt(tx, a.ID)
@@ -183,10 +183,10 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	return p, false, err
 }
 
-// maxAuditData is how much of an answer's data stands beside the audit log whole.
+// maxAuditData is the most bytes of an answer's data that are stored whole beside the audit log.
 const maxAuditData = 4 << 10
 
-// answerDetail is what the audit log says of an answer.
+// answerDetail is what the audit log records of an answer.
 func answerDetail(a *ckpt.PromptAnswer) map[string]any {
 	detail := map[string]any{"choice": a.Choice}
 	switch {
@@ -200,7 +200,7 @@ func answerDetail(a *ckpt.PromptAnswer) map[string]any {
 	return detail
 }
 
-// retireQuestions is for a run that begins anew: what it asked before is history.
+// retireQuestions is for a run that begins again: the questions that it asked before are history.
 func (s *Store) retireQuestions(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
 	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?

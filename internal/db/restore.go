@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// restoredReply is what is remembered of a restore under its key.
+// restoredReply is the part of a restore's reply that is kept under its key.
 type restoredReply struct {
 	Checkpoint string `json:"checkpoint"`
 }

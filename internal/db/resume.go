@@ -45,7 +45,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	return plan, replayed, err
 }
 
-// look makes the plan and changes nothing.
+// look makes the plan without changing anything.
 func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	var plan *ckpt.Plan
 	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
@@ -114,7 +114,7 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	return plan, tx.Audit(e)
 }
 
-// ask leaves the run to the operator: it is settled as its owner left it, and
+// ask leaves the run to the operator: it marks the run as its owner left it, and makes sure that
 // there is one open prompt.
 func (s *Store) ask(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) error {
 	if run.Status == ckpt.RunRunning {
@@ -130,7 +130,7 @@ func (s *Store) ask(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, p
 // claim makes the caller the owner.
 func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
 	var err error
-	var from *ckpt.Checkpoint // of this beginning of the run
+	var from *ckpt.Checkpoint // the checkpoint that this segment of the run begins from
 	closing, existed := ckpt.ClosedBegun, run != nil
 	switch {
 	case run == nil:
@@ -145,7 +145,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 		if err := takeOver(tx, run); err != nil {
 			return err
 		}
-		// Where no clean checkpoint is left, an operator has decided to trust this one.
+		// If no clean checkpoint is left, an operator has decided to trust this one.
 		from, closing = plan.Checkpoint, ckpt.ClosedResumed
 	}
 	head := run.Head
@@ -162,7 +162,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 		if err := s.NewStretch(tx, run, from, closing); err != nil {
 			return err
 		}
-		if _, err := s.RetainRun(tx, agent, run, ledger.Entry(sc, "resume", agent.Name)); err != nil { // what only the head had kept
+		if _, err := s.RetainRun(tx, agent, run, ledger.Entry(sc, "resume", agent.Name)); err != nil { // what only the head kept
 			return err
 		}
 	}
@@ -191,11 +191,11 @@ func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 	return nil
 }
 
-// factCheckpoints is how many checkpoints of each kind a plan looks at. Beyond
-// them the newest clean one is looked up by itself.
+// factCheckpoints is how many checkpoints of each kind a plan looks at. If none of them is clean,
+// the newest clean one is looked up separately.
 const factCheckpoints = 64
 
-// facts are all that is known of a run.
+// facts reads all that a plan needs to know of a run.
 func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*resume.Facts, error) {
 	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Claimed: r.Claimed, Autoresume: true}
 	if agent != nil {
@@ -240,9 +240,9 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	return f, readFactFindings(tx, run, f)
 }
 
-// goesBackTo is the number of the checkpoint that the run went back to with nothing
-// saved since, or a number beyond all. A recovery checkpoint that drift has made
-// moves no head either, and nobody has gone back because of it.
+// goesBackTo returns the number of the checkpoint that the run went back to without saving since,
+// or a number above all if there is none. A recovery checkpoint that drift has made does not move
+// the head, but it does not mean that the run went back.
 func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
 	const none = int64(1 << 62)
 	head := none
@@ -261,8 +261,8 @@ func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
 	return head, nil
 }
 
-// factCheckpoints are those that the run may go on from. Where an earlier one
-// was restored and nothing saved since, what came after it was given up.
+// readFactCheckpoints reads the checkpoints from which the run may continue. If the run went back
+// to an earlier one and has saved nothing since, the later ones were given up.
 func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	newest, err := goesBackTo(tx, run)
 	if err != nil {
@@ -296,8 +296,8 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) err
 	return err
 }
 
-// factSteps are those since the oldest checkpoint that may be chosen, and all
-// that have no end.
+// readFactSteps reads the steps since the oldest checkpoint that may be chosen, and all steps that
+// have not ended.
 func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	oldest := int64(0)
 	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
@@ -335,10 +335,10 @@ func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	return err
 }
 
-// maxFactQuestions is how many questions of a run a plan looks at, the newest.
+// maxFactQuestions is how many of a run's newest questions a plan looks at.
 const maxFactQuestions = 64
 
-// readFactQuestions reads what the run has asked since it last began anew.
+// readFactQuestions reads the questions that the run has asked since it last began again.
 func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var rows []struct {
 		ckpt.Prompt
@@ -354,7 +354,7 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 	return err
 }
 
-// factFindings are what made suspects of the run's checkpoints.
+// readFactFindings reads the findings that made the run's checkpoints suspect.
 func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+
 		`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL

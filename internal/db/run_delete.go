@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// removedAtOnce is how many checkpoints one transaction removes; more take
-// several, so that nobody waits for long.
+// removedAtOnce is how many checkpoints one transaction removes. More checkpoints take several
+// transactions, so that other callers do not wait for long.
 const removedAtOnce = 1000
 
 // DeleteRun removes a run with everything that belongs to it. It is refused while the run's owner
@@ -52,15 +52,15 @@ func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f
 	return deleted, nil
 }
 
-// sweepNow removes the files that nobody names any more. Where it fails, the next
-// sweep does it.
+// sweepNow removes the files that no checkpoint names any more. If it fails, the next sweep removes
+// them.
 func (s *Store) sweepNow(ctx context.Context) {
 	if err := s.SweepFiles(ctx); err != nil && ctx.Err() == nil {
 		s.Log.Warn("files without a checkpoint could not be removed yet", "error", err)
 	}
 }
 
-// mayDeleteRun refuses to delete a run that somebody works on or waits for.
+// mayDeleteRun refuses to delete a run that is still in use or waits for a person.
 func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) error {
 	var pinned string
 	if _, err := tx.Get(&pinned, `SELECT id FROM checkpoints WHERE run_id = ? AND pinned = 1 LIMIT 1`, run.ID); err != nil {
@@ -93,8 +93,8 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 	return err
 }
 
-// deleteSome removes the oldest checkpoints of a run, and where none is left the
-// run. before is how many went in earlier transactions.
+// deleteSome removes the oldest checkpoints of a run, and the run itself if none is left. before is
+// how many checkpoints earlier transactions removed.
 func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow,
 	e ledger.AuditEntry, before int64, gone *ckpt.DeletedRun) (more bool, err error) {
 	gone.Agent, gone.Owner, gone.Run = agent.Name, agent.Owner, run.Name
@@ -193,7 +193,7 @@ func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, 
 			return 0, false, err
 		}
 	}
-	s.ForgetPast(run.ID) // its past is another one now
+	s.ForgetPast(run.ID) // its history has changed
 	e.Owner, e.Detail = agent.Owner, map[string]any{"removed": cleared.Removed, "kept": cleared.Kept}
 	return last, len(rows) == removedAtOnce, tx.Audit(e)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Beat takes a heartbeat. It makes no audit row: it says nothing that the next
-// write or the lack of one would not. One that an administrator sends for another
-// owner makes a row once a minute, since its answer shows the run.
+// Beat takes a heartbeat. It makes no audit row: the next write, or the lack of one, says as much.
+// But a heartbeat that an administrator sends for another owner makes a row once a minute, because
+// the reply shows the run.
 func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		if err := noteProgress(tx, run, b.Progress); err != nil {
 			return err
 		}
-		if !stuck || !isStuck(run, tx.Now.Time) { // to beat is not to progress
+		if !stuck || !isStuck(run, tx.Now.Time) { // a heartbeat is not progress
 			if err := s.reviveFor(tx, run, sc, b.PID); err != nil {
 				return err
 			}
@@ -64,8 +64,8 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	return shown, err
 }
 
-// reviveFor takes a beat for a sign of life of the process that it names. Where
-// that process has ended, the beat only tells when it was last alive.
+// reviveFor takes a heartbeat as proof that the process that it names is alive. If that process has
+// ended, the heartbeat says only when it was last alive.
 func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid int) error {
 	if pid != 0 {
 		sc.PID = pid
@@ -76,13 +76,12 @@ func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid 
 	return s.Revive(tx, run, sc)
 }
 
-// isStuck says that a run was given up for its lack of progress, which its
-// heartbeats do not mend.
+// isStuck says that a run timed out for lack of progress, which its heartbeats do not change.
 func isStuck(r *ledger.RunRow, now time.Time) bool {
 	return r.Status == ckpt.RunTimedOut && r.ProgressMS > 0 && now.Sub(r.LastProgress()) >= time.Duration(r.ProgressMS)*time.Millisecond
 }
 
-// needRun is the run that a writer names, which must be there and not over.
+// needRun returns the run that a writer names, which must exist and must not have ended.
 func (s *Store) needRun(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef) (*ledger.RunRow, error) {
 	_, run, err := s.knownRun(tx, sc, ref)
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Store) needRun(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef) (*ledger.
 	return run, s.MayWrite(run, sc, ref.Epoch)
 }
 
-// knownRun is the run of a name and its agent, which must be there.
+// knownRun returns the run of a name and its agent. Both must exist.
 func (s *Store) knownRun(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef) (*ledger.AgentRow, *ledger.RunRow, error) {
 	agent, err := s.NeedAgent(tx, sc, ref.Agent)
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *Store) knownRun(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef) (*ledger
 	return agent, run, err
 }
 
-// progress notes how far a run says it has come, and when that last grew.
+// noteProgress notes the progress that a run reports, and when it last grew.
 func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 	if progress == nil {
 		return nil
@@ -114,7 +113,7 @@ func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 		grew = tx.Now
 	}
 	run.Progress, run.ProgressAt = progress, grew
-	tx.Store.RunCache.Forget(run) // the run's watch may be made anew from it
+	tx.Store.RunCache.Forget(run) // so that the watch of the run is set up again from the database
 	return tx.Exec(ledger.UpdateProgress, progress, grew, run.ID)
 }
 
@@ -137,7 +136,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	e := ledger.Entry(sc, "end_run", ref.Agent)
 	e.Run, e.Detail = ledger.RunName(ref.Run), map[string]any{"status": r.Status}
 	var final *saves.Save
-	room := sqlite.Frees // retention has its say
+	room := sqlite.Frees // because retention may remove checkpoints
 	if len(r.State) > 0 {
 		var err error
 		if final, err = s.NewSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine,
@@ -193,8 +192,8 @@ func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) err
 		WHERE id = ?`, string(r.Status), ended, run.AccumulatedMS, r.ContinuationPrompt, r.Error, r.Result, tx.Now, run.ID)
 }
 
-// leaveOpen settles what the owner did not: nobody knows how its open steps and
-// operations ended.
+// leaveOpen marks the steps and operations that the owner left open, because it is not known how
+// they ended.
 func leaveOpen(tx *ledger.Tx, run *ledger.RunRow) error {
 	err := tx.Exec(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.Now, run.ID)
 	if err != nil {
@@ -203,7 +202,7 @@ func leaveOpen(tx *ledger.Tx, run *ledger.RunRow) error {
 	return tx.Exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE run_id = ? AND status = 'open'`, tx.Now, run.ID)
 }
 
-// interrupt ends a segment without its owner's word, at the last sign of life.
+// interruptRun ends a segment without a message from its owner, at its last sign of life.
 func interruptRun(tx *ledger.Tx, run *ledger.RunRow, status ckpt.RunStatus) error {
 	if err := leaveOpen(tx, run); err != nil {
 		return err

@@ -83,12 +83,12 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	return tx.ShownRun(run.ID)
 }
 
-// owner is the process that is to own a run. Where none is named, none is
-// known: who asks by curl or from a script is gone before the run is. A number
-// that names no process here, perhaps one of a container, stands for the caller.
+// owner is the process that becomes the owner of a run. If the request names no process, the owner
+// is unknown: a caller that uses curl or a script ends before the run does. A pid that names no
+// process here, perhaps because it is of a container, stands for the caller.
 //
-// So does a process of somebody else, unless an administrator names it: who
-// could name any would let a run look alive for ever, or learn when a stranger's
+// A process of another user also stands for the caller, unless an administrator names it. Otherwise
+// a user could name any process, and so make a run look alive forever, or learn when another user's
 // process ends.
 func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 	if pid == 0 {
@@ -104,7 +104,7 @@ func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 	return p
 }
 
-// mayStart refuses to begin a run that is somebody else's or left unfinished.
+// mayStart refuses to begin a run that another user's process owns or that is unfinished.
 func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
 	if err := s.OwnedHere(run); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
 }
 
-// checkFork refuses a fork of what is not this agent's, or into a run that has
+// checkFork refuses a fork from a checkpoint that is not this agent's, or into a run that has
 // checkpoints of its own.
 func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from ckpt.Ref) error {
 	if from == "" {
@@ -135,8 +135,8 @@ func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from c
 	return saves.CheckParent(tx, agent, string(from))
 }
 
-// own gives a run its owner and how that is watched: by the request, else by
-// the agent's policy.
+// ownRun gives a run its owner and its timeouts: those of the request, else those of the agent's
+// policy.
 func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liveness.Process, heartbeat, progress *ckpt.Duration) error {
 	beat, grow := agent.Settings.HeartbeatTimeout, agent.Settings.ProgressTimeout
 	if heartbeat != nil {
@@ -158,7 +158,7 @@ func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liv
 		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.Now, tx.Now, segment, tx.Now, run.ID)
 }
 
-// forgetWork makes a run's steps and operations ones that are still to be done.
+// forgetWork deletes the records of a run's steps and operations, so that they are done again.
 func (s *Store) forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
 	for _, table := range []string{"steps", "operations"} {
 		if err := tx.Exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
@@ -168,8 +168,8 @@ func (s *Store) forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
 	return s.retireQuestions(tx, run)
 }
 
-// beginAnew makes a run start over: what it did is history, its steps are to
-// be done again, and no older writer may go on.
+// beginAnew makes a run start over: earlier work is history, its steps are done again, and older
+// writers are fenced.
 func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := s.forgetWork(tx, run); err != nil {
 		return err

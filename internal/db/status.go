@@ -38,7 +38,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	}
 	st.Writer = s.Engine.WriterStatus()
 	s.problems(st)
-	if !sc.Admin { // how much others write is theirs to know
+	if !sc.Admin { // the sizes would show how much other users write
 		st.Writer, st.Drift.Watched = ckpt.WriterStatus{}, 0
 		d := &st.Database
 		d.AuditRows, d.AuditHead, d.Damaged, d.Bytes, d.WALBytes, d.FreeBytes, d.WALPending = 0, "", 0, 0, 0, 0, 0
@@ -53,8 +53,8 @@ func (s *Store) Health() (state string, problems []string) {
 	return st.State, st.Problems
 }
 
-// countOwned counts what an owner has, without looking at every checkpoint: runs
-// know how many they have, and those of the rarer kinds have indexes of their own.
+// countOwned counts what an owner has, without reading every checkpoint: runs store how many
+// checkpoints they have, and the rarer kinds have indexes of their own.
 func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
 	var agents, checkpoints int64
 	err := q.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE owner = ?1 OR ?1 = '*') FROM agents`, owner).Scan(&agents, &st.Agents)
@@ -62,7 +62,7 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 		return err
 	}
 	owned := `r.agent_id IN (SELECT id FROM agents WHERE owner = ?1)`
-	if st.Agents == agents { // then one way through all runs is shorter than the way to each
+	if st.Agents == agents { // then one scan of all runs is shorter than a lookup for each agent
 		owned = `?1 <> ''`
 	}
 	st.Waiting.RunsByStatus = make(map[ckpt.RunStatus]int64, len(ckpt.RunStatuses))
@@ -106,7 +106,7 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 	return nil
 }
 
-// countWaiting counts what waits for a person, which indexes hold that hold nothing else.
+// countWaiting counts what waits for a person. It uses indexes that hold nothing else.
 func countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
 	if err := q.GetContext(ctx, &st.Waiting.UncertainOperations, countUncertain, owner); err != nil {
 		return err
@@ -114,7 +114,7 @@ func countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status
 	return q.GetContext(ctx, &st.Waiting.OpenPrompts, countPrompts, owner, st.Now)
 }
 
-// countLeftOut counts what the newest tree of each folder of an agent leaves out.
+// countLeftOut counts the files that the newest tree of each folder of an agent leaves out.
 const countLeftOut = `SELECT coalesce(sum(json_array_length(t.left_out)), 0) FROM trees t
 	WHERE t.id IN (SELECT max(n.id) FROM trees n JOIN agents a ON a.id = n.agent_id
 	WHERE n.sha256 IS NOT NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY n.agent_id, n.root)`
@@ -142,11 +142,11 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	return err
 }
 
-// damagedProblem gives no number, because each user reads it.
+// damagedProblem gives no number, because every user can read it.
 const damagedProblem = "stored checkpoints are damaged and are never served: ckptsidecar verify names them; " +
 	"new saves do not depend on damaged data; save again, check the disk, and delete the damaged checkpoints"
 
-// problems says what is wrong, in order of weight; the first decides the state.
+// problems lists what is wrong, most important first; the first decides the state.
 func (s *Store) problems(st *ckpt.Status) {
 	add := func(state, text string) {
 		st.Problems = append(st.Problems, text)

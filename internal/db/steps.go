@@ -66,7 +66,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	})
 }
 
-// screenStep changes a step's texts into what is to be stored.
+// screenStep changes a step's texts into the texts that are stored.
 func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) *ledger.Screening {
 	c := s.Screen(sc, ref.Agent, "step")
 	c.Key("key", r.Key)
@@ -77,7 +77,7 @@ func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) 
 	return c
 }
 
-// stepWrite is what writing steps has in common.
+// stepWrite is the common part of all writes of steps.
 func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, c *ledger.Screening, action string,
 	do func(*ledger.Tx, *ledger.RunRow, *ledger.StepRow, *observer.StepPrint, ledger.AuditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
@@ -120,7 +120,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	})
 }
 
-// putStep begins a step, or its next attempt, or records a whole one.
+// putStep begins a step or its next attempt, or records a whole step.
 func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint,
 	e ledger.AuditEntry) (*ckpt.Step, error) {
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result,
@@ -153,7 +153,7 @@ func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 	return &step, tx.Audit(e)
 }
 
-// outcomeOf is negative where the agent said so, or where the detectors saw it.
+// outcomeOf is negative if the agent said so or the detectors saw it.
 func outcomeOf(r ckpt.StepRequest, print *observer.StepPrint) ckpt.Ref {
 	if print.Negative {
 		return ckpt.StepNegative
@@ -161,8 +161,8 @@ func outcomeOf(r ckpt.StepRequest, print *observer.StepPrint) ckpt.Ref {
 	return r.Outcome
 }
 
-// failuresIn is how many attempts of a step have failed since a run's stretch
-// began, this one included.
+// failuresIn is how many attempts of a step have failed since the run's segment began, including
+// this one.
 func failuresIn(s *ledger.StepRow, run *ledger.RunRow) int64 {
 	switch {
 	case s.Stretch != run.Stretch:
@@ -219,8 +219,8 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 	return page, sqlite.ReadError(err)
 }
 
-// selectSteps reads a page of a run's steps. It chooses them by an index alone where no
-// status is asked for, and reads no step that is not on the page.
+// selectSteps is the query for a page of a run's steps. If no status is asked for, it chooses the
+// steps by an index alone. It reads no step that is not on the page.
 func selectSteps(status string) string {
 	from := `steps INDEXED BY steps_of_run WHERE run_id = ?1 AND id > ?2 AND ?4 = ''`
 	switch ckpt.StepStatus(status) {
@@ -238,7 +238,7 @@ func selectSteps(status string) string {
 		WHERE coalesce(before, 0) < ?5 ORDER BY id`
 }
 
-// listOf prepares a page of what belongs to a run.
+// listOf prepares a page of the rows that belong to a run.
 func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter,
 	action string) (run *ledger.ReadRun, from int64, limit int, err error) {
 	if limit, err = ledger.PageSizeOf(f.Limit); err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/surveys"
 )
 
-// What the engine answers where a start or a write must not go on.
+// The types of the engine that a start or a write uses.
 type (
-	// OperatorError stops a start until somebody has fixed its cause.
+	// OperatorError stops a start until a person has fixed its cause.
 	OperatorError = sqlite.OperatorError
-	// FatalError is a fail-stop: the store has stopped acknowledging because what
-	// is on disk is not known any more. A fresh process decides.
+	// FatalError is a fail-stop: the store has stopped acknowledging because it no longer knows
+	// what is on disk. A new process decides.
 	FatalError = sqlite.FatalError
 	// Hook is a hook and the notices that it gets.
 	Hook = ledger.Hook
@@ -47,18 +47,18 @@ type Store struct {
 	*files.Files
 	*surveys.Surveys
 	*policies.Policies
-	verifying sync.Mutex // held while the audit log is read as a whole
+	verifying sync.Mutex // held while the whole audit log is read
 	events    ledger.Changes
-	prompts   ledger.Changes           // of their answers
-	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
-	idsSeen   atomic.Pointer[keyPlace] // the same of ids
+	prompts   ledger.Changes           // changes of prompts: answers and withdrawals
+	keysSeen  atomic.Pointer[keyPlace] // where Expire continues
+	idsSeen   atomic.Pointer[keyPlace] // the same for ids
 }
 
-// Open opens the database, makes it where there is none, brings its schema up
-// to date, and checks it where the last daemon stopped because of a fault.
+// Open opens the database, creates it if there is none, brings its schema up to date, and checks it
+// if the last daemon stopped because of a fault.
 //
-// Its errors are ErrLocked where another daemon has the database, and
-// *OperatorError where somebody must mend something first.
+// Its errors are ErrLocked if another daemon has the database, and *OperatorError if a person must
+// fix something first.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	c, err := ledger.NewCore(opt)
 	if err != nil {

@@ -141,7 +141,7 @@ func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, e
 		return "", sqlite.ReadError(err)
 	}
 	err = denied
-	for _, row := range rows { // owners choose ids by themselves
+	for _, row := range rows { // several rows, because each owner chooses ids on its own
 		if subtle.ConstantTimeCompare([]byte(sha), []byte(row.Hash)) == 1 && row.Ended.IsZero() {
 			owner, err = row.Owner, nil
 		}
@@ -149,7 +149,7 @@ func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, e
 	return owner, err
 }
 
-// unchanged records that an administrator was shown what is another's.
+// unchanged records that an administrator saw what belongs to another owner.
 func unchanged(tx *ledger.Tx, sc ckpt.Scope, e ledger.AuditEntry) error {
 	if !sc.Foreign() {
 		return nil

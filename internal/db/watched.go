@@ -11,10 +11,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// What the monitor of internal/monitor needs.
+// The methods that the monitor of internal/monitor needs.
 
-// selectWatched has its condition word for word from the index runs_watched,
-// without which it would look at every run there is, each second.
+// selectWatched repeats the condition of the index runs_watched word for word. Otherwise SQLite
+// would not use the index, and would read all runs each second.
 const selectWatched = `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.process_start, r.boot_id, r.started_at, r.updated_at, r.heartbeat_at,
 	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched
 	JOIN agents a ON a.id = r.agent_id
@@ -63,8 +63,8 @@ func (s *Store) Interrupt(_ context.Context, w liveness.Run, status ckpt.RunStat
 	return did, err
 }
 
-// stillLate says whether nothing has come since the monitor looked. The marks
-// are compared for equality: the wall clock may have been set back.
+// stillLate says whether no sign of life has come since the monitor looked. It compares the times
+// for equality, because the wall clock may have been set back.
 func stillLate(run *ledger.RunRow, w liveness.Run) bool {
 	return run.LastSign().Equal(w.LastBeat) && run.LastProgress().Equal(w.LastProgress)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// What the worker of internal/retention needs: each method is one short
-// transaction, and decides on what it finds inside it.
+// The methods that the worker of internal/retention needs. Each method is one short transaction,
+// and decides on the rows that it finds in it.
 
 // Due returns runs that may have something to remove, by ascending id.
 func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
-	at := ckpt.At(now).String() // "" while ages are not to be judged: then nothing is older
+	at := ckpt.At(now).String() // "" if ages are not to be judged: then nothing is older
 	err := s.RO.SelectContext(ctx, &ids, `SELECT id FROM (
 		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE r.id > ?1 AND r.last_seq - r.removed > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
@@ -80,7 +80,7 @@ func (s *Store) Drop(_ context.Context, runs []int64, over func(retention.Histor
 	return dropped, more, err
 }
 
-// drop removes one run where it is over, and answers how many rows went.
+// drop removes one run if it is over, and returns how many rows were removed.
 func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
 	run, agent, err := s.RunWithAgent(tx, id)
 	if err != nil || run == nil || run.LastSeq > run.Removed {
@@ -107,7 +107,7 @@ func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64
 	return ids, sqlite.ReadError(err)
 }
 
-// trimRuns is of how many runs, the largest first, a budget is asked at once.
+// trimRuns is how many runs, largest first, one call of budget gets.
 const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, closer to its budget.
@@ -149,7 +149,7 @@ func (s *Store) overBy(tx *ledger.Tx, agent int64) (over int64, err error) {
 	}
 	var used int64
 	_, err = tx.Get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
-	return used*s.Engine.PageSize() - s.Opt.MaxBytes/100*95, err // some room must be left for what comes
+	return used*s.Engine.PageSize() - s.Opt.MaxBytes/100*95, err // leaves some room for new rows
 }
 
 func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64) ([]retention.Verdict, int64)) error {
@@ -181,7 +181,7 @@ func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64
 	return nil
 }
 
-// trimmed is a checkpoint that a budget may name, and whose it is.
+// trimmed is a checkpoint that a budget may name, with its agent and run.
 type trimmed struct {
 	agent *ledger.AgentRow
 	run   *ledger.RunRow
