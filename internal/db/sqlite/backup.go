@@ -13,9 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// Backup writes a copy of a database, also while another process uses it, and
-// gives it its name only once approve has accepted the copy and it is on disk.
-// It never replaces a file.
+// Backup writes a copy of a database, also while another process uses it. The copy gets its name
+// only after approve has accepted it and it is on disk. Backup never replaces a file.
 func Backup(ctx context.Context, path, out string, approve func(copied string) error) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 		return &OperatorError{fmt.Sprintf("%s exists, and a backup never replaces a file: name another file", out), nil}
@@ -23,7 +22,7 @@ func Backup(ctx context.Context, path, out string, approve func(copied string) e
 	if _, err := os.Lstat(path); err != nil {
 		return &OperatorError{"there is no database to back up", err}
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(out), ".backup-") // closed to others, so that nobody reads it half-made
+	folder, err := os.MkdirTemp(filepath.Dir(out), ".backup-") // closed to others, so that none reads it half-made
 	if err != nil {
 		return &OperatorError{"the backup's folder cannot be written", err}
 	}
@@ -44,13 +43,13 @@ func Backup(ctx context.Context, path, out string, approve func(copied string) e
 	return made.publish(out)
 }
 
-// copyAside is Backup of a database as it is, damage included.
+// copyAside backs up a database as it is, damage included.
 func copyAside(ctx context.Context, path, out string) error {
 	return Backup(ctx, path, out, func(string) error { return nil })
 }
 
-// source is a database that is to be copied. Its files are open, so that it can be read also by a process that has
-// given up the rights to open them.
+// source is a database to copy. Its files are open, so that a process that has given up the rights to open them can
+// still read it.
 type source struct {
 	conn    *sqlx.Conn
 	closeDB func()
@@ -64,7 +63,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	s := &source{closeDB: closeDB}
 	var tables int64
 	if s.conn, err = db.Connx(ctx); err == nil {
-		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files with the first read
+		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files at the first read
 	}
 	if err != nil {
 		s.close()
@@ -80,15 +79,15 @@ func (s *source) close() {
 	s.closeDB()
 }
 
-// copied is a finished copy of a database and the handle by which it is known: its name may lie in a folder in which
-// somebody else can exchange files.
+// copied is a finished copy of a database, with the handle that identifies it: its name may lie in a folder in which
+// another user can exchange files.
 type copied struct {
 	path string
 	file *os.File
 }
 
-// copyTo copies the database on one snapshot into a new file. SQLite may only fill this file and make none: it would
-// make one wherever a link leads.
+// copyTo copies the database from one snapshot into a new file. SQLite may only fill this file. It may not create one,
+// because it would follow a link to any place.
 func (s *source) copyTo(ctx context.Context, path string) (_ *copied, err error) {
 	c := &copied{path: path}
 	if c.file, err = osfile.OpenPlain(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
@@ -129,7 +128,7 @@ func (c *copied) publish(name string) error {
 	if err := errors.Join(c.file.Chmod(0o600), c.file.Sync()); err != nil {
 		return err
 	}
-	if err := os.Link(c.path, name); err != nil { // unlike rename it never replaces
+	if err := os.Link(c.path, name); err != nil { // unlike rename, it never replaces
 		return err
 	}
 	if err := c.check(name); err != nil {
@@ -139,9 +138,8 @@ func (c *copied) publish(name string) error {
 	return errors.Join(os.Remove(c.path), osfile.SyncFolder(filepath.Dir(name)))
 }
 
-// Make writes a new database file beside whatever is there: fill makes what it holds,
-// and it gets its name only once approve has accepted it and it is on disk. It never
-// replaces a file.
+// Make writes a new database file beside existing files: fill writes the contents. The file gets
+// its name only after approve has accepted it and it is on disk. Make never replaces a file.
 func Make(ctx context.Context, out string, fill func(*sqlx.Conn) error, approve func(made string) error) error {
 	folder, err := os.MkdirTemp(filepath.Dir(out), ".making-")
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Class is what a SQLite result code means for a write. The reasons, measured
-// one by one, are in DESIGN.md beside this file.
+// Class says what a SQLite result code means for a write. DESIGN.md beside this file has the
+// measured reason for each.
 type Class int
 
 const (
 	ClassNone      Class = iota // not an error of SQLite
-	ClassTransient              // the whole transaction may be tried again
-	ClassOnce                   // likewise, but once only
+	ClassTransient              // the whole transaction can be tried again
+	ClassOnce                   // the same, but only once
 	ClassFull                   // no room: refuse, stay up
-	ClassFatal                  // what is on disk is not known any more: stop acknowledging
-	ClassOperator               // somebody must mend the file or its rights
-	ClassClient                 // a constraint or a size: the request's fault
-	ClassBug                    // ours
+	ClassFatal                  // it is no longer known what is on disk: stop acknowledging
+	ClassOperator               // a person must fix the file or its rights
+	ClassClient                 // a constraint or a size: the request is at fault
+	ClassBug                    // the program is at fault
 )
 
-// classes is by extended result code; what is missing here is looked up by its
+// classes maps extended result codes to classes. A code that is missing here is looked up by its
 // primary code.
 var classes = map[int]Class{
 	5: ClassTransient, 261: ClassTransient, 773: ClassTransient, 517: ClassTransient, // BUSY and its kinds
@@ -40,7 +40,7 @@ var classes = map[int]Class{
 	21: ClassBug, 1: ClassBug, 2: ClassBug,
 }
 
-// Code is the extended result code of err, 0 where it has none.
+// Code is the extended result code of err, 0 if it has none.
 func Code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -49,7 +49,7 @@ func Code(err error) int {
 	return 0
 }
 
-// Classify decides by number, never by text.
+// Classify decides by the code's number, never by text.
 func Classify(err error) Class { return classOf(Code(err)) }
 
 func classOf(code int) Class {
@@ -65,7 +65,7 @@ func classOf(code int) Class {
 	return ClassBug
 }
 
-// ReadError turns what a read met into the product's error.
+// ReadError turns the error of a read into an error for the caller.
 func ReadError(err error) error {
 	var e *ckpt.Error
 	switch {
@@ -87,7 +87,7 @@ func ReadError(err error) error {
 	return ckpt.Wrap(ckpt.CodeInternal, err, "reading failed inside the daemon: read the daemon's log")
 }
 
-// OperatorError is what stops a start until somebody has mended it.
+// OperatorError stops a start until a person has fixed its cause.
 type OperatorError struct {
 	Message string
 	Err     error
@@ -100,14 +100,14 @@ func (e *OperatorError) Error() string {
 	return fmt.Sprintf("%s (%v)", e.Message, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *OperatorError) Unwrap() error { return e.Err }
 
-// ErrLocked is the error of Open where another daemon has the database.
+// ErrLocked is the error of Open if another daemon has the database open.
 var ErrLocked = errors.New("already running: another daemon has this database open")
 
-// FatalError is a fail-stop: the store has stopped acknowledging because what
-// is on disk is not known any more. A fresh process decides.
+// FatalError is a fail-stop: the store has stopped acknowledging because it no longer knows what is
+// on disk. A new process decides.
 type FatalError struct{ Err error }
 
 func (e *FatalError) Error() string {
@@ -117,23 +117,23 @@ func (e *FatalError) Error() string {
 	return fmt.Sprintf("stopped acknowledging, because the data on disk is no longer certain: %v", e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *FatalError) Unwrap() error { return e.Err }
 
-// ErrNoRoom is the answer to what would use the room that deletes need.
+// ErrNoRoom is the error for a write that would use the space that deletes need.
 var ErrNoRoom = &ckpt.Error{Code: ckpt.CodeStorageFull,
 	Message: "the disk is full, and the rest is reserved for deletes: free space, or delete checkpoints; reads and deletes still work"}
 
-// noRoom says that SQLite found no room, for the files or for the log's index.
+// noRoom says that SQLite found no space for the files or for the log's index.
 func noRoom(err error) bool { return Classify(err) == ClassFull || Code(err) == 4874 } // IOERR_SHMSIZE
 
-// errSnapshot says that the log could not be cut just now.
+// errSnapshot says that the log could not be truncated now.
 var errSnapshot = errors.New("a reader holds a snapshot")
 
-// errAgain says that there is room now where there was none.
+// errAgain says that the disk was full and has space now.
 var errAgain = errors.New("the disk was full")
 
-// lockFault is a fault of the locks and not of what is on disk: a fresh process has fresh locks, and nothing has to be
+// lockFault is a fault of the locks, not of the data on disk: a new process has new locks, and the database need not be
 // checked.
 type lockFault struct{ error }
 
@@ -144,14 +144,13 @@ func isLockFault(err error) bool {
 	return errors.As(err, &fault)
 }
 
-// errAtCommit marks an error of COMMIT itself: what it would have saved may be
-// there or not.
+// errAtCommit marks an error of COMMIT itself: the transaction may or may not be saved.
 type errAtCommit struct{ error }
 
 func (e errAtCommit) Unwrap() error { return e.error }
 
-// commitError says what an error of COMMIT means. Where SQLite found no room
-// or a lock, nothing was saved; after a fault of the disk nobody knows.
+// commitError says what an error of COMMIT means. If SQLite found no space or no lock, nothing was
+// saved. After a fault of the disk, the outcome is unknown.
 func commitError(err error) error {
 	switch Classify(err) {
 	case ClassFatal, ClassOperator:

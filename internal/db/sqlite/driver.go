@@ -15,25 +15,25 @@ import (
 	"modernc.org/sqlite"
 )
 
-// PageSize is that of a new file. It was measured: where a small checkpoint takes the
-// row of another, a save writes as many pages of 4 KiB as of 8. With pages of 2 KiB a save
-// writes 0.64 to 0.80 of the bytes, kept histories take 0.4 to 2.9 % more, and restores
-// take 0.95 to 1.13 of the time. Files that older versions have made keep theirs, 8 KiB.
+// PageSize is the page size of a new file. It was measured: if a small checkpoint replaces the row
+// of another, a save writes as many pages of 4 KiB as of 8. Compared with 8 KiB, a save writes 0.64
+// to 0.80 of the bytes, kept histories take 0.4 to 2.9 % more, and restores take 0.95 to 1.13 of
+// the time. Files that older versions have made keep their page size, 8 KiB.
 const PageSize = 4096
 
-// Pragmas are applied by the driver in lexicographic order, which none of
-// these minds. What must be set in order, when the file is made, is in create.
+// The driver applies pragmas in lexicographic order. The order does not matter for these. Pragmas
+// that need an order, when the file is made, are in format.
 var (
 	writerPragmas = []string{
 		"busy_timeout(0)", // the writer waits by itself, so that it can say why
 		"cache_size(-16384)",
 		"cell_size_check(1)",
 		"foreign_keys(1)",
-		"secure_delete(FAST)", // zeroes what it touches anyway; erase goes further
+		"secure_delete(FAST)", // zeroes only pages that it writes anyway; erase does more
 		"synchronous(FULL)",
 		"temp_store(2)",
 		"trusted_schema(0)",
-		"wal_autocheckpoint(0)", // run and watched by maintain.go: its failures are silent
+		"wal_autocheckpoint(0)", // maintain.go copies the log and watches the result: SQLite's own failures are silent
 	}
 	readerPragmas = []string{
 		"busy_timeout(2000)",
@@ -45,13 +45,13 @@ var (
 	}
 )
 
-// checkerPragmas leave query_only off: VACUUM INTO writes, though not here.
+// checkerPragmas leave query_only off, because VACUUM INTO writes, though not into this database.
 var checkerPragmas = []string{
 	"busy_timeout(5000)", "cache_size(-16384)", "cell_size_check(1)", "temp_store(2)", "trusted_schema(0)",
 }
 
-// OpenBeside opens a database for a copy or a check, beside whatever else has it
-// open in this process or another. It only reads. close must be called.
+// OpenBeside opens a database for a copy or a check, while this process or another may also have it
+// open. It only reads. The caller must call close.
 func OpenBeside(path string, connections int) (db *sqlx.DB, close func(), err error) {
 	readingBeside.Add(1)
 	if db, err = pool(path, "ro", connections, checkerPragmas); err != nil {
@@ -64,8 +64,8 @@ func OpenBeside(path string, connections int) (db *sqlx.DB, close func(), err er
 	}, nil
 }
 
-// useOFDLocks has SQLite lock the database file by open file and not by process. Where the system has no such locks, the
-// rule of doc.go alone holds. Any other failure is a mistake of the program: something has opened a database before.
+// useOFDLocks makes SQLite lock the database file by open file and not by process. If the system has no such locks,
+// only the rule of doc.go protects the locks. Any other failure is a bug: a database was opened before this call.
 var useOFDLocks = sync.OnceValue(func() error {
 	_, err := sqlite.OFDLocking(true)
 	if errors.Is(err, sqlite.ErrOFDLockingUnavailable) {
@@ -74,7 +74,7 @@ var useOFDLocks = sync.OnceValue(func() error {
 	return err
 })
 
-// dsn names a database file so that no byte of its path is taken for a parameter.
+// dsn names a database file so that no byte of its path is read as a parameter.
 func dsn(path, mode string, pragmas []string) string {
 	q := url.Values{"mode": {mode}, "_defensive": {"1"}}
 	for _, p := range pragmas {
@@ -83,7 +83,7 @@ func dsn(path, mode string, pragmas []string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: slashed(path), RawQuery: q.Encode()}).String()
 }
 
-// slashed makes C:\x\y into /C:/x/y, as SQLite's URIs want it.
+// slashed turns C:\x\y into /C:/x/y, the form that SQLite's URIs need.
 func slashed(path string) string {
 	if strings.Contains(path, `\`) {
 		path = strings.ReplaceAll(path, `\`, "/")
@@ -94,8 +94,8 @@ func slashed(path string) string {
 	return path
 }
 
-// connector opens connections that leave the write-ahead log in place when
-// they close, so that a read-only auditor still finds it after a clean stop.
+// connector opens connections that leave the write-ahead log in place when they close, so that a
+// read-only auditor still finds it after a clean stop.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -124,7 +124,7 @@ func pool(path, mode string, size int, pragmas []string) (*sqlx.DB, error) {
 	return poolOf(base, size), nil
 }
 
-// readers is a pool that reads, with connections that keep what they prepare. met hears each error of a query.
+// readers opens a pool of reading connections that keep prepared statements. It calls met with each error of a query.
 func readers(path string, size int, met func(error)) (*sqlx.DB, error) {
 	base, err := connect(path, "ro", readerPragmas)
 	if err != nil {
@@ -148,5 +148,5 @@ func poolOf(c driver.Connector, size int) *sqlx.DB {
 	return sqlx.NewDb(db, "sqlite3")
 }
 
-// readingBeside counts the connections that read a database and are not a store's: copies and checks in this process.
+// readingBeside counts the connections of this process that read a database for copies and checks, not for a store.
 var readingBeside atomic.Int32

@@ -6,10 +6,11 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// examine looks whether a database that somebody else has written still is the
-// one that the writer knows, on a connection that has none of it in memory.
-// Whoever copies an older file or something else over it is found out; whoever
-// only copied the write-ahead log, with the sqlite3 command, is not in the way.
+// examine checks whether a database that another program has written is still the one that the
+// writer knows. It uses a connection that has nothing of the database in memory. If a program has
+// copied an older or another file over the database, examine finds that out. If a program has only
+// copied the write-ahead log into the database, as the sqlite3 command does, examine accepts the
+// file.
 func (e *Engine) examine() error {
 	e.log.Warn("another program has written the database file: examining it", "path", e.opt.Path)
 	db, err := pool(e.opt.Path, "ro", 1, checkerPragmas)

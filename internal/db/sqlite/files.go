@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// companions are the files that may lie beside a database and belong to it.
+// companions are the suffixes of a database's files, itself included.
 var companions = []string{"", "-wal", "-shm"}
 
-// reserveSuffix names the reserve after its database.
+// reserveSuffix is the suffix of the reserve's file, after the database's name.
 const reserveSuffix = "-reserve"
 
-// fill writes bytes that no file system can pack.
+// fill writes bytes that no file system can compress.
 func fill(f *os.File, from, to int64) error {
 	chunk := make([]byte, 64<<10)
 	source := rand.NewChaCha8([32]byte{byte(from >> 16)})

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// protocol is SQLITE_PROTOCOL: SQLite has tried for ten seconds to take a lock of the write-ahead log that nobody can hold
-// for long. The locks of the file system do not work.
+// protocol is SQLITE_PROTOCOL: SQLite has tried for ten seconds to take a lock of the write-ahead log that is only ever
+// held for a short time. The locks of the file system do not work.
 const protocol = 15
 
-// lockTrouble judges why a lock did not come free, in the writer's turn and outside a transaction. A lock that this
-// process holds was not given back, although that was asked for: it never comes free. The answer is nil where another
-// program is in the way.
+// lockTrouble finds out why a lock did not become free. The leader calls it outside a transaction. If this process
+// holds the lock, the lock was not released although the process asked for that, and it never becomes free. The result
+// is nil if another program holds the lock.
 func (w *writer) lockTrouble(err error) *FatalError {
 	if Code(err) == protocol {
 		return w.engine.brokenLocks(err)
@@ -29,13 +29,13 @@ func (w *writer) lockTrouble(err error) *FatalError {
 	return nil
 }
 
-// ownReadsMost is how often a lock to read must be found in a row that none of our connections reads with. One that is being
-// taken or given back just then may be seen once.
+// ownReadsMost is how often in a row the check must find a read lock while none of our connections reads. A lock that
+// is just being taken or released may be found once.
 const ownReadsMost = 3
 
-// suspectOwnReads looks, in the writer's turn, why the log cannot be copied whole. A lock to read that this process holds,
-// while none of its connections reads, was not given back although that was asked for. It would keep the log from beginning
-// anew until the disk is full.
+// suspectOwnReads finds out why the log cannot be copied whole. The leader calls it. If this process holds a read lock
+// while none of its connections reads, the lock was not released although the process asked for that. Such a lock would
+// keep the log from starting over until the disk is full.
 func (w *writer) suspectOwnReads() error {
 	s := w.engine
 	busy := func() bool { return s.ro.Stats().InUse > 0 || readingBeside.Load() > 0 }
@@ -56,7 +56,7 @@ func (w *writer) suspectOwnReads() error {
 		"the write-ahead log cannot be reset", s.opt.Path)}})
 }
 
-// probe looks whether the writer gets its lock. It writes nothing.
+// probe checks whether the writer gets its lock. It writes nothing.
 func (w *writer) probe() error {
 	err := w.do(`BEGIN IMMEDIATE`)
 	if err == nil {
@@ -66,7 +66,7 @@ func (w *writer) probe() error {
 	return err
 }
 
-// metRead stops the writer where a read has met locks that do not work: each further statement would stand still for ten
+// metRead stops the writer if a read has met locks that do not work: each further statement would block for ten
 // seconds.
 func (e *Engine) metRead(err error) {
 	if Code(err) == protocol && e.writer != nil {
@@ -78,7 +78,7 @@ func (e *Engine) brokenLocks(err error) *FatalError {
 	return &FatalError{lockFault{fmt.Errorf("the locks of %s do not work: %w", e.opt.Path, err)}}
 }
 
-// noteLock notes whether the writer got its lock. To try again and again is no progress: only to get it is.
+// noteLock notes whether the writer got its lock. Trying again is not progress; only getting the lock is.
 func (w *writer) noteLock(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *writer) noteLock(err error) {
 	}
 }
 
-// noteRefused notes that somebody was told busy for want of the lock. What the daemon wants of itself can wait.
+// noteRefused notes that a caller was told busy because the lock was not free. The daemon's own work does not count.
 func (w *writer) noteRefused(batch []*Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *writer) noteRefused(batch []*Op) {
 	}
 }
 
-// lockedFor is for how long the writer has been kept from its lock, 0 where it is not, and whether anybody was told busy.
+// lockedFor is for how long the writer could not get its lock, 0 if it can, and whether a caller was told busy.
 func (w *writer) lockedFor() (since time.Duration, refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,8 @@ func (w *writer) lockedFor() (since time.Duration, refused bool) {
 	return time.Since(w.locked.since), w.locked.refused
 }
 
-// Behind is for how long the writer has had work and committed nothing of it: it stands still, or it is kept from its
-// lock, however often it tries. It is 0 while all goes well or nobody wants to write.
+// Behind is for how long the writer has had work and has committed none of it, because it makes no progress or because
+// it cannot get its lock, however often it tries. It is 0 if all goes well or there is nothing to write.
 func (e *Engine) Behind() time.Duration {
 	locked, refused := e.writer.lockedFor()
 	if !refused {
@@ -119,7 +119,7 @@ func (e *Engine) Behind() time.Duration {
 	return max(e.Stalled(), locked)
 }
 
-// GiveUp is a fail-stop of a writer that has been behind for too long. Nothing on disk is in doubt because of it.
+// GiveUp is a fail-stop of a writer that has been behind for too long. It leaves nothing on disk in doubt.
 func (e *Engine) GiveUp(behind time.Duration) {
 	reason := "a write is blocked in the disk or in the system"
 	if locked, _ := e.writer.lockedFor(); locked > 0 {
@@ -128,8 +128,8 @@ func (e *Engine) GiveUp(behind time.Duration) {
 	_ = e.writer.stop(&FatalError{lockFault{fmt.Errorf("nothing could be committed for %v: %s", behind.Round(time.Second), reason)}})
 }
 
-// LockedProblem is what status and the probe of readiness say while saves wait for a lock or for the disk, "" where they do not.
-// A short wait is not worth a word.
+// LockedProblem is what status and the readiness probe say while saves wait for a lock or for the disk, "" if they do
+// not wait. It does not mention a short wait.
 func (e *Engine) LockedProblem() string {
 	if locked, refused := e.writer.lockedFor(); refused || locked > e.opt.WriteTimeout {
 		return fmt.Sprintf("saves are answered with busy: %s has held the database locked for %v", e.lockHolder(), locked.Round(time.Second))

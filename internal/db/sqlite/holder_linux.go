@@ -11,8 +11,9 @@ import (
 	"modernc.org/sqlite"
 )
 
-// The bytes that SQLite locks. In the index of the write-ahead log these are the lock of the one writer and those of
-// readers; in the database the pending, reserved and shared bytes, which who wants the file alone takes to write.
+// The bytes that SQLite locks. In the index of the write-ahead log, these are the lock of the one writer and the locks
+// of readers. In the database, these are the pending, reserved and shared bytes: a program that wants the file for
+// itself locks them to write.
 const (
 	walWriteByte     = 120
 	walFirstReadByte = 123
@@ -21,8 +22,8 @@ const (
 	lastByte         = pendingByte + 511
 )
 
-// lockHolder names who holds the lock that the writer needs, as the kernel knows it. It answers no pid where the kernel
-// does not say.
+// lockHolder names the process that holds the lock that the writer needs, as the kernel reports it. The pid is 0 if the
+// kernel does not say.
 func (e *Engine) lockHolder() (h holder) {
 	index, database := inodeOf(e.opt.Path+"-shm"), inodeOf(e.opt.Path)
 	heldLocks(func(l heldLock) {
@@ -35,7 +36,7 @@ func (e *Engine) lockHolder() (h holder) {
 	return h
 }
 
-// holdsReadLock says whether this process holds one of the locks that keep the log from beginning anew.
+// holdsReadLock says whether this process holds one of the locks that keep the log from starting over.
 func (e *Engine) holdsReadLock() (held bool) {
 	index := inodeOf(e.opt.Path + "-shm")
 	heldLocks(func(l heldLock) {
@@ -44,7 +45,7 @@ func (e *Engine) holdsReadLock() (held bool) {
 	return held
 }
 
-// heldLocks gives each lock that somebody holds to f.
+// heldLocks calls f with each lock that is held.
 func heldLocks(f func(heldLock)) {
 	file, err := os.Open("/proc/locks")
 	if err != nil {
@@ -58,7 +59,7 @@ func heldLocks(f func(heldLock)) {
 	}
 }
 
-// lookAtLocks says in the log where SQLite has fallen back to locks of the process: its first lock shows that.
+// lookAtLocks logs a warning if SQLite has fallen back to locks by process, which its first lock shows.
 func (e *Engine) lookAtLocks() {
 	if !sqlite.OFDLockingEnabled() {
 		e.log.Warn("this system or file system has no locks by open file: any other code in this process that opens and "+
@@ -76,8 +77,8 @@ type heldLock struct {
 
 func (l heldLock) covers(from, to int64) bool { return l.from <= to && from <= l.to }
 
-// parseLock reads a line such as "1: POSIX  ADVISORY  WRITE 1234 fd:01:131073 120 120". A line that begins with an arrow
-// is of who waits.
+// parseLock reads a line such as "1: POSIX  ADVISORY  WRITE 1234 fd:01:131073 120 120". A line with an arrow is about a
+// process that waits.
 func parseLock(line string) (l heldLock, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) != 8 || fields[1] == "->" {
@@ -100,8 +101,8 @@ func parseLock(line string) (l heldLock, ok bool) {
 	return l, true
 }
 
-// inodeOf is a file's number in its file system, 0 where there is none. The device is not compared: file systems that lie
-// over others show another one than the kernel's list.
+// inodeOf is a file's number in its file system, 0 if there is no file. The device is not compared, because a stacked
+// file system shows a different device than the kernel's list.
 func inodeOf(path string) uint64 {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -2,11 +2,11 @@
 
 package sqlite
 
-// lockHolder is nobody that can be named: this system does not say who holds a lock.
+// lockHolder names no process: this system does not say who holds a lock.
 func (e *Engine) lockHolder() holder { return holder{} }
 
-// holdsReadLock is not known here.
+// holdsReadLock is always false: this system does not say who holds a lock.
 func (e *Engine) holdsReadLock() bool { return false }
 
-// lookAtLocks has nothing to say: only Linux has locks by open file.
+// lookAtLocks does nothing: only Linux has locks by open file.
 func (e *Engine) lookAtLocks() {}

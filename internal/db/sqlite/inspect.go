@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// What shows the inside of an engine, to who looks after it and to tests.
+// Methods that show the inside of an engine to operators and to tests.
 
-// CheckFiles answers what is wrong with the files, nil where nothing is.
+// CheckFiles says what is wrong with the files, nil if nothing is.
 func (e *Engine) CheckFiles() error { return e.watch.check() }
 
-// LockedFor is for how long the writer has been kept from its lock, 0 where it
-// is not.
+// LockedFor is for how long the writer could not get its lock, 0 if it can.
 func (e *Engine) LockedFor() time.Duration {
 	locked, _ := e.writer.lockedFor()
 	return locked
@@ -21,14 +20,15 @@ func (e *Engine) LockedFor() time.Duration {
 // CopyLog copies the write-ahead log into the database once, beside the writer.
 func (e *Engine) CopyLog(ctx context.Context) { e.copyWAL(ctx) }
 
-// SetLogTarget has the log copied after so many bytes instead of 32 MiB.
+// SetLogTarget makes the engine copy the log after this many bytes instead of 32 MiB.
 func (e *Engine) SetLogTarget(bytes int64) { e.wal.target = bytes }
 
-// Ticker is one round of maintenance at a time. Its rounds remember one another.
+// Ticker returns a function that runs one round of maintenance. Its rounds share one record of when
+// each part was last done.
 func (e *Engine) Ticker() func(ctx context.Context, now time.Time) { return newDue(e).tick }
 
-// RemakeReserve lets the reserve go and makes it again, as a full disk does on
-// which deletes free a little.
+// RemakeReserve releases the reserve and makes it again, as happens when deletes free a little
+// space on a full disk.
 func (e *Engine) RemakeReserve() error {
 	return e.Write(&Op{Owner: Maintenance, outside: func() error {
 		e.letGo()
@@ -36,8 +36,7 @@ func (e *Engine) RemakeReserve() error {
 	}})
 }
 
-// Left names what the engine still holds that its callers should have given
-// back.
+// Left names what callers should have given back and the engine still holds.
 func (e *Engine) Left() (left []string) {
 	add := func(what string, n int64) {
 		if n != 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// takeLock takes the lock that keeps a second process from a database.
+// takeLock takes the lock that keeps a second process away from a database.
 func takeLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, &OperatorError{"the folder of the database cannot be created", err}
@@ -21,9 +21,9 @@ func takeLock(path string) (*os.File, error) {
 	return nil, &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", path), err}
 }
 
-// lockSoon tries for a moment: a process that has just ended, or a child that
-// another has just made and that has not yet begun its own program, may hold
-// the lock a little longer.
+// lockSoon tries for a moment, because two processes may hold the lock a little longer: a process
+// that has just ended, and a child that another process has just made and that has not yet begun
+// its own program.
 func lockSoon(path string) (f *os.File, err error) {
 	for range 20 {
 		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {

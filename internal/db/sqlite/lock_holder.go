@@ -8,10 +8,10 @@ import (
 // holder is a process that holds a lock of the database.
 type holder struct {
 	pid  int
-	name string // of its program, "" where that is not known
+	name string // its program's name, "" if that is not known
 }
 
-// ours says that this very process holds the lock.
+// ours says that this process holds the lock.
 func (h holder) ours() bool { return h.pid == os.Getpid() }
 
 func (h holder) String() string {

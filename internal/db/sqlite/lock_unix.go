@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// lockFile takes the exclusive lock of a file of its own, beside the database.
-// The kernel drops it when the process ends, however it ends.
+// lockFile takes an exclusive lock on a separate file beside the database. The kernel drops the
+// lock when the process ends, however it ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil && !named(f, path) { // it was removed before we had its lock: the next try makes another
+	if err == nil && !named(f, path) { // another process removed it before we had its lock: the next try makes another
 		err = syscall.EWOULDBLOCK
 	}
 	if err == nil {
@@ -29,9 +29,8 @@ func lockFile(path string) (*os.File, error) {
 	return nil, err
 }
 
-// unlockFile gives the lock back. To close the file is not enough: a child that
-// this process has just made, and that has not yet begun its own program, has the
-// file open as well and would hold the lock with it.
+// unlockFile releases the lock. Closing the file is not enough: a child that this process has just
+// made, and that has not yet begun its own program, also has the file open and would keep the lock.
 func unlockFile(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes the exclusive lock of a file of its own, beside the database.
-// Windows drops it when the process ends, however it ends.
+// lockFile takes an exclusive lock on a separate file beside the database. Windows drops the lock
+// when the process ends, however it ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -26,5 +26,5 @@ func lockFile(path string) (*os.File, error) {
 	return nil, err
 }
 
-// unlockFile gives the lock back, which goes with the file.
+// unlockFile releases the lock, which closing the file drops.
 func unlockFile(f *os.File) error { return f.Close() }

@@ -6,8 +6,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// copyFailed counts failures. Saves go on, but not for ever: a log that grows and
-// cannot be copied is for a fresh process to look at, while it is of bounded size.
+// copyFailed counts failures. Saves continue, but not forever: if a log grows and cannot be copied,
+// a new process must look at it while its size is still bounded.
 func (e *Engine) copyFailed(err error) {
 	e.wal.lastErr.Store(err.Error())
 	n := e.wal.failures.Add(1)
@@ -21,8 +21,8 @@ func (e *Engine) copyFailed(err error) {
 	}
 }
 
-// begunAnew notes whether the log could be flushed into the database and begin
-// anew, as a copy beside the writer cannot show.
+// begunAnew notes whether the log could be flushed into the database and start over. A copy beside
+// the writer cannot show that.
 func (e *Engine) begunAnew(err error) {
 	e.wal.stuck.Store(err != nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func (w *writer) pagesWritten() (pages int64) {
 	return pages
 }
 
-// copyLog copies all of the log in the writer's turn; after that it begins anew.
+// copyLog copies all of the log on the writer; after that the log starts over.
 func (w *writer) copyLog() error {
 	var row struct {
 		Busy int64 `db:"busy"`
@@ -55,7 +55,7 @@ func (w *writer) copyLog() error {
 	s := w.engine
 	ended := s.watch.writing(false)
 	_, err := w.reading().Get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
-	whole := err == nil && row.Busy == 0 && row.Log == row.Done // where another copy is under way it is busy, and both are -1
+	whole := err == nil && row.Busy == 0 && row.Log == row.Done // while another copy runs, it is busy, and both are -1
 	ended(whole, false)
 	w.gotOn()
 	if s.begunAnew(err); err != nil {
@@ -68,8 +68,8 @@ func (w *writer) copyLog() error {
 	return nil
 }
 
-// cutLog copies all of the log in the writer's turn and cuts it to nothing. It answers false where a reader's snapshot is
-// in the way.
+// cutLog copies all of the log on the writer and truncates it to nothing. It returns false if a reader's snapshot is in
+// the way.
 func (w *writer) cutLog() (cut bool, err error) {
 	var row struct {
 		Busy int64 `db:"busy"`
@@ -88,13 +88,13 @@ func (w *writer) cutLog() (cut bool, err error) {
 	return cut, err
 }
 
-// maintainBetween is what the writer itself does between two batches: count
-// what was written and, where a copy has just been made, make the short second
-// one after which the log begins anew.
+// maintainBetween is the maintenance that the leader itself does between two batches. It counts the
+// written pages. If a copy has just been made, it makes the short second copy after which the log
+// starts over.
 func (e *Engine) maintainBetween(w *writer) {
 	e.wal.written.Store(w.pagesWritten())
 	if !e.wal.wrapDue.CompareAndSwap(true, false) {
 		return
 	}
-	_ = w.copyLog() // it counts its failures
+	_ = w.copyLog() // it counts its own failures
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// The rhythm of maintenance.
+// The intervals and sizes of maintenance.
 const (
 	watchEvery  = 500 * time.Millisecond
-	walIdle     = 5 * time.Second // what waits in the log this long is copied even where it is little
-	walMost     = 4               // a log of more than so many times its target is cut, once it is copied
+	walIdle     = 5 * time.Second // a log that has waited this long is copied even if it is small
+	walMost     = 4               // a log of more than this many times its target is truncated after it is copied
 	VacuumPages = 512
-	vacuumAt    = 1024 // so many free pages at most are left for the next saves
-	vacuumLeast = 64   // and so many at least
-	vacuumPart  = 16   // and else this part of the file
+	vacuumAt    = 1024 // the most free pages that are left for the next saves
+	vacuumLeast = 64   // the fewest
+	vacuumPart  = 16   // otherwise this part of the file
 )
 
-// Maintain does the maintenance until the context ends or the store must stop: it
-// watches the files, copies the log and gives free pages back. It answers a *FatalError at a fail-stop.
+// Maintain does the maintenance until the context ends or the store must stop. It watches the files, copies the log and
+// gives free pages back. It returns a *FatalError at a fail-stop.
 func (e *Engine) Maintain(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -38,18 +38,18 @@ func (e *Engine) Maintain(ctx context.Context) error {
 	}
 }
 
-// Upkeep does at once what Maintain does when it is due: it copies the log and
-// gives free pages back.
+// Upkeep does at once what Maintain does when it is due: it copies the log and gives free pages
+// back.
 func (e *Engine) Upkeep(ctx context.Context) error {
 	e.copyWAL(ctx)
 	_, err := e.Vacuum(VacuumPages)
 	return err
 }
 
-// dues knows when which part of maintenance was last done.
+// dues knows when each part of maintenance was last done.
 type dues struct {
 	engine   *Engine
-	noVacuum rarely // the log says that free pages could not be returned to the file system
+	noVacuum rarely // limits the log message that free pages could not be returned to the file system
 	wal      time.Time
 	written  int64
 }
@@ -66,12 +66,12 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 			_ = s.writer.explain(&FatalError{err})
 			return
 		}
-		// The writer says what it means, in its turn: nobody commits meanwhile.
+		// The leader decides what the error means, because no other caller can commit meanwhile.
 		if s.Write(&Op{Owner: Maintenance, outside: s.writer.checkNow}) != nil {
 			return
 		}
 	}
-	if locked, _ := s.writer.lockedFor(); locked > 0 { // nothing else here gets the lock either
+	if locked, _ := s.writer.lockedFor(); locked > 0 { // nothing else here would get the lock either
 		_ = s.Write(&Op{Owner: Maintenance, outside: s.writer.probe})
 		return
 	}
@@ -93,14 +93,14 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 	s.opt.Hooks.Tick(ctx, now)
 }
 
-// copyWAL copies the log into the file on a connection of its own, beside the
-// writer. Its result is health: SQLite itself is silent about failures here.
+// copyWAL copies the log into the file on a connection of its own, beside the writer. It records
+// the result for status, because SQLite itself is silent about failures here.
 func (e *Engine) copyWAL(ctx context.Context) {
 	before := e.wal.written.Load()
 	var busy, log, done int64
 	ended := e.watch.writing(false)
 	err := e.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
-	whole := err == nil && busy == 0 && log == done // where another copy is under way it is busy, and both are -1
+	whole := err == nil && busy == 0 && log == done // while another copy runs, it is busy, and both are -1
 	ended(whole, false)
 	if Classify(err) == ClassFull {
 		_ = e.Write(&Op{Owner: Maintenance, outside: func() error {
@@ -115,7 +115,7 @@ func (e *Engine) copyWAL(ctx context.Context) {
 		e.copyFailed(err)
 		return
 	}
-	if busy != 0 { // it says nothing about the disk
+	if busy != 0 { // busy says nothing about the disk
 		return
 	}
 	if !e.wal.stuck.Load() {
@@ -132,8 +132,8 @@ func (e *Engine) copyWAL(ctx context.Context) {
 	}
 }
 
-// EmptyLog copies the log and cuts it to nothing, as only erase needs. It waits
-// for readers as long as a write may wait.
+// EmptyLog copies the log and truncates it to nothing, which only erase needs. It waits for readers
+// as long as a write may wait.
 func (e *Engine) EmptyLog(ctx context.Context) error {
 	return backoff.Retry(func() error { return e.truncateWAL(ctx) }, backoff.WithContext(patience(e.opt.WriteTimeout), ctx))
 }
@@ -155,16 +155,16 @@ func (e *Engine) truncateWAL(ctx context.Context) error {
 	return err
 }
 
-// cutWAL gives back what a log has that grew while a reader held its snapshot,
-// or while it could not be copied.
+// cutWAL truncates a log that grew while a reader held its snapshot or while it could not be
+// copied.
 func (e *Engine) cutWAL(ctx context.Context) {
 	if err := e.truncateWAL(ctx); !errors.Is(err, errSnapshot) && !errors.Is(err, errAgain) {
 		e.begunAnew(err)
 	}
 }
 
-// Vacuum gives at most so many free pages back to the file system, in the
-// writer's turn. A few are left, so that saves find room without growing the file.
+// Vacuum gives at most this many free pages back to the file system, on the writer. It leaves a
+// few, so that saves find space without growing the file.
 func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 	var before, after, count int64
 	if err := e.ro.Get(&before, `PRAGMA freelist_count`); err != nil {
@@ -175,14 +175,14 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 	}
 	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
 	needed := pages > VacuumPages || e.reserve.out.Load() || e.writer.refusesSaves()
-	if needed { // who needs room leaves none either
+	if needed { // if space is needed, none is left
 		leave = 0
 	}
 	if before <= leave {
 		return 0, nil
 	}
 	room := GoesOn
-	if needed { // to give pages back takes room in the log first
+	if needed { // giving pages back first needs space in the log
 		room = Frees
 	}
 	defer e.watch.vacuuming()()
@@ -200,7 +200,8 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// keepReserve is regain from outside the writer. While the reserve is out it gives back to the file system what deletes have freed.
+// keepReserve calls regain from outside the writer. While the reserve is out, it returns the pages that deletes have
+// freed to the file system.
 func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
 	r := &e.reserve
 	if e.readOnly == "" && r.disturbed() {
@@ -228,5 +229,5 @@ func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
 	}
 }
 
-// reserveEvery is how often it is tried to make the reserve again.
+// reserveEvery is how often maintenance tries to make the reserve again.
 const reserveEvery = 2 * time.Second

@@ -9,8 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// migrate makes the newest schema, in one transaction. An older database is
-// copied aside first.
+// migrate brings the schema up to date in one transaction. It copies an older database aside first.
 func (e *Engine) migrate(ctx context.Context) error {
 	var version, tables int64
 	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()),
@@ -52,9 +51,8 @@ func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
 	return err
 }
 
-// backupBefore copies a database aside before its schema changes. The copy is
-// faithful, not certified: a checkpoint that is damaged already must not keep
-// the daemon from starting.
+// backupBefore copies a database aside before its schema changes. The copy is exact and is not
+// verified: an already damaged checkpoint must not keep the daemon from starting.
 func (e *Engine) backupBefore(ctx context.Context, version int64) error {
 	if err := e.roomToMigrate(version); err != nil {
 		return err
@@ -67,11 +65,11 @@ func (e *Engine) backupBefore(ctx context.Context, version int64) error {
 	return nil
 }
 
-// migrationRoom is what a migration writes beside the copy, however small the file is.
+// migrationRoom is the space that a migration needs besides the copy, however small the file is.
 const migrationRoom = 16 << 20
 
-// roomToMigrate refuses to begin where the disk has no room for the copy and for what
-// is written anew.
+// roomToMigrate refuses to begin if the disk has no space for the copy and for the rows that the
+// migration rewrites.
 func (e *Engine) roomToMigrate(version int64) error {
 	size, log := e.Sizes()
 	need := size + log + migrationRoom
@@ -80,7 +78,7 @@ func (e *Engine) roomToMigrate(version int64) error {
 	}
 	dir := filepath.Dir(e.opt.Path)
 	free, _, err := osfile.DiskSpace(dir)
-	if err != nil || free >= need { // where the disk does not say, the copy finds out
+	if err != nil || free >= need { // if the free space is unknown, the copy finds out
 		return nil
 	}
 	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, which copies it first and rewrites parts of it: this needs %d MB "+

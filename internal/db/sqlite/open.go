@@ -13,13 +13,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Open opens the database file, makes it where there is none, brings its schema
-// up to date, and checks it where the last process stopped because of a fault.
-// It takes writes only after Start. Until then Writing serves to look at the
-// database and to mend it.
+// Open opens the database file, creates it if there is none, brings its schema up to date, and
+// checks it if the last process stopped because of a fault. The engine takes writes only after
+// Start. Until then, the caller can look at the database and repair it through Writing.
 //
-// Its errors are ErrLocked where another process has the database, and
-// *OperatorError where somebody must mend something first.
+// Its errors are ErrLocked if another process has the database, and *OperatorError if a person must
+// fix something first.
 func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 	opt.setDefaults()
 	s := &Engine{opt: opt, page: PageSize, log: opt.Log}
@@ -39,8 +38,7 @@ func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 	return s, nil
 }
 
-// Start makes the writer, which keeps the one writing connection, and begins to
-// watch the files.
+// Start makes the writer, which keeps the one writing connection, and begins to watch the files.
 func (e *Engine) Start(ctx context.Context) (err error) {
 	if e.writer, err = newWriter(ctx, e); err != nil {
 		return e.OpenError(err)
@@ -62,9 +60,8 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepareFile makes the empty file with the right mode whatever the umask, and
-// refuses what is not a plain file of ours. It closes a file only before
-// SQLite has opened any.
+// prepareFile creates the empty file with the right mode, whatever the umask, and refuses a file
+// that is not a plain file of ours. It closes a file only before SQLite has opened any.
 func (e *Engine) prepareFile(context.Context) error {
 	if !e.opt.Restoring {
 		if err := e.refuseHalfRestored(); err != nil {
@@ -90,9 +87,9 @@ func (e *Engine) prepareFile(context.Context) error {
 	return nil
 }
 
-// refuseLeftovers protects the write-ahead log of a database that is gone or
-// was emptied: SQLite would delete it, and the saves that are in it alone. And
-// what a fault has ended is not silently begun anew.
+// refuseLeftovers protects the write-ahead log of a database that was removed or emptied: SQLite
+// would delete the log, and with it saves that are nowhere else. It also refuses to silently create
+// a new database after a fault.
 func (e *Engine) refuseLeftovers(database string) error {
 	path := e.opt.Path
 	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > 0 {
@@ -122,7 +119,7 @@ func (e *Engine) makeFile() error {
 	return nil
 }
 
-// openWriter opens the database. Where there is no room even for the log's index, the reserve has some.
+// openWriter opens the database. If there is no space even for the log's index, it uses the reserve's space.
 func (e *Engine) openWriter(ctx context.Context) error {
 	err := e.openToWrite(ctx)
 	if noRoom(err) && e.letGo() {
@@ -147,7 +144,7 @@ func (e *Engine) openToWrite(ctx context.Context) error {
 	return e.readBack(ctx)
 }
 
-// refuseForeign looks before anything is written.
+// refuseForeign checks, before anything is written, that the database is ours.
 func (e *Engine) refuseForeign(ctx context.Context) error {
 	var appID, version, tables int64
 	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()),
@@ -166,9 +163,9 @@ func (e *Engine) refuseForeign(ctx context.Context) error {
 	return nil
 }
 
-// DoubtLog checks a database whose write-ahead log may be another's. SQLite puts
-// the pages of a log over any database, so those of another moment make a
-// mixture. A mixture is only read.
+// DoubtLog checks a database whose write-ahead log may belong to another database. SQLite applies
+// the pages of a log to any database, so pages of another moment make a mixture. A mixture is
+// served for reading only.
 func (e *Engine) DoubtLog(ctx context.Context) error {
 	var result string
 	err := e.ro.GetContext(ctx, &result, `PRAGMA quick_check(1)`)
@@ -185,8 +182,8 @@ func (e *Engine) DoubtLog(ctx context.Context) error {
 	return nil
 }
 
-// format gives a new file its page size, vacuum mode and journal, in the one
-// order in which SQLite takes them.
+// format gives a new file its page size, vacuum mode and journal, in the only order that SQLite
+// accepts.
 func (e *Engine) format(ctx context.Context) error {
 	return e.Patiently(ctx, func() error {
 		var pages int64
@@ -206,7 +203,7 @@ func (e *Engine) format(ctx context.Context) error {
 	})
 }
 
-// readBack trusts no pragma that was not read back.
+// readBack reads each pragma back, because setting a pragma can fail silently.
 func (e *Engine) readBack(ctx context.Context) error {
 	want := map[string]string{
 		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "auto_vacuum": "2",
@@ -229,7 +226,7 @@ func (e *Engine) readBack(ctx context.Context) error {
 	return nil
 }
 
-// PageSize is that of the file, in bytes.
+// PageSize is the page size of the file, in bytes.
 func (e *Engine) PageSize() int64 { return e.page }
 
 func (e *Engine) openReaders(context.Context) error {
@@ -241,7 +238,7 @@ func (e *Engine) openReaders(context.Context) error {
 	return err
 }
 
-// limitSize keeps the quota inside SQLite, where deletes go on working.
+// limitSize sets the quota inside SQLite, so that deletes still work.
 func (e *Engine) limitSize(ctx context.Context) error {
 	pages := int64(1<<32 - 2)
 	if e.opt.MaxBytes > 0 {
@@ -256,16 +253,15 @@ func (e *Engine) limitSize(ctx context.Context) error {
 // Version is the version of the SQLite that is built in.
 func Version() string { return sqlite3.SQLITE_VERSION }
 
-// Drain ends the writer after what waits in it.
+// Drain ends the writer after it has run the operations in its queue.
 func (e *Engine) Drain() {
 	if e.writer != nil && !e.drained.Swap(true) {
 		e.writer.close()
 	}
 }
 
-// Close closes the database. What stays are the database with all that was
-// saved, an empty write-ahead log and its index, so that a read-only auditor can
-// still read, and the reserve.
+// Close closes the database. It leaves the database with everything that was saved, an empty
+// write-ahead log and its index, so that a read-only auditor can still read, and the reserve.
 func (e *Engine) Close() error {
 	e.Drain()
 	if e.writer != nil && !e.tidied.Swap(true) {
@@ -276,11 +272,11 @@ func (e *Engine) Close() error {
 	return e.close()
 }
 
-// tidyFor is how long an auditor who reads while the daemon ends is waited for.
+// tidyFor is how long Close waits for an auditor that reads while the daemon ends.
 const tidyFor = 500 * time.Millisecond
 
-// tidy copies the log into the database and cuts it, and makes the reserve as
-// small as its setting. After a fault everything is left as it is.
+// tidy copies the log into the database, truncates the log, and makes the reserve as small as its
+// setting. After a fault it changes nothing.
 func (e *Engine) tidy() error {
 	if e.writer.failed() != nil || e.readOnly != "" || e.watch == nil || e.watch.check() != nil {
 		return nil
@@ -307,7 +303,7 @@ func (e *Engine) tidy() error {
 	case size > r.base:
 		err = r.file.Truncate(r.base)
 	case size < r.base:
-		_ = r.hold(r.base, r.base) // where there is no room for it the next start says so
+		_ = r.hold(r.base, r.base) // if there is no space for it, the next start says so
 	}
 	return err
 }
@@ -328,6 +324,5 @@ func (e *Engine) close() error {
 	return errors.Join(errs...)
 }
 
-// Abandon closes a database whose opening did not come to its end. The files
-// stay as they are.
+// Abandon closes a database after an opening that did not finish. The files stay as they are.
 func (e *Engine) Abandon() error { return e.close() }

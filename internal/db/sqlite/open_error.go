@@ -35,17 +35,17 @@ func (e *Engine) OpenError(err error) error {
 	return &OperatorError{fmt.Sprintf("%s cannot be opened", path), err}
 }
 
-// HasLog says, by its size alone, that something is in the write-ahead log.
+// HasLog says, by the log's size alone, whether the write-ahead log has contents.
 func (e *Engine) HasLog() bool {
 	info, err := os.Lstat(e.opt.Path + "-wal")
 	return err == nil && info.Size() > 0
 }
 
-// copiedHint is what may be behind a database that does not hold together.
+// copiedHint is a possible reason for a database that is not consistent.
 const copiedHint = "if it was copied with cp or by a file backup while a daemon ran, its write-ahead log does not belong to it: " +
 	"take a copy that ckptsidecar backup made"
 
-// Patiently is retry for the statements of opening and migrating.
+// Patiently retries the statements of opening and migrating.
 func (e *Engine) Patiently(ctx context.Context, f func() error) error {
 	_, err := retry(ctx, e.opt.WriteTimeout, func(int) error { return f() })
 	if err != nil {

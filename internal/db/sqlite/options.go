@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Options are the settings of an engine. The zero value of each has a default,
-// but for Path, Schema and Hooks.
+// Options are the settings of an engine. Path, Schema and Hooks are required. For the other fields,
+// the zero value has a default.
 type Options struct {
 	Path         string           // of the database file
-	Mode         fs.FileMode      // of the files made; 0600
-	Schema       Schema           // what a new file gets and an older one is brought up to
+	Mode         fs.FileMode      // of the files that are made; 0600
+	Schema       Schema           // the schema that a new file gets and that an older file is migrated to
 	Hooks        Hooks            // what the store does inside transactions
 	Now          func() time.Time // the wall clock
 	MaxBytes     int64            // of the database; 0 for no limit
 	WriteTimeout time.Duration    // how long a write may wait for the database; 10 s
-	MaxWaiting   int              // writes that may wait before busy is answered; 4096
+	MaxWaiting   int              // writes that may wait before the engine returns busy; 4096
 	MaxWaitBytes int64            // and their bytes; 512 MiB
 	Readers      int              // read connections; 4
-	ReserveBytes int64            // room on the disk that is kept for deletes; 4 MiB, below 0 for none
+	ReserveBytes int64            // disk space that is kept for deletes; 4 MiB, below 0 for none
 	Log          *slog.Logger
 
-	Lock      *os.File // held already, by Restore, which gives it back
-	Restoring bool     // by Restore, which alone may open what an interrupted restore has left
+	Lock      *os.File // a lock that is already held, set by Restore, which releases it
+	Restoring bool     // set by Restore, which alone may open what an interrupted restore has left
 }
 
 func (o *Options) setDefaults() {

@@ -8,8 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// explain turns what ended a transaction into the product's error, and stops
-// the writer where what is on disk is not known any more.
+// explain turns the error that ended a transaction into an error for the caller. It stops the
+// writer if it is no longer known what is on disk.
 func (w *writer) explain(err error) error {
 	var refusal *ckpt.Error
 	var fatal *FatalError

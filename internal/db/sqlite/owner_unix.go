@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// fileOwner is whose files are.
+// fileOwner is the owner of files.
 type fileOwner struct{ uid, gid int }
 
-// ownerToBe is whose the files of a database are, or, where it is not there
-// yet, whose its folder is. Root must leave them to the daemon's user.
+// ownerToBe is the owner of a database's files, or of its folder if the database is not there yet.
+// Root must leave the files to the daemon's user.
 func ownerToBe(path string) fileOwner {
 	for _, name := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(name); err == nil {
@@ -25,7 +25,7 @@ func ownerToBe(path string) fileOwner {
 	return fileOwner{os.Geteuid(), os.Getegid()}
 }
 
-// give gives all files of a database to their owner, where we may.
+// give gives all files of a database to their owner, if this process is root.
 func (o fileOwner) give(path string, beside []string) error {
 	if os.Geteuid() != 0 {
 		return nil

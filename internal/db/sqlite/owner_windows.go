@@ -1,7 +1,7 @@
 package sqlite
 
-// fileOwner has nothing to say on Windows, where files inherit their rights from
-// the folder that they are made in.
+// fileOwner is empty on Windows, where files inherit their rights from the folder in which they are
+// made.
 type fileOwner struct{}
 
 func ownerToBe(string) fileOwner { return fileOwner{} }

@@ -7,8 +7,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// patience is the one kind of waiting for a database that somebody else has
-// locked: jittered, growing to a quarter of a second, and always bounded.
+// patience is the one way to wait for a database that another process has locked: with jitter, with
+// pauses that grow to a quarter of a second, and always with a bound.
 func patience(atMost time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(time.Millisecond),
@@ -18,8 +18,8 @@ func patience(atMost time.Duration) *backoff.ExponentialBackOff {
 	)
 }
 
-// retry runs a whole transaction until it succeeds, fails for a reason that
-// waiting does not mend, or the time is over. It answers how often it began anew.
+// retry runs a whole transaction until it succeeds, fails for a reason that waiting does not
+// change, or the time is over. It returns how often it began again.
 func retry(ctx context.Context, atMost time.Duration, transaction func(retries int) error) (retries int, err error) {
 	attempts, once := 0, false
 	err = backoff.Retry(func() error {

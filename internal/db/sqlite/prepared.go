@@ -9,34 +9,33 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// statements are those of the writer's connection. Each is prepared once for the
+// statements are the prepared statements of the writer's connection. Each is prepared once for the
 // connection's life.
 type statements struct {
 	of     map[string]*statement // by query
-	schema *[sha256.Size]byte    // names the schema; nil until it is first asked for
-	args   []driver.NamedValue   // room for the arguments of one change
+	schema *[sha256.Size]byte    // the schema's hash; nil until it is first needed
+	args   []driver.NamedValue   // a buffer for the arguments of one change
 }
 
 func newStatements() *statements { return &statements{of: map[string]*statement{}} }
 
-// statement is what is known of a query, and its prepared forms as far as they were
-// asked for.
+// statement is what is known of a query, with its prepared forms once a caller has needed them.
 type statement struct {
 	writes bool
-	kept   any // what Hooks.Prepared has answered
+	kept   any // what Hooks.Prepared has returned
 	read   *sqlx.Stmt
 	change change
 }
 
-// change is a statement of the driver itself. The writer's connection has one user, so
-// a change needs none of the locks, retries and copies of database/sql, which took 6 %
-// of the daemon's processor time at 64 clients.
+// change is a statement of the driver itself. The writer's connection has one user, so a change
+// does not need the locks, retries and copies of database/sql, which took 6 % of the daemon's
+// processor time at 64 clients.
 type change interface {
 	driver.Stmt
 	driver.StmtExecContext
 }
 
-// prepareRead prepares a query whose rows are to be read.
+// prepareRead prepares a query whose rows the caller reads.
 func (tx *Tx) prepareRead(query string, args []any) (*sqlx.Stmt, error) {
 	s, err := tx.statement(query, args)
 	if err != nil {
@@ -48,7 +47,7 @@ func (tx *Tx) prepareRead(query string, args []any) (*sqlx.Stmt, error) {
 	return s.read, err
 }
 
-// prepareChange prepares a query that answers no rows.
+// prepareChange prepares a query that returns no rows.
 func (tx *Tx) prepareChange(query string, args []any) (change, error) {
 	s, err := tx.statement(query, args)
 	if err != nil || s.change != nil {
@@ -71,8 +70,8 @@ func (tx *Tx) prepareChange(query string, args []any) (change, error) {
 	return s.change, err
 }
 
-// statement looks at a query that is about to run. It refuses one that writes where
-// the operation may not write.
+// statement looks up a query that is about to run. It refuses a query that writes if the operation
+// must not write.
 func (tx *Tx) statement(query string, args []any) (*statement, error) {
 	s := tx.stmts.of[query]
 	if s == nil {
@@ -90,7 +89,7 @@ func (tx *Tx) statement(query string, args []any) (*statement, error) {
 	return s, nil
 }
 
-// run makes the change and answers how many rows it has changed.
+// run makes the change and returns how many rows it has changed.
 func (s *statements) run(ctx context.Context, c change, args []any) (int64, error) {
 	bound := s.args[:0]
 	defer func() { clear(bound); s.args = bound }() // a state must not stay in memory

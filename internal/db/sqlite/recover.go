@@ -11,9 +11,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// recover checks a database that the last process left in doubt: SQLite's own
-// check, the log written into the file whole. Where that does not succeed the
-// store serves reads only; it never deletes or replaces anything.
+// recover checks a database that the last process left in doubt: it runs SQLite's own check and
+// copies the whole log into the file. If that fails, the store serves only reads. It never deletes
+// or replaces anything.
 func (e *Engine) recover(ctx context.Context) error {
 	e.stopped = make(chan struct{})
 	if _, err := os.Lstat(e.marker()); errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	return os.Remove(e.marker())
 }
 
-// doubt answers why the database must not be written, "" where it may be.
+// doubt says why the database must not be written, "" if it can be.
 func (e *Engine) doubt(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -40,7 +40,7 @@ func (e *Engine) doubt(ctx context.Context) string {
 	if result != "ok" {
 		return "after a fault the integrity check found damage: " + result + "; run ckptsidecar verify, then restore a backup"
 	}
-	err := backoff.Retry(func() error { // an auditor who reads just now is no damage: he is waited for
+	err := backoff.Retry(func() error { // an auditor that reads now is no damage, so wait for it
 		var busy, log, done int
 		err := e.rw.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
 		if err == nil && busy != 0 {

@@ -12,30 +12,30 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// reserve is room on the file system of the database, held by a file beside it. It is let go when an operation that frees
-// something finds no room for the log, and made again when there is some.
+// reserve is space on the file system of the database, held by a file beside it. The writer releases it when an
+// operation that frees something finds no space for the log, and makes it again when there is space.
 //
-// Half of its first size is for the log, in which a delete is written. The rest, which grows when it must, is for the
-// pages that wait in the log and for which the database file has to become longer: where these cannot
-// be copied the log cannot begin anew, and is full for good. The writer alone changes it.
+// Half of its first size is for the log, into which a delete is written. The rest, which grows when needed, is for the
+// pages that wait in the log and for which the database file must grow: if they cannot be copied, the log cannot start
+// over, and stays full. Only the writer changes the reserve.
 type reserve struct {
 	path   string
-	base   int64 // its size where nothing waits; 0 for none
+	base   int64 // its size if nothing waits; 0 for no reserve
 	file   *os.File
 	size   atomic.Int64
-	out    atomic.Bool // let go, and not yet made again
-	growth int64       // bytes that the database file had to grow by, when last measured
-	page   int64       // the bytes of a page
-	since  int64       // pages written until then
+	out    atomic.Bool // released, and not yet made again
+	growth int64       // bytes by which the database file had to grow at the last measurement
+	page   int64       // the page size in bytes
+	since  int64       // pages written up to that measurement
 	held   atomic.Pointer[fs.FileInfo]
-	tried  time.Time // when it was last tried to make it
-	full   rarely    // the log says that the disk is full
-	said   bool      // and not yet that it is not
+	tried  time.Time // when making it was last tried
+	full   rarely    // limits the log message that the disk is full
+	said   bool      // that message was logged, and not yet that the disk has space again
 }
 
 func (r *reserve) most() int64 { return r.base / 2 } // for the log
 
-// know remembers which file is held, for who looks from outside the writer.
+// know remembers which file is held, for callers outside the writer.
 func (r *reserve) know() error {
 	info, err := r.file.Stat()
 	if err == nil {
@@ -44,8 +44,8 @@ func (r *reserve) know() error {
 	return err
 }
 
-// disturbed says that somebody has removed, replaced, cut or filled the file. Where the writer changes it just now, the
-// answer may be wrong.
+// disturbed says whether another program has removed, replaced, truncated or filled the file. The result may be wrong
+// while the writer changes the file.
 func (r *reserve) disturbed() bool {
 	held := r.held.Load()
 	if held == nil {
@@ -55,7 +55,7 @@ func (r *reserve) disturbed() bool {
 	return err != nil || !os.SameFile(info, *held) || info.Size() != r.size.Load()
 }
 
-// hold makes the reserve so large, of which it must have as much as least.
+// hold grows the reserve to size, or at least to least.
 func (r *reserve) hold(least, size int64) error {
 	made := r.file == nil
 	if made {
@@ -77,14 +77,14 @@ func (r *reserve) hold(least, size int64) error {
 	if err := r.file.Truncate(before); err != nil {
 		return err
 	}
-	if made { // an empty one would say that it was let go
+	if made { // an empty one would mean that it was released
 		err = errors.Join(err, r.file.Close(), os.Remove(r.path))
 		r.file = nil
 	}
 	return err
 }
 
-// measure answers by how much the database file must grow when the log is copied.
+// measure returns by how many bytes the database file must grow when the log is copied.
 func (r *reserve) measure(t *Tx) (int64, error) {
 	var pages int64
 	if _, err := t.Get(&pages, `PRAGMA page_count`); err != nil {
@@ -100,18 +100,18 @@ func (r *reserve) measure(t *Tx) (int64, error) {
 
 func (r *reserve) database() string { return strings.TrimSuffix(r.path, reserveSuffix) }
 
-// reserveProblem is what status says while the reserve is out.
+// problem is what status says while the reserve is out.
 func (r *reserve) problem() string {
 	return fmt.Sprintf("the disk is full: deletes use the reserved space, and saves are refused until "+
 		"%d KiB are free for %s", r.base>>10, r.path)
 }
 
-// rarely is when something was last logged that may come again and again.
+// rarely remembers when a recurring message was last logged.
 type rarely struct{ last time.Time }
 
-// rarelyEvery is how often at most the log says the same of a disk that is full.
-// Where deletes free a little again and again, the reserve goes and comes with
-// each, and what maintenance cannot do it tries every second.
+// rarelyEvery is the least time between two equal log messages about a full disk. If deletes free a
+// little space again and again, each releases and remakes the reserve, and maintenance retries
+// every second what it cannot do.
 const rarelyEvery = time.Minute
 
 func (r *rarely) may(now time.Time) bool {

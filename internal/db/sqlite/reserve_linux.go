@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// allocate makes a file so long and takes the room for it.
+// allocate makes a file this long and takes the disk space for it.
 func allocate(f *os.File, from, to int64) error {
 	for {
 		err := syscall.Fallocate(int(f.Fd()), 0, 0, to)
@@ -22,9 +22,9 @@ func allocate(f *os.File, from, to int64) error {
 	}
 }
 
-// growIndex takes room for the index of the log beforehand. SQLite makes the index longer when the commit
-// is already in the log, where a disk without room would be a fail-stop. It does so through SQLite's own handle:
-// to close another one would drop SQLite's locks.
+// growIndex takes disk space for the index of the log in advance. SQLite grows the index when the commit is already in
+// the log. If the disk has no space at that point, that is a fail-stop. growIndex uses SQLite's own handle: closing
+// another handle would drop SQLite's locks.
 func growIndex(path string, size int64) error {
 	index, err := os.Stat(path)
 	if err != nil {

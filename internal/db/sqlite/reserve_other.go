@@ -4,8 +4,8 @@ package sqlite
 
 import "os"
 
-// allocate makes a file so long and takes the room for it.
+// allocate makes a file this long and takes the disk space for it.
 func allocate(f *os.File, from, to int64) error { return fill(f, from, to) }
 
-// growIndex does nothing: on this system the file may not be opened beside SQLite.
+// growIndex does nothing: on this system the file must not be opened beside SQLite.
 func growIndex(string, int64) error { return nil }

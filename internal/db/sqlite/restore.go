@@ -18,8 +18,8 @@ import (
 
 // Restored says what Restore has done.
 type Restored struct {
-	Kept    string   // where what was there is now, "" where nothing was
-	Earlier []string // what restores before this one have set aside, which were interrupted after that
+	Kept    string   // where the previous database is now, "" if there was none
+	Earlier []string // what earlier restores set aside before they were interrupted
 	Undone  bool     // nothing was restored: the backup was what an interrupted restore had set aside, and it is back
 }
 
@@ -30,37 +30,35 @@ type RestoreOptions struct {
 	Now    func() time.Time
 	Backup string
 	Beside []string // suffixes of further files beside the database, which get its owner
-	// Verify answers why a file is no backup.
+	// Verify returns why a file is not a sound backup, nil if it is.
 	Verify func(ctx context.Context, path string) error
-	// Prove opens the restored database with a lock that is held already, and
-	// notes in it what was done, where that is not noted yet. It calls finish
-	// once that is on disk, before it closes the database.
+	// Prove opens the restored database with a lock that is already held, and records the restore
+	// in it, if it is not yet recorded. When that is on disk, and before Prove closes the database,
+	// it calls finish.
 	Prove func(ctx context.Context, lock *os.File, done Exchange, finish func() error) error
-	// Tell hears what was kept and where, while the note about it is still there:
-	// who is killed before that is told by the next restore.
+	// Tell is told what was kept and where, while the note about it still exists: if the process is
+	// killed before that, the next restore tells it.
 	Tell func(*Restored)
 }
 
 // Exchange is what a restore has exchanged.
 type Exchange struct {
 	Backup   string
-	SetAside string // the name under which what was there is kept
-	Kept     string // which file of that there is, "" for none
+	SetAside string // the name under which the previous database is kept
+	Kept     string // the first of its files that exists, "" for none
 }
 
-// Restore puts a backup in the place of a database that no process has open. The
-// backup is copied and the copy verified first. What was there is kept under
-// another name.
+// Restore replaces a database that no process has open with a backup. It copies the backup and
+// verifies the copy first. It keeps the previous database under another name.
 //
-// A restore that is interrupted leaves a note, and no database is opened until
-// another restore has read it. That one finishes what was put in its place,
-// and takes back what was not.
+// A restore that is interrupted leaves a note. No database is opened until another restore has read
+// the note. That restore finishes the exchange if the copy is in its place, and undoes it if not.
 //
-// Where root restores into a folder that another user controls, the process
-// gives up root's rights for that user's, for good.
+// If root restores into a folder that another user controls, the process gives up root's rights for
+// that user's rights, permanently.
 //
-// Its errors are ErrLocked where another process has the database,
-// *OperatorError, and what Verify and Prove answer.
+// Its errors are ErrLocked if another process has the database, *OperatorError, and the errors of
+// Verify and Prove.
 func Restore(ctx context.Context, opt RestoreOptions) (_ *Restored, err error) {
 	setDefault(&opt.Mode, 0o600)
 	r := &restoring{opt: opt, done: &Restored{}}
@@ -83,7 +81,7 @@ func Restore(ctx context.Context, opt RestoreOptions) (_ *Restored, err error) {
 	return r.done, r.replace(ctx, source)
 }
 
-// restoring is one run of RestoreBackup.
+// restoring is one run of Restore.
 type restoring struct {
 	opt      RestoreOptions
 	lock     *os.File
@@ -93,30 +91,31 @@ type restoring struct {
 	finished bool // an interrupted restore of the same backup was finished: there is nothing more to do
 }
 
-// note is the one file that says that a restore is under way. From the moment
-// at which it is on disk until it is gone, no daemon starts.
+// note is the one file that says that a restore is under way. While it is on disk, no daemon
+// starts.
 //
-// The exchange has one step that decides: the verified copy is renamed from its
-// own folder to the database's name. Before it, everything is taken back; after
-// it, the rest is done. What was set aside is known by its name in the note.
+// One step of the exchange decides: the verified copy is renamed from its own folder to the
+// database's name. An interruption before that step is undone, and after it the rest is done. The
+// note has the name under which the previous database was set aside.
 type note struct {
 	At      string    `json:"at"`
 	Backup  string    `json:"backup"`
 	Size    int64     `json:"size"`
-	Written time.Time `json:"written"` // of the backup: whether the same is asked for again
+	Written time.Time `json:"written"` // when the backup was written: shows whether the same backup is asked for again
 	Aside   string    `json:"aside"`
-	Staged  string    `json:"staged"` // the copy, until it has the database's name
+	Staged  string    `json:"staged"` // the copy, until it gets the database's name
 	Earlier []string  `json:"earlier,omitempty"`
 }
 
 func notePath(path string) string { return path + ".restoring" }
 
-// stagings names the folders in which copies are made ready, each of one restore.
+// stagings is the name prefix of the folders in which copies are prepared. Each restore has one
+// folder.
 func stagings(path string) string {
 	return filepath.Join(filepath.Dir(path), ".restore-"+filepath.Base(path)+"-")
 }
 
-// sweep removes the folders of copies that interrupted restores have left.
+// sweep removes the folders with copies that interrupted restores have left.
 func sweep(path string) error {
 	found, err := filepath.Glob(stagings(path) + "*")
 	for _, folder := range found {
@@ -125,7 +124,7 @@ func sweep(path string) error {
 	return err
 }
 
-// readNote answers nil where no restore was interrupted.
+// readNote returns nil if no restore was interrupted.
 func readNote(path string) (*note, error) {
 	f, err := osfile.OpenPlain(notePath(path), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +145,7 @@ func readNote(path string) (*note, error) {
 	return n, nil
 }
 
-// refuseHalfRestored keeps a daemon from what an interrupted restore has left.
+// refuseHalfRestored refuses to open what an interrupted restore has left.
 func (e *Engine) refuseHalfRestored() error {
 	n, err := readNote(e.opt.Path)
 	if n == nil || err != nil {
@@ -157,7 +156,7 @@ func (e *Engine) refuseHalfRestored() error {
 		n.Backup, n.Aside, n.Aside), nil}
 }
 
-// begin takes the lock and settles what an interrupted restore has left.
+// begin takes the lock and handles what an interrupted restore has left.
 func (r *restoring) begin(ctx context.Context) error {
 	var err error
 	if r.lock, err = takeLock(r.opt.Path); err != nil {
@@ -177,7 +176,7 @@ func (r *restoring) begin(ctx context.Context) error {
 	return sweep(r.opt.Path)
 }
 
-// settle finishes an interrupted restore, or takes it back.
+// settle finishes an interrupted restore, or undoes it.
 func (r *restoring) settle(ctx context.Context, left *note) error {
 	published, err := r.published(left)
 	if err != nil {
@@ -194,7 +193,8 @@ func (r *restoring) settle(ctx context.Context, left *note) error {
 		r.done.Kept, r.finished = keptOf(left.Aside), true
 		return r.finish(ctx, left)
 	}
-	// Another backup is asked for, perhaps because this one cannot be opened. The note stays until its own replaces it.
+	// The caller asks for another backup, perhaps because this one cannot be opened. The note stays until the new one
+	// replaces it.
 	if kept := keptOf(left.Aside); kept != "" {
 		r.done.Earlier = append(r.done.Earlier, kept)
 	}
@@ -210,12 +210,12 @@ func (r *restoring) published(n *note) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	there, err := os.Lstat(r.opt.Path) // a file system may show both names after a loss of power
+	there, err := os.Lstat(r.opt.Path) // after a power loss, a file system may show both names
 	return err == nil && os.SameFile(staged, there), nil
 }
 
-// takeBack puts what was set aside back into its place. The note goes before
-// the copy does: without the copy it would say that the copy is in its place.
+// takeBack moves the previous database back. It removes the note before the copy is removed:
+// without the copy, the note would mean that the copy is in its place.
 func (r *restoring) takeBack(left *note) error {
 	for _, suffix := range slices.Backward(companions) {
 		from, to := left.Aside+suffix, r.opt.Path+suffix
@@ -243,7 +243,7 @@ func (r *restoring) removeNote() error {
 	return errors.Join(os.Remove(notePath(r.opt.Path)), osfile.SyncFolder(filepath.Dir(r.opt.Path)))
 }
 
-// keptOf names what of a database was set aside, "" where nothing was.
+// keptOf returns the first file of a database that was set aside, "" if there is none.
 func keptOf(aside string) string {
 	for _, suffix := range companions {
 		if _, err := os.Lstat(aside + suffix); err == nil {
@@ -253,8 +253,8 @@ func keptOf(aside string) string {
 	return ""
 }
 
-// open verifies the backup and opens it. Root's rights are used for that alone,
-// and only where the folder's owner may not read the backup.
+// open verifies the backup and opens it. It uses root's rights only for that, and only if the
+// folder's owner cannot read the backup.
 func (r *restoring) open(ctx context.Context, owner osfile.Owner) (*source, error) {
 	var info fs.FileInfo
 	readable := owner.During(func() (err error) {
@@ -291,7 +291,7 @@ func (r *restoring) open(ctx context.Context, owner osfile.Owner) (*source, erro
 	return source, nil
 }
 
-// replace copies the backup, verifies the copy, and exchanges it for what is there.
+// replace copies the backup, verifies the copy, and exchanges the database for it.
 func (r *restoring) replace(ctx context.Context, source *source) error {
 	if err := r.stage(ctx, source); err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Dir(r.note.Staged)))
@@ -305,8 +305,7 @@ func (r *restoring) replace(ctx context.Context, source *source) error {
 	return nil
 }
 
-// stage makes a flushed copy of the backup, in a closed folder beside the place
-// where it is to go, that has been verified.
+// stage makes a verified and flushed copy of the backup, in a closed folder beside the database.
 func (r *restoring) stage(ctx context.Context, source *source) error {
 	folder, err := os.MkdirTemp(filepath.Split(stagings(r.opt.Path) + "*")) // 0700
 	if err != nil {
@@ -324,7 +323,7 @@ func (r *restoring) stage(ctx context.Context, source *source) error {
 	return errors.Join(made.check(made.path), made.file.Chmod(r.opt.Mode), made.file.Sync(), osfile.SyncFolder(folder))
 }
 
-// exchange moves away what is there and puts the copy in its place.
+// exchange moves the previous database away and puts the copy in its place.
 func (r *restoring) exchange() error {
 	path, folder := r.opt.Path, filepath.Dir(r.opt.Path)
 	r.note.At, r.note.Earlier = ckpt.At(r.opt.Now()).String(), r.done.Earlier
@@ -356,7 +355,7 @@ func (r *restoring) exchange() error {
 	return errors.Join(osfile.SyncFolder(folder), osfile.SyncFolder(filepath.Dir(r.note.Staged)))
 }
 
-// freeName is a name that neither a database nor one of its companions has.
+// freeName returns a name that neither a database nor one of its companions has.
 func freeName(name string) string {
 	for n := 1; ; n++ {
 		try := name
@@ -369,8 +368,8 @@ func freeName(name string) string {
 	}
 }
 
-// finish has the restored database opened, which proves that a daemon can, and
-// takes the note away.
+// finish has the restored database opened, which proves that a daemon can open it, and removes the
+// note.
 func (r *restoring) finish(ctx context.Context, n *note) error {
 	err := r.opt.Prove(ctx, r.lock, Exchange{n.Backup, n.Aside, keptOf(n.Aside)}, func() error {
 		r.opt.Tell(r.done)
@@ -379,7 +378,7 @@ func (r *restoring) finish(ctx context.Context, n *note) error {
 	return errors.Join(err, r.owner.give(r.opt.Path, r.opt.Beside))
 }
 
-// end gives the lock back. A failure does not keep what earlier restores have set aside from being named.
+// end releases the lock. If the restore fails, the error still names what earlier restores have set aside.
 func (r *restoring) end(err error) error {
 	if r.lock != nil {
 		err = errors.Join(err, unlockFile(r.lock))

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// letGo gives the reserve's room to whoever is about to free some, and answers false where there is none.
+// letGo releases the reserve's space to an operation that frees space. It returns false if there is no reserve.
 func (e *Engine) letGo() bool {
 	r := &e.reserve
 	size := r.size.Load()
@@ -26,18 +26,18 @@ func (e *Engine) letGo() bool {
 	return true
 }
 
-// lend gives the reserve's room away, for what takes it back in the same turn of the writer.
+// lend releases the reserve's space. Its caller takes the space back before it gives up the writer.
 func (e *Engine) lend() {
 	r := &e.reserve
 	r.out.Store(true)
-	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems give it back with the flush only
+	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems free the space only at the flush
 		e.log.Error("the space reserved for deletes could not be released", "file", r.path, "error", err)
 	}
 	r.size.Store(0)
 }
 
-// covered is asked before a commit that stores something: what waits in the log, this among it, must find
-// room in the database file on a disk that is full by then.
+// covered is called before a commit that stores something. It makes sure that what waits in the log, including this
+// commit, finds space in the database file even if the disk is full by then.
 func (e *Engine) covered(t *Tx, bytes int64) error {
 	r := &e.reserve
 	if r.file == nil {
@@ -63,7 +63,7 @@ func (e *Engine) covered(t *Tx, bytes int64) error {
 	return nil
 }
 
-// takeBack takes what is left of the reserve's room before somebody else does.
+// takeBack takes what is left of the reserve's space before another program does.
 func (w *writer) takeBack() {
 	s, r := w.engine, &w.engine.reserve
 	if !r.out.Load() || s.regain() == nil {
@@ -76,7 +76,7 @@ func (w *writer) takeBack() {
 	}
 }
 
-// regain makes the reserve where it is missing, as far as there is room, and shorter where less is needed again.
+// regain makes a missing reserve, if there is space, and shrinks it if less is needed again.
 func (e *Engine) regain() error {
 	r := &e.reserve
 	if r.base == 0 {
@@ -106,8 +106,8 @@ func (e *Engine) regain() error {
 	return nil
 }
 
-// mend makes the reserve anew in the writer's turn, after others have changed its file. Until that is done it is out: the
-// room may be somebody else's by now.
+// mendReserve makes the reserve again on the writer after other programs have changed its file. Until that is done the
+// reserve is out, because another program may have its space by now.
 func (e *Engine) mendReserve() error {
 	r := &e.reserve
 	if r.file == nil || !r.disturbed() {
@@ -125,11 +125,11 @@ func (e *Engine) mendReserve() error {
 	return e.regain()
 }
 
-// reserveLeast is the least that is worth to be kept of it.
+// reserveLeast is the smallest reserve that is worth keeping.
 const reserveLeast = 64 << 10
 
-// makeRoom helps an operation that found no room in the log: by copying the log, so that it begins anew, and
-// where that is not enough by the reserve. It answers whether it is worth to try again.
+// makeRoom helps an operation that found no space in the log. It copies the log, so that the log starts over, and if
+// that is not enough, it releases the reserve. It says whether trying again is worthwhile.
 func (w *writer) makeRoom(try int) bool {
 	switch {
 	case try == 0 && w.copyLog() == nil:
@@ -141,9 +141,9 @@ func (w *writer) makeRoom(try int) bool {
 	return false
 }
 
-// cutForRoom is tried before something is refused for want of room: it copies the log into the database and cuts it, with
-// the reserve's room where the copy needs it, and makes the reserve as small as it may be. It answers whether it is worth
-// to try again.
+// cutForRoom is tried before an operation is refused for lack of space. It copies the log into the database and
+// truncates it, uses the reserve's space if the copy needs it, and makes the reserve as small as possible. It says
+// whether trying again is worthwhile.
 func (w *writer) cutForRoom() bool {
 	s, r := w.engine, &w.engine.reserve
 	if _, log := s.Sizes(); log < cutLeast {
@@ -164,16 +164,16 @@ func (w *writer) cutForRoom() bool {
 	return cut
 }
 
-// cutLeast is the length of a log that is worth to be cut where there is no room.
+// cutLeast is the length from which a log is worth truncating when there is no space.
 const cutLeast = 1 << 20
 
-// indexPart is a part of the log's index, which has room for indexFrames pages of the log.
+// indexPart is the size of one part of the log's index, which holds indexFrames pages of the log.
 const (
 	indexPart   = 32 << 10
 	indexFrames = 4096
 )
 
-// firstReserve makes the reserve at the start, and takes room for the index of a log as long as one becomes.
+// firstReserve makes the reserve at the start, and takes disk space for the index of a log of the usual length.
 func (e *Engine) firstReserve() error {
 	if e.reserve.base == 0 {
 		return nil
@@ -183,7 +183,7 @@ func (e *Engine) firstReserve() error {
 	if err := growIndex(e.opt.Path+"-shm", parts*indexPart); err != nil {
 		e.log.Debug("no space could be allocated for the index of the log", "error", err)
 	}
-	if r, size := &e.reserve, e.reserve.size.Load(); size > 0 && allocate(r.file, size, size) != nil { // it was copied, with holes in it
+	if r, size := &e.reserve, e.reserve.size.Load(); size > 0 && allocate(r.file, size, size) != nil { // a copy of the file has holes
 		r.out.Store(true)
 		r.size.Store(0)
 		if err := r.file.Truncate(0); err != nil {
@@ -193,7 +193,7 @@ func (e *Engine) firstReserve() error {
 	return e.regain()
 }
 
-// openReserve takes the file that the last daemon left. One that is empty was let go.
+// openReserve opens the reserve's file that the last daemon left. An empty file was released.
 func (e *Engine) openReserve(context.Context) error {
 	r := &e.reserve
 	r.path, r.base = e.opt.Path+reserveSuffix, max(e.opt.ReserveBytes, 0)

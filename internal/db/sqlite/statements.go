@@ -7,19 +7,18 @@ import (
 	"io"
 )
 
-// statementsMost is how many statements a reading connection keeps prepared.
-// What is read again and again is about thirty; a few more are put together
-// by what a list asks for.
+// statementsMost is how many prepared statements a reading connection keeps. About thirty queries
+// are read again and again; a few more are composed for lists.
 const statementsMost = 64
 
-// keeper opens connections that keep what they have prepared: SQLite takes
-// longer to prepare most of our reads than to answer them.
+// keeper opens connections that keep prepared statements: SQLite takes longer to prepare most of
+// our reads than to answer them.
 type keeper struct {
 	driver.Connector
-	met func(error) // hears each error of a query
+	met func(error) // called with each error of a query
 }
 
-// fullConn is all that database/sql asks of SQLite's connections.
+// fullConn is everything that database/sql asks of SQLite's connections.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -44,8 +43,7 @@ func (k keeper) Connect(ctx context.Context) (driver.Conn, error) {
 	return &keepingConn{full, map[string]*keptStatement{}, k.met}, nil
 }
 
-// keepingConn is a connection that keeps statements. Only its one user of the
-// moment calls it.
+// keepingConn is a connection that keeps statements. Only its current user calls it.
 type keepingConn struct {
 	fullConn
 	kept map[string]*keptStatement
@@ -62,8 +60,8 @@ type readStatement interface {
 	driver.StmtQueryContext
 }
 
-// QueryContext prepares a query once. Where its rows are still being read, it
-// is prepared once more for the moment.
+// QueryContext prepares a query once. If rows of that statement are still being read, it prepares
+// another statement for this call.
 func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.query(ctx, query, args)
 	if err != nil {
@@ -88,7 +86,7 @@ func (c *keepingConn) query(ctx context.Context, query string, args []driver.Nam
 	return &keptRows{rows, s, c.met}, nil
 }
 
-// keep answers a query's statement, nil where it cannot be kept.
+// keep returns a query's statement, nil if it cannot be kept.
 func (c *keepingConn) keep(ctx context.Context, query string) (*keptStatement, error) {
 	if s := c.kept[query]; s != nil {
 		return s, nil
@@ -106,7 +104,7 @@ func (c *keepingConn) keep(ctx context.Context, query string) (*keptStatement, e
 	return s, nil
 }
 
-// makeRoom forgets any statement where there are many.
+// makeRoom drops any statement if there are too many.
 func (c *keepingConn) makeRoom() bool {
 	if len(c.kept) < statementsMost {
 		return true
@@ -122,20 +120,20 @@ func (c *keepingConn) makeRoom() bool {
 
 func (c *keepingConn) Close() error {
 	for _, s := range c.kept {
-		_ = s.Close() // the connection goes with it
+		_ = s.Close() // closing the connection frees it in any case
 	}
 	clear(c.kept)
 	return c.fullConn.Close()
 }
 
-// keptRows tells when they have been read.
+// keptRows notes when the rows have been read.
 type keptRows struct {
 	driver.Rows
 	of  *keptStatement
 	met func(error)
 }
 
-// Next reads a row. SQLite may need its lock for the first one only.
+// Next reads a row. SQLite may need its lock only for the first row.
 func (r *keptRows) Next(dest []driver.Value) error {
 	err := r.Rows.Next(dest)
 	if err != nil && err != io.EOF {

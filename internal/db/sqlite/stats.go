@@ -7,12 +7,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// writerStats counts how writing goes; the writer's lock guards it.
+// writerStats counts the writer's results; the writer's lock guards it.
 type writerStats struct {
 	commits, operations, retries, failures int64
 	lastBatch                              int
-	full                                   bool               // the last operation that stores something was refused for want of room
-	recent                                 [256]time.Duration // of the last commits, as a ring
+	full                                   bool               // the last operation that stores something found no space
+	recent                                 [256]time.Duration // durations of the last commits, as a ring
 }
 
 func (s *writerStats) record(batch int, took time.Duration) {
@@ -22,7 +22,7 @@ func (s *writerStats) record(batch int, took time.Duration) {
 	s.lastBatch = batch
 }
 
-// failures counts the operations that failed for a reason which is not theirs: no room, no lock, a fault.
+// failures counts operations that failed for a reason outside the operation: no space, no lock, a fault.
 func failures(batch []*Op) (n int64) {
 	for _, o := range batch {
 		if o.err == nil {
@@ -36,7 +36,7 @@ func failures(batch []*Op) (n int64) {
 	return n
 }
 
-// noteRoom notes whether there is room for what stores something.
+// noteRoom notes whether there is space for operations that store something.
 func (s *writerStats) noteRoom(batch []*Op) {
 	for _, o := range batch {
 		if o.Claim == Adds && o.Owner != Maintenance {
@@ -45,7 +45,7 @@ func (s *writerStats) noteRoom(batch []*Op) {
 	}
 }
 
-// quantile is of the last commits, 0 where there was none.
+// quantile is a quantile of the last commits' durations, 0 if there were none.
 func (s *writerStats) quantile(q float64) time.Duration {
 	n := min(s.commits, int64(len(s.recent)))
 	if n == 0 {

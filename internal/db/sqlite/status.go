@@ -8,7 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Ready answers nil while writes are acknowledged, else why they are not.
+// Ready returns nil while writes are acknowledged, else the reason why they are not.
 func (e *Engine) Ready() error {
 	if err := e.writer.failed(); err != nil {
 		return stopped(err)
@@ -22,14 +22,14 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// LogStatus is how the copying of the write-ahead log goes.
+// LogStatus says how the copying of the write-ahead log goes.
 type LogStatus struct {
 	Pending  int64     // bytes that wait to be copied
 	Failures int64     // in a row
-	Last     time.Time // when the last copy succeeded; zero where none did
+	Last     time.Time // when the last copy succeeded; zero if none did
 }
 
-// LogStatus is how the copying of the write-ahead log goes.
+// LogStatus says how the copying of the write-ahead log goes.
 func (e *Engine) LogStatus() LogStatus {
 	st := LogStatus{Pending: e.wal.pending(), Failures: e.wal.failures.Load()}
 	if last := e.wal.last.Load(); last > 0 {
@@ -38,7 +38,7 @@ func (e *Engine) LogStatus() LogStatus {
 	return st
 }
 
-// WriterStatus is how writing has gone since the start.
+// WriterStatus says how writing has gone since the start.
 func (e *Engine) WriterStatus() ckpt.WriterStatus {
 	w := e.writer
 	w.mu.Lock()
@@ -50,11 +50,11 @@ func (e *Engine) WriterStatus() ckpt.WriterStatus {
 	}
 }
 
-// Full says whether the room that is kept for deletes is let go.
+// Full says whether the space that is kept for deletes is released.
 func (e *Engine) Full() bool { return e.reserve.out.Load() }
 
-// RoomProblems say what is wrong with the write-ahead log and with the room on
-// the disk, in order of weight.
+// RoomProblems lists what is wrong with the write-ahead log and with the space on the disk, most
+// important first.
 func (e *Engine) RoomProblems() (list []string) {
 	if n := e.wal.failures.Load(); n > 0 {
 		last, _ := e.wal.lastErr.Load().(string)
@@ -81,8 +81,7 @@ func (e *Engine) Waiting() int {
 	return e.writer.queue.len()
 }
 
-// Pragma sets a pragma of the writer's connection, in the writer's turn and
-// outside a transaction.
+// Pragma sets a pragma of the writer's connection, on the writer and outside a transaction.
 func (e *Engine) Pragma(statement string) error {
 	return e.Write(&Op{Owner: Maintenance, outside: func() error {
 		var now int
@@ -90,7 +89,7 @@ func (e *Engine) Pragma(statement string) error {
 	}})
 }
 
-// refusesSaves says that there was no room for the last operation that stores something.
+// refusesSaves says that there was no space for the last operation that stores something.
 func (w *writer) refusesSaves() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// failStop tells everybody once that nothing is acknowledged any more.
+// failStop announces once that nothing is acknowledged any more.
 func (e *Engine) failStop(fatal *FatalError) {
 	if isLockFault(fatal) {
 		e.log.Error("stopped saving: the writer is stuck; a new process must take over", "error", fatal.Err)
@@ -26,7 +26,7 @@ func (e *Engine) failStop(fatal *FatalError) {
 	close(e.stopped)
 }
 
-// mark leaves the marker. It writes in place and does not flush: the disk may be full, or may not flush any more.
+// mark writes the marker. It writes in place and does not flush: the disk may be full, or may fail to flush.
 func (e *Engine) mark(note []byte) error {
 	f, err := osfile.OpenPlain(e.marker(), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -36,8 +36,8 @@ func (e *Engine) mark(note []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// stop is the fail-stop. What failed at COMMIT is of unknown outcome, what
-// failed before it is not saved.
+// stop is the fail-stop. A failure at COMMIT has an unknown outcome; a failure before it saved
+// nothing.
 func (w *writer) stop(fatal *FatalError) error {
 	w.mu.Lock()
 	first := w.fatal == nil
@@ -62,7 +62,7 @@ func unknown(fatal *FatalError) bool {
 	return errors.As(fatal.Err, &at)
 }
 
-// stopped is the answer to everything after a fail-stop.
+// stopped is the error for every call after a fail-stop.
 func stopped(cause error) *ckpt.Error {
 	return &ckpt.Error{
 		Code: ckpt.CodeBusy,
@@ -73,6 +73,6 @@ func stopped(cause error) *ckpt.Error {
 	}
 }
 
-// exhausted says that a transaction ended for want of a lock, which each of
-// its operations alone would want too.
+// exhausted says that a transaction ended because it did not get a lock. Each of its operations
+// would need that lock too.
 func exhausted(err error) bool { return ckpt.CodeOf(err) == ckpt.CodeBusy }

@@ -14,19 +14,19 @@ type touched struct {
 	tables []string
 }
 
-// statementOf names a statement of a schema. All databases of one schema answer alike.
+// statementOf names a statement of a schema. The result is the same for all databases of one
+// schema.
 type statementOf struct {
 	schema [sha256.Size]byte
 	query  string
 }
 
-// known holds what SQLite has said, for all engines of this process. Queries are
-// constants of the program, so it does not grow.
+// known holds SQLite's results, for all engines of this process. Queries are constants of the
+// program, so it does not grow without bound.
 var known sync.Map // of statementOf to touched
 
-// touches asks SQLite which tables a statement writes, and whether it writes at
-// all: what a trigger or a foreign key writes in turn is among them. It looks at
-// the statement's program and not at its text.
+// touches asks SQLite which tables a statement writes, and whether it writes at all. Tables that a
+// trigger or a foreign key writes are included. It reads the statement's program and not its text.
 func (tx *Tx) touches(query string, args []any) (writes bool, tables []string, err error) {
 	if tx.stmts.schema == nil {
 		if tx.stmts.schema, err = tx.schemaSum(); err != nil {
@@ -43,8 +43,8 @@ func (tx *Tx) touches(query string, args []any) (writes bool, tables []string, e
 	return writes, tables, err
 }
 
-// schemaSum hashes all that a statement's program depends on: the tables, indexes
-// and triggers, and whether foreign keys are held.
+// schemaSum hashes everything that a statement's program depends on: the tables, indexes and
+// triggers, and whether foreign keys are enforced.
 func (tx *Tx) schemaSum() (*[sha256.Size]byte, error) {
 	var all []string
 	err := tx.Conn.SelectContext(tx.Ctx, &all, `SELECT type || ' ' || tbl_name || ' ' || coalesce(sql, name) FROM sqlite_schema WHERE type <> 'view'
@@ -83,12 +83,12 @@ func (tx *Tx) explain(query string, args []any) (writes bool, tables []string, e
 	if err := rows.Err(); err != nil || !writes {
 		return writes, nil, err
 	}
-	_ = rows.Close() // one statement at a time on the writer's connection
+	_ = rows.Close() // the writer's connection runs one statement at a time
 	tables, err = tx.tablesAt(roots)
 	return writes, tables, err
 }
 
-// tablesAt names the tables of which something begins at these pages.
+// tablesAt names the tables that have a table or an index rooted at these pages.
 func (tx *Tx) tablesAt(roots map[int64]bool) (tables []string, err error) {
 	var all []struct {
 		Root  int64  `db:"rootpage"`

@@ -1,11 +1,10 @@
 package sqlite
 
-// turns is a queue in which owners take turns: one owner's flood delays
-// another's write by one operation, not by the flood. Within an owner the
-// order of arrival is kept.
+// turns is the fair queue of owners: a flood of writes of one owner delays another owner's write by
+// one operation, not by the flood. The operations of one owner keep their order of arrival.
 type turns struct {
 	owners map[string][]*Op
-	order  []string // the owners with something waiting, next first
+	order  []string // owners with waiting operations, the next one first
 	count  int
 	bytes  int64
 }
@@ -24,7 +23,7 @@ func (t *turns) push(o *Op) {
 	t.bytes += o.Size
 }
 
-// first is the operation whose turn it is, nil where none waits.
+// first is the next operation, nil if none waits.
 func (t *turns) first() *Op {
 	if t.count == 0 {
 		return nil
@@ -32,7 +31,7 @@ func (t *turns) first() *Op {
 	return t.owners[t.order[0]][0]
 }
 
-// take removes operations in turns, at least one and at most so many.
+// take removes operations in the fair order, at least one and at most this many.
 func (t *turns) take(most int, mostBytes int64) []*Op {
 	batch := make([]*Op, 0, min(most, t.count))
 	var size int64
@@ -48,7 +47,7 @@ func (t *turns) take(most int, mostBytes int64) []*Op {
 	return batch
 }
 
-// remove takes the first operation out and sends its owner to the back.
+// remove takes the first operation out and moves its owner to the back.
 func (t *turns) remove() {
 	owner := t.order[0]
 	waiting := t.owners[owner]

@@ -12,7 +12,7 @@ func (tx *Tx) Exec(query string, args ...any) error {
 	return err
 }
 
-// ExecCount is Exec and returns how many rows were changed.
+// ExecCount is like Exec, and returns how many rows it changed.
 func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
 	stmt, err := tx.prepareChange(query, args)
 	if err != nil {
@@ -22,7 +22,7 @@ func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
 	return tx.stmts.run(tx.Ctx, stmt, args)
 }
 
-// Get reads one row into dest. It returns false where there is no row.
+// Get reads one row into dest. It returns false if there is no row.
 func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
 	stmt, err := tx.prepareRead(query, args)
 	if err != nil {
@@ -44,8 +44,8 @@ func (tx *Tx) List(dest any, query string, args ...any) error {
 	return stmt.SelectContext(tx.Ctx, dest, args...)
 }
 
-// OnCommit calls f once the transaction is on disk, and never otherwise.
+// OnCommit calls f after the transaction is on disk, and only then.
 func (tx *Tx) OnCommit(f func()) { tx.after = append(tx.after, f) }
 
-// GotOn tells that a long operation makes progress.
+// GotOn reports that a long operation makes progress.
 func (tx *Tx) GotOn() { tx.gotOn() }

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// fileWatch knows which files the store opened. SQLite does not notice when
-// they are removed, replaced or cut off under it, and would go on
-// acknowledging into files that nobody can find again.
+// fileWatch knows which files the store opened. SQLite does not notice if they are removed,
+// replaced or truncated while it uses them, and would go on acknowledging into files that can no
+// longer be found.
 type fileWatch struct {
 	path string
-	lock fs.FileInfo // of the lock file; nil where another holds the lock for us
+	lock fs.FileInfo // of the lock file; nil if another holds the lock for us
 
 	mu        sync.Mutex
 	database  fs.FileInfo
 	minSize   int64 // the database may not be smaller
-	shrinking bool  // a vacuum has committed whose shorter file is not written yet
+	shrinking bool  // a vacuum has committed, and the shorter file is not written yet
 	shrinks   int64 // how many vacuums were announced
-	vacuums   int   // those that are neither committed nor given up
+	vacuums   int   // vacuums that are neither committed nor given up
 	wal       fs.FileInfo
 	walSize   int64
 
-	written  time.Time // when the database file was last written, by us
-	touched  time.Time // when it was last written, by whomever
-	copying  int       // copies of the log under way, which write the file
-	emptying bool      // one of them cuts the log
+	written  time.Time // when the database file was last written by us
+	touched  time.Time // when any program last wrote it
+	copying  int       // running copies of the log, which write the file
+	emptying bool      // one of them truncates the log
 }
 
-// errTouched says that somebody else has written into the database file, as cp
-// does over it. Whether it still holds together is to be examined.
+// errTouched says that another program has written into the database file, for example with cp. The
+// file must be examined for consistency.
 var errTouched = errors.New("another program wrote to the database file")
 
 func watchFile(path string, lock *os.File) (*fileWatch, error) {
@@ -49,7 +49,7 @@ func watchFile(path string, lock *os.File) (*fileWatch, error) {
 	return w, w.check()
 }
 
-// check answers what is wrong with the files, nil where nothing is.
+// check says what is wrong with the files, nil if nothing is.
 func (w *fileWatch) check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *fileWatch) check() error {
 	return nil
 }
 
-// checkLock looks whether the lock that we hold is the one that a second daemon would ask for.
+// checkLock checks whether the lock that we hold is the one that a second daemon would ask for.
 func (w *fileWatch) checkLock() error {
 	if w.lock == nil {
 		return nil
@@ -127,9 +127,9 @@ func (w *fileWatch) willShrink(size int64) {
 	w.shrinks++
 }
 
-// vacuuming announces a vacuum that may commit at any time from now on. What it
-// answers is to be called when it has committed or failed. A copy of the log
-// before that need not have it, however whole it is.
+// vacuuming announces a vacuum that may commit at any time from now on. The caller must call the
+// returned function when the vacuum has committed or failed. A copy of the log before that may lack
+// the vacuum, even if the copy is whole.
 func (w *fileWatch) vacuuming() (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,10 +142,9 @@ func (w *fileWatch) vacuuming() (ended func()) {
 	}
 }
 
-// writing announces that a copy of the log begins, which writes the database
-// file and, where it empties the log, cuts that. What it answers is to be
-// called at the end: with whole, where all of the log was copied, and emptied,
-// where the log was cut to nothing.
+// writing announces that a copy of the log begins. The copy writes the database file and truncates
+// the log if it empties the log. The caller must call the returned function at the end. whole says
+// that all of the log was copied, and emptied that the log was truncated to nothing.
 func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +156,8 @@ func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 		defer w.mu.Unlock()
 		w.copying--
 		info, err := os.Lstat(w.path)
-		// A vacuum that came meanwhile is not written yet. Nor does SQLite cut the file where a commit came meanwhile.
+		// A vacuum that came meanwhile is not written yet. SQLite also does not truncate the file if a commit came
+		// meanwhile.
 		if whole && shrinks == w.shrinks && w.vacuums == 0 && err == nil && info.Size() <= w.minSize {
 			w.shrinking = false
 		}
@@ -173,14 +173,14 @@ func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 	}
 }
 
-// accept says that what somebody else has written was examined and is sound.
+// accept notes that what another program has written was examined and is sound.
 func (w *fileWatch) accept() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written = w.touched
 }
 
-// sizesOf answers the present sizes of a database and its log.
+// sizesOf returns the current sizes of a database and its log.
 func sizesOf(path string) (database, log int64) {
 	if info, err := os.Lstat(path); err == nil {
 		database = info.Size()

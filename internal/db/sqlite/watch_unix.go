@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// links counts the names of a file; a removed one that is still open has none,
-// but then its path is gone too.
+// links counts the names of a file. A removed file that is still open has none, but then its path
+// is gone too.
 func links(info fs.FileInfo) uint64 {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -11,12 +11,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// The bounds of one transaction: enough to share a flush among all who wait,
-// small enough that nobody waits long for it.
+// The bounds of one transaction: large enough that all waiting callers share a flush, and small
+// enough that no caller waits long for it.
 const (
 	MaxBatch      = 512
 	maxBatchBytes = 64 << 20
-	addedMost     = 256 << 10 // an operation stores that much besides what it carries
+	addedMost     = 256 << 10 // how much an operation stores besides its own bytes
 	yields        = 4         // how often a leader lets others come before it commits
 )
 
@@ -30,9 +30,8 @@ func newWriter(ctx context.Context, s *Engine) (*writer, error) {
 	return w, nil
 }
 
-// Write puts an operation through the writer and waits for its end. It does not
-// end early when the caller hangs up: what has begun is finished. An Op is used
-// once.
+// Write runs an operation on the writer and waits until it ends. It does not end early if the
+// caller hangs up: an operation that has begun is finished. An Op can be used once.
 func (e *Engine) Write(o *Op) error {
 	o.wake, o.at = make(chan struct{}, 1), time.Now()
 	w := e.writer
@@ -71,8 +70,8 @@ func (w *writer) enter(o *Op) (lead bool, err error) {
 	return lead, nil
 }
 
-// lead commits batch after batch until the leader's own operation is done, and
-// then hands over to whoever waits.
+// lead commits batch after batch until the leader's own operation is done, and then hands over to a
+// waiting caller.
 func (w *writer) lead(mine *Op) {
 	for !mine.done {
 		batch := w.take()
@@ -93,8 +92,8 @@ func (w *writer) lead(mine *Op) {
 	w.idle.Broadcast()
 }
 
-// take takes what waits, in turns between the owners. Where others are known
-// to be about, it lets them come first: a flush costs more than a few yields.
+// take takes waiting operations in the fair order of their owners. If other callers are known to be
+// active, it lets them come first: a flush costs more than a few yields.
 func (w *writer) take() []*Op {
 	w.mu.Lock()
 	busy := w.queue.len() > 1 || w.stats.lastBatch > 1
@@ -119,7 +118,7 @@ func (w *writer) commit(batch []*Op) {
 	if len(together) > 0 {
 		err := w.tryAll(together)
 		if err != nil && len(together) > 1 && Classify(err) != ClassFatal && w.failed() == nil && !exhausted(err) {
-			alone = batch // one of them is to blame; the others must not suffer
+			alone = batch // one of them is the cause; the others must not fail because of it
 		}
 	}
 	for _, o := range alone {
@@ -140,8 +139,8 @@ func markDone(batch []*Op) {
 	}
 }
 
-// runOutside runs what may not be in a transaction, before the transaction of
-// the rest.
+// runOutside runs the operations that must not be in a transaction, before the transaction of the
+// rest.
 func (w *writer) runOutside(batch []*Op) (inside, outside []*Op) {
 	for _, o := range batch {
 		if o.outside == nil {
@@ -155,8 +154,8 @@ func (w *writer) runOutside(batch []*Op) (inside, outside []*Op) {
 	return inside, outside
 }
 
-// tryAll runs one transaction for all of batch, again where that may help. The
-// error is what ended the transaction, and every operation's own is set.
+// tryAll runs one transaction for the whole batch, and again if that may help. It sets each
+// operation's own error, and returns the error that ended the transaction.
 func (w *writer) tryAll(batch []*Op) error {
 	after, retries, err := w.tryFor(batch)
 	for try := 0; Classify(err) == ClassFull && len(batch) == 1 && batch[0].Claim == Frees && w.makeRoom(try); try++ {
@@ -184,7 +183,7 @@ func (w *writer) tryAll(batch []*Op) error {
 	return nil
 }
 
-// tryFor runs a transaction until the batch's time is over.
+// tryFor retries a transaction until the batch's time is over.
 func (w *writer) tryFor(batch []*Op) (after []func(), retries int, err error) {
 	retries, err = retry(context.Background(), w.patience(batch), func(retries int) error {
 		var err error
@@ -195,8 +194,8 @@ func (w *writer) tryFor(batch []*Op) (after []func(), retries int, err error) {
 	return after, retries, err
 }
 
-// patience is for how long a batch may still wait for a lock. Its operations have
-// waited for the batch before, behind the same lock: that counts.
+// patience is how long a batch may still wait for a lock. It includes the time for which its
+// operations have already waited for the batch before, behind the same lock.
 func (w *writer) patience(batch []*Op) time.Duration {
 	oldest := time.Now()
 	for _, o := range batch {
@@ -204,16 +203,16 @@ func (w *writer) patience(batch []*Op) time.Duration {
 			oldest = o.at
 		}
 	}
-	return max(w.engine.opt.WriteTimeout-time.Since(oldest), time.Millisecond) // 0 would be for ever
+	return max(w.engine.opt.WriteTimeout-time.Since(oldest), time.Millisecond) // 0 would mean forever
 }
 
-// errRefusedLate is an operation's refusal after it had changed something. It
-// ends the transaction, so that the others are tried without it.
+// errRefusedLate is an operation's refusal after it had changed something. It ends the transaction,
+// so that the others are tried without that operation.
 type errRefusedLate struct{ error }
 
 func (e errRefusedLate) Unwrap() error { return e.error }
 
-// noteLate records a late refusal, whose own transaction has left no trace.
+// noteLate records a late refusal, whose own transaction was rolled back.
 func (w *writer) noteLate(batch []*Op, err error) {
 	var late errRefusedLate
 	var refusal *ckpt.Error
@@ -222,8 +221,8 @@ func (w *writer) noteLate(batch []*Op, err error) {
 	}
 }
 
-// transaction is one try. Nothing is acknowledged unless the files are still
-// the ones that were opened.
+// transaction is one try. It acknowledges nothing unless the files are still the ones that were
+// opened.
 func (w *writer) transaction(batch []*Op, retries int) (after []func(), err error) {
 	defer w.gotOn()
 	if err := w.failed(); err != nil {
@@ -259,7 +258,7 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 	return t.after, nil
 }
 
-// fill does all of a transaction but its commit.
+// fill does everything of a transaction except its commit.
 func (w *writer) fill(t *Tx, batch []*Op) error {
 	if err := w.seeOthers(t); err != nil {
 		return err
@@ -275,7 +274,7 @@ func (w *writer) fill(t *Tx, batch []*Op) error {
 	return w.engine.opt.Hooks.BeforeCommit(t)
 }
 
-// seeOthers tells the store where another program has committed.
+// seeOthers tells the store if another program has committed.
 func (w *writer) seeOthers(t *Tx) error {
 	var version int64
 	if _, err := t.Get(&version, `PRAGMA data_version`); err != nil {
@@ -289,8 +288,8 @@ func (w *writer) seeOthers(t *Tx) error {
 	return w.engine.opt.Hooks.OthersWrote(t, first)
 }
 
-// applyAll runs the operations. One that refuses before it has changed
-// anything has its own answer and leaves the others alone.
+// applyAll runs the operations. An operation that refuses before it has changed anything gets its
+// own error and does not affect the others.
 func (w *writer) applyAll(t *Tx, batch []*Op, full bool) error {
 	defer func() { t.Barred = false }()
 	for _, o := range batch {
@@ -320,8 +319,8 @@ func (w *writer) applyAll(t *Tx, batch []*Op, full bool) error {
 	return nil
 }
 
-// guarded makes a panic of an operation into its error: who recovers it
-// further up (net/http does) would leave the writer locked for ever.
+// guarded turns a panic of an operation into its error. If a caller recovered the panic, as
+// net/http does, the writer would stay locked forever.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -331,8 +330,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// checkFiles is a fail-stop where the files are not the ones that were opened,
-// or were written by somebody else and do not hold together any more.
+// checkFiles is a fail-stop if the files are not the ones that were opened, or if another program
+// wrote them and they are no longer consistent.
 func (w *writer) checkFiles() error {
 	if w.engine.watch == nil {
 		return nil
@@ -355,7 +354,7 @@ func (w *writer) checkNow() error {
 	return nil
 }
 
-// close waits for what is in the queue and takes no more.
+// close waits until the queue is empty and takes no new operations.
 func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
