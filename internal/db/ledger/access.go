@@ -11,8 +11,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Submit puts an operation through the writer and waits for its end. It does not
-// end early when the caller hangs up: what has begun is finished.
+// Submit runs an operation on the writer and waits until it ends. It does not end early if the
+// caller hangs up: an operation that has begun is finished.
 func (s *Core) Submit(o *Op) error {
 	if o.Claim != sqlite.Frees {
 		s.Usage.RecountIfTight(o.Entry.Owner, o.Size)
@@ -25,7 +25,7 @@ func (s *Core) Submit(o *Op) error {
 	return err
 }
 
-// Reading runs f on one snapshot of the database. Damage that it meets is noted.
+// Reading runs f on one snapshot of the database. It reports damage that f meets.
 func (s *Core) Reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	err := s.onSnapshot(ctx, f)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
@@ -43,10 +43,10 @@ func (s *Core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	return sqlite.ReadError(f(q))
 }
 
-// ReportDamage notes that a checkpoint did not read back intact, once for each.
-// From then on it counts for nothing: retention keeps another in its place, and
-// nobody goes back to it. The pieces that other states in memory stand on are
-// in doubt. Other checkpoints that share the damage fail by themselves.
+// ReportDamage notes, once for each checkpoint, that a checkpoint did not read back intact. From
+// then on the checkpoint counts for nothing: retention keeps another in its place, and no run goes
+// back to it. The pieces that other states in memory are based on are in doubt. Other checkpoints
+// that share the damage are found when they are read.
 func (s *Core) ReportDamage(err error) {
 	var damage *blob.DamageError
 	if !errors.As(err, &damage) || damage.ID == "" || !s.Engine.Started() || !s.Damages.begin(damage.ID) {
@@ -56,13 +56,13 @@ func (s *Core) ReportDamage(err error) {
 	s.Log.Error("a checkpoint is damaged and is never served; its run's next save is stored whole", "checkpoint", damage.ID, "error", damage)
 	err = s.Submit(&Op{Owner: Daemon, Claim: sqlite.GoesOn, Do: func(tx *Tx) error { return s.noteDamage(tx, damage) }})
 	if err != nil {
-		s.Damages.forget(damage.ID) // the next who reads it tries again
+		s.Damages.forget(damage.ID) // the next read of it tries again
 		s.Log.Warn("a damaged checkpoint could not be recorded as damaged", "checkpoint", damage.ID, "error", err)
 	}
 }
 
-// noteDamage marks the checkpoint, and makes a critical finding of it where the
-// agent's policy watches for that. The finding has no say over other checkpoints.
+// noteDamage marks the checkpoint. It also makes a critical finding if the agent's policy watches
+// for damage. The finding does not affect other checkpoints.
 func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 	var at struct {
 		RunID int64 `db:"run_id"`
@@ -92,7 +92,7 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 	return s.OnDamage(tx, at.RunID, at.Seq, damage)
 }
 
-// unmark forgets that a checkpoint is damaged, because it goes or reads back again.
+// unmark forgets that a checkpoint is damaged, because it is removed or reads back again.
 func (s *Core) unmark(tx *Tx, id string) error {
 	if !s.Damages.has(id) {
 		return nil
@@ -102,7 +102,7 @@ func (s *Core) unmark(tx *Tx, id string) error {
 	return tx.Exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 
-// UnmarkAgent is unmark for all that goes with an agent.
+// UnmarkAgent is unmark for all checkpoints of an agent that is removed.
 func (s *Core) UnmarkAgent(tx *Tx, agent *AgentRow) error {
 	for _, id := range s.Damages.ids() {
 		var mine bool

@@ -11,8 +11,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// act is a row of the audit log on its way to the disk. Where a column may be
-// NULL, zero stands for it; only a save has a size, which may be 0.
+// act is a row of the audit log before it is written to disk. Zero stands for NULL, if a column can
+// be NULL; only a save has a size, which can be 0.
 type act struct {
 	n       int64
 	at      int64 // milliseconds since 1970
@@ -20,12 +20,12 @@ type act struct {
 	pid     int
 	action  string
 	place   place
-	outcome string // "" is done
+	outcome string // "" means done
 	retries int
 	save    *SaveFacts
-	gone    int64 // the row of the save whose checkpoint went
+	gone    int64 // the row of the save whose checkpoint was removed
 	why     string
-	removed []removed // of a save, until they stand in gone or more: what went because of it
+	removed []removed // of a save, until they are moved to gone or more: what was removed because of it
 	subject []byte    // the 16 bytes of a UUID
 	sha256  []byte
 	texts   texts
@@ -35,24 +35,24 @@ type act struct {
 	hash    []byte
 }
 
-// removed is a checkpoint that went.
+// removed is a checkpoint that was removed.
 type removed struct {
 	n   int64 // the row of its save
 	why string
 }
 
-// texts are what of an act stands beside the log, "" for what is not there.
+// texts are the texts of an act that are stored beside the log, "" if absent.
 type texts struct{ subject, reason, detail string }
 
-// place is what an act is about.
+// place says what an act is about.
 type place struct{ owner, agent, run string }
 
-// SaveFacts is what the row of a save says of its checkpoint.
+// SaveFacts are the facts about a checkpoint that the row of its save holds.
 type SaveFacts struct {
 	Kind    ckpt.Kind
 	Seq     int64
-	Parent  ckpt.Ref // the checkpoint that it comes from
-	ParentN int64    // the row of that one's save; 0 where it is not there any more
+	Parent  ckpt.Ref // the checkpoint that it was made from
+	ParentN int64    // the row of the parent's save; 0 if that row is gone
 	Size    int64
 	Stored  int64
 	Sha256  string // in hexadecimal
@@ -62,7 +62,7 @@ type SaveFacts struct {
 	Suspect bool
 }
 
-// kinds are the kinds by their numbers in acts.
+// kinds maps the numbers in acts to kinds.
 var kinds = [...]ckpt.Kind{1: ckpt.KindRoutine, 2: ckpt.KindPreOperation, 3: ckpt.KindRecovery}
 
 func kindNumber(kind ckpt.Kind) int64 {
@@ -74,8 +74,8 @@ func kindNumber(kind ckpt.Kind) int64 {
 	return 0
 }
 
-// UUIDBytes is a UUID as it is stored. It answers false for any other text, also
-// for a UUID that is not written as the views write it.
+// UUIDBytes returns a UUID as it is stored. It returns false for any other text, also for a UUID
+// that is not in the form that the views write.
 func UUIDBytes(text string) ([]byte, bool) {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return nil, false
@@ -96,13 +96,12 @@ func UUIDBytes(text string) ([]byte, bool) {
 
 const lowerHex = "0123456789abcdef"
 
-// causedByOwner says whether an owner has caused a row that is about him: not what
-// an administrator does.
+// causedByOwner says whether the owner caused a row that is about them, and not an administrator.
 func (a *act) causedByOwner() bool {
 	return a.place.owner != "" && (a.who == a.place.owner || a.who == Daemon)
 }
 
-// newAct is the row that an entry becomes.
+// newAct makes the row for an entry.
 func (tx *Tx) newAct(e *AuditEntry) (act, error) {
 	a := act{n: tx.Head.N + 1, at: tx.Now.UnixMilli(), who: e.Who, pid: e.PID, action: e.Action, place: place{e.Owner, e.Agent, e.Run},
 		retries: tx.Retries, save: e.Save, gone: e.gone, why: e.why}
@@ -129,8 +128,8 @@ func (tx *Tx) newAct(e *AuditEntry) (act, error) {
 	return a, err
 }
 
-// seal makes what follows from the rest of an act that changes no more, and the
-// hash of it, which stands on the one of the row before.
+// seal derives the remaining columns of an act that no longer changes, and its hash, which includes
+// the hash of the row before.
 func (a *act) seal(key, before string) {
 	if len(a.removed) == 1 {
 		a.gone, a.why, a.removed = a.removed[0].n, a.removed[0].why, nil
@@ -150,7 +149,7 @@ func sum(input []byte) []byte {
 	return hash[:]
 }
 
-// appendInput is what audit_texts has as input.
+// appendInput appends the input that audit_texts has.
 func (t *texts) appendInput(b, salt []byte) []byte {
 	b = append(b, `["`...)
 	b = append(hex.AppendEncode(b, salt), '"')
@@ -160,7 +159,7 @@ func (t *texts) appendInput(b, salt []byte) []byte {
 	return append(b, ']')
 }
 
-// appendInput is what audit_chain has as input.
+// appendInput appends the input that audit_chain has.
 func (a *act) appendInput(b []byte, key, before string) []byte {
 	b = strconv.AppendInt(append(b, '['), a.n, 10)
 	b = strconv.AppendInt(append(b, ','), a.at, 10)
@@ -208,7 +207,7 @@ func (a *act) rest() []byte {
 	return a.save.Rest
 }
 
-// moreText is what has no column, as JSON; "" for nothing.
+// moreText is JSON for the facts that have no column; "" if there are none.
 func (a *act) moreText() string {
 	s := a.save
 	if s == nil || len(a.removed) == 0 && s.Labels == "" && !s.Pinned && !s.Suspect && (s.Parent == "" || s.ParentN > 0) {
@@ -237,8 +236,8 @@ func (a *act) moreText() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// What follows writes JSON as SQLite's json_array does, so that the hash of a row
-// can be made again from the view.
+// The functions below write JSON in the way that SQLite's json_array does, so that the hash of a
+// row can be computed again from the view.
 
 // appendNumber writes null for 0.
 func appendNumber(b []byte, v int64) []byte {

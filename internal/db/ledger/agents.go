@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Agent finds an agent of the scope in the transaction, nil where there is none.
+// Agent finds an agent of the scope in the transaction, nil if there is none.
 func (s *Core) Agent(tx *Tx, owner, name string) (*AgentRow, error) {
 	key := AgentKey{owner, name}
 	if row, ok := tx.agents[key]; ok {
@@ -30,8 +30,8 @@ func (s *Core) Agent(tx *Tx, owner, name string) (*AgentRow, error) {
 	return parsed, err
 }
 
-// ChangeAgent makes a changed agent seen by the rest of this transaction, and
-// once it is on disk by everybody. nil is an agent that is gone.
+// ChangeAgent makes a changed agent visible to the rest of this transaction, and to all callers
+// once it is on disk. nil means that the agent is gone.
 func (s *Core) ChangeAgent(tx *Tx, key AgentKey, row *AgentRow) {
 	tx.agents[key] = row
 	tx.OnCommit(func() {
@@ -43,7 +43,7 @@ func (s *Core) ChangeAgent(tx *Tx, key AgentKey, row *AgentRow) {
 	})
 }
 
-// NeedAgent is agent, and not_found where there is none.
+// NeedAgent is Agent, but returns not_found if there is none.
 func (s *Core) NeedAgent(tx *Tx, sc ckpt.Scope, name string) (*AgentRow, error) {
 	row, err := s.Agent(tx, sc.Whose(), name)
 	if err == nil && row == nil {
@@ -52,14 +52,15 @@ func (s *Core) NeedAgent(tx *Tx, sc ckpt.Scope, name string) (*AgentRow, error) 
 	return row, err
 }
 
-// noAgent says that an agent is not there. An administrator is told whose there is:
-// after a move to another machine an agent may belong to the user id that it had.
+// noAgent is the error for an agent that does not exist. It tells an administrator which owners
+// have an agent of that name: after a move to another machine, an agent may belong to its old user
+// id.
 func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 	var owners []string
 	if sc.Target == "" && sc.Admin {
 		const named = `SELECT owner FROM agents WHERE name = ? ORDER BY owner LIMIT 0 + ?`
 		if err := s.RO.SelectContext(ctx, &owners, named, name, ownersNamed); err != nil {
-			owners = nil // what is not there is the answer
+			owners = nil // then the error says only that the agent is missing
 		}
 	}
 	if len(owners) == 0 {
@@ -71,7 +72,7 @@ func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 		name, strings.Join(owners, " and "), owners[0], sc.Caller.Owner)
 }
 
-// ownersNamed is how many owners an error names.
+// ownersNamed is how many owners the error names.
 const ownersNamed = 3
 
 // MakeAgent finds an agent or makes it.
@@ -89,7 +90,7 @@ func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
 	return s.Agent(tx, owner, name)
 }
 
-// FindAgent is for reads: by the cache, else by a read connection.
+// FindAgent is for reads. It looks in the cache, then uses a read connection.
 func (s *Core) FindAgent(ctx context.Context, sc ckpt.Scope, name string) (*AgentRow, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
@@ -119,10 +120,10 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 		return nil, err
 	}
 	if sc.Admin && sc.Target == "" {
-		sc.Target = ckpt.AllOwners // what an administrator asks of nobody in particular is about everybody
+		sc.Target = ckpt.AllOwners // a request of an administrator without an owner is about all owners
 	}
 	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
-	// As audit_agents has it, but only the runs of the page's agents are looked at.
+	// The same as audit_agents, but it reads only the runs of the page's agents.
 	err = s.RO.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at,
 			coalesce(max(r.updated_at), a.created_at) AS updated_at,
 			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes,
@@ -147,9 +148,8 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 	return page, nil
 }
 
-// readPolicy is the policy of an agent as it is on disk, its owner's for all agents
-// where there is no such agent yet. With an error it is the default. The caller does
-// not change it.
+// readPolicy is the policy of an agent as it is on disk, or its owner's policy for all agents if
+// the agent does not exist yet. With an error, it is the default. The caller must not change it.
 func (s *Core) readPolicy(owner, agent string) (*ckpt.Policy, error) {
 	if row, ok := s.agents.rows.Load(AgentKey{owner, agent}); ok {
 		return &row.(*AgentRow).Settings, nil
@@ -174,21 +174,21 @@ func (s *Core) readStoredPolicy(owner, agent string) (ckpt.Policy, error) {
 	return parsed.Settings, nil
 }
 
-// PolicyOf is readPolicy for what only advises: without a policy it takes the default.
+// PolicyOf is readPolicy for decisions that only advise: without a policy it returns the default.
 func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
 	p, _ := s.readPolicy(owner, agent)
 	return *p
 }
 
-// FleetPolicyOf is the policy of an agent, for what it says of the fleet. If nobody can
-// tell, that is an error: a default would promise less than the policy does. The caller
-// does not change it.
+// FleetPolicyOf is the policy of an agent, for its settings about the fleet. It returns an error if
+// the policy cannot be read: a default would promise less than the policy does. The caller must not
+// change it.
 func (s *Core) FleetPolicyOf(owner, agent string) (*ckpt.Policy, error) {
 	return s.readPolicy(owner, agent)
 }
 
-// SecretsMode is what an agent's policy says about secrets. If nobody can tell,
-// that is an error: a default would store what the policy may forbid.
+// SecretsMode is what an agent's policy says about secrets. It returns an error if the policy
+// cannot be read: a default would store what the policy may forbid.
 func (s *Core) SecretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {
 	if s.Opt.Secrets == nil {
 		return ckpt.SecretsOff, nil

@@ -7,8 +7,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// What every save writes as JSON inside the writer is written by hand, since
-// nobody else can go on meanwhile. A test compares it with encoding/json.
+// The JSON that every save writes inside the writer is written by hand, because all
+// other writes wait meanwhile. A test compares it with encoding/json.
 
 func AppendTime(b []byte, t ckpt.Time) []byte {
 	if t.IsZero() {
@@ -24,8 +24,8 @@ func AppendRef(b []byte, r ckpt.Ref) []byte {
 	return AppendString(b, string(r))
 }
 
-// AppendString writes what needs nothing but quotes and backslashes by itself,
-// and leaves the rest to encoding/json.
+// AppendString writes a text itself if the text needs only quotes and backslashes. It leaves other
+// texts to encoding/json.
 func AppendString(b []byte, s string) []byte {
 	mark := len(b)
 	b = append(b, '"')
@@ -36,7 +36,7 @@ func AppendString(b []byte, s string) []byte {
 		case c < ' ' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf || c == 0x7f:
 			text, err := json.Marshal(s)
 			if err != nil {
-				panic("text cannot be written as JSON: " + err.Error()) // it always can
+				panic("text cannot be written as JSON: " + err.Error()) // cannot happen
 			}
 			return append(b[:mark], text...)
 		default:

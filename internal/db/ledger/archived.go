@@ -10,24 +10,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// The oldest rows of the audit log may lie in a file: an archive. Once the database
-// has recorded which rows the file has, the rows go from the log in small
-// transactions, the oldest first. These stay: the rows of saves whose checkpoints are
-// here, the changes of their labels and pins, rows that a later one names, and those
-// that record that an agent was given to another owner. The
-// table audit_links keeps the hash of a row that is gone where the next one is here,
-// so that the chain can still be checked from there on.
+// The oldest rows of the audit log may be in a file: an archive. Once the database has recorded
+// which rows the file has, small transactions remove those rows from the log, oldest first. Some
+// rows stay: the rows of saves whose checkpoints are here, the changes of those checkpoints' labels
+// and pins, rows that a later row names, and rows that record that an agent was given to another
+// owner. The table audit_links keeps the hash of a removed row if the next row is here, so that the
+// chain can still be checked from there on.
 
-// ArchiveMinAge is how old a row must be to be archived. Repeated saves are answered
-// from the rows of the last week.
+// ArchiveMinAge is the minimum age of a row that is archived. The rows of the last week are needed
+// to answer repeated saves.
 const ArchiveMinAge = 8 * 24 * time.Hour
 
-// archivedAtOnce is how many rows go in one transaction.
+// archivedAtOnce is how many rows one transaction removes.
 const archivedAtOnce = 1000
 
-// RecordArchive records that a file has the oldest rows of the audit log, by an entry
-// that says who does it. From then on
-// those rows may go. The same archive again changes nothing.
+// RecordArchive records that a file has the oldest rows of the audit log. The entry e says who does
+// it. From then on, those rows may be removed. Recording the same archive again changes nothing.
 func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArchive) error {
 	last, err := s.lastArchived(ctx)
 	if err != nil {
@@ -86,8 +84,8 @@ func (s *Core) lastArchived(ctx context.Context) (last Archived, err error) {
 	return last, sqlite.ReadError(err)
 }
 
-// rowsStillNamed are the rows up to ?1 that stay: of saves whose checkpoints are here,
-// of changes of those, of keys, of agents that changed hands, and what one of them or a later row names.
+// rowsStillNamed selects the rows up to ?1 that stay: of saves whose checkpoints are here, of changes of those, of
+// keys, of agents that got another owner, and rows that one of these or a later row names.
 var rowsStillNamed = `WITH own (n) AS (
 		SELECT n FROM checkpoints WHERE n <= ?1 UNION SELECT n FROM ids WHERE n <= ?1
 		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change')
@@ -99,8 +97,8 @@ var rowsStillNamed = `WITH own (n) AS (
 	UNION SELECT json_extract(e.value, '$[0]') FROM naming, json_each(naming.more, '$.removed') e
 	WHERE naming.more IS NOT NULL AND json_extract(e.value, '$[0]') <= ?1`
 
-// DropArchived lets rows go that lie in an archive, and answers how many went. What it
-// does not come to goes the next time.
+// DropArchived removes rows that are in an archive, and returns how many it removed. The next call
+// removes the rows for which there was no time.
 func (s *Core) DropArchived(ctx context.Context) (total int64, err error) {
 	last, err := s.lastArchived(ctx)
 	if err != nil || last.ToN == 0 {
@@ -139,8 +137,8 @@ func (s *Core) DropArchived(ctx context.Context) (total int64, err error) {
 	return total, ctx.Err()
 }
 
-// stillNamed answers the rows up to one that something names which is newer or still
-// here. A row that comes later names only saves of checkpoints that are here now.
+// stillNamed returns the rows up to a number that a newer row, or something that is still here,
+// names. A later row names only saves of checkpoints that are here now.
 func (s *Core) stillNamed(ctx context.Context, to int64) (map[int64]bool, error) {
 	var rows []int64
 	err := s.RO.SelectContext(ctx, &rows, rowsStillNamed, to)
@@ -151,9 +149,9 @@ func (s *Core) stillNamed(ctx context.Context, to int64) (map[int64]bool, error)
 	return named, err
 }
 
-// dropRows lets rows go, which are in order.
+// dropRows removes rows, which are in ascending order.
 func (tx *Tx) dropRows(rows []int64, floor int64, owners map[string]bool) error {
-	for first := 0; first < len(rows); { // one stretch of rows that follow one another after the other
+	for first := 0; first < len(rows); { // one range of consecutive rows after the other
 		end := first + 1
 		for end < len(rows) && rows[end] == rows[end-1]+1 {
 			end++
@@ -166,8 +164,8 @@ func (tx *Tx) dropRows(rows []int64, floor int64, owners map[string]bool) error 
 	return tx.Exec(`UPDATE audit_archives SET removed = removed + ? WHERE to_n = ?`, len(rows), floor)
 }
 
-// dropStretch lets the rows from one to another go. The hash of the last one stays where
-// the next row is here.
+// dropStretch removes the rows from one number to another. It keeps the hash of the last one if the
+// next row is here.
 func (tx *Tx) dropStretch(from, to int64, owners map[string]bool) error {
 	if tx.Tally.Counts() {
 		var sizes []struct {

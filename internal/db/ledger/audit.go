@@ -9,9 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// Audit adds a row to the log, which writeLog writes at the end of the
-// transaction. The number of the next row is tx.Head.N+1, so a row of another
-// table can be numbered for it before.
+// Audit adds a row to the log, which writeLog writes at the end of the transaction. The number of
+// the next row is tx.Head.N+1, so a row of another table can use that number before the call.
 func (tx *Tx) Audit(e AuditEntry) error {
 	a, err := tx.newAct(&e)
 	if err != nil {
@@ -31,8 +30,8 @@ func (tx *Tx) Audit(e AuditEntry) error {
 	return nil
 }
 
-// auditRemoval notes that a checkpoint went: in the row of the save because of
-// which it did, or in a row of its own.
+// auditRemoval notes that a checkpoint was removed: in the row of the save that caused the removal,
+// or in a row of its own.
 func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow, why string) error {
 	if e.into > 0 {
 		save := tx.actOf(e.into)
@@ -44,15 +43,15 @@ func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow,
 	return tx.Audit(e)
 }
 
-// AmendSave lets the row of a save of this transaction say that it is suspect.
+// AmendSave sets in the row of a save of this transaction whether the checkpoint is suspect.
 func (tx *Tx) AmendSave(n int64, suspect bool) {
 	tx.actOf(n).save.Suspect = suspect
 }
 
-// actOf is a row of this transaction, by its number.
+// actOf finds a row of this transaction by its number.
 func (tx *Tx) actOf(n int64) *act { return &tx.acts[n-tx.acts[0].n] }
 
-// auditRows is how many rows go into the log by one statement at most.
+// auditRows is the most rows that one statement inserts into the log.
 const auditRows = 16
 
 const (
@@ -71,8 +70,8 @@ var actInserts = func() map[int]string {
 	return all
 }()
 
-// writeLog writes the rows of the log that the transaction has gathered, many
-// at once: a statement costs more than a row.
+// writeLog writes the rows of the log that the transaction has collected, many at once, because a
+// statement costs more than a row.
 func (tx *Tx) writeLog() error {
 	rows, columns := tx.acts, tx.Store.actColumns
 	defer func() {
@@ -103,7 +102,7 @@ func (tx *Tx) writeLog() error {
 	return nil
 }
 
-// actArgs seals an act, writes its texts, and adds its columns.
+// actArgs seals an act, writes its texts, and appends its columns to args.
 func (tx *Tx) actArgs(args []any, a *act) ([]any, error) {
 	a.seal(tx.Store.chainKey, tx.Head.Hash)
 	tx.Head.Hash = hex.EncodeToString(a.hash)
@@ -154,8 +153,8 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// recordable is Meter.MayRecord for an entry of a refusal, which then says how many
-// were not recorded.
+// recordable is Meter.MayRecord for the entry of a refusal. It adds to the entry how many refusals
+// were not recorded before.
 func (s *Core) recordable(e *AuditEntry) bool {
 	may, silent := s.Usage.MayRecord(e.Owner)
 	if silent > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Audit lists audit rows about the scope's agents, oldest or newest first. An
-// administrator who names nobody sees all.
+// Audit lists audit rows about the scope's agents, oldest or newest first. An administrator who
+// names no owner sees all.
 func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
 	limit, err := PageSizeOf(f.Limit)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 	for i := range page.Audit {
 		row := &page.Audit[i]
 		row.N = cursor.of(row.N)
-		if !sc.Admin { // how much others write, and the chain over all of it, is not for everybody
+		if !sc.Admin { // only administrators see how much others write, and the chain over all of it
 			row.Prev, row.Hash = "", ""
 		}
 	}
@@ -48,11 +48,11 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 	return page, nil
 }
 
-// notDecisions are the actions that an agent makes all the time.
+// notDecisions are the actions that agents do all the time.
 const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_events', 'graph_writes', 'import', 'finding')`
 
-// auditNumbers finds the numbers of the rows that pass a filter: after one and up to
-// another, and for Since after the newest row that is older.
+// auditNumbers finds the numbers of the rows that pass a filter: after one number and before
+// another, and for Since after the newest row that is older than it.
 const auditNumbers = `SELECT n FROM (
 		SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND n < ?2 AND (owner = ?3 OR ?3 = '*')
 			AND (?4 = '' OR agent = ?4) AND (?5 = '' OR run = ?5)
@@ -71,8 +71,8 @@ const auditNumbers = `SELECT n FROM (
 			ORDER BY a.n DIRECTION LIMIT 0 + ?11)
 	) ORDER BY n DIRECTION LIMIT 0 + ?11`
 
-// rowsOfLog reads the rows that pass a filter, at most limit. The view is asked for one
-// row at a time: SQLite would else make all of it before it sorts.
+// rowsOfLog reads the rows that pass a filter, at most limit. It asks the view for one row at a
+// time, because SQLite would otherwise make the whole view before it sorts.
 func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string, f ckpt.AuditFilter, limit int) ([]ckpt.AuditRow, error) {
 	after, before, direction := cursor.row(f.After), int64(1<<62), "ASC"
 	if f.Newest {
@@ -102,8 +102,8 @@ func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string,
 	return rows, nil
 }
 
-// RefusedBefore records that a write was refused before its transaction. Mistakes
-// of this program are in its own log.
+// RefusedBefore records that a write was refused before its transaction. Internal errors are only
+// in the daemon's own log.
 func (s *Core) RefusedBefore(e AuditEntry, err error) {
 	if e.Outcome = string(ckpt.CodeOf(err)); e.Outcome == "" || e.Outcome == string(ckpt.CodeInternal) {
 		return
@@ -114,7 +114,7 @@ func (s *Core) RefusedBefore(e AuditEntry, err error) {
 	}
 }
 
-// Refused records a refusal that never reached another method.
+// Refused records a refusal that happened before any other method was called.
 func (s *Core) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
 	e := Entry(sc, r.Action, r.Agent)
 	e.Owner, e.Outcome, e.Reason = sc.Caller.Owner, string(r.Code), r.Reason

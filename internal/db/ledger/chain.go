@@ -8,39 +8,38 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// loadChainKey reads the secret that is in each hash of the audit log, so that
-// nobody who sees hashes alone can guess what they are of; and the number that those
-// of segments begin after.
+// loadChainKey reads two values. One is the secret in each hash of the audit log, without which
+// nobody who sees only hashes can guess their inputs. The other is the number after which the
+// numbers of segments begin.
 func (s *Core) loadChainKey(ctx context.Context) error {
 	return s.Engine.Writing().QueryRowContext(ctx, `SELECT value, coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'segments_from'), 0)
 		FROM meta WHERE key = 'chain_key'`).Scan(&s.chainKey, &s.segmentsFrom)
 }
 
-// ViewOf is a view of the schema to be put before a query, which reads it
-// whatever the database says the view is.
+// ViewOf is the SQL of a view of the schema, to be put before a query. The query then reads this
+// view, whatever the database says the view is.
 func ViewOf(name string) string {
 	text := strings.TrimSuffix(strings.TrimSpace(StatementsOf(ViewText)[name]), ";")
 	return strings.Replace(strings.Replace(text, "CREATE VIEW ", "WITH ", 1), ") AS\n", ") AS (\n", 1) + ") "
 }
 
-// Link is a row of the chain: what its hash is of, and its hash.
+// Link is a row of the chain: its hash, and the input of the hash.
 type Link struct {
 	N     int64  `db:"n"`
 	Input string `db:"input"`
 	Hash  string `db:"hash"`
 }
 
-// Holds says that the hash is of the input.
+// Holds says whether the hash matches the input.
 func (l *Link) Holds() bool {
 	return hex.EncodeToString(sum([]byte(l.Input))) == l.Hash
 }
 
-// looksBack is how many of the newest rows are looked at where all would take
-// too long.
+// looksBack is how many of the newest rows are checked if checking all would take too long.
 const looksBack = 4096
 
-// brokenLink is the first of the newest rows of the audit log whose hash is not
-// of what it says, 0 for none.
+// brokenLink returns the first of the newest rows of the audit log whose hash does not match its
+// contents, 0 if there is none.
 func (h hooks) brokenLink(db *sqlx.DB) (n int64, err error) {
 	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
 		WHERE n > ? AND n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)

@@ -2,14 +2,14 @@ package ledger
 
 import "sync"
 
-// Changes tells those who wait that there is something new. It is a channel that
-// is closed and replaced, so that nobody can be missed or can hold a writer up.
+// Changes tells waiting callers that there is something new. It is a channel that is closed and
+// replaced, so that no caller misses a change and no caller can delay a writer.
 type Changes struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// Wait is closed at the next change.
+// Wait returns a channel that is closed at the next change.
 func (c *Changes) Wait() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -19,7 +19,7 @@ func (c *Changes) Wait() <-chan struct{} {
 	return c.ch
 }
 
-// Tell tells all who wait.
+// Tell wakes all callers that wait.
 func (c *Changes) Tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// CheckpointRow is a checkpoint that is to be stored, without its state.
+// CheckpointRow is a checkpoint to be stored, without its state.
 type CheckpointRow struct {
-	Takes       *HeldRow // one that goes, whose row it takes over; nil for a row of its own
+	Takes       *HeldRow // a removed checkpoint whose row it takes over; nil for a row of its own
 	N           int64
 	ID          string
 	Seq         int64
@@ -31,7 +31,7 @@ type CheckpointRow struct {
 	Program     any
 }
 
-// Place is where the checkpoint of a run stands.
+// Place is the checkpoint's place in the history of a run.
 func (c *CheckpointRow) Place(run *RunRow) blob.Place {
 	return blob.Place{N: c.N, RunID: run.ID, Seq: c.Seq, ID: c.ID}
 }
@@ -44,8 +44,8 @@ func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *blob.Encoded) error {
 	return tx.NoteSaved(run)
 }
 
-// InsertRow writes a checkpoint and its state and answers the pieces. The run's
-// row is still to be written.
+// InsertRow writes a checkpoint and its state and returns the pieces. The caller must still write
+// the run's row.
 func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]delta.Piece, error) {
 	body, pieces, list, err := state.Store(tx.Tx, run.ID, tx.Store.segmentsFrom+c.N)
 	if err != nil {
@@ -68,8 +68,8 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	return list, nil
 }
 
-// take changes the row of a checkpoint that goes to another's. That it is not there
-// any more is no error of the caller: somebody has changed the file.
+// take overwrites the row of a removed checkpoint with another checkpoint. A missing row is not the
+// caller's error: another program has changed the file.
 func (tx *Tx) take(row *HeldRow, columns ...any) error {
 	changed, err := tx.ExecCount(takeRow, append(columns, row.Slot, row.N)...)
 	if err == nil && changed != 1 {
@@ -79,7 +79,7 @@ func (tx *Tx) take(row *HeldRow, columns ...any) error {
 	return err
 }
 
-// NoteSaved writes what saves and removals change of a run.
+// NoteSaved writes the columns of a run that saves and removals change.
 func (tx *Tx) NoteSaved(run *RunRow) error {
 	tx.Store.RunCache.Forget(run)
 	return tx.NoteCachedSaved(run)
@@ -97,10 +97,9 @@ func MetadataText(m json.RawMessage) string {
 	return string(m)
 }
 
-// RestHash covers what no other part of a save's row says and nobody changes
-// later: what came beside the state. It is nil where all of it has the default.
-// created is the time of the checkpoint where it is not that of the row, as that
-// of an imported one, and else "".
+// RestHash covers the facts that came beside the state, that no other part of a save's row holds,
+// and that never change later. It is nil if all of them have the default. created is the time of
+// the checkpoint if it is not the row's time, as for an imported checkpoint, and "" otherwise.
 func RestHash(created, contentType, metadata, step, program string) []byte {
 	if created == "" && contentType == "application/json" && metadata == "{}" && step == "" && program == "" {
 		return nil
@@ -108,7 +107,7 @@ func RestHash(created, contentType, metadata, step, program string) []byte {
 	return RestSum(created, contentType, metadata, step, program)
 }
 
-// RestSum is half of the SHA-256 of some fields.
+// RestSum is half of the SHA-256 of several fields.
 func RestSum(fields ...string) []byte {
 	b := make([]byte, 0, 256)
 	for _, field := range fields {
@@ -117,24 +116,24 @@ func RestSum(fields ...string) []byte {
 	return sum(b)[:16]
 }
 
-// ShortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
-// both texts.
+// ShortHash is half of a SHA-256, in hexadecimal. That is enough if no attacker can choose both
+// texts.
 func ShortHash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// LabelsHash is of labels as they are stored, "" for none.
+// LabelsHash is the hash of labels as they are stored, "" for none.
 func LabelsHash(l ckpt.Labels) (string, error) {
 	if len(l) == 0 {
 		return "", nil
 	}
-	text, err := l.MarshalJSON() // as Value stores it
+	text, err := l.MarshalJSON() // the same text that Value stores
 	return ShortHash(text), err
 }
 
-// Facts is what the row of a save says of a checkpoint that is stored in this
-// transaction, at the end of run's history.
+// Facts returns what the row of a save says of a checkpoint that this transaction stores at the end
+// of run's history.
 func (tx *Tx) Facts(run *RunRow, c *CheckpointRow, state *blob.Encoded, parentN int64) (*SaveFacts, error) {
 	f := &SaveFacts{Kind: c.Kind, Seq: c.Seq, Parent: c.Parent, ParentN: parentN, Size: state.Size, Stored: state.Stored(), Sha256: state.Sha256,
 		Pinned: c.Pinned, Suspect: c.Suspect}
@@ -154,7 +153,7 @@ func (tx *Tx) Facts(run *RunRow, c *CheckpointRow, state *blob.Encoded, parentN 
 	return f, err
 }
 
-// Reread answers a checkpoint of an owner as this transaction has left it.
+// Reread returns a checkpoint of an owner as this transaction has left it.
 func (tx *Tx) Reread(owner, id string) (*ckpt.Checkpoint, error) {
 	var row ReadRow
 	found, err := tx.Get(&row, `SELECT `+ReadColumns+treesColumn+OwnedTables+`?`, id, owner)

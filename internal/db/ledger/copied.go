@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// lookAtCopy checks a database with a log that no daemon has had in this place,
-// as the missing file of the head says. SQLite puts the pages of a log over any
-// database, so those of another moment make a mixture. That one is only read.
+// lookAtCopy checks a database that has a log although no daemon has used it in this place, as the
+// missing head file shows. SQLite applies the pages of a log to any database, so pages of another
+// moment make a mixture. A mixture is served for reading only.
 func (s *Core) lookAtCopy(ctx context.Context) error {
 	_, err := os.Lstat(s.Opt.Path + HeadSuffix)
 	if !errors.Is(err, fs.ErrNotExist) || s.Opt.Lock != nil || s.Engine.ReadOnly() != "" || !s.Engine.HasLog() {

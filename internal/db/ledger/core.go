@@ -16,65 +16,65 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Core is what every part of the store works on.
+// Core is the common base of all parts of the store.
 type Core struct {
 	Opt          Options
 	Log          *slog.Logger
 	Engine       *sqlite.Engine
-	RO           *sqlx.DB  // the engine's connections that read
-	Head         ChainHead // the end of the audit log; the writer's
-	shown        shownHead // head, for those who are not the writer
-	RunCache     runCache  // the writer's
-	names        names     // in the audit log; the writer's
+	RO           *sqlx.DB  // the engine's read connections
+	Head         ChainHead // the end of the audit log; only for the writer
+	shown        shownHead // the head for all others
+	RunCache     runCache  // only for the writer
+	names        names     // names in the audit log; only for the writer
 	chainKey     string    // the secret in the hashes of the audit log
-	segmentsFrom int64     // what the numbers of segments begin after
-	oldKeys      bool      // whether saves of an older version may be asked for again
+	segmentsFrom int64     // the number after which the numbers of segments begin
+	oldKeys      bool      // whether repeated saves may use keys of an older version
 	agents       agentCache
 	elsewhere    elsewhere
 	fullOwners   fullOwners
-	fleetID      atomic.Pointer[string] // nil where it is the database's own
-	newest       newestOf               // checkpoint of each agent
+	fleetID      atomic.Pointer[string] // nil if it is the database's own ID
+	newest       newestOf               // the newest checkpoint of each agent
 	States       *blob.States
-	Preparer     blob.Preparer // of states, before they go to the writer
+	Preparer     blob.Preparer // prepares states before they reach the writer
 	Damages      damages       // checkpoints that are known to be damaged
 	Trust        trust         // what is known to be wrong with the audit log
 	Usage        *usage.Meter
 	feed         feed
 	foreign      foreignReads // reads of administrators that are counted
-	acts         []act        // room for those of a transaction; the writer's
-	actColumns   []any        // room for the columns of some of them; the writer's
-	Commits      atomic.Int64 // transactions that were committed since the start; nobody is told it
-	ID           string       // of this database, made when it was
+	acts         []act        // a buffer for the rows of a transaction; only for the writer
+	actColumns   []any        // a buffer for the columns of some of them; only for the writer
+	Commits      atomic.Int64 // transactions committed since the start; not shown to callers
+	ID           string       // of this database, made when the database was made
 
-	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
-	// of a damaged checkpoint. Drift sets both.
+	// ForgetPast forgets what is in memory about a run. OnDamage makes a finding of a damaged
+	// checkpoint. Drift sets both.
 	ForgetPast func(runID int64)
 	OnDamage   func(tx *Tx, runID, seq int64, damage *blob.DamageError) error
-	// rolledBack forgets what a transaction may have changed in memory.
+	// RolledBack forgets what a transaction may have changed in memory.
 	RolledBack func(tx *Tx)
 
-	hooks   atomic.Pointer[[]Hook] // who is told of what
+	hooks   atomic.Pointer[[]Hook] // the hooks and the notices that each gets
 	notices Changes
 
 	closed atomic.Bool // Close was called
 	noted  time.Time   // when maintenance last noted the head of the audit log
 }
 
-// shownHead is the end of the audit log as everybody may read it.
+// shownHead is the end of the audit log, for readers other than the writer.
 type shownHead struct {
 	mu   sync.Mutex
 	head ChainHead
 }
 
-// Secret is a secret of this database for one purpose.
+// Secret derives a secret of this database for one purpose.
 func (s *Core) Secret(purpose string) []byte {
 	mac := hmac.New(sha256.New, []byte(s.chainKey))
 	mac.Write([]byte(purpose))
 	return mac.Sum(nil)
 }
 
-// setHead notes where the audit log ends. The caller is the writer, or nobody
-// writes yet.
+// setHead notes where the audit log ends. Only the writer calls it, or the start before there are
+// writes.
 func (s *Core) setHead(head ChainHead) {
 	s.Head = head
 	s.shown.mu.Lock()
@@ -82,7 +82,7 @@ func (s *Core) setHead(head ChainHead) {
 	s.shown.head = head
 }
 
-// showHead is where the audit log ends on disk.
+// showHead returns where the audit log ends on disk.
 func (s *Core) showHead() ChainHead {
 	s.shown.mu.Lock()
 	defer s.shown.mu.Unlock()
@@ -92,90 +92,87 @@ func (s *Core) showHead() ChainHead {
 // Committed is the number of the newest row of the audit log on disk.
 func (s *Core) Committed() int64 { return s.showHead().N }
 
-// Maintain does the maintenance until the context ends or the store must stop: it
-// watches the files, copies the log and gives free pages back. It answers a
-// *FatalError at a fail-stop.
+// Maintain does the maintenance until the context ends or the store must stop. It watches the
+// files, copies the log and gives free pages back. It returns a *FatalError at a fail-stop.
 func (s *Core) Maintain(ctx context.Context) error { return s.Engine.Maintain(ctx) }
 
 // Upkeep does at once what Maintain does when it is due: it copies the log and
 // gives free pages back.
 func (s *Core) Upkeep(ctx context.Context) error { return s.Engine.Upkeep(ctx) }
 
-// Failed is closed when the store has stopped acknowledging; the process
-// should end, and a fresh one decide.
+// Failed is closed when the store has stopped acknowledging. The process should then end, and a new
+// process decide.
 func (s *Core) Failed() <-chan struct{} { return s.Engine.Failed() }
 
-// Fault is why the store has stopped acknowledging, nil while it has not.
+// Fault says why the store has stopped acknowledging, nil if it has not.
 func (s *Core) Fault() error { return s.Engine.Fault() }
 
-// Stalled is for how long the writer has had work and not got on with it.
+// Stalled is for how long the writer has had work without making progress.
 func (s *Core) Stalled() time.Duration { return s.Engine.Stalled() }
 
-// Behind is for how long the writer has had work and committed nothing of it: it
-// stands still, or it is kept from its lock, however often it tries.
+// Behind is for how long the writer has had work and has committed none of it, because it makes no
+// progress or because it cannot get its lock, however often it tries.
 func (s *Core) Behind() time.Duration { return s.Engine.Behind() }
 
 // GiveUp is a fail-stop of a writer that has been behind for too long.
 func (s *Core) GiveUp(behind time.Duration) { s.Engine.GiveUp(behind) }
 
-// agentCache spares each save two look-ups. It holds committed rows alone; the
-// writer, the only one who changes agents, keeps it.
+// agentCache spares each save two lookups. It holds only committed rows. The writer, which alone
+// changes agents, keeps it up to date.
 type agentCache struct{ rows sync.Map } // agentKey to *agentRow
 
-// Tx is the writer's transaction as the store sees it. It has one time, and
-// carries the chain of the audit log. What stands below `present` is of the
-// operation that is being applied.
+// Tx is the writer's transaction as the store sees it. It has one time, and carries the chain of
+// the audit log. The fields of present belong to the operation that is being applied.
 type Tx struct {
 	*sqlite.Tx
 	Store   *Core
 	Now     ckpt.Time
 	Trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	Head    ChainHead
-	acts    []act                  // rows of the audit log that are still to be written
-	changed []changed              // what is to be told to those who watch
-	Tally   usage.Tally            // what it adds to each owner's bytes
+	acts    []act                  // rows of the audit log that are not written yet
+	changed []changed              // changes to report to watchers
+	Tally   usage.Tally            // what the transaction adds to each owner's bytes
 	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
 	Watched []int64                // runs whose watches it may have changed
 	present
 }
 
-// present is what a transaction keeps for the operation that it applies.
+// present is what a transaction keeps for the operation that it is applying.
 type present struct {
 	Made   []ckpt.Finding // findings that it has made
 	Run0   *RunRow        // the run that it is about
-	Watch0 any            // what is kept of that run by who watches it
+	Watch0 any            // what the watcher of that run keeps about it
 	damage []error        // checkpoints that it found damaged
 
-	touches *RunRow // the one run that it changes; nil where it may change others
+	touches *RunRow // the only run that it changes; nil if it may change others
 }
 
-// Touches declares that the present operation changes no other run from here on, so the
-// writer forgets only what it knows of this one. Remove and NoteSaved may still change
-// others: they tell the run cache themselves.
+// Touches declares that the present operation changes no other run from here on, so the writer
+// forgets only what it knows of this run. Remove and NoteSaved may still change other runs: they
+// update the run cache themselves.
 func (tx *Tx) Touches(run *RunRow) { tx.touches = run }
 
-// statement is what the store has to know of a statement.
+// statement is what the store must know of a statement.
 type statement struct {
 	usage.Statement
-	forgets bool // it changes what the run cache knows, and is not one of those that tell it
+	forgets bool // it changes what the run cache knows, and does not update the cache itself
 }
 
-// Op is one operation of the store on its way through the writer. apply may run
-// more than once, because a transaction may be tried again: it must set its
-// results anew each time. It must refuse, where it does, before it changes
-// anything.
+// Op is one operation of the store for the writer. Do may run more than once, because a transaction
+// may be tried again: it must set its results anew each time. If it refuses, it must do so before
+// it changes anything.
 type Op struct {
-	Owner string // whose share of the queue it takes
+	Owner string // the owner in the fair queue
 	Size  int64  // bytes that it carries
 	Claim sqlite.Claim
-	Entry AuditEntry // what a refusal is recorded as; without an Action it is not
+	Entry AuditEntry // the entry that records a refusal; without an Action, none is recorded
 	Do    func(*Tx) error
 
 	damage []error // checkpoints that it found damaged
 	sent   sqlite.Op
 }
 
-// Apply is what the engine calls.
+// Apply is called by the engine.
 func (o *Op) Apply(t *sqlite.Tx) error {
 	tx := t.Domain.(*Tx)
 	tx.present = present{}

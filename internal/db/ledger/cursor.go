@@ -9,13 +9,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// PageBytes is about how much a page of large things carries at most; the rest
-// is on the next.
+// PageBytes is about the most bytes that a page of large items carries; the rest is on the next
+// page.
 const PageBytes = 16 << 20
 
 func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// PageSizeOf answers the size of a page that was asked for.
+// PageSizeOf returns the page size for a requested limit.
 func PageSizeOf(limit int) (int, error) {
 	switch {
 	case limit == 0:
@@ -26,8 +26,8 @@ func PageSizeOf(limit int) (int, error) {
 	return limit, nil
 }
 
-// ReadCursor reads the cursor of a list: the number of a row, such as the place of a
-// checkpoint in the order of all saves.
+// ReadCursor reads the cursor of a list: the number of a row, such as the place of a checkpoint in
+// the order of all saves.
 func (c RowNumbers) ReadCursor(cursor string) (int64, error) {
 	if cursor == "" {
 		return 1 << 62, nil
@@ -39,7 +39,7 @@ func (c RowNumbers) ReadCursor(cursor string) (int64, error) {
 	return c.row(n), nil
 }
 
-// WriteCursor is the cursor of a row.
+// WriteCursor returns the cursor of a row.
 func (c RowNumbers) WriteCursor(n int64) ckpt.Ref { return ckpt.Ref(strconv.FormatInt(c.of(n), 36)) }
 
 func readAgentCursor(cursor string) (owner, name string, err error) {
@@ -57,8 +57,8 @@ func BadCursor() error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor did not come from a list: pass \"next\" of the previous page unchanged")
 }
 
-// readRunCursor reads the cursor of a list of runs in an order: when one last
-// changed, or was started, and which it was.
+// readRun reads the cursor of a list of runs in an order: the time of the run's last change or
+// start, and its number.
 func (c RowNumbers) readRun(cursor string, sort ckpt.RunSort) (at string, id int64, err error) {
 	if cursor == "" {
 		return "9999", 0, nil

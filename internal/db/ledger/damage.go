@@ -2,15 +2,14 @@ package ledger
 
 import "sync"
 
-// damages are the checkpoints that are known to be damaged: those that meta
-// names, and those about to be noted there.
+// damages are the checkpoints that are known to be damaged: those that meta names, and those that
+// are about to be noted there.
 type damages struct {
 	mu    sync.Mutex
 	noted map[string]bool // false while it is being noted
 }
 
-// begin notes that a checkpoint is damaged, and answers false where that is
-// known already.
+// begin notes that a checkpoint is damaged. It returns false if that is already known.
 func (d *damages) begin(id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

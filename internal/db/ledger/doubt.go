@@ -6,17 +6,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// othersWrote is told that another program has written to the database, which
-// only a person or a faulty program does. It may have changed any stored piece,
-// so no state stands on another until that one has been read back.
+// othersWrote handles a write by another program, which only a person or a faulty program does. The
+// program may have changed any stored piece, so no state becomes a base until it has been read
+// back.
 func (s *Core) othersWrote() {
 	s.States.Doubts.Add(1)
 	s.Log.Warn("another program wrote to the database: the next saves do not depend on data that it may have changed", "path", s.Opt.Path)
 }
 
-// seeForeign is othersWrote inside the transaction that has noticed it. An audit
-// log that does not end as the writer knows it is a fail-stop: the next start
-// finds out what is missing, and goes on from there.
+// seeForeign is othersWrote inside the transaction that has noticed the write. If the audit log
+// does not end as the writer knows it, that is a fail-stop: the next start finds out what is
+// missing, and continues from there.
 func (s *Core) seeForeign(tx *Tx) error {
 	s.othersWrote()
 	var head, last struct {

@@ -7,20 +7,20 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Elsewhere says which host of the fleet owns a run that is stored here too.
+// Elsewhere says which host of the fleet owns a run that is also stored here.
 type Elsewhere struct {
 	Host string // its name
-	Term int64  // under which it owns the run
+	Term int64  // the term under which it owns the run
 }
 
-// elsewhere are the runs that other hosts own, by number. It is nil on a host that has
-// no such run, so that a save pays one load for it.
+// elsewhere maps the numbers of the runs that other hosts own. It is nil on a host that has no such
+// run, so that a save pays one load for it.
 type elsewhere struct {
 	runs atomic.Pointer[map[int64]Elsewhere]
 }
 
-// SetElsewhere says which runs other hosts own. Nobody writes to those here from now on,
-// with or without an epoch. What is stored of them stays.
+// SetElsewhere sets which runs other hosts own. From now on, writes to those runs are refused here,
+// with or without an epoch. Their stored data stays.
 func (s *Core) SetElsewhere(runs map[int64]Elsewhere) {
 	if len(runs) == 0 {
 		s.elsewhere.runs.Store(nil)
@@ -30,7 +30,7 @@ func (s *Core) SetElsewhere(runs map[int64]Elsewhere) {
 	s.elsewhere.runs.Store(&runs)
 }
 
-// OtherOwner is the host that owns the run of a number, and false where this host does.
+// OtherOwner returns the host that owns the run with a number, and false if this host does.
 func (s *Core) OtherOwner(run int64) (owner Elsewhere, is bool) {
 	if runs := s.elsewhere.runs.Load(); runs != nil {
 		owner, is = (*runs)[run]
@@ -51,8 +51,7 @@ func (s *Core) OwnedHere(r *RunRow) error {
 	return refused
 }
 
-// MayOwn refuses to write to, or to resume, a run that another host owns or that is
-// only observed.
+// MayOwn refuses to write to, or to resume, a run that another host owns or that is only observed.
 func (s *Core) MayOwn(r *RunRow) error {
 	if err := s.OwnedHere(r); err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// AuditEntry is what a transaction has to say; the rest of the row is the
-// transaction's own: when, which number, which hash. Reason, Detail and a Subject
-// that is no UUID stand beside the log, where an erasure reaches them.
+// AuditEntry is the part of an audit row that its caller gives. The transaction adds the rest:
+// time, number and hash. Reason, Detail and a Subject that is no UUID are stored beside the log,
+// where an erasure can remove them.
 type AuditEntry struct {
 	Who     string
 	PID     int
@@ -22,12 +22,12 @@ type AuditEntry struct {
 	Detail  map[string]any
 	Save    *SaveFacts // of a save
 
-	into int64 // the row of a save in this transaction that removals are noted in; 0 for rows of their own
+	into int64 // the row of a save in this transaction that removals are noted in; 0 if they get their own rows
 	gone int64 // the row of the save whose checkpoint is removed
 	why  string
 }
 
-// Into lets removals be noted in the row of a save of the same transaction.
+// Into makes removals appear in the row of a save of the same transaction.
 func (e AuditEntry) Into(n int64) AuditEntry {
 	e.into = n
 	return e
@@ -39,14 +39,14 @@ type ChainHead struct {
 	Hash string
 }
 
-// Daemon is who does what nobody asked for: retention, maintenance, the start.
+// Daemon is who acts if no user asked for it: retention, maintenance, the start.
 const Daemon = "daemon"
 
 // OutcomeDone is the outcome of an audit row that reports success; any other
 // outcome is an error code.
 const OutcomeDone = "done"
 
-// Entry begins an audit entry of something that a caller did to an agent.
+// Entry begins the audit entry of an action of a caller on an agent.
 func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
 	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
 	e.Reason = sc.Reason
@@ -63,7 +63,7 @@ func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
 	return e
 }
 
-// DaemonEntry begins the audit entry of what the daemon does by itself.
+// DaemonEntry begins the audit entry of an action of the daemon itself.
 func DaemonEntry(agent *AgentRow, action string) AuditEntry {
 	return AuditEntry{Who: Daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: OutcomeDone}
 }

@@ -10,33 +10,32 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// feed tells those who watch which runs have changed. It holds nobody up: what a
-// watcher has not taken yet is put together, and where that is too much the watcher is
-// told to look at everything.
+// feed tells watchers which runs have changed. It delays no writer: changes that a watcher has not
+// taken yet are merged. If there are too many, the watcher is told to look at everything.
 type feed struct {
-	watched  atomic.Int64 // how many watch
+	watched  atomic.Int64 // number of watchers
 	mu       sync.Mutex
 	watchers map[*watcher]bool
 }
 
-// changed is what a transaction has changed.
+// changed is something that a transaction has changed.
 type changed struct{ what, owner, agent, run string }
 
 // maxUntold is how many changes are kept for a watcher.
 const maxUntold = 1000
 
-// watcher is somebody who watches the agents of an owner, or everybody's.
+// watcher watches the agents of one owner or of all owners.
 type watcher struct {
 	owner   string
-	some    chan struct{} // has one while there is something to tell
+	some    chan struct{} // has one element while there is something to tell
 	untold  []changed
 	known   map[changed]bool
-	all     bool // more than fits
+	all     bool // there were more changes than fit
 	counted int64
 }
 
-// WatchChanges begins to watch. next waits until something has changed and answers
-// what; stop ends it.
+// WatchChanges begins to watch. next waits until something has changed and returns the changes;
+// stop ends the watch.
 func (s *Core) WatchChanges(sc ckpt.Scope) (next func(ctx context.Context) ([]survey.Change, error), stop func()) {
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
@@ -69,7 +68,7 @@ func (s *Core) WatchChanges(sc ckpt.Scope) (next func(ctx context.Context) ([]su
 	})
 }
 
-// take gives what a watcher has not been told.
+// take returns the changes that a watcher has not been told.
 func (f *feed) take(w *watcher) []survey.Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +87,7 @@ func (f *feed) take(w *watcher) []survey.Change {
 	return list
 }
 
-// tell tells the watchers what a transaction has changed, once it is on disk.
+// tell tells the watchers what a transaction has changed, after it is on disk.
 func (f *feed) tell(list []changed) {
 	if len(list) == 0 {
 		return
@@ -121,8 +120,7 @@ func (w *watcher) add(c changed) {
 	}
 }
 
-// whatOf is what an action of the audit log changes, "" for nothing that anybody
-// watches.
+// whatOf says what an action of the audit log changes, "" for something that is not watched.
 func whatOf(e *AuditEntry) string {
 	switch action := e.Action; {
 	case e.Outcome != OutcomeDone || e.Owner == "" || strings.HasPrefix(action, "admin_"):

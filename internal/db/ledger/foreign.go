@@ -9,16 +9,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// AuditForeign records that an administrator reaches for what is another's, with a
-// row for each call that is on disk before the answer. Reads that may be repeated
-// all the time use AuditRead.
+// AuditForeign records that an administrator accesses what belongs to another owner. Each call
+// makes a row that is on disk before the reply. Reads that may be repeated often use AuditRead.
 func (s *Core) AuditForeign(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.AuditForeignOf(sc, action, sc.Target, agent, subject)
 	}
 }
 
-// AuditForeignOf is AuditForeign where the owner is known by other means than by name.
+// AuditForeignOf is AuditForeign if the owner is known by other means than by name.
 func (s *Core) AuditForeignOf(sc ckpt.Scope, action, owner, agent, subject string) {
 	s.Record(foreignEntry(sc, action, owner, agent, subject))
 }
@@ -29,46 +28,46 @@ func foreignEntry(sc ckpt.Scope, action, owner, agent, subject string) AuditEntr
 	return e
 }
 
-// AuditRead records that an administrator reads what is another's. The first read of
-// a call and an agent has a row that is on disk before the answer. Reads of the same
-// within a minute after a row are counted. The next row of the call and the agent has
-// the count; it is written once a minute while there is something to count.
+// AuditRead records that an administrator reads what belongs to another owner. The first read of a
+// call and an agent has a row that is on disk before the reply. Further reads of the same within a
+// minute after a row are only counted. The next row of that call and agent has the count; it is
+// written once a minute while there is something to count.
 func (s *Core) AuditRead(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.AuditReadOf(sc, action, sc.Target, agent, subject)
 	}
 }
 
-// ReadsMinute is the time for which reads are counted before they have a row.
+// ReadsMinute is how long reads are counted before they get a row.
 const ReadsMinute = time.Minute
 
 const (
-	maxReadKeys     = 4096 // calls and agents of which reads are counted; others have a row each
-	maxReadSubjects = 50   // that a row names
+	maxReadKeys     = 4096 // calls and agents whose reads are counted; further ones have a row each
+	maxReadSubjects = 50   // the most subjects that a row names
 )
 
-// foreignReads are the reads of administrators that have no row of their own.
+// foreignReads are the reads by administrators that have no row of their own.
 type foreignReads struct {
 	mu      sync.Mutex
 	of      map[readKey]*readCount
 	flushed time.Time
 }
 
-// readKey is what reads are counted by.
+// readKey is the key by which reads are counted.
 type readKey struct{ action, who, owner, agent string }
 
-// readCount is what was read since the last row.
+// readCount counts the reads since the last row.
 type readCount struct {
 	at       time.Time     // of the last row
 	onDisk   chan struct{} // closed when that row is on disk, or could not be written
 	reads    int64
-	since    time.Time // of the first one that is counted
+	since    time.Time // the time of the first read that is counted
 	pid      int
 	subjects []string
-	more     int64 // reads of subjects that did not fit
+	more     int64 // reads whose subjects did not fit
 }
 
-// AuditReadOf is AuditRead where the owner is known by other means than by name.
+// AuditReadOf is AuditRead if the owner is known by other means than by name.
 func (s *Core) AuditReadOf(sc ckpt.Scope, action, owner, agent, subject string) {
 	e := foreignEntry(sc, action, owner, agent, subject)
 	row, wait := s.foreign.read(&e, s.Opt.Now())
@@ -80,9 +79,9 @@ func (s *Core) AuditReadOf(sc ckpt.Scope, action, owner, agent, subject string) 
 	close(row)
 }
 
-// read counts a read, and answers what to wait for before the read is answered. Where
-// the read has a row of its own, row is not nil: it is to be closed when the row is
-// written. The entry then has the count of the reads before.
+// read counts a read, and returns what the caller must wait for before it answers the read. If row
+// is not nil, the read has a row of its own: the caller must close row when it has written that
+// row. The entry then has the count of the reads before.
 func (f *foreignReads) read(e *AuditEntry, now time.Time) (row, wait chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +124,8 @@ func (c *readCount) count(e *AuditEntry, now time.Time) {
 	}
 }
 
-// detail says how many reads a row stands for: those that were counted, and so many
-// of its own. A row without it stands for one.
+// detail says how many reads a row stands for: the counted ones, and own for the row itself. A row
+// without a detail stands for one read.
 func (c *readCount) detail(own int64) map[string]any {
 	if c.reads == 0 {
 		return nil
@@ -141,8 +140,8 @@ func (c *readCount) detail(own int64) map[string]any {
 	return d
 }
 
-// take gives the rows of what was counted, and what to close when they are written.
-// Calls and agents of which nothing was read for a minute are forgotten.
+// take returns the rows of the counted reads, and a channel to close when they are written. It
+// forgets calls and agents without reads for a minute.
 func (f *foreignReads) take(now time.Time, all bool) (entries []AuditEntry, written chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,8 +163,7 @@ func (f *foreignReads) take(now time.Time, all bool) (entries []AuditEntry, writ
 	return entries, written
 }
 
-// recordReads writes the rows of the reads that were counted: once a minute, and with
-// all at the stop.
+// recordReads writes the rows of the counted reads: once a minute, and at the stop, with all set.
 func (s *Core) recordReads(all bool) {
 	entries, written := s.foreign.take(s.Opt.Now(), all)
 	if written != nil {
@@ -187,7 +185,7 @@ func (s *Core) recordReads(all bool) {
 	}
 }
 
-// Record writes an audit row that stands for itself.
+// Record writes an audit row in a transaction of its own.
 func (s *Core) Record(e AuditEntry) {
 	if e.Outcome != OutcomeDone && !s.recordable(&e) {
 		return

@@ -7,15 +7,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// fullOwners are the owners who have used up their quota in the fleet, each with the
-// refusal that their agents get. It is nil while there is none, so that a save pays one
-// load for it.
+// fullOwners are the owners that have used up their quota in the fleet, each with the refusal that
+// their agents get. It is nil if there is none, so that a save pays one load for it.
 type fullOwners struct {
 	list atomic.Pointer[map[string]*ckpt.Error]
 }
 
-// SetFull says who has used up his quota in the fleet. From now on their agents with
-// durability fleet may add nothing, unless their policies say degrade.
+// SetFull sets which owners have used up their quota in the fleet. From now on, their agents with
+// durability fleet may not add anything, unless their policies say degrade.
 func (s *Core) SetFull(owners map[string]*ckpt.Error) {
 	if len(owners) == 0 {
 		s.fullOwners.list.Store(nil)
@@ -25,8 +24,7 @@ func (s *Core) SetFull(owners map[string]*ckpt.Error) {
 	s.fullOwners.list.Store(&owners)
 }
 
-// FullInFleet is the refusal of an owner who has used up his quota in the fleet, nil for
-// others.
+// FullInFleet is the refusal for an owner that has used up its quota in the fleet, nil for others.
 func (s *Core) FullInFleet(owner string) *ckpt.Error {
 	if owners := s.fullOwners.list.Load(); owners != nil {
 		return (*owners)[owner]
@@ -34,10 +32,9 @@ func (s *Core) FullInFleet(owner string) *ckpt.Error {
 	return nil
 }
 
-// MayAddToFleet refuses what adds to an agent whose policy asks for durability fleet, if
-// its owner has used up his quota there. The ends of steps, operations and runs are not
-// asked about. A policy that cannot be read refuses nothing: the answer says later how
-// safe the write is.
+// MayAddToFleet refuses a write that adds to an agent whose policy asks for durability fleet, if
+// its owner has used up its quota there. The ends of steps, operations and runs are not checked. If
+// the policy cannot be read, nothing is refused: the reply says later how safe the write is.
 func (s *Core) MayAddToFleet(owner, agent string) error {
 	full := s.FullInFleet(owner)
 	if full == nil {

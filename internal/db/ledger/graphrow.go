@@ -2,7 +2,7 @@ package ledger
 
 import "hash/crc32"
 
-// GraphWriteRow is a write as it is stored.
+// GraphWriteRow is a stored graph write.
 type GraphWriteRow struct {
 	Task    string `db:"task"`
 	Idx     int64  `db:"idx"`

@@ -15,7 +15,7 @@ var (
 	ViewText    = regexp.MustCompile(`(?s)CREATE VIEW (\w+) .*?;\n`)
 )
 
-// StatementsOf finds statements of the schema by the name of what they make.
+// StatementsOf finds statements of the schema by the name of what they create.
 func StatementsOf(text *regexp.Regexp) map[string]string {
 	all := map[string]string{}
 	for _, match := range text.FindAllStringSubmatch(ckpt.Schema, -1) {
@@ -24,19 +24,19 @@ func StatementsOf(text *regexp.Regexp) map[string]string {
 	return all
 }
 
-// Guards are the triggers of the schema, by name. Each is a statement that may
-// run where the trigger is there already.
+// Guards are the triggers of the schema, by name. Each statement can also run if its trigger
+// already exists.
 var Guards = StatementsOf(triggerText)
 
-// plain is a trigger's statement as far as it matters: neither spacing nor the
-// words that SQLite leaves out when it stores it.
+// plain is the text of a trigger's statement without spacing and without the words that SQLite
+// leaves out when it stores the statement.
 func plain(statement string) string {
 	statement = strings.Replace(statement, "IF NOT EXISTS ", "", 1)
 	return strings.TrimSuffix(strings.Join(strings.Fields(statement), " "), ";")
 }
 
-// BrokenGuards names the triggers of the schema that a database lacks or has
-// otherwise, in order.
+// BrokenGuards names the triggers of the schema that a database lacks or has in another form, in
+// order.
 func BrokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) {
 	var there []struct {
 		Name string `db:"name"`
@@ -62,7 +62,7 @@ func BrokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) 
 	return names, nil
 }
 
-// restoreGuards puts back the triggers that a database lacks or has otherwise.
+// restoreGuards restores the triggers that a database lacks or has in another form.
 func (s *Core) restoreGuards(ctx context.Context) error {
 	broken, err := BrokenGuards(ctx, s.Engine.Writing())
 	if err != nil || len(broken) == 0 {

@@ -17,19 +17,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// HeadSuffix names the file beside a database in which its daemon notes the head
-// of the audit log: at start, at stop, after each backup and every hour. A start
-// that finds an older or another log than the file says tells so.
+// HeadSuffix is the suffix of the file beside a database in which its daemon notes the head of the
+// audit log: at start, at stop, after each backup and every hour. A start reports if the log is
+// older than the file says, or another log.
 const HeadSuffix = ".head"
 
-// logEnd is where the audit log of a database ends, by all that says so.
+// logEnd is where the audit log of a database ends, according to each place that records it.
 type logEnd struct {
 	head        ChainHead // the row of audit_head
-	noHead      bool      // which is missing
+	noHead      bool      // audit_head has no row
 	last        ChainHead // the newest row
 	checkpoints int64     // the newest row that a checkpoint names
 	beside      int64     // the newest row that has texts or a segment beside the log
-	agents      bool      // whether there are any: then the log is not empty
+	agents      bool      // whether there are agents: then the log is not empty
 }
 
 func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
@@ -50,13 +50,13 @@ func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
 	return e, err
 }
 
-// The newest row of the audit log.
+// The query for the newest row of the audit log.
 const (
 	lastOfLog = `SELECT n, lower(hex(hash)) AS hash FROM (SELECT n, hash FROM acts ORDER BY n DESC LIMIT 1)
 		UNION ALL SELECT n, hash FROM (SELECT n, hash FROM audit_log_3 ORDER BY n DESC LIMIT 1) WHERE NOT EXISTS (SELECT 1 FROM acts)`
 )
 
-// HashOf is, in SQL, the hash of a row of the audit log, also of one that is gone and that another follows.
+// HashOf is, in SQL, the hash of a row of the audit log, also of a removed row if the next row is here.
 func HashOf(n string) string {
 	return `coalesce((SELECT lower(hex(hash)) FROM acts
 		WHERE n = ` + n + `), (SELECT hash FROM audit_log_3
@@ -64,7 +64,7 @@ func HashOf(n string) string {
 		(SELECT hash FROM audit_links WHERE n = ` + n + `))`
 }
 
-// doubts says what does not fit.
+// doubts lists the contradictions.
 func (e *logEnd) doubts() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	switch {
@@ -84,8 +84,8 @@ func (e *logEnd) doubts() (list []string) {
 	return list
 }
 
-// goOn is what the next row follows. No number is used twice, so that a gap
-// stays where rows were removed.
+// goOn is the row that the next row follows. No number is used twice, so that a gap remains where
+// rows were removed.
 func (e *logEnd) goOn() ChainHead {
 	on := e.head
 	if e.last.N >= on.N {
@@ -97,16 +97,15 @@ func (e *logEnd) goOn() ChainHead {
 	return on
 }
 
-// checkHead looks whether the audit log is still the one that the last daemon
-// left, and sets what the next row follows. What does not fit keeps nobody from
-// starting: it is told.
+// checkHead checks whether the audit log is still the one that the last daemon left, and sets the
+// row that the next row follows. A contradiction does not prevent the start: it is reported.
 func (s *Core) checkHead(ctx context.Context) error {
 	end, err := s.logEnd(ctx)
 	if err != nil {
 		return err
 	}
 	list := end.doubts()
-	if s.Opt.Lock == nil { // else an older one is what was asked for
+	if s.Opt.Lock == nil { // otherwise the older log was asked for
 		about, err := s.compareNote(ctx, &end)
 		if err != nil {
 			return err
@@ -125,7 +124,7 @@ func (s *Core) checkHead(ctx context.Context) error {
 	return nil
 }
 
-// compareNote says what does not fit between the log and the file beside the database.
+// compareNote lists the contradictions between the log and the file beside the database.
 func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err error) {
 	path := s.Opt.Path + HeadSuffix
 	note, err := readHeadNote(path)
@@ -170,8 +169,8 @@ func readHeadNote(path string) (*headNote, error) {
 	return note, json.Unmarshal(b, note)
 }
 
-// writeHeadNote replaces the file as a whole. The new one has one name until it
-// is done, so that what a crash leaves is overwritten by the next.
+// writeHeadNote replaces the file as a whole. The new file has a fixed name until it is done, so
+// that the next call overwrites what a crash has left.
 func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
 	f, err := osfile.OpenPlain(path+".new", os.O_WRONLY|os.O_CREATE, mode)
 	if err != nil {
@@ -187,8 +186,8 @@ func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
 	return osfile.SyncFolder(filepath.Dir(path))
 }
 
-// doubtLog notes that the audit log was changed outside the daemon. What was noted before is
-// not said twice.
+// doubtLog notes that the audit log was changed outside the daemon. It does not repeat an earlier
+// note.
 func (s *Core) doubtLog(what string) {
 	s.Trust.mu.Lock()
 	defer s.Trust.mu.Unlock()
@@ -200,19 +199,18 @@ func (s *Core) doubtLog(what string) {
 	s.Log.Error("the audit log was changed outside the daemon", "what", what, "path", s.Opt.Path)
 }
 
-// NoteHead puts the head of the audit log where an intruder into the database
-// does not reach it: into the daemon's log, and into the file beside the
-// database. why is what it is noted for.
+// NoteHead writes the head of the audit log to places that an intruder into the database does not
+// reach: the daemon's log, and the file beside the database. why is the reason for the note.
 func (s *Core) NoteHead(why string) {
 	head := s.showHead()
 	s.Log.Info("audit head", "n", head.N, "hash", head.Hash, "database", s.ID, "why", why)
-	if s.Engine.ReadOnly() != "" || s.Engine.Fault() != nil { // a disk that fails is left alone
+	if s.Engine.ReadOnly() != "" || s.Engine.Fault() != nil { // do not touch a disk that fails
 		return
 	}
 	s.Trust.mu.Lock()
 	defer s.Trust.mu.Unlock()
 	note := headNote{Database: s.ID, N: head.N, Hash: head.Hash, At: ckpt.At(s.Opt.Now())}
-	if s.Trust.Doubt != "" { // what it was before is what is to be compared with
+	if s.Trust.Doubt != "" { // a later check must compare with the previous head
 		note = s.Trust.noted
 		note.Doubt = s.Trust.Doubt
 		if note.Database == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// hooks are what the store does inside the engine's transactions.
+// hooks implement the engine's hooks for the store.
 type hooks struct{ *Core }
 
 // Begin gives the transaction its time and the end of the audit log.
@@ -25,8 +25,7 @@ func (h hooks) Begin(t *sqlite.Tx) {
 	t.Domain = tx
 }
 
-// OthersWrote forgets what was known of runs. The very first look only notes
-// where things stand.
+// OthersWrote forgets what was known of runs. The very first call only notes the current state.
 func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
 	h.RunCache.ForgetAll()
 	h.names.forget()
@@ -36,12 +35,12 @@ func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
 	return h.seeForeign(t.Domain.(*Tx))
 }
 
-// Prepared looks at a statement once.
+// Prepared examines a statement once.
 func (h hooks) Prepared(query string, tables []string) any {
 	return &statement{usage.Look(query), forgets(query, tables)}
 }
 
-// Runs counts what a statement stores, and forgets what it makes stale.
+// Runs counts what a statement stores, and forgets what the statement makes stale.
 func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
 	s := kept.(*statement)
 	tx, ours := t.Domain.(*Tx)
@@ -69,7 +68,7 @@ func (h hooks) BeforeCommit(t *sqlite.Tx) error {
 	return tx.Exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, tx.Head.N, tx.Head.Hash)
 }
 
-// Committed takes over what the transaction has made.
+// Committed takes over the transaction's results.
 func (h hooks) Committed(t *sqlite.Tx) {
 	tx := t.Domain.(*Tx)
 	h.setHead(tx.Head)
@@ -99,7 +98,7 @@ func (h hooks) Refused(t *sqlite.Tx, sent *sqlite.Op, refusal *ckpt.Error) error
 	return t.Domain.(*Tx).Audit(e)
 }
 
-// Apart gives operations of owners with little room transactions of their own.
+// Apart gives operations of owners that are near their quota transactions of their own.
 func (h hooks) Apart(batch []*sqlite.Op) (together, alone []*sqlite.Op) {
 	if !h.Usage.On() {
 		return batch, nil
@@ -114,10 +113,11 @@ func (h hooks) Apart(batch []*sqlite.Op) (together, alone []*sqlite.Op) {
 	return together, alone
 }
 
-// Examine looks whether a database that somebody else has written still is the
-// one that the writer knows, on a connection that has none of it in memory.
-// Whoever copies an older file or something else over it is found out; whoever
-// only copied the write-ahead log, with the sqlite3 command, is not in the way.
+// Examine checks whether a database that another program has written is still the one that the
+// writer knows. It uses a connection that has nothing of the database in memory. If a program has
+// copied an older or another file over the database, Examine finds that out. If a program has only
+// copied the write-ahead log into the database, as the sqlite3 command does, Examine accepts the
+// file.
 func (h hooks) Examine(db *sqlx.DB, sound func() error) error {
 	var now ChainHead
 	if err := db.QueryRowx(`SELECT n, hash FROM audit_head`).Scan(&now.N, &now.Hash); err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// identityMapKey is the row of meta with the map that the audit log has.
+// identityMapKey is the row of meta with the identity map that the audit log has.
 const identityMapKey = "identity_map"
 
-// SetIdentityMap notes in the audit log which local identities are which principals of
-// a fleet, where that is not as it was noted the last time. text is a JSON object, ""
-// where nothing is mapped.
+// SetIdentityMap notes in the audit log which local identities are which principals of a fleet, if
+// the map has changed since the last note. text is a JSON object, "" if nothing is mapped.
 func (s *Core) SetIdentityMap(text string) error {
 	if s.Engine.ReadOnly() != "" {
 		return nil
@@ -38,12 +37,12 @@ func (s *Core) SetIdentityMap(text string) error {
 	}})
 }
 
-// fleetIDKey is the row of meta with the id under which this database belongs to a fleet,
-// where that is not the database's own.
+// fleetIDKey is the row of meta with the id under which this database belongs to a fleet, if that
+// is not the database's own id.
 const fleetIDKey = "fleet_id"
 
-// FleetID is the id under which this database belongs to a fleet: its own, until an
-// operator lets it join anew under another one.
+// FleetID is the id under which this database belongs to a fleet: its own, until an operator lets
+// it join again under another id.
 func (s *Core) FleetID() string {
 	if id := s.fleetID.Load(); id != nil {
 		return *id
@@ -51,7 +50,7 @@ func (s *Core) FleetID() string {
 	return s.ID
 }
 
-// loadFleetID reads it.
+// loadFleetID reads that id.
 func (s *Core) loadFleetID(ctx context.Context) error {
 	var there []string
 	if err := s.RO.SelectContext(ctx, &there, `SELECT value FROM meta WHERE key = ?`, fleetIDKey); err != nil || len(there) == 0 {
@@ -61,7 +60,7 @@ func (s *Core) loadFleetID(ctx context.Context) error {
 	return nil
 }
 
-// SetFleetID gives this database another id in the fleet. why stands in the audit log.
+// SetFleetID gives this database another id in the fleet. The audit log records why.
 func (s *Core) SetFleetID(id, why string) error {
 	err := s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
 		err := tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, fleetIDKey, id)
@@ -77,9 +76,8 @@ func (s *Core) SetFleetID(id, why string) error {
 	return err
 }
 
-// NoteCleaned notes in the audit log what the janitor of a fleet, which is this host, has
-// removed of a run of a lost host. That run is not this host's, so the row names it in its
-// detail alone.
+// NoteCleaned notes in the audit log what this host, as the janitor of a fleet, has removed of a
+// run of a lost host. That run does not belong to this host, so only the row's detail names it.
 func (s *Core) NoteCleaned(detail map[string]any, why string) error {
 	if s.Engine.ReadOnly() != "" {
 		return nil
@@ -89,8 +87,8 @@ func (s *Core) NoteCleaned(detail map[string]any, why string) error {
 	}})
 }
 
-// NoteWentBack notes in the audit log that the engine of a fleet, which had acknowledged
-// the row had, has no more than the row has.
+// NoteWentBack notes in the audit log that the engine of a fleet had acknowledged rows up to had,
+// and now has only rows up to has.
 func (s *Core) NoteWentBack(had, has int64) error {
 	if s.Engine.ReadOnly() != "" {
 		return nil

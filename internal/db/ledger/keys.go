@@ -18,7 +18,7 @@ type replyRow struct {
 	Reply       string `db:"reply"`
 }
 
-// Fingerprint tells one request from another under the same key.
+// Fingerprint distinguishes requests under the same key.
 func Fingerprint(request any) (string, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
@@ -27,14 +27,14 @@ func Fingerprint(request any) (string, error) {
 	return FingerprintOf(b), nil
 }
 
-// FingerprintOf is Fingerprint of a request that is JSON already.
+// FingerprintOf is the fingerprint of a request that is JSON already.
 func FingerprintOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Replayed reads the first reply to a key into reply and answers whether there
-// was one. agentID is 0 for requests that name no agent.
+// Replayed reads the first reply to a key into reply and says whether there was one. agentID is 0
+// for requests that name no agent.
 func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error) {
 	if key == "" {
 		return false, nil
@@ -66,7 +66,7 @@ func (tx *Tx) Remember(agentID int64, key, print string, reply any) error {
 	return tx.RememberText(agentID, key, print, b)
 }
 
-// RememberText is remember of a reply that is written already.
+// RememberText is Remember for a reply that is JSON already.
 func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error {
 	if key == "" {
 		return nil
@@ -76,8 +76,8 @@ func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error
 
 const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
 
-// RememberID keeps the id under which a client has saved. n is the row of the
-// audit log that records the save, from which it is answered again.
+// RememberID keeps the id under which a client has saved. n is the row of the audit log that
+// records the save, from which a repeated save is answered.
 func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
 	key, short, err := idRow(id, print)
 	if err != nil {
@@ -86,10 +86,10 @@ func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
 	return tx.Exec(`INSERT INTO ids (id, agent_id, n, print) VALUES (?, ?, ?, ?)`, key, agentID, n, short)
 }
 
-// RememberNewID is RememberID where the id is most likely new, and answers false
-// where it is not: then nothing was changed. It spares a save the question.
+// RememberNewID is RememberID for an id that is probably new. It returns false, and changes
+// nothing, if the id is not new. It spares a save a query.
 func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, error) {
-	if tx.Barred { // whoever asks again has an answer all the same
+	if tx.Barred { // a repeated request still gets its reply
 		return false, nil
 	}
 	if tx.Store.oldKeys {
@@ -107,19 +107,19 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 	count, err := tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
 		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`, key, agentID, n, short, id)
 	if isTaken(err) || err == nil && count == 0 {
-		tx.Wrote = wrote // the statement alone was undone
+		tx.Wrote = wrote // only the statement was undone
 		return false, nil
 	}
 	return true, err
 }
 
-// IDTaken says that an owner has a checkpoint of an id.
+// IDTaken says whether an owner has a checkpoint of an id.
 func (tx *Tx) IDTaken(owner, id string) (taken bool, err error) {
 	_, err = tx.Get(&taken, `SELECT EXISTS (SELECT 1`+OwnedTables+`?)`, id, owner)
 	return taken, err
 }
 
-// idRow is an id and the print of a request as they are stored.
+// idRow converts an id and the fingerprint of a request to their stored forms.
 func idRow(id, print string) (key, short []byte, err error) {
 	key, ok := UUIDBytes(id)
 	if !ok {
@@ -129,8 +129,8 @@ func idRow(id, print string) (key, short []byte, err error) {
 	return key, short, err
 }
 
-// ReplayedSave answers a save that was made before under a client's id from the
-// audit log, and whether there was one.
+// ReplayedSave answers, from the audit log, a save that was made before under a client's id. found
+// says whether there was one.
 func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, found bool, err error) {
 	if id == "" {
 		return reply, false, nil
@@ -179,8 +179,7 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 	return reply, true, err
 }
 
-// IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has
-// saved.
+// IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has saved.
 func IDOfSave(n string) string {
 	return `coalesce((SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `), (SELECT g.subject FROM audit_log_3 g
 		WHERE g.n = ` + n + `))`
@@ -198,15 +197,15 @@ func UUIDOf(column string) string {
 		`, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
 }
 
-// findOldKeys looks whether there are keys of saves that an older version has
-// kept as it keeps others: a save asks for them until they are forgotten. A database
-// that was made by this version has none, and its keys are not looked through.
+// findOldKeys checks whether there are keys of saves that an older version has stored with the
+// other keys: a save looks for them until they are forgotten. A database that this version made has
+// none, so its keys are not searched.
 func (s *Core) findOldKeys(ctx context.Context) error {
 	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency
 		WHERE (SELECT EXISTS (SELECT 1 FROM audit_log_3)) AND length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
 }
 
-// isTaken says that a row was not inserted because its key is there.
+// isTaken says that a row was not inserted because its key exists.
 func isTaken(err error) bool {
 	switch sqlite.Code(err) {
 	case 1555, 2067: // CONSTRAINT_PRIMARYKEY, CONSTRAINT_UNIQUE
@@ -215,8 +214,8 @@ func isTaken(err error) bool {
 	return false
 }
 
-// SavedReply is what of a save's answer does not follow from the request. It
-// is kept with the key, and a repeated request gives the rest again.
+// SavedReply is the part of a save's reply that does not follow from the request. It is kept with
+// the key. A repeated request has the rest.
 type SavedReply struct {
 	ID         string    `json:"id"`
 	Seq        int64     `json:"seq"`

@@ -6,8 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Lenient is a column that may be damaged. To read it never fails, so that one
-// damaged row does not hide the others; whoever uses the value asks damage.
+// Lenient is the tolerant scan of a column that may be damaged. Reading it never fails, so that one
+// damaged row does not hide the others. A caller that uses the value must check damage.
 type Lenient[T any] struct {
 	Value  T
 	damage error
@@ -19,5 +19,5 @@ func (l *Lenient[T]) Scan(v any) error {
 	return nil
 }
 
-// metadataDamage answers what is wrong with stored metadata, nil for nothing.
+// metadataDamage returns what is wrong with stored metadata, nil if nothing is.
 func metadataDamage(text string) error { return wellformed.Metadata([]byte(text)) }

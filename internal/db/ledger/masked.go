@@ -8,10 +8,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// RowNumbers turns the numbers of rows into what a caller of the API gets, and back: cursors and the numbers of the audit log.
+// RowNumbers converts the numbers of rows to the numbers that a caller of the API gets, and back: cursors and the
+// numbers of the audit log.
 type RowNumbers struct{ of, row func(int64) int64 }
 
-// Numbers is how a caller gets the numbers of rows: an administrator as they are.
+// Numbers is the conversion for a caller: an administrator gets the plain numbers.
 func (s *Core) Numbers(sc ckpt.Scope) RowNumbers {
 	if sc.Admin {
 		return plainCursor
@@ -21,16 +22,16 @@ func (s *Core) Numbers(sc ckpt.Scope) RowNumbers {
 
 var plainCursor = RowNumbers{func(n int64) int64 { return n }, func(n int64) int64 { return n }}
 
-// The width of a masked number: half of what a program in any language keeps
-// exactly.
+// The width of a masked number: half of the bits of an integer that programs in all languages
+// represent exactly.
 const (
 	maskHalf   = 26
 	maskRounds = 4
 )
 
-// maskedCursor gives each owner numbers of his own, because the plain ones count
-// what all owners do. A number is enciphered by a Feistel network, so none meets
-// another and each has a way back. 0 stays 0: the beginning.
+// maskedCursor gives each owner different numbers, because the plain ones count what all owners do.
+// A number is encrypted with a Feistel network, so no two numbers collide and each can be
+// decrypted. 0 stays 0: the beginning.
 func maskedCursor(key, owner string) RowNumbers {
 	round := func(i int, half uint64) uint64 {
 		mac := hmac.New(sha256.New, []byte(key))
@@ -55,20 +56,20 @@ func maskedCursor(key, owner string) RowNumbers {
 	}
 }
 
-// EventPlace is where an event stands in the order of all events of its owner: in
-// a batch, which is as large as ckpt.MaxEvents at most.
+// EventPlace is the place of an event in the order of all events of its owner: a batch of at most
+// ckpt.MaxEvents events, and the index in it.
 type EventPlace struct{ Batch, Index int64 }
 
-// eventBits are those of an index in a number.
+// eventBits is how many bits of a number hold the index.
 const eventBits = 10
 
-// EventNumber is what a caller of the API gets for a place.
+// EventNumber is the number that a caller of the API gets for a place.
 func (s *Core) EventNumber(owner string, at EventPlace) int64 {
 	return maskedCursor(s.chainKey+"events", owner).of(at.Batch<<eventBits | at.Index + 1)
 }
 
-// EventPlace is the place of a number, the beginning for 0. It answers false for
-// a number that no event has.
+// EventPlace is the place of a number, the beginning for 0. It returns false for a number that no
+// event has.
 func (s *Core) EventPlace(owner string, number int64) (EventPlace, bool) {
 	if number == 0 {
 		return EventPlace{Index: -1}, true

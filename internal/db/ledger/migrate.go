@@ -16,15 +16,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// migrations holds the files of each version after the first, named for the
-// version that they produce: 0002_guards.sql makes version 2 out of version 1.
-// The first version has none: schema.sql made it.
+// migrations holds the files of each version after the first. Each is named for the version that it
+// produces: 0002_guards.sql makes version 2 out of version 1. The first version has none, because
+// schema.sql made it.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// writesAnew: version 4 copies checkpoints into a new table, which stands in the log and
-// then in the file, before the old one's pages are free. Later versions change little.
+// writesAnew is Schema.Writes: version 4 copies checkpoints into a new table, which is in the log
+// and then in the file before the old table's pages are free. Later versions change little.
 func writesAnew(version int64) int64 {
 	if version < 4 {
 		return 2
@@ -32,7 +32,7 @@ func writesAnew(version int64) int64 {
 	return 0
 }
 
-// schemaOf is what the engine makes of a file.
+// schemaOf is the schema that the engine gives a file.
 func schemaOf(now func() time.Time) sqlite.Schema {
 	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_head", Writes: writesAnew,
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, version int64) error {

@@ -2,21 +2,20 @@ package ledger
 
 import "github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 
-// names are the numbers of the names in the audit log, as far as they were asked
-// for. Only the writer has them. They are forgotten where a transaction is rolled
-// back that may have made some, and where another program has written.
+// names caches the numbers of names in the audit log. Only the writer uses it. It is cleared if a
+// transaction that may have made names is rolled back, and if another program has written.
 type names struct {
 	whos   map[string]int64
 	words  map[string]int64
 	places map[place]int64
 }
 
-// namesMost bounds each of the three.
+// namesMost bounds each of the three maps.
 const namesMost = 16384
 
 func (n *names) forget() { *n = names{} }
 
-// noteName keeps a number. What is kept begins anew where it grows too large.
+// noteName keeps a number. It clears the map first if the map is full.
 func noteName[K comparable](known *map[K]int64, name K, number int64) {
 	if *known == nil || len(*known) >= namesMost {
 		*known = map[K]int64{}
@@ -24,7 +23,7 @@ func noteName[K comparable](known *map[K]int64, name K, number int64) {
 	(*known)[name] = number
 }
 
-// who is the number of an identity.
+// who returns the number of an identity.
 func (tx *Tx) who(name string, n int64) (int64, error) {
 	if number, known := tx.Store.names.whos[name]; known {
 		return number, nil
@@ -36,7 +35,7 @@ func (tx *Tx) who(name string, n int64) (int64, error) {
 	return number, err
 }
 
-// word is the number of a word; nil for "".
+// word returns the number of a word; nil for "".
 func (tx *Tx) word(name string, n int64) (any, error) {
 	if name == "" {
 		return nil, nil
@@ -51,7 +50,7 @@ func (tx *Tx) word(name string, n int64) (any, error) {
 	return number, err
 }
 
-// place is the number of a place; nil for none. A new one counts as its owner's.
+// place returns the number of a place; nil for none. A new place counts as its owner's.
 func (tx *Tx) place(a *act) (any, error) {
 	p := a.place
 	if p == (place{}) {
@@ -72,7 +71,7 @@ func (tx *Tx) place(a *act) (any, error) {
 	return number, nil
 }
 
-// name asks for a name, and makes it where it is not there.
+// name looks up a name, and makes it if it is not there.
 func (tx *Tx) name(ask, insert string, n int64, name ...any) (number int64, isNew bool, err error) {
 	found, err := tx.Get(&number, ask, name...)
 	if err != nil || found {

@@ -9,23 +9,22 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// newestCheckpoint says where the newest checkpoint of an agent stands.
+// newestCheckpoint is the place of the newest checkpoint of an agent.
 type newestCheckpoint struct {
 	run, seq, n int64
 	kind        ckpt.Kind
 }
 
-// newestOf remembers the newest checkpoint of each agent, so that an agent with many
-// runs need not be asked run by run. No checkpoint of the agent has a greater n than
-// the one remembered. That one may be gone, or its transaction rolled back: then the
-// runs are asked. What is remembered only rises, so it is safe to remember before the
-// transaction commits.
+// newestOf remembers the newest checkpoint of each agent, so that an agent with many runs need not
+// be searched run by run. No checkpoint of the agent has a greater n than the remembered one. The
+// remembered checkpoint may be gone, or its transaction rolled back: then the runs are searched.
+// The remembered n only rises, so it is safe to remember it before the transaction commits.
 type newestOf struct {
 	mu     sync.RWMutex
 	agents map[int64]newestCheckpoint
 }
 
-// raise remembers a checkpoint if it is newer than the one that is known.
+// raise remembers a checkpoint if it is newer than the remembered one.
 func (o *newestOf) raise(agent int64, c newestCheckpoint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,9 +43,8 @@ func (o *newestOf) of(agent int64) (newestCheckpoint, bool) {
 	return c, known
 }
 
-// newestRows reads the newest row that a filter lets through. It looks at the newest
-// checkpoint that is remembered first. If that one is gone or does not fit, it asks the
-// runs.
+// newestRows reads the newest row that passes a filter. It first looks at the remembered newest
+// checkpoint. If that is gone or does not pass, it searches the runs.
 func (s *Core) newestRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, state bool) ([]ReadRow, error) {
 	if f.Run != "" || len(f.Labels) > 0 {
 		return listRows(ctx, q, agentID, f, 1<<62, 1, state)
@@ -69,7 +67,7 @@ func (s *Core) newestRows(ctx context.Context, q sqlx.QueryerContext, agentID in
 	return rows, err
 }
 
-// rememberedRows reads the remembered checkpoint where it still stands and fits.
+// rememberedRows reads the remembered checkpoint if it still exists and passes the filter.
 func rememberedRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, c newestCheckpoint,
 	f ckpt.CheckpointFilter, state bool) ([]ReadRow, error) {
 	if f.Kind != "" && f.Kind != c.kind {

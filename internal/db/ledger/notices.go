@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Hook is who wants to be told, and of what.
+// Hook names a hook and the notices that it gets.
 type Hook struct {
 	Name  string
 	Types []ckpt.NoticeType
@@ -17,14 +17,14 @@ type Hook struct {
 
 // The bounds of the queue of notices.
 const (
-	mostPending      = 10_000 // deliveries that wait, of all owners
-	mostOwnerPending = 1000   // and of one
+	mostPending      = 10_000 // waiting deliveries of all owners
+	mostOwnerPending = 1000   // and of one owner
 )
 
-// SetHooks says who is told from now on. What waits for others is given up.
+// SetHooks sets which hooks get which notices from now on.
 func (s *Core) SetHooks(hooks []Hook) { s.hooks.Store(&hooks) }
 
-// Hooks are who is told.
+// Hooks returns the hooks that get notices.
 func (s *Core) Hooks() []Hook {
 	if hooks := s.hooks.Load(); hooks != nil {
 		return *hooks
@@ -35,9 +35,9 @@ func (s *Core) Hooks() []Hook {
 // NoticesChanged is closed when the next notice is on disk.
 func (s *Core) NoticesChanged() <-chan struct{} { return s.notices.Wait() }
 
-// Notify puts a notice into the queue of each hook that wants it, in the
-// transaction of what it tells of. It answers the notice's id and the hooks' names.
-// Where no hook wants it, it costs nothing.
+// Notify puts a notice into the queue of each hook that wants it, in the transaction of the event
+// that it reports. It returns the notice's id and the hooks' names. If no hook wants it, it costs
+// nothing.
 func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id string, names []string, err error) {
 	for _, hook := range s.Hooks() {
 		if kind == ckpt.NoticeTest || slices.Contains(hook.Types, kind) {
@@ -86,13 +86,13 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 	return notice.ID, names, nil
 }
 
-// ForgetNotices removes the notices about an agent, or one run of it: they have
-// what people and models typed.
+// ForgetNotices removes the notices about an agent, or about one run of it: they contain text that
+// people and models have written.
 func (tx *Tx) ForgetNotices(owner, agent, run string) error {
 	return tx.Exec(`DELETE FROM notices WHERE owner = ?1 AND agent = ?2 AND (?3 = '' OR run = ?3)`, owner, agent, run)
 }
 
-// cutText is a text of at most so many bytes, whole characters of it.
+// cutText shortens a text to at most this many bytes, at a character boundary.
 func cutText(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -13,7 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// NewCore is a core whose database is not open yet.
+// NewCore makes a core whose database is not open yet.
 func NewCore(opt Options) (*Core, error) {
 	opt.SetDefaults()
 	if opt.Retention == nil {
@@ -49,8 +49,8 @@ func (s *Core) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// load reads what the store keeps in memory, and looks whether what nobody may
-// rewrite by hand is as it was left.
+// load reads what the store keeps in memory, and checks whether the parts that must not be changed
+// by hand are as the daemon left them.
 func (s *Core) load(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		s.loadChainKey, s.findOldKeys, s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.checkHead,
@@ -62,7 +62,7 @@ func (s *Core) load(ctx context.Context) error {
 	return nil
 }
 
-// startUp proves by a row that the store can write.
+// startUp writes a row, which proves that the store can write.
 func (s *Core) startUp(ctx context.Context) error {
 	if err := s.recordStart(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Core) startUp(ctx context.Context) error {
 	return nil
 }
 
-// recordStart writes a row and so shows that a save would succeed.
+// recordStart writes a row, which shows that a save would succeed.
 func (s *Core) recordStart() error {
 	if s.Engine.ReadOnly() != "" {
 		return nil
@@ -97,13 +97,13 @@ func (s *Core) recordStart() error {
 		s.Log.Warn("no room for a new row: serving only reads and deletes until there is room", "path", s.Opt.Path)
 		return nil
 	}
-	if sqlite.Classify(err) == sqlite.ClassOperator { // a file that only this user may not write is opened without a word
+	if sqlite.Classify(err) == sqlite.ClassOperator { // SQLite opens a file that this user may not write without an error
 		return s.Engine.OpenError(err)
 	}
 	return err
 }
 
-// loadDamages reads what was found damaged before the start.
+// loadDamages reads which checkpoints were found damaged before the start.
 func (s *Core) loadDamages(ctx context.Context) error {
 	var ids []string
 	err := sqlx.SelectContext(ctx, s.RO, &ids, `SELECT substr(key, 9) FROM meta WHERE key >= 'damaged:' AND key < 'damaged;'`)
@@ -115,9 +115,9 @@ func (s *Core) loadDamages(ctx context.Context) error {
 
 func (s *Core) loadUsage(ctx context.Context) error { return s.Usage.Load(ctx, s.Engine.Writing()) }
 
-// Close ends the writer after what waits in it, and closes the database. What
-// stays are the database with all that was saved, an empty write-ahead log and
-// its index, so that a read-only auditor can still read, and the reserve.
+// Close ends the writer after it has run the operations in its queue, and closes the database. It
+// leaves the database with everything that was saved, an empty write-ahead log and its index, so
+// that a read-only auditor can still read, and the reserve.
 func (s *Core) Close() error {
 	if s.closed.Swap(true) {
 		return s.Engine.Close()
@@ -131,14 +131,15 @@ func (s *Core) Close() error {
 	return s.Engine.Close()
 }
 
-// Newest is the time of the newest audit row: the database has seen no later one.
+// Newest is the time of the newest audit row, which is the latest time that the database has
+// recorded.
 func (s *Core) Newest(ctx context.Context) (ckpt.Time, error) {
 	var at ckpt.Time
 	err := s.RO.GetContext(ctx, &at, `SELECT at FROM audit_log ORDER BY n DESC LIMIT 1`)
 	return at, sqlite.ReadError(err)
 }
 
-// Ready answers nil when saves are acknowledged, else why they are not.
+// Ready returns nil while saves are acknowledged, else the reason why they are not.
 func (s *Core) Ready(context.Context) error {
 	return s.Engine.Ready()
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// Options are the settings of a store. The zero value of each has a default.
+// Options are the settings of a store. Path and Retention are required. For the other fields, the
+// zero value has a default.
 type Options struct {
 	Path          string                                                  // of the database file
-	Mode          fs.FileMode                                             // of the files made; 0600, or 0640 where auditors' group reads
-	Retention     retention.Func                                          // what stays; required
-	Resume        resume.Resumer                                          // how to go on after a death; Resume needs it
+	Mode          fs.FileMode                                             // of the files made; 0600, or 0640 if auditors' group reads
+	Retention     retention.Func                                          // decides which checkpoints stay; required
+	Resume        resume.Resumer                                          // how a dead run continues; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string)              // the words of a prompt
 	Fits          func(ctx context.Context, schema, data ckpt.JSON) error // checks a schema, and data against it if given
 	Secrets       blob.Scan                                               // looks for secrets in states; nil does not look
@@ -35,16 +36,16 @@ type Options struct {
 	MaxAgentFiles int64                                                   // of the contents of an agent's files, as stored; 0 for no limit
 	OwnerShare    int                                                     // percent of an owner's bytes plus the free space; 0 for no limit
 	WriteTimeout  time.Duration                                           // how long a write may wait for the database; 10 s
-	MaxWaiting    int                                                     // writes that may wait before busy is answered; 4096
+	MaxWaiting    int                                                     // writes that may wait before busy is returned; 4096
 	MaxWaitBytes  int64                                                   // and their bytes; 512 MiB
 	Readers       int                                                     // read connections; 4
 	Watches       int                                                     // runs watched at the same time; 1000. Others are read at each write
-	ReserveBytes  int64                                                   // room on the disk that is kept for deletes; 4 MiB, below 0 for none
+	ReserveBytes  int64                                                   // disk space that is kept for deletes; 4 MiB, below 0 for none
 	LiveBytes     int64                                                   // memory for runs' newest states, for deltas; 64 MiB, below 0 for none
 	Log           *slog.Logger
 	Version       string
 
-	Lock *os.File // held already, by RestoreBackup, which alone may open what an interrupted restore has left
+	Lock *os.File // already held, set by RestoreBackup, which alone may open what an interrupted restore has left
 }
 
 func (o *Options) SetDefaults() {
@@ -76,7 +77,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// noProcesses knows nothing of processes.
+// noProcesses has no information about processes.
 type noProcesses struct{}
 
 func (noProcesses) Owner(int) string { return "" }
@@ -87,7 +88,7 @@ func (noProcesses) Alive(liveness.Process) liveness.State { return liveness.Unkn
 
 func (noProcesses) Stranger(int, liveness.Process, time.Time) bool { return false }
 
-// plainQuestion is asked where nobody has said how to ask.
+// plainQuestion is the question if Options.Ask is not set.
 func plainQuestion(plan *ckpt.Plan) (question, reason string) {
 	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?",
 		plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")

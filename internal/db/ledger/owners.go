@@ -2,25 +2,24 @@ package ledger
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// Given is an agent that changes hands.
+// Given is an agent that gets another owner.
 type Given struct {
 	AgentRow
 	UID string `db:"uid"`
 }
 
-// stays are where the rows of the audit log about an agent stand: those after one
-// row and up to another name an owner that it had. ?1 is the agent's number, ?2 its
-// owner and ?3 its name. Another agent of the same owner and name may have been there
-// before, and was given away.
+// stays are the ranges of audit log rows about an agent: each range, after one row and up to
+// another, is under the name of one of its owners. ?1 is the agent's number, ?2 its owner and ?3
+// its name. An earlier agent of the same owner and name may have been given away.
 const stays = `(SELECT o.from_owner AS owner, coalesce((SELECT max(b.n) FROM owner_changes b WHERE b.agent_id = o.agent_id AND b.n < o.n),
 		(SELECT max(b.n) FROM owner_changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent AND b.n < o.n), 0) AS after, o.n AS upto
 	FROM owner_changes o WHERE o.agent_id = ?1
 	UNION ALL SELECT ?2, coalesce((SELECT max(n) FROM owner_changes WHERE agent_id = ?1), (SELECT max(n) FROM owner_changes
 	WHERE from_owner = ?2 AND agent = ?3), 0), 1 << 62)`
 
-// GiveAgent gives an agent to another owner, with all that is kept of it by its
-// owner's name. What the audit log says stays as it is: the two rows that are added
-// say from where on the new owner's name counts. e is by whom and why.
+// GiveAgent gives an agent to another owner, with all rows that are stored under its owner's name.
+// The audit log stays as it is: two new rows say from which row on the new owner's name counts. e
+// says who does it and why.
 func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 	from := agent.Owner
 	own, err := s.ownAt(tx, agent, to)
@@ -35,10 +34,11 @@ func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 	for _, statement := range []string{
 		`UPDATE agents SET owner = ?3 WHERE id = ?1 AND owner = ?2`,
 		`UPDATE event_batches SET owner = ?3 WHERE owner = ?2 AND run_id IN (SELECT id FROM runs WHERE agent_id = ?1)`,
-		// A span that the new owner has sent as well stays where it is, and goes with its run.
+		// If the new owner has sent the same span, the span keeps its old owner, and is removed
+		// with its run.
 		`UPDATE spans SET owner = ?3 WHERE owner = ?2 AND run_id IN (SELECT id FROM runs WHERE agent_id = ?1)
 			AND NOT EXISTS (SELECT 1 FROM spans o WHERE o.owner = ?3 AND o.trace = spans.trace AND o.span = spans.span)`,
-		// They tell of what was then. Erasing the agent finds them by its owner.
+		// The notices' texts stay as they were. Erasing the agent finds the notices by its owner.
 		`UPDATE notices SET owner = ?3 WHERE owner = ?2 AND agent = (SELECT name FROM agents WHERE id = ?1)`,
 	} {
 		if err := tx.Exec(statement, agent.ID, from, to); err != nil {
@@ -64,8 +64,8 @@ func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 	return nil
 }
 
-// ownAt is what an agent has to set itself so that the policy that counts for it is
-// the same with another owner, whose own policy for all agents may be another.
+// ownAt is the policy that an agent must set itself so that its effective policy stays the same
+// with another owner, whose own policy for all agents may differ.
 func (s *Core) ownAt(tx *Tx, agent *Given, to string) (string, error) {
 	var same bool
 	_, err := tx.Get(&same, `SELECT (SELECT policy FROM policies WHERE owner = ?1)
@@ -77,8 +77,8 @@ func (s *Core) ownAt(tx *Tx, agent *Given, to string) (string, error) {
 	return string(own), err
 }
 
-// OwnerHas is one checkpoint of an agent whose id a checkpoint of another owner has
-// too, "" for none. No two checkpoints of an owner have the same id.
+// OwnerHas is one checkpoint of an agent whose id a checkpoint of another owner also has, "" if
+// there is none. No two checkpoints of an owner have the same id.
 func (tx *Tx) OwnerHas(agentID int64, owner string) (id ckpt.Ref, err error) {
 	_, err = tx.Get(&id, `SELECT c.id FROM runs r CROSS JOIN checkpoints c ON c.run_id = r.id
 		WHERE r.agent_id = ?1 AND EXISTS (SELECT 1 FROM checkpoints d JOIN runs o ON o.id = d.run_id JOIN agents a ON a.id = o.agent_id

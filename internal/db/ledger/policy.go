@@ -9,18 +9,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// An agent's policy is made of layers: what the program comes with, [policy] of the
-// daemon's settings, its owner's policy for all agents, and its own. The table
-// policies holds the second and the third. What counts stands merged in the agent's
-// row, where everything that asks for a policy finds it, in SQL too; who changes a
-// layer merges the rows that it is part of anew in the same transaction. The calls that
-// set and show policies are in internal/db/policies.
+// An agent's policy is made of layers: the program's defaults, [policy] of the daemon's settings,
+// its owner's policy for all agents, and its own. The table policies holds the second and the
+// third. The agent's row holds the merged policy that counts, where all code finds it, SQL
+// included. Code that changes a layer merges the affected rows again in the same transaction. The
+// calls that set and show policies are in internal/db/policies.
 
-// everybody is the owner in the table policies under which the daemon's layer stands.
+// everybody is the owner of the daemon's layer in the table policies.
 const everybody = ckpt.AllOwners
 
-// InsertAgent makes an agent. policy is the text of what counts, p the same as
-// settings; with {} the policy of its owner for all agents counts.
+// InsertAgent makes an agent. policy is the text of the policy that counts, p the same as settings.
+// With {}, the policy of its owner for all agents counts.
 func (s *Core) InsertAgent(tx *Tx, owner, name, uid string, createdAt ckpt.Time, policy, own string, policyAt ckpt.Time, p ckpt.Policy) error {
 	if policy == "{}" {
 		var err error
@@ -39,12 +38,11 @@ type PolicyRow struct {
 	Policy string `db:"policy"`
 }
 
-// SelectPolicies reads the rows of two owners: of ckpt.AllOwners, under which the daemon's
-// layer stands, and of one other. The daemon's comes first, as * is before all that an
-// owner may be called.
+// SelectPolicies reads the rows of two owners: of ckpt.AllOwners, which has the daemon's layer, and
+// of one other. The daemon's row comes first, because * sorts before all names of owners.
 const SelectPolicies = `SELECT owner, policy FROM policies WHERE owner IN (?, ?) ORDER BY owner`
 
-// LayersOf are the rows of a daemon's and an owner's policy, and what an agent sets.
+// LayersOf returns the layers of a daemon's and an owner's policy, and what an agent sets.
 func LayersOf(list []PolicyRow, own string) []wellformed.Layer {
 	all := make([]wellformed.Layer, 0, 3)
 	for _, row := range list {
@@ -66,8 +64,8 @@ func (s *Core) mergedIn(tx *Tx, owner, own string) (p ckpt.Policy, text string, 
 	return s.MergePolicy(LayersOf(list, own))
 }
 
-// MergePolicy merges layers, the weakest first, into what counts, also as text. What drift
-// rules refuse is an error.
+// MergePolicy merges layers, the weakest first, into the policy that counts, also as text. It
+// returns an error if the drift rules refuse the policy.
 func (s *Core) MergePolicy(all []wellformed.Layer) (p ckpt.Policy, text string, err error) {
 	p, merged, _, err := wellformed.MergePolicies(all...)
 	if err == nil && s.Opt.Drift != nil {
@@ -76,7 +74,7 @@ func (s *Core) MergePolicy(all []wellformed.Layer) (p ckpt.Policy, text string, 
 	return p, string(merged), err
 }
 
-// readBasePolicy is what counts for an agent of an owner that is still to be made.
+// readBasePolicy is the policy that counts for an owner's agent that does not exist yet.
 func (s *Core) readBasePolicy(owner string) (ckpt.Policy, error) {
 	var list []PolicyRow
 	if err := s.RO.Select(&list, SelectPolicies, everybody, owner); err != nil {
@@ -90,14 +88,14 @@ func (s *Core) readBasePolicy(owner string) (ckpt.Policy, error) {
 	return p, nil
 }
 
-// BasePolicy is what counts for an agent of an owner that sets nothing itself.
+// BasePolicy is the policy that counts for an agent of an owner if the agent sets nothing itself.
 func (s *Core) BasePolicy(tx *Tx, owner string) (ckpt.Policy, error) {
 	p, _, err := s.mergedIn(tx, owner, "{}")
 	return p, err
 }
 
-// StorePolicy sets an agent's own policy, makes the agent where there is none, and applies
-// what then counts to all of its runs.
+// StorePolicy sets an agent's own policy, makes the agent if there is none, and applies the merged
+// policy to all of its runs.
 func (s *Core) StorePolicy(tx *Tx, sc ckpt.Scope, name string, own []byte, e AuditEntry) (*AgentRow, error) {
 	p, text, err := s.mergedIn(tx, sc.Whose(), string(own))
 	if err != nil {
@@ -119,7 +117,7 @@ func (s *Core) StorePolicy(tx *Tx, sc ckpt.Scope, name string, own []byte, e Aud
 	return changed, err
 }
 
-// WritePolicy writes what counts for an agent and what it sets itself.
+// WritePolicy writes the policy that counts for an agent and what the agent sets itself.
 func (s *Core) WritePolicy(tx *Tx, agent *AgentRow) error {
 	p := &agent.Settings
 	p.Fill()
@@ -131,8 +129,8 @@ func (s *Core) WritePolicy(tx *Tx, agent *AgentRow) error {
 	return err
 }
 
-// PolicyOver is what an agent of an owner has to set itself so that text, a policy
-// from elsewhere, is what counts. One that says nothing sets nothing.
+// PolicyOver is the policy that an agent of an owner must set itself so that text, a policy from
+// elsewhere, is the policy that counts. An empty text sets nothing.
 func (s *Core) PolicyOver(tx *Tx, owner string, text []byte) ([]byte, error) {
 	if string(text) == "{}" {
 		return text, nil

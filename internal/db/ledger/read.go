@@ -11,7 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ReadRow is a checkpoint as it is read.
+// ReadRow is a checkpoint as reads return it from the database.
 type ReadRow struct {
 	N           int64                `db:"n"`
 	RunID       int64                `db:"run_id"`
@@ -47,17 +47,17 @@ const (
 	treesColumn = `, coalesce((SELECT group_concat(x.tree, ' ') FROM (SELECT t.sha256 AS tree FROM checkpoint_trees x JOIN trees t ON t.id = x.tree_id
 		WHERE x.n = c.n AND x.run_id = c.run_id ORDER BY x.place) x), '') AS trees`
 	ReadTables = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
-	// OwnedTables are those of the checkpoint of an id, ?, that is of an owner, who is
-	// to follow. The order of the joins is fixed: there is an index by id.
+	// OwnedTables join the checkpoint with the id ? of an owner. The owner must follow in the
+	// query. The order of the joins is fixed, because there is an index by id.
 	OwnedTables = ownedTables + `? AND a.owner = `
 	ownedTables = ` FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id WHERE c.id = `
 
-	// SlotOfFork selects the row of what a run was forked from: of the checkpoint with the
-	// id ?4 that the owner of the run ?1 has.
+	// SlotOfFork selects the row of the checkpoint that a run was forked from: the one with the id
+	// ?4 of the owner of the run ?1.
 	SlotOfFork = `SELECT c.slot` + ownedTables + `?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1)`
 )
 
-// Checkpoint is the row as the world sees it. What is damaged is never served.
+// Checkpoint converts the row to the form for callers. It never returns a damaged checkpoint.
 func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 	c := &ckpt.Checkpoint{
 		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt.Value,
@@ -88,12 +88,12 @@ func (r *ReadRow) damaged(column string, err error) error {
 		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
-// state is what the row's state is read back from.
+// state returns the columns from which the row's state is read back.
 func (r *ReadRow) state() *blob.StateRow {
 	return &blob.StateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
 }
 
-// WithState completes a row with its state, where that is asked for.
+// WithState converts a row, with its state if state is set.
 func WithState(ctx context.Context, q sqlx.QueryerContext, r *ReadRow, state bool) (*ckpt.Checkpoint, error) {
 	c, err := r.Checkpoint()
 	if err != nil || !state {
@@ -103,8 +103,8 @@ func WithState(ctx context.Context, q sqlx.QueryerContext, r *ReadRow, state boo
 	return c, err
 }
 
-// Checkpoint reads one by its id. Another owner's is as good as missing,
-// except to an administrator.
+// Checkpoint reads a checkpoint by its id. To anyone but an administrator, another owner's
+// checkpoint does not exist.
 func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state b
 	return c, nil
 }
 
-// readOne reads the checkpoint of an id that an owner has, or anybody where owner is
-// "". Then the one of first goes before others.
+// readOne reads the checkpoint of an id that an owner has, or any owner if owner is "". In that
+// case the checkpoint of first takes precedence.
 func readOne(ctx context.Context, q sqlx.QueryerContext, owner, first, id string, state bool) (*ReadRow, error) {
 	columns := ReadColumns + treesColumn
 	if state {
@@ -150,8 +150,7 @@ func readOne(ctx context.Context, q sqlx.QueryerContext, owner, first, id string
 	return OneOf(rows, func(r *ReadRow) string { return r.Owner }, first, id)
 }
 
-// OneOf is the one row of an id that an administrator means who named no owner: his
-// own, or the only one.
+// OneOf picks the row of an id for an administrator who named no owner: their own, or the only one.
 func OneOf[Row any](rows []Row, owner func(*Row) string, first, id string) (*Row, error) {
 	switch {
 	case len(rows) == 0:
@@ -162,7 +161,7 @@ func OneOf[Row any](rows []Row, owner func(*Row) string, first, id string) (*Row
 	return &rows[0], nil
 }
 
-// WhoseByID is the owner whose things a scope reaches by their ids, "" for everybody.
+// WhoseByID is the owner whose things a scope reaches by their ids, "" for all owners.
 func WhoseByID(sc ckpt.Scope) string {
 	switch {
 	case sc.Target != "" && sc.Target != ckpt.AllOwners:
@@ -185,9 +184,8 @@ func NoCheckpoint(id string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s: it was never saved, was removed by retention, or belongs to another owner", id)
 }
 
-// Base is the state of a checkpoint of an agent and its hash, for a change to
-// it. It may be the one in memory: nobody may write to it, nor read it once it
-// was released.
+// Base is the state of a checkpoint of an agent and its hash, as the base of a change. It may be
+// the state in memory: the caller must not write to it, and must not read it after it was released.
 func (s *Core) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error) {
 	if b := s.States.Find(sc.Whose(), agent, id); b != nil {
 		return b.State, b.SHA256, func() { s.States.Release(b) }, nil
@@ -207,8 +205,8 @@ func (s *Core) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state
 	return state, sha256, func() {}, err
 }
 
-// Memory is room for a state of so many bytes that is to be saved, as
-// SaveRequest.State with Lent set. What is in it means nothing.
+// Memory returns a buffer of this many bytes for a state that is to be saved, as SaveRequest.State
+// with Lent set. Its contents are undefined.
 func (s *Core) Memory(size int) []byte { return s.States.Memory(size) }
 
 // Checkpoints lists an agent's checkpoints, newest first.
@@ -239,7 +237,7 @@ func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 		}
 		for i := range rows {
 			c, err := rows[i].Checkpoint()
-			if err != nil { // the rest is still listed; verify names it
+			if err != nil { // the rest is still listed; verify names this one
 				damage = append(damage, err)
 				continue
 			}
@@ -253,7 +251,7 @@ func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 	return page, err
 }
 
-// Latest is the newest checkpoint that the filter lets through.
+// Latest is the newest checkpoint that passes the filter.
 func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
 	agent, err := s.FindAgent(ctx, sc, f.Agent)
 	if err != nil {
@@ -278,9 +276,9 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 	return c, err
 }
 
-// notGivenUp is the newest checkpoint of a run up to the one that it goes on from:
-// where an older one was restored, nobody goes on from what came after it. Where
-// nothing up to there fits, the newest of all stands.
+// notGivenUp is the newest checkpoint of a run up to the one that the run goes on from: if an older
+// one was restored, the run does not go on from later ones. If no checkpoint up to there passes the
+// filter, the newest of all is used.
 func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, newest []ReadRow, state bool) ([]ReadRow, error) {
 	var head int64
 	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND +c.run_id = r.id
@@ -326,7 +324,7 @@ func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.
 	return rows, sqlx.SelectContext(ctx, q, &rows, l.Text.String(), l.Args...)
 }
 
-// OfRun takes the newest of each kind of one run.
+// OfRun selects the newest checkpoints of each kind of one run.
 func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
 	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.slot IN (`)
 	for i, kind := range kinds {
@@ -340,11 +338,10 @@ func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ck
 	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT 0 + ?`, agentID, f.Run, limit)
 }
 
-// OfAllRuns goes in two steps, so that no index over all of an agent's
-// checkpoints has to be kept by every save. The first takes the newest one of
-// each run and kind, which an index alone answers: as many runs and kinds as
-// rows are asked for, those whose newest are the newest, have all rows that are
-// asked for. The second looks into these, down to the oldest of the first.
+// OfAllRuns works in two steps, so that saves need not maintain an index over all of an agent's
+// checkpoints. The first step takes the newest checkpoint of each run and kind, from an index
+// alone. Sorted by these, the first limit pairs of run and kind contain all rows of the page. The
+// second step reads those, down to the oldest checkpoint of the first step.
 func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
 	l.add(`WITH kinds (kind) AS (VALUES (?)`, string(kinds[0]))
 	for _, kind := range kinds[1:] {
@@ -359,11 +356,11 @@ func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, 
 	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT 0 + ?`, limit, limit)
 }
 
-// ListQuery is a statement that is put together, with its arguments in order.
+// ListQuery is a composed statement, with its arguments in order.
 type ListQuery struct {
 	Text strings.Builder
 	Args []any
-	from struct{ RunID, Seq int64 } // the checkpoint where the page begins, so that its run is not walked down to it; 0 where nobody knows
+	from struct{ RunID, Seq int64 } // the checkpoint where the page begins, so that its run is not scanned down to it; 0 if unknown
 }
 
 // listFrom is a statement whose page begins before a row of the audit log.
@@ -376,7 +373,7 @@ func listFrom(ctx context.Context, q sqlx.QueryerContext, agentID, before int64)
 		AND a.name = p.agent
 		JOIN runs r ON r.agent_id = a.id AND r.name = p.run
 		WHERE x.n = ? AND x.seq IS NOT NULL AND a.id = ?`, before, agentID).Scan(&l.from.RunID, &l.from.Seq)
-	if IsNoRows(err) { // it is archived, or of an agent that had another owner: the whole run is walked
+	if IsNoRows(err) { // it is archived, or of an agent that had another owner: the whole run is scanned
 		err = nil
 	}
 	return l, err
@@ -387,8 +384,8 @@ func (l *ListQuery) add(text string, args ...any) {
 	l.Args = append(l.Args, args...)
 }
 
-// newest adds a selection of columns of the newest of a run and a kind that a filter
-// lets through.
+// newest adds a selection of columns of the newest checkpoints of a run and a kind that pass a
+// filter.
 func (l *ListQuery) newest(columns, run, kind string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
 	l.add(`SELECT `+columns+` FROM checkpoints k WHERE k.run_id = `+run+kind+` AND k.n < ?`, append(args, before)...)
 	if l.from.RunID != 0 {
@@ -397,7 +394,7 @@ func (l *ListQuery) newest(columns, run, kind string, f ckpt.CheckpointFilter, b
 	if f.Suspect != nil {
 		l.add(` AND k.suspect = ?`, *f.Suspect)
 	}
-	for key, value := range f.Labels { // whose keys have been checked to need no quoting inside a JSON path
+	for key, value := range f.Labels { // the keys were checked: they need no quoting inside a JSON path
 		l.add(` AND json_extract(k.labels, ?) = ?`, `$."`+key+`"`, value)
 	}
 	l.add(` ORDER BY k.seq DESC LIMIT 0 + ?`, limit)
@@ -417,8 +414,8 @@ func CheckFilter(f ckpt.CheckpointFilter) error {
 	return ckpt.CheckLabels(f.Labels)
 }
 
-// CheckpointOf chooses the checkpoint, checks that it is this agent's and this
-// run's, and reads its state.
+// CheckpointOf chooses the checkpoint, checks that it belongs to this agent and this run, and reads
+// its state.
 func (tx *Tx) CheckpointOf(agent *AgentRow, r ckpt.RestoreRequest) (*ckpt.Checkpoint, error) {
 	var row *ReadRow
 	var err error
@@ -452,8 +449,8 @@ func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	return row, nil
 }
 
-// newest is the newest checkpoint that the request lets through. Where no run
-// is named it is the main one's, or the newest run's of an agent without one.
+// newest is the newest checkpoint that passes the request. If no run is named, it is of the main
+// run, or of the newest run if the agent has no main run.
 func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	f := ckpt.CheckpointFilter{Agent: agent.Name, Run: r.Run, Kind: r.Kind}
 	if r.Clean {

@@ -14,9 +14,9 @@ func (h *HeldRow) Held() retention.Held {
 		Operation: h.Operation != ""}
 }
 
-// RetainSaved applies the policy inside a save: to the whole run where it has made
-// suspects of others, and else as retainRoutine does. The first own checkpoint of a fork
-// lets go of what it was forked from.
+// RetainSaved applies the policy inside a save. If all is set, because the save made other
+// checkpoints suspect, it applies the policy to the whole run. Otherwise it works as retainRoutine.
+// The first own checkpoint of a fork releases the checkpoint that the fork came from.
 func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) (_ []string, err error) {
 	gone, forked := []string{}, seq == 1 && run.ForkedFrom != ""
 	switch {
@@ -32,11 +32,11 @@ func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind
 	return append(gone, freed...), err
 }
 
-// retainRoutine looks at what a save may push out: what came may push the
-// oldest routine checkpoint out, and it takes the place of the head and of the
-// way back, so that a routine checkpoint, or one whose operation succeeded, may
-// go that only this had kept. Only those are looked at, unless what came is not
-// among them or suspect; then the way back may be of another kind.
+// retainRoutine removes what a save makes removable. The new checkpoint may push the oldest routine
+// checkpoint out. It also becomes the head and the rollback target, so a routine checkpoint, or one
+// whose operation succeeded, may be removable if only being head or rollback target kept it. Only
+// those are looked at, unless the new checkpoint is not routine or is suspect: then the rollback
+// target may be of another kind, and the whole run is looked at.
 func (s *Core) retainRoutine(tx *Tx, agent *AgentRow, run *RunRow, kind ckpt.Kind, e AuditEntry) ([]string, error) {
 	if run.LastSeq-run.Removed < 2 {
 		return []string{}, nil
@@ -63,7 +63,7 @@ func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
 	return rows, err
 }
 
-// AllStay says that none of rows has to be asked about.
+// AllStay says that none of the rows needs to be judged.
 func AllStay(rows []HeldRow, keep int) bool {
 	for i := range rows {
 		if rows[i].Kind != ckpt.KindRoutine {
@@ -73,8 +73,8 @@ func AllStay(rows []HeldRow, keep int) bool {
 	return len(rows) <= keep
 }
 
-// retainForked applies the policy to the run from which a fork has just saved
-// its first own checkpoint: the fork needs the other's no more.
+// retainForked applies the policy to the run from which a fork has just saved its first own
+// checkpoint: the fork no longer needs the other run's checkpoint.
 func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
 	var id int64
 	found, err := tx.Get(&id, `SELECT c.run_id`+OwnedTables+`(SELECT owner FROM agents WHERE id = ?)`, fork.ForkedFrom, fork.AgentID)
@@ -88,7 +88,7 @@ func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error
 	return s.RetainRun(tx, agent, run, e)
 }
 
-// RetainRun applies the whole policy to a run and answers what went.
+// RetainRun applies the whole policy to a run and returns the ids of the removed checkpoints.
 func (s *Core) RetainRun(tx *Tx, agent *AgentRow, run *RunRow, e AuditEntry) ([]string, error) {
 	rows, err := tx.History(run.ID)
 	if err != nil {
@@ -121,7 +121,7 @@ func (tx *Tx) History(runID int64) ([]HeldRow, error) {
 	return rows, err
 }
 
-// retain asks the policy about rows, newest first, and removes what it says.
+// retain asks the policy about rows, newest first, and removes the rows that it lists.
 func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e AuditEntry) ([]string, error) {
 	verdicts, err := tx.Judge(s.Opt.Retention, agent.Settings, tx.Trusted.Time, run, rows, tx.NeededBy)
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e Au
 	return s.Remove(tx, agent, run, gone, reasons, e)
 }
 
-// Sorted parts rows into those that stay and those that go. stay is made of rows, which
-// the caller needs no more.
+// Sorted splits rows into those that stay and those that are removed. stay reuses the memory of
+// rows, which the caller must not use any more.
 func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow, reasons []string) {
 	stay = rows[:0]
 	for i, v := range verdicts {
@@ -148,8 +148,8 @@ func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow,
 	return stay, gone, reasons
 }
 
-// Judge asks the plan. Who needs a checkpoint is looked up for those alone
-// that would otherwise go.
+// Judge asks the plan. It looks up who needs a checkpoint only for those that would otherwise be
+// removed.
 func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow,
 	neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
 	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
@@ -178,7 +178,7 @@ func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunR
 	return verdicts, nil
 }
 
-// Complete adds what is known of a checkpoint only by looking elsewhere.
+// Complete adds the facts about a checkpoint that are in other tables.
 func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *retention.Held) (err error) {
 	if err := tx.released(run.ID, row, held); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (tx *Tx) released(runID int64, row *HeldRow, held *retention.Held) error {
 	return err
 }
 
-// NeededBy answers who needs a checkpoint, as the view needed_checkpoints does.
-// The next save is named where nobody else does: a delete may overrule it.
+// NeededBy says who needs a checkpoint, like the view needed_checkpoints. It names the next save
+// only if nothing else needs the checkpoint: a delete can overrule that.
 func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	var by string
 	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations
@@ -216,14 +216,14 @@ func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	return by, err
 }
 
-// Who may be overruled by somebody who deletes a checkpoint.
+// The reasons that a person who deletes a checkpoint can overrule.
 const (
 	NextSave       = "the next save"
 	BeginningDrift = "drift that may be beginning"
 )
 
-// neededToGoBack says whether a checkpoint is the one to go back to, should
-// what looks like drift become critical.
+// neededToGoBack says whether a checkpoint is the rollback target in case suspected drift becomes
+// critical.
 func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
 	var is bool
 	_, err := tx.Get(&is, `SELECT id = ?3 FROM checkpoints WHERE slot = (SELECT slot FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
@@ -234,8 +234,8 @@ func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
 	return BeginningDrift, nil
 }
 
-// Remove takes checkpoints of one run away, notes each in the audit log, and
-// answers their ids. What of their material nobody else uses goes as well.
+// Remove removes checkpoints of one run, notes each in the audit log, and returns their ids.
+// Segments that no other checkpoint uses are removed too.
 func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
 	ids, err := s.RemoveRows(tx, agent, run, gone, reasons, e)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reas
 	return ids, tx.Exec(updateRemoved, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 
-// RemoveRows is remove without the run's row, which is still to be written.
+// RemoveRows is Remove, except that the caller must still write the run's row.
 func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
 	var freed, beside int64
@@ -271,8 +271,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 	return ids, nil
 }
 
-// RemoveInline deletes those rows that stand alone; removeRows does the rest
-// and reports all.
+// RemoveInline deletes those rows that have no pieces; RemoveRows does the rest and reports all.
 func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	for i := range gone {
 		if row := &gone[i]; row.Inline && !row.removed {
@@ -285,7 +284,7 @@ func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	return nil
 }
 
-// GiveRow makes ready that another checkpoint takes the row of one that goes.
+// GiveRow prepares the row of a removed checkpoint for another checkpoint.
 func (tx *Tx) GiveRow(row *HeldRow) error {
 	row.removed = true
 	if row.Beside > 0 {
@@ -304,7 +303,7 @@ func (tx *Tx) deleteInline(row *HeldRow) error {
 	return err
 }
 
-// removeOne deletes a checkpoint and answers how many stored bytes that freed.
+// removeOne deletes a checkpoint and returns how many stored bytes that freed.
 func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 	if row.removed {
 		return row.StoredSize, nil
@@ -326,8 +325,8 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 	return blob.Sweep(tx.Tx, run.ID, row.Seq, *of.Pieces)
 }
 
-// DropRows removes a run that has no checkpoint left and all that belongs to it,
-// and answers how many other rows went.
+// DropRows removes a run that has no checkpoint left and all that belongs to it. It returns how
+// many other rows it removed.
 func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err error) {
 	if err := tx.freeRun(agent.Owner, id); err != nil {
 		return 0, err

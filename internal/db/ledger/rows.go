@@ -7,7 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// RunRow is a run as the writer needs it.
+// RunRow has the columns of a run that the writer needs.
 type RunRow struct {
 	ID            int64          `db:"id"`
 	AgentID       int64          `db:"agent_id"`
@@ -45,57 +45,58 @@ const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_s
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
 	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq, source`
 
-// AgentRow is an agent as the writer needs it.
+// AgentRow has the columns of an agent that the writer needs.
 type AgentRow struct {
 	ID     int64  `db:"id"`
 	Owner  string `db:"owner"`
 	Name   string `db:"name"`
-	Policy string `db:"policy"`     // what counts: all layers, merged
-	Own    string `db:"policy_own"` // what it has set itself
+	Policy string `db:"policy"`     // the policy that counts: all layers, merged
+	Own    string `db:"policy_own"` // what the agent sets itself
 
 	Settings ckpt.Policy
 }
 
 type AgentKey struct{ Owner, Name string }
 
-// slotBits are for a checkpoint's number in its run, those above for the run's.
+// slotBits is how many bits hold a checkpoint's number in its run; the bits above hold the run's
+// number.
 const slotBits = 32
 
-// Slot is the row that a checkpoint of a run gets, unless it takes that of one that
-// goes because of it.
+// Slot is the row that a checkpoint of a run gets, unless it takes the row of a checkpoint that is
+// removed because of it.
 func Slot(runID, seq int64) int64 { return runID<<slotBits | seq }
 
-// HeldRow is a checkpoint as retention sees it.
+// HeldRow has the columns of a checkpoint that retention needs.
 type HeldRow struct {
 	Slot       int64              `db:"slot"`
 	N          int64              `db:"n"`
 	ID         string             `db:"id"`
 	Seq        int64              `db:"seq"`
 	Kind       ckpt.Kind          `db:"kind"`
-	CreatedAt  Lenient[ckpt.Time] `db:"created_at"` // where it is damaged the checkpoint has no age, and stays
+	CreatedAt  Lenient[ckpt.Time] `db:"created_at"` // if damaged, the checkpoint has no age and stays
 	StoredSize int64              `db:"stored_size"`
 	Pinned     bool               `db:"pinned"`
 	Suspect    bool               `db:"suspect"`
 	Operation  ckpt.Ref           `db:"operation"`
-	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
+	Inline     bool               `db:"inline"` // known to have its state in its row, without pieces
 	StateOf    *int64             `db:"state_of"`
 	Damaged    bool               `db:"damaged"`
-	removed    bool               // its row is gone already
-	Beside     int64              `db:"-"` // what its row takes beside the state; 0 where that is not known
+	removed    bool               // its row is already deleted
+	Beside     int64              `db:"-"` // bytes of its row besides the state; 0 if unknown
 }
 
 const HeldColumns = `slot, n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
 	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
 
-// damagedKey begins the key under which the table meta says of a checkpoint
-// that it did not read back intact. The value says why. Retention and resume
-// must know it also where nobody watches for drift, so it is no finding.
+// damagedKey is the prefix of the key in the table meta that says that a checkpoint did not read
+// back intact. The value says why. It is no finding, because retention and resume must know it even
+// if drift is not watched.
 const damagedKey = "damaged:"
 
-// IsIntact is a condition on checkpoints: nothing is known to be wrong with it.
+// IsIntact is the condition that a checkpoint is not known to be damaged.
 const IsIntact = `NOT EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id)`
 
-// Parsed reads the stored policy over the defaults of today.
+// Parsed reads the stored policy over today's defaults.
 func (a *AgentRow) Parsed() (*AgentRow, error) {
 	a.Settings = ckpt.PolicyToRead()
 	if err := json.Unmarshal([]byte(a.Policy), &a.Settings); err != nil {

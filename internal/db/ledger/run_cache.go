@@ -7,20 +7,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// CachedRun is what the next save of a run has to know, as it is on disk: it
-// spares a save five questions to the database. Only the writer has it.
+// CachedRun is what the next save of a run must know, as it is on disk. It spares a save five
+// queries. Only the writer uses it.
 type CachedRun struct {
-	Run   RunRow    // as far as saves look at it and change it
-	Whole bool      // whether what follows is known
-	Rows  []HeldRow // what a routine save asks retention about, newest first
-	// Quiet says that nobody needs any of its checkpoints but the next save: no
-	// open operation, no prompt, no fork.
+	Run   RunRow    // only the columns that saves read or change
+	Whole bool      // whether the fields below are known
+	Rows  []HeldRow // the rows that a routine save passes to retention, newest first
+	// Quiet says that only the next save needs any of its checkpoints: there is no open operation,
+	// no prompt, no fork.
 	Quiet bool
-	Graph bool  // it is a thread of LangGraph: rows beside name those of its checkpoints
-	HeadN int64 // the row of the save of Run.Head; 0 where that is gone
+	Graph bool  // it is a LangGraph thread: rows in other tables name those of its checkpoints
+	HeadN int64 // the row of the save of Run.Head; 0 if that is gone
 }
 
-// NewestIs says that a state is the newest of the run, where that is known.
+// NewestIs says whether a state is known to be the newest of the run.
 func (c *CachedRun) NewestIs(b *blob.Stored) bool {
 	if c == nil || b == nil || len(c.Rows) == 0 || c.Run.ID != b.RunID || b.Doubted() {
 		return false
@@ -35,21 +35,21 @@ type cachedKey struct {
 	name  string
 }
 
-// The bounds of what is kept: so many runs, with so many checkpoints each.
+// The bounds of the cache: this many runs, with this many checkpoints each.
 const (
 	cachedMost     = 4096
 	CachedRowsMost = 64
 )
 
-// runCache has the runs that are being saved. Whatever else changes a run, a
-// checkpoint or who needs one makes the writer forget them all (see forgets),
-// and so does a rollback, and another program that writes.
+// runCache has the runs that are being saved. The writer forgets all of them if a statement changes
+// a run, a checkpoint or who needs a checkpoint without updating the cache (see forgets), after a
+// rollback, and if another program writes.
 type runCache map[cachedKey]*CachedRun
 
-// Get answers what is known of a run, nil for nothing.
+// Get returns what is known of a run, nil if nothing is.
 func (r runCache) Get(agent int64, name string) *CachedRun { return r[cachedKey{agent, name}] }
 
-// Put keeps a run of which all is known.
+// Put keeps a run of which everything is known.
 func (r runCache) Put(c *CachedRun) {
 	if len(r) >= cachedMost {
 		r.ForgetAll()
@@ -61,8 +61,8 @@ func (r runCache) ForgetAll() { clear(r) }
 
 func (r runCache) Forget(run *RunRow) { delete(r, cachedKey{run.AgentID, run.Name}) }
 
-// The statements that change a run's history and tell the run cache of it, or change
-// nothing that it knows: a run that is new is not in it.
+// The statements that change a run's history and update the run cache, or that change nothing that
+// the cache knows: a new run is not in it.
 const (
 	insertAgent = `INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
 		VALUES (` + NextAgent + `, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`
@@ -86,8 +86,8 @@ const (
 	UpdateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
 
-// What deletes a checkpoint answers what its row took beside the state, unless that
-// is known.
+// The statements that delete a checkpoint. They return the bytes of its row besides the state,
+// unless these are known.
 const deleteKnown = `DELETE FROM checkpoints WHERE slot = ?`
 
 var (
@@ -102,7 +102,7 @@ var (
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
 )
 
-// forgets says that a statement changes what the run cache knows without telling it.
+// forgets says whether a statement changes what the run cache knows without updating it.
 func forgets(query string, tables []string) bool {
 	return !slices.Contains(telling, query) && slices.ContainsFunc(tables, func(table string) bool { return slices.Contains(watching, table) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// Run finds a run, nil where there is none.
+// Run finds a run, nil if there is none.
 func (tx *Tx) Run(agentID int64, name string) (*RunRow, error) {
 	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
 }
@@ -26,9 +26,9 @@ func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
 	return &row, nil
 }
 
-// NextAgent and NextRun are the numbers of the next agent and run, as SQL. A number
-// is never given twice, also where the one that had it is gone: see the triggers
-// agents_leave_their_number and runs_leave_their_number.
+// NextAgent and NextRun are the numbers of the next agent and run, as SQL. A number is never given
+// twice, even if the agent or run that had it is gone: see the triggers agents_leave_their_number
+// and runs_leave_their_number.
 const (
 	NextAgent = `(SELECT 1 + max(coalesce((SELECT max(id) FROM agents), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta
 		WHERE key = 'last_agent'), 0)))`
@@ -36,7 +36,7 @@ const (
 		WHERE key = 'last_run'), 0)))`
 )
 
-// MakeRun finds a run or makes it.
+// MakeRun finds a run, or makes it if there is none.
 func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
 	row, err := tx.Run(agentID, name)
 	if err != nil || row != nil {
@@ -48,8 +48,8 @@ func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
 	return tx.Run(agentID, name)
 }
 
-// fence refuses a writer that names an older epoch than the run's: somebody
-// else has taken the run over.
+// fence refuses a writer that names an older epoch than the run's: another process has taken the
+// run over.
 func (r *RunRow) fence(epoch *int64) error {
 	switch {
 	case epoch == nil || *epoch == r.Epoch:
@@ -61,8 +61,7 @@ func (r *RunRow) fence(epoch *int64) error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist yet: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
 
-// LastSign is when the run's owner last showed that it lives: by a heartbeat or
-// by a write.
+// LastSign is when the run's owner last showed that it is alive: by a heartbeat or by a write.
 func (r *RunRow) LastSign() time.Time {
 	if r.HeartbeatAt.IsZero() {
 		return r.StartedAt.Time
@@ -70,7 +69,7 @@ func (r *RunRow) LastSign() time.Time {
 	return r.HeartbeatAt.Time
 }
 
-// LastProgress is when the progress that the run declares last grew.
+// LastProgress is when the progress that the run reports last grew.
 func (r *RunRow) LastProgress() time.Time {
 	if r.ProgressAt.IsZero() {
 		return r.StartedAt.Time
@@ -78,12 +77,12 @@ func (r *RunRow) LastProgress() time.Time {
 	return r.ProgressAt.Time
 }
 
-// SignOfLife notes a write of the owner.
+// SignOfLife notes that the owner wrote and is alive.
 func (tx *Tx) SignOfLife(run *RunRow) error {
 	return tx.Exec(updateSign, tx.Now, run.ID)
 }
 
-// Accumulated is the time over all segments, the open one up to an instant.
+// Accumulated is the total time of all segments in milliseconds, the open one up to an instant.
 func (r *RunRow) Accumulated(until time.Time) int64 {
 	if r.SegmentAt.IsZero() || until.Before(r.SegmentAt.Time) {
 		return r.AccumulatedMS
@@ -91,13 +90,13 @@ func (r *RunRow) Accumulated(until time.Time) int64 {
 	return r.AccumulatedMS + until.Sub(r.SegmentAt.Time).Milliseconds()
 }
 
-// Process is the owner's, as it was registered.
+// Process is the owner's process, as it was registered.
 func (r *RunRow) Process() liveness.Process {
 	return liveness.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
 }
 
-// OwnerAlive says whether a run's owner lives, as far as is known. That it beats is
-// for the monitor to judge: it has timed out those that do not.
+// OwnerAlive says whether a run's owner is alive, as far as is known. It does not check heartbeats:
+// the monitor has already timed out runs without them.
 func (s *Core) OwnerAlive(run *RunRow) bool {
 	if run.Status != ckpt.RunRunning {
 		return false
@@ -112,8 +111,8 @@ func NoRun(agent, run string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: list its runs with ckptsidecar runs %s", agent, run, agent)
 }
 
-// OpenRun finds the run that a writer names, checks its epoch, and takes the
-// write for a sign of life. An agent or a run that is not there is made.
+// OpenRun finds the run that a writer names, checks its epoch, and counts the write as a sign of
+// life. It makes an agent or a run that does not exist.
 func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunRow, error) {
 	agent, err := s.Agent(tx, sc.Whose(), ref.Agent)
 	if err != nil {
@@ -142,7 +141,7 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 	return agent, run, s.Revive(tx, run, sc)
 }
 
-// MayWrite refuses a writer that was fenced off and a run that is over.
+// MayWrite refuses a fenced writer and a write to a run that has ended.
 func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	if err := s.OwnedHere(r); err != nil {
 		return err
@@ -165,9 +164,9 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	return nil
 }
 
-// isLeftBehind says whether a writer that names no epoch is a process from before
-// the run's owner took it. The owner itself, its children, its parents, and whoever
-// began later may write without an epoch: hooks, shells and people do.
+// isLeftBehind says whether a writer that names no epoch is a process from before the run's owner
+// took it. The owner itself, its children, its parents, and processes that began later may write
+// without an epoch, because hooks, shells and people do.
 func (s *Core) isLeftBehind(r *RunRow, sc ckpt.Scope) bool {
 	if !r.PID.Valid || r.Status != ckpt.RunRunning || r.SegmentAt.IsZero() || sc.PID <= 0 || int64(sc.PID) == r.PID.Int64 {
 		return false
@@ -176,8 +175,8 @@ func (s *Core) isLeftBehind(r *RunRow, sc ckpt.Scope) bool {
 	return s.Opt.Processes.Stranger(sc.PID, owner, r.SegmentAt.Time) && s.Opt.Processes.Alive(owner) == liveness.Alive
 }
 
-// mayOwn refuses to write to, or to resume, a run that is only observed: nobody
-// holds it, and nothing can be given back to its agent.
+// mayOwn refuses to write to, or to resume, a run that is only observed: it has no owner, and
+// nothing can be given back to its agent.
 func (r *RunRow) mayOwn() error {
 	if r.Source == "" {
 		return nil
@@ -185,12 +184,11 @@ func (r *RunRow) mayOwn() error {
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s is observed through OpenTelemetry and has no owner: register it first, or name another run", r.Name)
 }
 
-// Revive takes back that a run was found dead, when it writes all the same. If
-// another process writes, the owner is not known any more. That process may have
-// the number of the dead one, so its start counts as well. A write from a spool is
-// of the past and revives nobody. Nor does one that comes after its owner's own
-// word: whoever gave up waiting for an answer, and then ended the run, may have
-// both arrive in either order.
+// Revive marks a run that was found dead as running again, because it writes. If another process
+// writes, the owner is no longer known. That process may have the pid of the dead one, so the start
+// time is compared too. A write from a spool is an old write and revives no run. A write after the
+// owner's own end of the run does not revive it either: if the owner gave up waiting for a reply
+// and then ended the run, the two may arrive in either order.
 func (s *Core) Revive(tx *Tx, run *RunRow, sc ckpt.Scope) error {
 	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
 	if !foundDead || !sc.Spooled.IsZero() {
@@ -204,7 +202,7 @@ func (s *Core) Revive(tx *Tx, run *RunRow, sc ckpt.Scope) error {
 		run.SegmentAt, run.PID, run.ProcessStart, run.BootID, tx.Now, run.ID)
 }
 
-// ReadRun is a run as it is read.
+// ReadRun has the columns of a run that reads need.
 type ReadRun struct {
 	ckpt.Run
 	ID          int64     `db:"id"`
@@ -215,7 +213,7 @@ type ReadRun struct {
 }
 
 const (
-	// ShownStatus is the status of run r as it is shown, as SQL.
+	// ShownStatus is the status of run r as callers see it, as SQL.
 	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
 	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
@@ -224,7 +222,7 @@ const (
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
-// shown is the run as the world sees it at an instant.
+// shown is the run as callers see it at an instant.
 func (r *ReadRun) shown(now ckpt.Time) *ckpt.Run {
 	run := r.Run
 	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
@@ -254,7 +252,7 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 	return row.shown(ckpt.At(s.Opt.Now())), nil
 }
 
-// FindRun is for reads.
+// FindRun finds a run for a read.
 func (s *Core) FindRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ReadRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -271,7 +269,7 @@ func (s *Core) FindRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*Re
 	return &row, sqlite.ReadError(err)
 }
 
-// RunWithAgent finds a run by its row id, nil where it is gone.
+// RunWithAgent finds a run by its row id, nil if it is gone.
 func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
 	run, err := tx.RunByID(id)
 	if err != nil || run == nil {
@@ -288,8 +286,8 @@ func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
 	return run, agent, err
 }
 
-// ForkWithout is the checkpoint that a fork began with, as long as it has none
-// of its own.
+// ForkWithout is the checkpoint that a fork began with, as long as the fork has no checkpoint of
+// its own.
 func ForkWithout(run *RunRow) ckpt.Ref {
 	if run.LastSeq > run.BaseSeq {
 		return ""

@@ -10,19 +10,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Runs are found without an index that a save would have to keep. Each part of a
-// filter has an index of its own that gives the runs of which it holds. Where one of
-// them gives few, those are looked at and sorted. Where all give many, the runs are
-// gone through in the order that was asked for: the page is full after a few.
+// Runs are found without an index that a save would have to maintain. Each part of a filter has an
+// index of its own that gives the runs that match the part. If one of them gives few runs, those
+// are read and sorted. If all give many, the runs are scanned in the requested order: the page is
+// full after a few.
 
-// fewRuns is how many runs are looked at and sorted rather than gone through.
+// fewRuns is the most runs that are read and sorted rather than scanned in order.
 const fewRuns = 1000
 
 // runChoice is a part of a filter.
 type runChoice struct {
-	condition string // on r and a
-	ids       string // the runs of which it holds, by an index; "" where there is none
-	args      []any  // of both
+	condition string // a condition on r and a
+	ids       string // a query for the matching runs by an index; "" if there is none
+	args      []any  // arguments of each of the two
 }
 
 // runChoices are the parts of a filter.
@@ -35,7 +35,7 @@ func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoic
 	}
 	switch f.Status {
 	case "":
-	case ckpt.RunStarting, ckpt.RunRunning: // one word in the table
+	case ckpt.RunStarting, ckpt.RunRunning: // the table has one status for both
 		choose(ShownStatus+` = ?`, `SELECT id FROM runs WHERE status = 'running' AND ? <> ''`, string(f.Status))
 	default:
 		choose(`r.status = ?`, `SELECT id FROM runs WHERE status = ?`, string(f.Status))
@@ -132,14 +132,13 @@ type runFinder struct {
 	limit   int
 }
 
-// FirstRunsQuery is how the first page of an owner's runs is found, nil where there
-// are none.
+// FirstRunsQuery is the query for the first page of an owner's runs, nil if there are none.
 func FirstRunsQuery(ctx context.Context, q *sqlx.Tx, owner string, agentID int64, f ckpt.RunFilter) (*ListQuery, error) {
 	return (&runFinder{choices: runChoices(owner, agentID, &f), sort: f.Sort, at: "9999", limit: ckpt.DefaultLimit + 1}).page(ctx, q)
 }
 
-// page is the query for a page, nil where nothing is on it. Runs are chosen by their
-// ids and then read, so that only those of the page are read whole.
+// page is the query for a page, nil if the page is empty. Runs are first chosen by their ids, so
+// that only those of the page are read whole.
 func (f *runFinder) page(ctx context.Context, q *sqlx.Tx) (*ListQuery, error) {
 	query, args, err := f.query(ctx, q)
 	if err != nil || query == "" {
@@ -151,7 +150,7 @@ func (f *runFinder) page(ctx context.Context, q *sqlx.Tx) (*ListQuery, error) {
 	return l, nil
 }
 
-// order is the column that the order is by.
+// order is the column to sort by.
 func (f *runFinder) order() string {
 	if f.sort == ckpt.SortStarted {
 		return "started_at"
@@ -159,7 +158,7 @@ func (f *runFinder) order() string {
 	return "updated_at"
 }
 
-// query gives the ids of the page, "" where there are none.
+// query returns the query for the ids of the page, "" if there are none.
 func (f *runFinder) query(ctx context.Context, q *sqlx.Tx) (string, []any, error) {
 	few, least := "", fewRuns+1
 	var fewArgs []any
@@ -186,8 +185,8 @@ func (f *runFinder) query(ctx context.Context, q *sqlx.Tx) (string, []any, error
 	return f.lastChanged()
 }
 
-// lastChanged goes through the runs at rest in the order in which they last changed,
-// and sorts those that are running: a save changes their order, and no index follows it.
+// lastChanged scans the runs at rest in the order of their last change, and sorts the running ones:
+// a save changes their order, and no index follows it.
 func (f *runFinder) lastChanged() (string, []any, error) {
 	rest, args := f.chosen(`runs r INDEXED BY runs_at_rest`, `r.status <> 'running'`)
 	running, more := f.chosen(`runs r INDEXED BY runs_by_status`, `r.status = 'running'`)
@@ -195,7 +194,7 @@ func (f *runFinder) lastChanged() (string, []any, error) {
 	return query, append(append(args, more...), f.limit), nil
 }
 
-// chosen gives the first ids of what all parts of the filter hold for.
+// chosen is the query for the first ids that match all parts of the filter.
 func (f *runFinder) chosen(from, where string, args ...any) (string, []any) {
 	order := f.order()
 	conditions := []string{where, `r.` + order + ` <= ?`, `(r.` + order + `, r.id) < (?, ?)`}

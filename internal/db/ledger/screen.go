@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// Screening looks for secrets in what a request carries beside a state, and does
-// with them what the agent's policy says.
+// Screening looks for secrets in the parts of a request beside a state, and treats them as the
+// agent's policy says.
 type Screening struct {
 	scan  blob.Scan
 	Mode  ckpt.SecretsMode
@@ -27,7 +27,7 @@ func (s *Core) Screen(sc ckpt.Scope, agent, in string) *Screening {
 	return c
 }
 
-// ScreenFor is screen inside of a transaction, which has the agent's row.
+// ScreenFor is Screen inside a transaction, which has the agent's row.
 func (s *Core) ScreenFor(agent *AgentRow, in string) *Screening {
 	return &Screening{scan: s.Opt.Secrets, Mode: agent.Settings.Secrets, in: in}
 }
@@ -36,7 +36,7 @@ func (c *Screening) looks() bool {
 	return c.scan != nil && c.Mode != ckpt.SecretsOff && c.Err == nil
 }
 
-// Value screens some bytes, and answers what is to be stored of them.
+// Value screens some bytes, and returns the bytes to store.
 func (c *Screening) Value(name string, value []byte, isJSON bool) []byte {
 	if len(value) == 0 || !c.looks() {
 		return value
@@ -79,8 +79,8 @@ func (c *Screening) JSON(name string, value *ckpt.JSON) {
 	*value = c.Value(name, *value, true)
 }
 
-// Key screens a text that tells things apart. It cannot be changed, so that a
-// policy that would take a secret out refuses it.
+// Key screens a text that identifies something. The text cannot be changed, so a policy that
+// redacts secrets refuses a key with a secret.
 func (c *Screening) Key(name, key string) {
 	before := len(c.Found)
 	c.Value(name, []byte(key), false)
@@ -89,15 +89,14 @@ func (c *Screening) Key(name, key string) {
 	}
 }
 
-// Labels screens names and values together, because a name may say that its
-// value is a secret.
+// Labels screens names and values together, because a name may show that its value is a secret.
 func (c *Screening) Labels(labels *ckpt.Labels) {
 	if len(*labels) == 0 || !c.looks() {
 		return
 	}
 	text, err := json.Marshal(*labels)
 	if err != nil {
-		return // labels are texts, which always can be written
+		return // labels are texts, which can always be written
 	}
 	clean := ckpt.Labels{}
 	if err := json.Unmarshal(c.Value("labels", text, true), &clean); err == nil && len(c.Found) > 0 {
@@ -105,7 +104,7 @@ func (c *Screening) Labels(labels *ckpt.Labels) {
 	}
 }
 
-// Events screens a batch, and leaves the caller's as it is.
+// Events screens a batch without changing the caller's copy.
 func (c *Screening) Events(batch []ckpt.NewEvent) []ckpt.NewEvent {
 	if !c.looks() {
 		return batch

@@ -2,7 +2,7 @@ package ledger
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// StepRow is a step as it is stored.
+// StepRow is a stored step.
 type StepRow struct {
 	ckpt.Step
 	ID       int64    `db:"id"`
@@ -12,7 +12,7 @@ type StepRow struct {
 	Sig      ckpt.Ref `db:"sig"`
 	Shape    ckpt.Ref `db:"shape"`
 	Effect   ckpt.Ref `db:"effect"`
-	More     bool     `db:"more"` // in a list: another comes after it
+	More     bool     `db:"more"` // in a list: another step comes after it
 }
 
 const StepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms,

@@ -2,8 +2,8 @@ package ledger
 
 import "github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 
-// EraseTexts deletes what stands beside the audit log about an agent, with each owner
-// that it had. The hashes of it stay in the log, over salts that go as well.
+// EraseTexts deletes the texts about an agent that are stored beside the audit log, under each of
+// its owners. The hashes of the texts stay in the log. The salts of the hashes are deleted too.
 func (tx *Tx) EraseTexts(agent *AgentRow) error {
 	args := []any{agent.ID, agent.Owner, agent.Name}
 	if tx.Tally.Counts() {
@@ -24,6 +24,6 @@ func (tx *Tx) EraseTexts(agent *AgentRow) error {
 	return tx.Exec(`DELETE FROM act_texts WHERE n IN (SELECT a.n`+rowsOfAgent+` WHERE a.beside IS NOT NULL)`, args...)
 }
 
-// rowsOfAgent are the rows of acts about an agent, under the names of all its owners.
+// rowsOfAgent selects the rows of acts about an agent, under the names of all its owners.
 const rowsOfAgent = ` FROM ` + stays +
 	` s JOIN places p ON p.owner = s.owner AND p.agent = ?3 JOIN acts a ON a.place = p.id AND a.n > s.after AND a.n <= s.upto`

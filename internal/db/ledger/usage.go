@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// keepUsage writes down what was counted.
+// keepUsage stores the counted usage.
 func (s *Core) keepUsage() error {
 	if !s.Usage.On() || s.Engine.ReadOnly() != "" {
 		return nil
@@ -18,7 +18,8 @@ func (s *Core) keepUsage() error {
 	}})
 }
 
-// freeRun takes what a run has off its owner's bytes, before all of it goes.
+// freeRun subtracts the bytes of a run from its owner's bytes, before all rows of the run are
+// deleted.
 func (tx *Tx) freeRun(owner string, id int64) error {
 	return tx.free(owner, usage.OfRun, id)
 }
@@ -39,8 +40,8 @@ func (tx *Tx) free(owner string, bytesOf func(*sqlite.Tx, int64) (int64, error),
 	return err
 }
 
-// lookAtRoom looks how much room is left for all: on the disk, and in the
-// database where it has a limit.
+// lookAtRoom checks how much space is left for all owners: on the disk, and in the database if it
+// has a limit.
 func (s *Core) lookAtRoom() {
 	if s.Usage.OwnerShare == 0 {
 		return
