@@ -6,8 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// mayPut refuses a save that breaks its agent's policy or schema, for which there is no
-// room here or in the fleet, that names what is not there, or whose writer was fenced off.
+// mayPut refuses a save that breaks its agent's policy or schema, for which there is no space here
+// or in the fleet, that names a parent or a tree that does not exist, or whose writer was fenced.
 func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
 	if err := s.Admit(tx, v, c.known); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
 	return CheckParent(tx, c.agent, string(v.Request.Parent))
 }
 
-// Admit refuses a save that breaks its agent's policy or schema, or for which its
-// owner has no room left. known is nil where nothing is known of the run.
+// Admit refuses a save that breaks its agent's policy or schema, or for which its owner has no
+// space left. known is nil if nothing is known of the run.
 func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
 	if v.State.Refused != nil {
 		return v.State.Refused
@@ -51,8 +51,8 @@ func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
 	return s.Usage.MayStore(&tx.Tally, v.Scope.Whose(), v.State.Stored(), 0)
 }
 
-// mayNameTrees refuses trees that are not there. A save from a spool comes too late for
-// its files: it is made without them.
+// mayNameTrees refuses trees that do not exist. A save from a spool may come too late for its
+// files: it is then made without them.
 func (s *Saves) mayNameTrees(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) error {
 	if len(v.Request.Trees) == 0 {
 		return nil
@@ -66,8 +66,8 @@ func (s *Saves) mayNameTrees(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) err
 	return err
 }
 
-// checkFork refuses a fork into a run that is there, so that two at once into one new
-// name do not mix, and one of what is not the owner's.
+// checkFork refuses a fork into a run that exists, so that two forks at once into one new name do
+// not mix. It also refuses a fork from a checkpoint that is not the owner's.
 func (v *Save) checkFork(tx *ledger.Tx, run *ledger.RunRow) error {
 	if run != nil {
 		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: fork into another run", v.Request.Agent, run.Name)

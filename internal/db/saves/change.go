@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// ownedRow is a checkpoint, its run and its agent, for what changes one by its id.
+// ownedRow is a checkpoint with its run and its agent, for changes by id.
 type ownedRow struct {
 	ledger.HeldRow
 	RunID int64  `db:"run_id"`
@@ -40,8 +40,8 @@ func (s *Saves) owned(tx *ledger.Tx, sc ckpt.Scope, id string) (*ownedRow, *ledg
 	return row, agent, run, err
 }
 
-// Patch changes labels and the pin. Unpinning applies the policy at once, so
-// that what only the pin had kept may be gone after the answer.
+// Patch changes labels and the pin. Unpinning applies the policy at once, so a checkpoint that only
+// the pin kept may be gone after the reply.
 func (s *Saves) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
 	if err := checkPatch(id, p); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Saves) patch(tx *ledger.Tx, row *ownedRow, agent *ledger.AgentRow, run 
 			return err
 		}
 		e.Detail["labels_hash"] = hash
-		e.Detail["labels"] = slices.Sorted(maps.Keys(*p.Labels)) // not what they say: the log outlives an erasure
+		e.Detail["labels"] = slices.Sorted(maps.Keys(*p.Labels)) // only their names: the log outlives an erasure
 		if err := tx.Exec(`UPDATE checkpoints SET labels = ? WHERE slot = ?`, *p.Labels, row.Slot); err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func (s *Saves) patch(tx *ledger.Tx, row *ownedRow, agent *ledger.AgentRow, run 
 	return tx.Audit(e)
 }
 
-// Delete removes one checkpoint because somebody says so. A pinned one must be
-// unpinned first, and one that something needs stays.
+// Delete removes one checkpoint on request. A pinned checkpoint must be unpinned first. A
+// checkpoint that something needs stays.
 func (s *Saves) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Removal, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *Saves) deleteOne(tx *ledger.Tx, sc ckpt.Scope, id string, e ledger.Audi
 	if _, err := s.Remove(tx, agent, run, []ledger.HeldRow{row.HeldRow}, []string{reason}, e); err != nil {
 		return nil, err
 	}
-	if sc.Reason != "" { // the row of a removal has the word of a rule, not somebody's own
+	if sc.Reason != "" { // the row of a removal has the reason of a rule, not a person's own
 		e.Run = run.Name
 		if err := tx.Audit(e); err != nil {
 			return nil, err

@@ -7,35 +7,33 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// coming is a checkpoint that is about to be written, and the run that it comes into.
+// coming is a checkpoint that is about to be written, and its run.
 type coming struct {
-	agent *ledger.AgentRow  // nil while there is none
-	run   *ledger.RunRow    // as it will be; nil while there is none
-	known *ledger.CachedRun // what was known of the run before; nil for nothing
+	agent *ledger.AgentRow  // nil if there is none yet
+	run   *ledger.RunRow    // as it will be; nil if there is none yet
+	known *ledger.CachedRun // what was known of the run before; nil if nothing was
 	watch *driftlog.Watched
 	reply ledger.SavedReply
 	plan
 }
 
-// plan is what stays of a run's routine checkpoints, the new one among them, and what
-// goes.
+// plan says which of a run's routine checkpoints stay, the new one included, and which are removed.
 type plan struct {
-	planned    bool // false where that can only be asked after the save
+	planned    bool // false if this can only be decided after the save
 	stay, gone []ledger.HeldRow
 	reasons    []string
-	parentN    int64           // the row of the parent's save; 0 where that must be looked up
-	taken      *ledger.HeldRow // one of those that go, whose row the new one takes; nil for none
+	parentN    int64           // the row of the parent's save; 0 if it must be looked up
+	taken      *ledger.HeldRow // a removed checkpoint whose row the new one takes; nil if there is none
 }
 
-// plain says that a save is a routine one after its run's newest checkpoint, and names
-// no files.
+// plain says that a save is a routine one, follows its run's newest checkpoint, and names no files.
 func (v *Save) plain() bool {
 	r := v.Request
 	return r.Kind == ckpt.KindRoutine && r.Parent == "" && r.ForkFrom == "" && len(r.Trees) == 0
 }
 
-// planSave asks retention before anything is written. It plans nothing where the whole
-// run must be asked about, or where what the watch saw changes the run first.
+// planSave asks retention before anything is written. It makes no plan if the whole run must be
+// judged, or if what the watch saw first changes the run.
 func (s *Saves) planSave(tx *ledger.Tx, v *Save, c *coming) error {
 	if c.known == nil || !c.known.Whole || !v.plain() || c.watch.Drifting() || len(v.Seen.Found) > 0 || s.BackMoves(c.run, c.watch) {
 		return nil
@@ -73,7 +71,7 @@ func (s *Saves) planSave(tx *ledger.Tx, v *Save, c *coming) error {
 
 func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
 
-// held is the new checkpoint as retention sees it.
+// held is the new checkpoint in the form that retention needs.
 func (v *Save) held(tx *ledger.Tx, c *coming) ledger.HeldRow {
 	r, reply := v.Request, &c.reply
 	return ledger.HeldRow{
@@ -84,8 +82,8 @@ func (v *Save) held(tx *ledger.Tx, c *coming) ledger.HeldRow {
 	}
 }
 
-// take lets a small state take the row of the oldest small one that goes: the same
-// page is written then, and no other. seq is the new checkpoint's.
+// take gives the row of a removed small checkpoint to the new small state. Then only that page is
+// written. seq is the new checkpoint's.
 func (p *plan) take(seq int64) {
 	for i := range p.gone {
 		if row := &p.gone[i]; row.Inline && row.Kind == ckpt.KindRoutine && !row.Pinned {
@@ -99,8 +97,8 @@ func (p *plan) take(seq int64) {
 	}
 }
 
-// makeRoom lets small states go before the new one comes, which finds their room: the
-// other way round the table would grow by a page and shrink again at every save.
+// makeRoom removes small states before the new one is written, so that it finds their space. In the
+// other order, the table would grow by a page and shrink again at every save.
 func (p *plan) makeRoom(tx *ledger.Tx) error {
 	if p.taken != nil {
 		if err := tx.GiveRow(p.taken); err != nil {
@@ -110,17 +108,17 @@ func (p *plan) makeRoom(tx *ledger.Tx) error {
 	return tx.RemoveInline(p.gone)
 }
 
-// carryOut removes what was planned, and notes the run as it then is.
+// carryOut removes the planned checkpoints, and notes the run as it is after that.
 func (s *Saves) carryOut(tx *ledger.Tx, v *Save, c *coming) error {
 	if _, err := s.RemoveRows(tx, c.agent, c.run, c.gone, c.reasons, v.Entry.Into(v.n)); err != nil {
 		return err
 	}
-	c.known.Run, c.known.Rows, c.known.HeadN = *c.run, c.stay, v.n // a rollback forgets all of it
+	c.known.Run, c.known.Rows, c.known.HeadN = *c.run, c.stay, v.n // a rollback clears all of it
 	return tx.NoteCachedSaved(c.run)
 }
 
-// cachedRun is what is known of a run, nil where there is none. A run that is saved again
-// and again is kept in the run cache with all that a plan needs to know.
+// cachedRun returns what is known of a run, nil if there is none. A run that is saved again and
+// again is kept in the run cache with everything that a plan needs.
 func (s *Saves) cachedRun(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledger.CachedRun, error) {
 	name := ledger.RunName(v.Request.Run)
 	if known := s.RunCache.Get(agent.ID, name); known != nil {
@@ -140,8 +138,8 @@ func (s *Saves) cachedRun(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 	return known, err
 }
 
-// complete adds what a plan needs to know of a run that is running and was saved before,
-// whose policy keeps few, and whose newest checkpoint is clean.
+// complete adds what a plan needs. It does so only for a run that is running and was saved before,
+// whose policy keeps few checkpoints, and whose newest checkpoint is clean.
 func complete(tx *ledger.Tx, agent *ledger.AgentRow, known *ledger.CachedRun) (err error) {
 	run, keep := &known.Run, agent.Settings.RoutineKeep
 	if run.Status != ckpt.RunRunning || run.LastSeq == 0 || keep >= ledger.CachedRowsMost {

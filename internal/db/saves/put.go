@@ -12,9 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Save puts a state on disk. It answers once the transaction that holds it has
-// been flushed, and everything that the save implies with it: the pruning of
-// its run, the idempotency key, the audit rows.
+// Save puts a state on disk. It returns after the transaction is flushed that holds the state and
+// everything that the save implies: the pruning of its run, the idempotency key, the audit rows.
 func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	if err := wellformed.SaveRest(r); err != nil {
 		return nil, err
@@ -33,12 +32,12 @@ func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*
 	return v.Saved, nil
 }
 
-// Put is one save inside the writer's transaction. It refuses before it changes
-// anything, except that it may have made the agent and the run.
+// Put is one save inside the writer's transaction. It refuses before it changes anything, except
+// that it may have made the agent and the run.
 //
-// A save that was made before is answered again, even if it would be refused now, so it
-// is asked for first. It is not where the statement that keeps its id can say so: a save
-// that may be made into a run of the run cache is most likely new.
+// A repeated save is answered again, even if it would be refused now, so Put first looks for an
+// earlier one. It skips this look if the statement that keeps the save's id can find that out: a
+// save that is allowed and whose run is in the run cache is most likely new.
 func (s *Saves) Put(tx *ledger.Tx, v *Save) (err error) {
 	v.Saved = nil
 	defer func() {
@@ -77,7 +76,7 @@ func (s *Saves) Put(tx *ledger.Tx, v *Save) (err error) {
 	return tx.RememberText(c.agent.ID, v.key, v.print, AppendReply(nil, &c.reply))
 }
 
-// find looks for the agent and the run of a save.
+// find looks up the agent and the run of a save.
 func (s *Saves) find(tx *ledger.Tx, v *Save) (c *coming, err error) {
 	c = &coming{}
 	if c.agent, err = s.Agent(tx, v.Scope.Whose(), v.Request.Agent); err != nil || c.agent == nil {
@@ -90,8 +89,7 @@ func (s *Saves) find(tx *ledger.Tx, v *Save) (c *coming, err error) {
 	return c, err
 }
 
-// answerOrRefuse answers a save that was made before, and refuses one that may not be
-// made.
+// answerOrRefuse answers a repeated save, and refuses a save that is not allowed.
 func (s *Saves) answerOrRefuse(tx *ledger.Tx, v *Save, c *coming) error {
 	if c.agent != nil {
 		replayed, err := s.replaySave(tx, v, c.agent)
@@ -130,8 +128,7 @@ func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool
 	return found, err
 }
 
-// openRun makes the agent and the run where they are not there, and takes back that the
-// run was found dead.
+// openRun makes the agent and the run if they do not exist, and revives a run that was found dead.
 func (s *Saves) openRun(tx *ledger.Tx, v *Save, c *coming) (err error) {
 	if c.run != nil {
 		return s.Revive(tx, c.run, v.Scope)
@@ -147,8 +144,8 @@ func (s *Saves) openRun(tx *ledger.Tx, v *Save, c *coming) (err error) {
 	return v.fork(tx, c.agent, c.run)
 }
 
-// fork notes what a new run began with. In the same agent that is the parent of its
-// first checkpoint.
+// fork notes what a new run was forked from. In the same agent, that is the parent of its first
+// checkpoint.
 func (v *Save) fork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
 	from := v.Request.ForkFrom
 	if v.Request.Parent == "" {
@@ -163,8 +160,8 @@ func (v *Save) fork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) e
 	return tx.Exec(`UPDATE runs SET forked_from = ?, head = ? WHERE id = ?`, from, run.Head, run.ID)
 }
 
-// prepare decides what a save's answer will be, lets the run's watch see it, and plans
-// what goes because of it. It changes nothing on disk.
+// prepare decides what a save's reply will be, lets the run's watch see the save, and plans which
+// checkpoints are removed because of it. It changes nothing on disk.
 func (s *Saves) prepare(tx *ledger.Tx, v *Save, c *coming) (err error) {
 	r := v.Request
 	if v.id = cmp.Or(r.ID, v.id); v.id == "" {
@@ -183,8 +180,8 @@ func (s *Saves) prepare(tx *ledger.Tx, v *Save, c *coming) (err error) {
 	return s.planSave(tx, v, c)
 }
 
-// rememberID keeps the id of a save that is about to be written. Where it is not new,
-// and that was not asked, the save is answered or refused.
+// rememberID keeps the id of a save that is about to be written. If the id turns out not to be new,
+// and asked is false, it answers or refuses the save.
 func (s *Saves) rememberID(tx *ledger.Tx, v *Save, c *coming, asked bool) error {
 	if !asked {
 		isNew, err := tx.RememberNewID(c.agent.ID, v.key, v.print, tx.Head.N+1)
@@ -198,8 +195,8 @@ func (s *Saves) rememberID(tx *ledger.Tx, v *Save, c *coming, asked bool) error 
 	return tx.RememberID(c.agent.ID, v.key, v.print, tx.Head.N+1)
 }
 
-// write writes what was prepared, and what follows for the run. Where nothing was
-// planned, retention is asked afterwards.
+// write writes the prepared save and its consequences for the run. If there is no plan, it applies
+// retention afterwards.
 func (s *Saves) write(tx *ledger.Tx, v *Save, c *coming) error {
 	if err := c.makeRoom(tx); err != nil {
 		return err
@@ -241,7 +238,7 @@ func (s *Saves) insert(tx *ledger.Tx, v *Save, c *coming) error {
 	return s.ReportSecrets(tx, c.agent, c.run, c.watch, c.reply.ID, v.secrets)
 }
 
-// follow does what follows from a save that was written without a plan: its files, its
+// follow handles the consequences of a save that was written without a plan: its files, its
 // findings, and retention.
 func (s *Saves) follow(tx *ledger.Tx, v *Save, c *coming) error {
 	if err := tx.NoteSaved(c.run); err != nil {
@@ -263,8 +260,8 @@ func (s *Saves) follow(tx *ledger.Tx, v *Save, c *coming) error {
 	return err
 }
 
-// InsertCheckpoint writes a checkpoint that was admitted and has no key, with all that
-// follows for its run.
+// InsertCheckpoint writes a checkpoint that was admitted and has no key, with all consequences for
+// its run.
 func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow) (ledger.SavedReply, error) {
 	c := &coming{agent: agent, run: run}
 	err := s.prepare(tx, v, c)

@@ -12,26 +12,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// Save is one save on its way: what was asked, made ready outside the writer.
+// Save is one save on its way: the request, prepared outside the writer.
 type Save struct {
 	driftlog.WatchedSave
 	Scope     ckpt.Scope
 	State     blob.Encoded
-	key       string // the idempotency key: the client's, or its id
+	key       string // the idempotency key: from the client, or the checkpoint's id
 	print     string
 	program   any
 	Operation ckpt.Ref         // the key of the operation that it is taken for
-	secrets   []secrets.Secret // what in the state looks like one
-	id        string           // made here, where the client made none
+	secrets   []secrets.Secret // what looks like secrets in the state
+	id        string           // made here if the client made none
 	n         int64            // the row of the audit log that records it
 	Entry     ledger.AuditEntry
-	Leave     func() // lets the next save of the run begin; to be called when this one is done
+	Leave     func() // lets the next save of the run begin; must be called when this one is done
 
 	Saved *ckpt.Saved
 }
 
-// NewSave does all of a save that needs no transaction. It waits until no other
-// of the run is on its way, so that each stands on the one before.
+// NewSave does everything of a save that needs no transaction. It waits until no other save of the
+// run is on its way, so that each is based on the one before.
 func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *Save, err error) {
 	r, beside, err := s.screenSave(sc, r)
 	if err != nil {
@@ -69,9 +69,9 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	return v, err
 }
 
-// appendPrint writes what tells the save from another under the same key, as
-// json.Marshal writes a list of it. A print is kept for as long as its key, so this
-// form stays.
+// appendPrint appends the text that distinguishes the save from others under the same key, in the
+// form in which json.Marshal writes a list. A print is stored for as long as its key, so this form
+// must not change.
 func (v *Save) appendPrint(b []byte) ([]byte, error) {
 	r := v.Request
 	labels, err := r.Labels.MarshalJSON()
@@ -94,8 +94,8 @@ func (v *Save) appendPrint(b []byte) ([]byte, error) {
 	return append(b, ']'), err
 }
 
-// screenSave answers the request as it is to be stored, but for the state, and
-// what was found beside that.
+// screenSave returns the request in the form to store, except the state, and the secrets that it
+// found outside the state.
 func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveRequest, []secrets.Secret, error) {
 	if len(r.Labels) == 0 && len(r.Metadata) == 0 && r.Program == nil {
 		return r, nil, nil
@@ -114,7 +114,7 @@ func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveReques
 	return &clean, c.Found, c.Err
 }
 
-// EncodeProgram makes the program ready for its column.
+// EncodeProgram encodes the program for its column.
 func (v *Save) EncodeProgram() error {
 	if v.Request.Program == nil {
 		return nil
@@ -124,7 +124,7 @@ func (v *Save) EncodeProgram() error {
 	return err
 }
 
-// answer puts the checkpoint together from what was asked and what was decided.
+// answer makes the reply from the request and the decisions.
 func (v *Save) answer(agent *ledger.AgentRow, reply ledger.SavedReply) *ckpt.Saved {
 	r := v.Request
 	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.State.Redacted, Checkpoint: ckpt.Checkpoint{
@@ -135,7 +135,7 @@ func (v *Save) answer(agent *ledger.AgentRow, reply ledger.SavedReply) *ckpt.Sav
 	}}
 }
 
-// AppendReply is what json.Marshal writes of a save's reply.
+// AppendReply appends a save's reply in the form in which json.Marshal writes it.
 func AppendReply(b []byte, r *ledger.SavedReply) []byte {
 	b = ledger.AppendString(append(b, `{"id":`...), r.ID)
 	b = strconv.AppendInt(append(b, `,"seq":`...), r.Seq, 10)
@@ -155,20 +155,20 @@ func AppendReply(b []byte, r *ledger.SavedReply) []byte {
 	return append(b, "]}"...)
 }
 
-// Saves take checkpoints.
+// Saves takes checkpoints.
 type Saves struct {
 	*driftlog.Drifts
 	Trees namer
 }
 
-// namer lets checkpoints name trees of files. internal/db/files is one.
+// namer lets checkpoints name trees of files. internal/db/files implements it.
 type namer interface {
-	// MayName refuses trees that are not there.
+	// MayName refuses trees that do not exist.
 	MayName(tx *ledger.Tx, agent *ledger.AgentRow, trees []string) error
-	// Name lets a checkpoint name trees, or where there are none those of the one
-	// that its run was forked from.
+	// Name lets a checkpoint name trees, or, if there are none, the trees of the checkpoint that
+	// its run was forked from.
 	Name(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledger.CheckpointRow, trees []string, forkedFrom ckpt.Ref) error
 }
 
-// New takes checkpoints of runs that drifts watches.
+// New makes a Saves for the runs that d watches.
 func New(d *driftlog.Drifts) *Saves { return &Saves{Drifts: d} }
