@@ -12,14 +12,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// The bounds of calibrating.
+// The bounds of calibration.
 const (
-	calibrateAgain = time.Minute // the same agent is not looked at more often
-	calibrateRuns  = 50          // that are scored in one tick
+	calibrateAgain = time.Minute // the same agent's runs are not looked at more often
+	calibrateRuns  = 50          // the most runs that one tick scores
 )
 
-// calibrate scores good runs that were not scored yet, and makes thresholds of
-// them.
+// calibrate scores good runs that have no score yet, and computes thresholds from the scores.
 func (s *Drifts) calibrate(ctx context.Context) error {
 	var agents []ledger.AgentRow
 	if err := s.RO.SelectContext(ctx, &agents,
@@ -45,8 +44,8 @@ func (s *Drifts) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// calibrateAgent brings the groups of an agent up to date. left is how many runs
-// may still be scored; where that is not enough the next tick goes on.
+// calibrateAgent brings the groups of an agent up to date. left is how many runs may still be
+// scored. If that is not enough, the next tick continues.
 func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, left *int) error {
 	var rows []recordedRow
 	err := s.RO.SelectContext(ctx, &rows, `SELECT `+recordedColumns+recordedTables+`WHERE r.id IN (
@@ -97,8 +96,7 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 	return nil
 }
 
-// calibrationOf is what holds for a run of an agent, nil where the policy does
-// not ask for it.
+// calibrationOf is the calibration for a run of an agent, nil if the policy does not ask for one.
 func (s *Drifts) calibrationOf(agent *ledger.AgentRow, workflow string) *ckpt.Calibration {
 	if s.Opt.Drift == nil || agent.Settings.FalseAlarms <= 0 {
 		return nil

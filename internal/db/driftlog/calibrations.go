@@ -10,17 +10,16 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// calibrations are what the good runs of agents make of the thresholds, where a
-// policy asks for it. All of it follows from the recorded runs: it is made anew
-// after a start, a part in each tick, and what changes is written to the audit
-// log.
+// calibrations are the thresholds that follow from the good runs of agents whose policy asks for
+// calibration. All of them are derived from the recorded runs: they are computed again after a
+// start, a part in each tick. Changes are written to the audit log.
 type calibrations struct {
 	mu     sync.Mutex
 	groups map[calibratedGroup]*calibrated
 	looked map[int64]time.Time // by agent: when its runs were last looked at, by the monotonic clock
 }
 
-// calibratedGroup are the runs that are calibrated on together.
+// calibratedGroup names the runs that share a calibration.
 type calibratedGroup struct {
 	agentID  int64
 	workflow string
@@ -28,18 +27,18 @@ type calibratedGroup struct {
 
 type calibrated struct {
 	owner, agent string
-	policy       string // the scores are of its thresholds
+	policy       string // the policy whose thresholds the scores are for
 	scores       map[scoredRun]float64
 	result       ckpt.Calibration
 }
 
-// scoredRun is a run as it ended: begun anew it is another one.
+// scoredRun is a run as it ended: if it begins again, it counts as another run.
 type scoredRun struct {
 	id    int64
 	ended string
 }
 
-// of is what holds for a run that begins to be watched now.
+// of is the calibration for a run that begins to be watched now.
 func (c *calibrations) of(agentID int64, workflow, policy string) (ckpt.Calibration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +49,7 @@ func (c *calibrations) of(agentID int64, workflow, policy string) (ckpt.Calibrat
 	return g.result, true
 }
 
-// list are those of an owner's agents, or of all.
+// list returns the calibrations of an owner's agents, or of all.
 func (c *calibrations) list(owner string) []ckpt.Calibration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +67,7 @@ func (c *calibrations) list(owner string) []ckpt.Calibration {
 	return list
 }
 
-// due says whether an agent's runs are to be looked at again.
+// due says whether it is time to look at an agent's runs again.
 func (c *calibrations) due(agentID int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *calibrations) due(agentID int64) bool {
 	return !known || time.Since(at) >= calibrateAgain
 }
 
-// keep lets go of agents that do not ask any more.
+// keep drops agents whose policy no longer asks for calibration.
 func (c *calibrations) keep(asking map[int64]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +83,7 @@ func (c *calibrations) keep(asking map[int64]bool) {
 	maps.DeleteFunc(c.looked, func(id int64, _ time.Time) bool { return !asking[id] })
 }
 
-// ForgetCalibrations forgets what is known of an agent's runs. They are looked at anew.
+// ForgetCalibrations forgets what is known of an agent's runs. They are scored again.
 func (s *Drifts) ForgetCalibrations(agentID int64) {
 	c := &s.calibrations
 	c.mu.Lock()
@@ -93,7 +92,7 @@ func (s *Drifts) ForgetCalibrations(agentID int64) {
 	delete(c.looked, agentID)
 }
 
-// score is what is known of a run.
+// score is the known score of a run.
 func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (float64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +104,7 @@ func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (f
 	return score, known
 }
 
-// put replaces what is known of a group, and says whether other thresholds hold
-// now.
+// put replaces what is known of a group, and says whether the thresholds have changed.
 func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// NewStretch begins to count a run's drift anew: its owner went back, was
-// replaced, or begins with nothing. from is the checkpoint that it goes on from,
-// nil for none. closing says what closes the findings of the stretch before; ""
-// leaves them open, because what it goes on from is suspect.
+// NewStretch begins a new segment, so that a run's drift is counted from zero: its owner went back,
+// was replaced, or begins with nothing. from is the checkpoint that the run goes on from, nil for
+// none. closing says what closes the findings of the segment before; "" leaves them open, because
+// the checkpoint that the run goes on from is suspect.
 //
-// What was kept as the way back stays until the run is next written to.
+// The rollback target that was kept stays until the run is next written to.
 func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
 	var seq int64
 	if from != nil && from.Run == run.Name {
@@ -34,8 +34,8 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 		WHERE run_id = ? AND closed IS NULL AND rule NOT IN ('secret', 'corruption')`, string(closing), tx.Now, run.LastSeq, run.ID)
 }
 
-// GoBack makes a restored checkpoint the one that the run goes on from. That
-// begins a new stretch, unless it is the newest and nothing critical is open.
+// GoBack makes a restored checkpoint the one that the run goes on from. That begins a new segment,
+// unless the checkpoint is the head and no critical finding is open.
 func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoint, e ledger.AuditEntry) error {
 	run, err := tx.Run(agent.ID, c.Run)
 	if err != nil || run == nil {
@@ -60,7 +60,7 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 	if err := s.NewStretch(tx, run, c, closing); err != nil {
 		return err
 	}
-	_, err = s.RetainRun(tx, agent, run, e) // what only the head had kept
+	_, err = s.RetainRun(tx, agent, run, e) // removes what only the head kept
 	return err
 }
 
@@ -94,7 +94,7 @@ func (s *Drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReque
 	})
 }
 
-// findFinding finds one that the scope may see.
+// findFinding finds a finding that the scope may see.
 func (s *Drifts) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
 	var f ckpt.Finding
 	err := s.RO.GetContext(ctx, &f, `SELECT `+FindingColumns+FindingTables+`WHERE f.id = ?`, id)
@@ -133,7 +133,7 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	if !w.Drifting() {
 		w.recovery = ""
 	}
-	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open
+	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open until now
 		s.see(w, func(watch observer.RunWatch) []observer.Found { watch.Forget(d.Rule); return nil })
 	}
 	if d.Severity == ckpt.SeverityCritical && d.SinceSeq != nil {
@@ -151,8 +151,8 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	return d, err
 }
 
-// clean makes the checkpoints clean again that were suspect because of a
-// finding and of no other that stands.
+// cleanAgain clears the suspect mark of the checkpoints that were suspect because of a finding and
+// of no other finding that still counts.
 func cleanAgain(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Finding, ids *[]string) error {
 	err := tx.List(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery')
 		AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// SeeSave lets the run's watch see a checkpoint that is about to be inserted,
-// once in a transaction.
+// SeeSave shows a checkpoint that is about to be inserted to the run's watch, once in a
+// transaction.
 func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {
 	if v.Drift == nil || v.Seen.tx == tx {
 		return
@@ -22,17 +22,16 @@ func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledge
 	s.show(tx, agent, w)
 }
 
-// Unsee throws the watch away that has seen a save which then was not made: it
-// was refused, or had been made before.
+// Unsee drops the watch that has seen a save that was then not made, because it was refused or was
+// a repeated save.
 func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
 	if v.Seen.tx == tx {
 		s.Watches.drop(v.Seen.runID)
 	}
 }
 
-// FoundInSave does what follows from what was seen in a save that has been
-// inserted. It answers whether the run's whole retention must be applied,
-// because some of what was clean is not any more.
+// FoundInSave handles what the watch saw in a save that has been inserted. It says whether
+// retention must be applied to the whole run, because some clean checkpoints have become suspect.
 func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	reply ledger.SavedReply) (all bool, err error) {
 	if v.Drift == nil {
@@ -45,8 +44,8 @@ func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentR
 	return all, err
 }
 
-// WatchStep lets the run's watch see a step that has ended, notes its owner's
-// sign of life, and does what follows.
+// WatchStep shows a step that has ended to the run's watch, notes its owner's sign of life, and
+// handles what the watch found.
 func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	printed *printedStep, step *ckpt.Step, old *ledger.StepRow, e ledger.AuditEntry) error {
 	if step.Status == ckpt.StepStarted {
@@ -74,7 +73,7 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return err
 }
 
-// WatchBeat lets the run's watch see that time goes by, and what follows.
+// WatchBeat tells the run's watch that time has passed, and handles what the watch found.
 func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
 	found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Beat(tx.Now.Time, progress) })
 	if len(found) == 0 {
@@ -88,7 +87,7 @@ func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return err
 }
 
-// used is what a step says that it has used, within what can be added up.
+// used is the usage that a step reports, limited to a range that can be summed.
 func used[N int64 | float64](n *N) N {
 	if n == nil || !(*n > 0) {
 		return 0
@@ -96,8 +95,7 @@ func used[N int64 | float64](n *N) N {
 	return min(*n, 1e12)
 }
 
-// keepBack writes down up to where a way back must be kept, where that has
-// changed.
+// keepBack stores the position up to which a rollback target must be kept, if it has changed.
 func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved bool, err error) {
 	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
 		return false, err
@@ -106,8 +104,7 @@ func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 	return true, tx.Exec(ledger.UpdateBack, run.BackSeq, run.ID)
 }
 
-// BackMoves says whether moveBack has something to do, without asking the
-// database.
+// BackMoves says whether moveBack would change something, without a query to the database.
 func (s *Drifts) BackMoves(run *ledger.RunRow, w *Watched) bool {
 	var back sql.NullInt64
 	if w.watch != nil {
@@ -116,8 +113,8 @@ func (s *Drifts) BackMoves(run *ledger.RunRow, w *Watched) bool {
 	return back.Valid != run.BackSeq.Valid || back.Valid && back != w.asked
 }
 
-// moveBack asks the watch up to where a way back must be kept, and says whether
-// that has changed.
+// moveBack asks the watch for the position up to which a rollback target must be kept, and says
+// whether it has changed.
 func (s *Drifts) moveBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved bool, err error) {
 	var back sql.NullInt64
 	if w.watch != nil {
@@ -139,9 +136,9 @@ func (s *Drifts) moveBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 	return moved, nil
 }
 
-// reachable is up to where a way back can be kept. Where retention had let go
-// of all from before the first sign, which by itself was none, the oldest clean
-// checkpoint that is left must do: that which was so at the second.
+// reachable is the position up to which a rollback target can be kept. Retention may have removed
+// all checkpoints from before the first sign of drift, because one sign alone keeps none. Then the
+// oldest clean checkpoint that was left at the second sign must serve.
 func reachable(tx *ledger.Tx, run *ledger.RunRow, back int64) (int64, error) {
 	var oldest sql.NullInt64
 	_, err := tx.Get(&oldest, `SELECT min(seq) FROM (
@@ -159,7 +156,7 @@ func reachable(tx *ledger.Tx, run *ledger.RunRow, back int64) (int64, error) {
 	return oldest.Int64, nil
 }
 
-// VerdictFor is the verdict of the run that an operation was about.
+// VerdictFor is the verdict on the run that an operation was about.
 func (s *Drifts) VerdictFor(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*ckpt.DriftVerdict, error) {
 	run, w := tx.Run0, watchOf(tx)
 	if w == nil {
@@ -174,7 +171,7 @@ func (s *Drifts) VerdictFor(tx *ledger.Tx, agent *ledger.AgentRow, name string) 
 	return s.Verdict(tx, run, w)
 }
 
-// setDrift puts a verdict into an answer that has a place for it.
+// setDrift puts a verdict into a reply that has a place for it.
 func setDrift(answer any, v *ckpt.DriftVerdict) {
 	switch a := answer.(type) {
 	case *ckpt.Step:

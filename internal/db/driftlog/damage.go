@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// findDamage makes a finding of a checkpoint that is damaged.
+// findDamage makes a finding of a damaged checkpoint.
 func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *blob.DamageError) error {
 	run, agent, err := s.RunWithAgent(tx, runID)
 	if err != nil || run == nil || agent.Settings.Detectors[ckpt.RuleCorruption].Tier == ckpt.TierOff {

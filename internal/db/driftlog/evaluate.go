@@ -48,8 +48,7 @@ func (s *Drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateReq
 	return result, nil
 }
 
-// recordedRuns are the newest runs that fit, oldest first, as many as may be
-// judged at once.
+// recordedRuns returns the newest runs that match, oldest first, as many as can be judged at once.
 func (s *Drifts) recordedRuns(ctx context.Context, sc *ckpt.Scope, r ckpt.EvaluateRequest) (list []recordedRow, more bool, err error) {
 	agentID := int64(0)
 	if r.Agent != "" {

@@ -12,9 +12,9 @@ import (
 
 // The bounds of a suggestion.
 const (
-	feedbackRuns   = 100 // with findings of the rule, the newest, that are judged anew
+	feedbackRuns   = 100 // the newest runs with findings of the rule that are judged again
 	feedbackTries  = 12  // thresholds that are tried
-	feedbackFactor = 3   // and up to so many times the present one
+	feedbackFactor = 3   // up to this many times the current one
 )
 
 // Feedback counts the findings of an agent and the dismissed ones, by rule, and looks for settings
@@ -52,11 +52,11 @@ func (s *Drifts) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckp
 // judgedRun is a run in which a rule has warned.
 type judgedRun struct {
 	recordedRow
-	Dismissed bool `db:"dismissed"` // all that it said
+	Dismissed bool `db:"dismissed"` // all findings of the rule were dismissed
 }
 
-// suggest looks for the lowest threshold of a rule at which it would not have
-// warned where that was dismissed; nil where there is none, or it has no
+// suggest looks for the lowest threshold of a rule at which it would not have warned in the runs
+// whose warnings were dismissed. It returns nil if there is no such threshold, or the rule has no
 // threshold.
 func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name string) (*ckpt.Suggestion, error) {
 	rule := s.ruleOf(agent, name)
@@ -80,14 +80,14 @@ func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name strin
 		if err != nil {
 			return nil, err
 		}
-		if len(run.Steps) > 0 && s.warns(agent, ckpt.Detector{}, name, run) { // what cannot be seen again says nothing
+		if len(run.Steps) > 0 && s.warns(agent, ckpt.Detector{}, name, run) { // else it shows nothing
 			runs = append(runs, judged{run, rows[i].Dismissed})
 		}
 	}
 	var best *ckpt.Suggestion
 	for _, d := range laxer(rule) {
 		if err := s.Opt.Drift.Check(withDetector(agent, name, d)); err != nil {
-			break // beyond what the rule takes
+			break // more than the rule accepts
 		}
 		x := &ckpt.Suggestion{Set: setText(name, d), Detectors: map[string]ckpt.Detector{name: d}}
 		for _, run := range runs {
@@ -114,8 +114,7 @@ func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name strin
 	return best, nil
 }
 
-// ruleOf is a rule that comes with the program as the agent's policy makes it,
-// nil for another.
+// ruleOf is a built-in rule with the settings of the agent's policy, nil for any other rule.
 func (s *Drifts) ruleOf(agent *ledger.AgentRow, name string) *observer.Rule {
 	for _, rule := range s.Opt.Drift.Rules(&agent.Settings) {
 		if rule.Rule == name {
@@ -125,7 +124,7 @@ func (s *Drifts) ruleOf(agent *ledger.AgentRow, name string) *observer.Rule {
 	return nil
 }
 
-// laxer are settings of a rule with higher and higher thresholds.
+// laxer returns settings of a rule with higher and higher thresholds.
 func laxer(rule *observer.Rule) (list []ckpt.Detector) {
 	value, step := rule.Warn, 1.0
 	if value == 0 {
@@ -153,11 +152,11 @@ func withDetector(agent *ledger.AgentRow, name string, d ckpt.Detector) *ckpt.Po
 		d.Tier, d.Cooldown = p.Detectors[name].Tier, p.Detectors[name].Cooldown
 		(&ckpt.EvaluateRequest{Detectors: map[string]ckpt.Detector{name: d}}).Change(&p)
 	}
-	p.FalseAlarms = 0 // the thresholds themselves
+	p.FalseAlarms = 0 // use the thresholds themselves
 	return &p
 }
 
-// warns says whether a rule warns in a run with another setting.
+// warns says whether a rule with another setting warns in a run.
 func (s *Drifts) warns(agent *ledger.AgentRow, d ckpt.Detector, name string, run *observer.RecordedRun) bool {
 	e := s.Opt.Drift.Evaluator()
 	e.Judge(withDetector(agent, name, d), run, false)
@@ -169,7 +168,7 @@ func (s *Drifts) warns(agent *ledger.AgentRow, d ckpt.Detector, name string, run
 	return false
 }
 
-// setText is a setting in the words of policy set.
+// setText is a setting in the syntax of policy set.
 func setText(name string, d ckpt.Detector) string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 	switch {

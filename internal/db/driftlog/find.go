@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// find does what follows from what was seen of a run: a row for each finding,
-// and for a critical one all that makes sure of a way back. It answers whether
-// one was critical; then the run's retention must be applied.
+// find handles what was seen of a run. It writes a row for each finding, and for a critical one it
+// secures a rollback target. It says whether a finding was critical; then the run's retention must
+// be applied.
 //
-// at is the checkpoint in which it was seen, where it was one.
+// at is the checkpoint in which it was seen, if it was seen in one.
 func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []observer.Found,
 	at string) (critical bool, err error) {
 	for i := range list {
@@ -32,7 +32,7 @@ func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	return critical, nil
 }
 
-// findingOf makes a finding of what a detector saw.
+// findingOf turns what a detector saw into a finding.
 func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, found *observer.Found, at string) (*ckpt.Finding, error) {
 	evidence, err := json.Marshal(&found.Evidence)
 	if err != nil {
@@ -50,15 +50,15 @@ func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return f, s.begin(tx, agent, run, f)
 }
 
-// begin gives a finding what all have.
+// begin sets the fields that all findings have.
 func (s *Drifts) begin(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) error {
 	id, err := uuid.NewV7()
 	f.ID, f.Agent, f.Owner, f.Run, f.At = id.String(), agent.Name, agent.Owner, run.Name, tx.Now
 	return err
 }
 
-// note writes a finding down, and for a critical one that has a say over
-// checkpoints makes a recovery checkpoint first and suspects of all since.
+// note stores a finding. If the finding is critical and affects checkpoints, note first makes a
+// recovery checkpoint, and then marks all checkpoints since the evidence as suspect.
 func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, f *ckpt.Finding,
 	e ledger.AuditEntry) (critical bool, err error) {
 	critical = f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil
@@ -111,16 +111,15 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	return critical, err
 }
 
-// clampSince keeps the evidence of a finding within the stretch in which it was
-// seen: what came before was left behind, or gone back to.
+// clampSince keeps the evidence of a finding within the segment in which it was seen: earlier
+// checkpoints were left behind, or the run went back to them.
 func clampSince(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 	var least int64
 	_, err := tx.Get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID)
 	return min(max(since, least), run.LastSeq), err
 }
 
-// keptBack leaves clean what was kept as the way back, where nothing clean is
-// left from before the evidence.
+// keptBack keeps the rollback target clean if no clean checkpoint from before the evidence is left.
 func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 	if !run.BackSeq.Valid || run.BackSeq.Int64 <= since {
 		return since, nil
@@ -134,8 +133,7 @@ func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 	return run.BackSeq.Int64, nil
 }
 
-// SuspectIfDrifting makes a checkpoint suspect that comes while a critical
-// finding is open.
+// SuspectIfDrifting marks a new checkpoint as suspect if a critical finding is open.
 func SuspectIfDrifting(tx *ledger.Tx, run *ledger.RunRow, row *ledger.CheckpointRow) error {
 	var drifting bool
 	_, err := tx.Get(&drifting, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND closed IS NULL
@@ -144,10 +142,10 @@ func SuspectIfDrifting(tx *ledger.Tx, run *ledger.RunRow, row *ledger.Checkpoint
 	return err
 }
 
-// addRecovery saves the run's newest state once more, by the same pieces, as a
-// recovery checkpoint, and answers its id: "" where there is no state, or none
-// that reads back. It is itself suspect, since the state is; but it stays when
-// the routine ones go.
+// addRecovery saves the run's newest state again, from the same pieces, as a recovery checkpoint.
+// It returns its id, or "" if there is no state or the state does not read back. The recovery
+// checkpoint is itself suspect, because the state is, but it stays when the routine ones are
+// removed.
 func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) (ckpt.Ref, error) {
 	c, err := newestState(tx, agent, run)
 	if c == nil || err != nil {
@@ -176,7 +174,7 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if err != nil {
 		return "", err
 	}
-	if len(c.Trees) > 0 { // its files too
+	if len(c.Trees) > 0 { // its files are kept too
 		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT ?1, x.place, x.run_id, ?2, x.tree_id
 			FROM checkpoints k JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id
 			WHERE k.id = ?3 AND +k.run_id = ?4 AND x.tree_id IS NOT NULL`, row.N, row.Seq, c.ID, run.ID)
@@ -201,8 +199,8 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return ckpt.Ref(row.ID), nil
 }
 
-// newestState is what the run last saved since it began, nil where there is
-// nothing or it is damaged.
+// newestState is the state that the run saved last since it began, nil if there is none or it is
+// damaged.
 func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ckpt.Checkpoint, error) {
 	if run.Head == "" {
 		return nil, nil
@@ -211,15 +209,15 @@ func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ck
 	if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt {
 		return nil, nil
 	}
-	if err != nil || c.Run != run.Name { // a fork that has saved nothing yet stands on another run's
+	if err != nil || c.Run != run.Name { // a fork without a checkpoint of its own has the head of another run
 		return nil, err
 	}
 	return c, nil
 }
 
-// cleanCheckpoint is the one that a resume would go back to: the newest clean
-// one since the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4
-// what it was forked from as long as it has none of its own.
+// cleanCheckpoint selects the checkpoint that a resume would go back to: the newest clean one since
+// the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4 the checkpoint that it was
+// forked from while it has none of its own.
 const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
 				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
@@ -230,8 +228,8 @@ const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 			UNION ALL ` + ledger.SlotOfFork + `)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 
-// Verdict is what the answer to a write says of drift: how the run stands now,
-// and what this write has found.
+// Verdict is the part of a write's reply about drift: the run's current verdict, and the findings
+// of this write.
 func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.DriftVerdict, error) {
 	v := verdictOf(w.open)
 	if tx.Made != nil {
@@ -245,8 +243,8 @@ func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.D
 	return v, err
 }
 
-// verdictOf is the severity and the advice of what is open: of the gravest, and
-// of those the newest.
+// verdictOf has the severity and the advice of the gravest open finding, the newest if there are
+// several.
 func verdictOf(open []ckpt.Finding) *ckpt.DriftVerdict {
 	v := &ckpt.DriftVerdict{Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}}
 	for i := range open {

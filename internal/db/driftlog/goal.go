@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// DeclareGoal lets the run's watch hear of a goal that was declared at the
-// start of a run, and does what follows.
+// DeclareGoal shows a goal that was declared at the start of a run to the run's watch, and handles
+// what the watch found.
 func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, goal ckpt.Ref, e ledger.AuditEntry) error {
 	if goal == "" {
 		return nil
@@ -35,8 +35,8 @@ func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	return err
 }
 
-// UpdateGoal takes the events among a batch that let the run have another goal:
-// the one that they name, or whichever is declared next.
+// UpdateGoal handles the events of a batch that change the run's goal: to the goal that they name,
+// or to the next goal that is declared.
 func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent, e ledger.AuditEntry) error {
 	for i := range events {
 		if events[i].Type != ckpt.EventGoalUpdate {
@@ -45,7 +45,7 @@ func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.R
 		var payload struct {
 			Goal string `json:"goal"`
 		}
-		_ = json.Unmarshal(events[i].Payload, &payload) // what names no goal names none
+		_ = json.Unmarshal(events[i].Payload, &payload) // a payload that cannot be read names no goal
 		if payload.Goal == "" || len(payload.Goal) > ckpt.MaxText {
 			s.Watches.drop(run.ID)
 			if err := tx.Exec(`UPDATE runs SET first_goal = NULL WHERE id = ?`, run.ID); err != nil {

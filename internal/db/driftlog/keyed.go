@@ -7,23 +7,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// KeyedRequest is a write whose first reply is given again to the same key.
+// KeyedRequest is a write with an idempotency key: a repeated request gets the first reply again.
 type KeyedRequest struct {
 	Agent string
 	Key   string
-	Print any // what was asked
+	Print any // the request, for its fingerprint
 	Entry ledger.AuditEntry
-	Size  int64 // as in op
+	Size  int64 // as in ledger.Op
 	Claim sqlite.Claim
-	Make  bool // whether the agent is made where there is none
-	Drift bool // the answer says how the run stands now; that is not remembered
+	Make  bool // whether to make the agent if there is none
+	Drift bool // the reply has the run's current verdict, which is not stored with the key
 
-	Secrets []secrets.Secret // that were found in the request beside a state
+	Secrets []secrets.Secret // secrets that were found in the request outside a state
 }
 
-// Keyed runs a write of an agent under its idempotency key. do writes an audit
-// row before it returns, or changes nothing: then there is nothing to remember,
-// and asking again gives the same.
+// Keyed runs a write of an agent under its idempotency key. do must write an audit row before it
+// returns, or change nothing: in that case nothing is remembered, and a repeated request gets the
+// same reply.
 func Keyed[T any](s *Drifts, sc ckpt.Scope, r KeyedRequest, do func(*ledger.Tx, *ledger.AgentRow) (*T, error)) (result *T, replayed bool, err error) {
 	print := ""
 	if r.Key != "" {
@@ -51,7 +51,7 @@ func Keyed[T any](s *Drifts, sc ckpt.Scope, r KeyedRequest, do func(*ledger.Tx, 
 				}
 			}
 		}
-		if err == nil && sc.Foreign() && tx.Head.N == before { // what was done before is shown again, to somebody else
+		if err == nil && sc.Foreign() && tx.Head.N == before { // an earlier result is shown again to an administrator
 			e := r.Entry
 			e.Action = "admin_" + e.Action
 			err = tx.Audit(e)

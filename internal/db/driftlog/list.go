@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// selectAllFindings goes through the findings of all runs by their ids, which grow with
-// time, or through those of one run.
+// selectAllFindings reads the findings of all runs, or of one run, by their ids, which grow with
+// time.
 const selectAllFindings = `SELECT ` + FindingColumns + ` FROM findings f CROSS JOIN runs r ON r.id = f.run_id CROSS JOIN agents a ON a.id = r.agent_id
 	WHERE f.id < ?1 AND (a.owner = ?2 OR ?2 = '*') AND (?3 = '' OR a.name = ?3) AND (?4 = '' OR r.name = ?4) AND (?5 = '' OR f.rule = ?5)
 	AND (?6 = '' OR f.severity = ?6) AND (?7 = '' OR f.at >= ?7) AND (?8 = '' OR f.at < ?8)

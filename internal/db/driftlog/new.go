@@ -2,7 +2,7 @@ package driftlog
 
 import "github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 
-// New watches over the runs of a store.
+// New makes a Drifts that watches over the runs of a store.
 func New(c *ledger.Core) *Drifts {
 	s := &Drifts{Core: c}
 	s.Watches.most = c.Opt.Watches

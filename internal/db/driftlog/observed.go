@@ -12,9 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// PrintObserved makes the print of a step that was observed. The agent's own
-// rules are not tried: which agent it is nobody knows yet. ok is false where
-// nobody watches.
+// PrintObserved makes the fingerprint of an observed step. It does not try the agent's own rules,
+// because the agent is not known yet. ok is false if drift is not watched.
 func (s *Drifts) PrintObserved(ctx context.Context, step *ckpt.Step) (print observer.StepPrint, ok bool) {
 	if s.Opt.Drift == nil {
 		return print, false
@@ -26,18 +25,18 @@ func (s *Drifts) PrintObserved(ctx context.Context, step *ckpt.Step) (print obse
 	return print, err == nil
 }
 
-// Told says how an observed step is told to the detectors.
+// Told says how an observed step is shown to the detectors.
 type Told int
 
-// The ways to tell them.
+// The values of Told.
 const (
-	InOrder Told = iota // a step, at its place in the order
-	Late                // a step whose place in the order has gone by
-	Usage               // no step: what a model has used
+	InOrder Told = iota // a step at its place in the order
+	Late                // a step whose place in the order has passed
+	Usage               // not a step: the usage of a model
 )
 
-// SeeObserved lets a run's watch see what was observed, and does what follows. No
-// checkpoint stands in such a run, so nothing has to be kept or marked.
+// SeeObserved shows an observed step to a run's watch, and handles what the watch found. Such a run
+// has no checkpoints, so nothing has to be kept or marked.
 func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	print observer.StepPrint, told Told, partial bool) error {
 	found := s.see(w, func(watch observer.RunWatch) []observer.Found {
@@ -55,11 +54,11 @@ func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return err
 }
 
-// ruleBudget is the rule whose numbers are too low where spans are left out.
+// ruleBudget is the rule whose numbers are too low if spans are left out.
 const ruleBudget = "budget"
 
-// The rules that look at what a run need not send: its calls with what came out,
-// and what no span tells, such as states, progress and goals.
+// The rules that need data that an observed run may not send: its calls and their results, and data
+// that no span has, such as states, progress and goals.
 var (
 	unseenWithoutCalls   = []string{"churn"}
 	unseenWithoutPairs   = []string{"cycle", "repeat"}
@@ -68,9 +67,8 @@ var (
 		"progress_reversed", "schema", "shared_keys", "stale_checkpoint", "type_changed"}
 )
 
-// readUnseen says which rules can see nothing in an observed run. Where a tool
-// failed, its error stands for a result, so that only good calls tell whether
-// results are sent.
+// readUnseen says which rules can see nothing in an observed run. An error of a tool stands for a
+// result, so only successful calls show whether results are sent.
 func readUnseen(ctx context.Context, q *sqlx.Tx, runID int64, report *ckpt.DriftReport) error {
 	var said struct {
 		Calls   bool `db:"calls"`

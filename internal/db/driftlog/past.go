@@ -15,22 +15,22 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// past is what of a run's past is read and made outside the writer.
+// past is the part of a run's history that is read and prepared outside the writer.
 type past struct {
 	states   map[string]observer.StatePrint // by checkpoint
 	baseline []observer.StepPrint
 }
 
-// The bounds of what is read of a past outside the writer.
+// The bounds of what is read outside the writer.
 const (
-	pastStates     = 5       // the newest states of a run whose prints are made anew; of older ones only the size counts
-	pastStateBytes = 8 << 20 // a larger one is not read for this
-	baselineRuns   = 4       // an agent's oldest runs, of which the baselines are taken
-	baselineSteps  = 500     // of each
+	pastStates     = 5       // the newest states of a run that get new fingerprints; of older ones only the size counts
+	pastStateBytes = 8 << 20 // a larger state is not read for this
+	baselineRuns   = 4       // an agent's oldest runs, from which the baselines are taken
+	baselineSteps  = 500     // of each run
 )
 
-// readAhead reads what the writer will need to begin to watch a run, nil where
-// the run is watched already or nobody watches. It costs nothing else a wait.
+// readAhead reads what the writer will need to begin to watch a run. It returns nil if the run is
+// watched already or drift is not watched. No other caller waits for these reads.
 func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 	if s.Opt.Drift == nil || p.Sensitivity == ckpt.SensitivityOff {
 		return nil
@@ -43,7 +43,7 @@ func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 	made := &past{states: map[string]observer.StatePrint{}}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
 		var run struct {
-			ID      int64 `db:"id"` // 0 where it is new
+			ID      int64 `db:"id"` // 0 if it is new
 			AgentID int64 `db:"agent_id"`
 		}
 		err := q.GetContext(ctx, &run, `SELECT coalesce((SELECT id FROM runs WHERE agent_id = a.id AND name = ?), 0) AS id,
@@ -60,13 +60,13 @@ func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 		}
 		return s.printStates(ctx, q, key, p, run.ID, made)
 	})
-	if err != nil { // the run is watched all the same, with less memory
+	if err != nil { // the run is still watched, with less memory
 		s.Log.Warn("the drift detectors cannot read a run's history", "agent", key.Agent, "run", key.Run, "error", err)
 	}
 	return made
 }
 
-// printStates makes the prints of a run's newest states.
+// printStates makes the fingerprints of a run's newest states.
 func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p *ckpt.Policy, runID int64, made *past) error {
 	type row struct {
 		blob.StateRow
@@ -84,12 +84,12 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.N, a.N) })
 	rows = rows[:min(len(rows), pastStates)]
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Size > pastStateBytes })
-	plain := *p // rules and schema said what they had to say when these were saved
+	plain := *p // rules and schema already judged these when they were saved
 	plain.Rules, plain.Schema = nil, nil
 	for i := range rows {
 		state, err := blob.Decode(ctx, q, &rows[i].StateRow)
 		if err != nil {
-			continue // whoever wants it is told
+			continue // a caller that reads it gets the error
 		}
 		made.states[rows[i].ID], _ = makePrint(s, key, func() (observer.StatePrint, error) {
 			return s.Opt.Drift.State(context.Background(), &plain, observer.RuleRun{Agent: key.Agent, Run: key.Run}, state, nil, rows[i].ContentType)
@@ -98,21 +98,20 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p
 	return nil
 }
 
-// ofRunAndKind are the newest checkpoints of one kind of a run, newest first. ?1 is
-// the run, ?2 how many. The kind stands in the text: there are indexes for single
-// kinds, so SQLite would prepare a statement with a parameter anew for each kind.
+// ofRunAndKind selects the newest checkpoints of one kind of a run, newest first. ?1 is the run, ?2
+// how many. The kind is in the text, because there are indexes for single kinds: with a parameter,
+// SQLite would prepare the statement again for each kind.
 func ofRunAndKind(kind ckpt.Kind) string {
 	return ` FROM checkpoints WHERE run_id = ?1 AND kind = '` + string(kind) + `' ORDER BY seq DESC LIMIT 0 + ?2`
 }
 
-// newestOfRun are the numbers of the newest checkpoints of a run, of each kind.
-// ?1 is the run, ?2 how many.
+// newestOfRun selects the numbers of the newest checkpoints of a run, of each kind. ?1 is the run,
+// ?2 how many.
 const newestOfRun = `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' ORDER BY seq DESC LIMIT 0 + ?2)
 	UNION ALL SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' ORDER BY seq DESC LIMIT 0 + ?2)
 	UNION ALL SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' ORDER BY seq DESC LIMIT 0 + ?2)`
 
-// readBaseline reads the first steps of each tool and shape of an agent, as far
-// as its oldest runs have them.
+// readBaseline reads the first steps of each tool and shape of an agent, from its oldest runs.
 func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]observer.StepPrint, error) {
 	var runs []int64
 	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM (SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT 0 + ?) r
@@ -138,7 +137,7 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 	return list, nil
 }
 
-// printRow is a step as it is stored for the detectors.
+// printRow is the stored form of a step for the detectors.
 type printRow struct {
 	observer.StepPrint
 	id, failures, stretch int64
@@ -149,7 +148,7 @@ const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coale
 	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL,
 	coalesce(shape, ''), coalesce(effect, ''), stretch`
 
-// readPrints reads many rows, and so without reflection.
+// readPrints reads many rows, and therefore avoids reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -171,7 +170,7 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 	return list, rows.Err()
 }
 
-// readPast reads a run's past, as this transaction sees it.
+// readPast reads a run's history, as this transaction sees it.
 func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past) (*observer.RunPast, error) {
 	all := &observer.RunPast{Open: open, StartedAt: run.StartedAt.Time, Progress: run.Progress, ProgressAt: run.ProgressAt.Time}
 	if made != nil {
@@ -198,7 +197,7 @@ func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past
 	return all, readPastStates(tx, run, row, all, made)
 }
 
-// totals are what a run's row has of its past.
+// totals are the columns of a run's row that sum up its history.
 type totals struct {
 	Goal        ckpt.Ref `db:"first_goal"`
 	Steps       int64    `db:"steps_ended"`
@@ -207,7 +206,7 @@ type totals struct {
 	CostUSD     float64  `db:"cost_usd"`
 	StretchSeq  int64    `db:"stretch_seq"`
 	StretchFrom int64    `db:"stretch_from"`
-	Found       bool     `db:"found"` // something was, at any time
+	Found       bool     `db:"found"` // there was a finding at any time
 }
 
 func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) (*totals, error) {
@@ -218,8 +217,8 @@ func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) (*
 	return row, err
 }
 
-// pastSteps reads the steps of this stretch in the order in which they ended,
-// with the earlier attempts that failed.
+// readPastSteps reads the steps of this segment in the order in which they ended, with their
+// earlier failed attempts.
 func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
 	rows, err := readPrints(tx.Ctx, tx.Conn,
 		`SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
@@ -235,7 +234,7 @@ func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) err
 	return nil
 }
 
-// pastFailures is how many failed attempts of one key are counted anew.
+// pastFailures is the most failed attempts of one key that are counted again.
 const pastFailures = 20
 
 func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
@@ -251,8 +250,8 @@ func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast)
 	return err
 }
 
-// pastStates are those that this stretch stands on and those that it has made:
-// not what it has left behind.
+// readPastStates reads the states that this segment began with and those that it has made. It
+// leaves out states that the run has left behind.
 func readPastStates(tx *ledger.Tx, run *ledger.RunRow, of *totals, all *observer.RunPast, made *past) error {
 	type pastState struct {
 		ID      string                    `db:"id"`
@@ -295,7 +294,7 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, of *totals, all *observer
 	return nil
 }
 
-// makePrint keeps a mistake in a detector from reaching a save.
+// makePrint keeps a bug in a detector from failing a save.
 func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -309,9 +308,8 @@ func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print
 	return make()
 }
 
-// preparing does what may take long because of what a user wrote, a schema or
-// rules. It is given up when whoever asked has gone away, or the daemon stops:
-// nothing was written yet.
+// preparing runs work that may take long because of a user's schema or rules. It gives up if the
+// caller has gone away or the daemon stops, because nothing was written yet.
 func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) error) error {
 	if p.Schema == nil && len(p.Rules) == 0 {
 		return do(context.Background())
@@ -326,7 +324,7 @@ func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) err
 	return err
 }
 
-// prints are those of a step, with the earlier attempts that failed.
+// prints returns the fingerprints of a step, with its earlier failed attempts.
 func (r *printRow) prints() []observer.StepPrint {
 	list := make([]observer.StepPrint, 0, 1)
 	for range min(r.failures, pastFailures) {

@@ -78,7 +78,7 @@ func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return &ckpt.PostedFinding{Finding: tx.Made[len(tx.Made)-1]}, nil
 }
 
-// ReadAheadFor is readAhead for what names a run.
+// ReadAheadFor is readAhead for a reference to a run.
 func (s *Drifts) ReadAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
 	if s.Opt.Drift == nil {
 		return nil

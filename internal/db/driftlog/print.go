@@ -13,17 +13,17 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// printed is what was made of a state outside the writer, for the detectors.
+// printed is what was prepared from a state outside the writer, for the detectors.
 type printed struct {
 	state   observer.StatePrint
 	past    *past
-	Refused error             // the state breaks the agent's schema, and the policy says to refuse it
+	Refused error             // the state breaks the agent's schema, and the policy refuses that
 	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
 }
 
-// PrintState makes of a state what the detectors need of it, and refuses one
-// that breaks the agent's schema. It runs in the caller's goroutine, and ends
-// with an error where nobody waits for the answer any more.
+// PrintState prepares what the detectors need of a state, and refuses a state that breaks the
+// agent's schema. It runs in the caller's goroutine, and returns an error if the caller no longer
+// waits for the reply.
 func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRequest, e *blob.Encoded) (*printed, error) {
 	if s.Opt.Drift == nil {
 		return nil, nil
@@ -54,7 +54,7 @@ func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRe
 	return made, nil
 }
 
-// refusedBySchema is the refusal of a state, nil where it breaks no schema.
+// refusedBySchema is the refusal of a state, nil if the state breaks no schema.
 func refusedBySchema(broken []observer.Found) error {
 	for i := range broken {
 		f := &broken[i]
@@ -76,8 +76,8 @@ func refusedBySchema(broken []observer.Found) error {
 	return nil
 }
 
-// ruleRun is what rules of the user's own see beside the step or the state.
-// Where the policy has none it costs nothing.
+// ruleRun is what the user's own rules see besides the step or the state. If the policy has no
+// rules, it costs nothing.
 func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r observer.RuleRun, previous []byte, release func()) {
 	r, release = observer.RuleRun{Agent: key.Agent, Run: key.Run}, func() {}
 	if len(p.Rules) == 0 {
@@ -137,11 +137,11 @@ func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, err
 	return &row.Step, err
 }
 
-// previousMost is the size of the largest state that is read only for rules to
-// compare with.
+// previousMost is the size of the largest state that is read only so that rules can compare with
+// it.
 const previousMost = 1 << 20
 
-// readPrevious reads the run's newest state. One that is damaged is none.
+// readPrevious reads the run's newest state. A damaged state counts as none.
 func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
 	var row blob.StateRow
 	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints
@@ -159,16 +159,15 @@ func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) 
 	return state, err
 }
 
-// printedStep is what was made of a step outside the writer. Of one that began
-// in an earlier request only the end is known; the rest was stored then.
+// printedStep is what was prepared from a step outside the writer. If the step began in an earlier
+// request, it has only the end; the rest was stored then.
 type printedStep struct {
 	print observer.StepPrint
 	past  *past
 	whole bool
 }
 
-// PrintStep makes of a step what the detectors need of it, nil where nobody
-// watches.
+// PrintStep prepares what the detectors need of a step, nil if drift is not watched.
 func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
 	if s.Opt.Drift == nil {
 		return nil, nil
@@ -184,7 +183,7 @@ func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepReq
 		p.Rules = nil
 	}
 	run, _, _ := s.ruleRun(key, &p, false)
-	if finish && (len(p.Rules) > 0 || r.Status == ckpt.StepFailed) { // what it complained of is told from the words of its own arguments
+	if finish && (len(p.Rules) > 0 || r.Status == ckpt.StepFailed) { // its arguments show which words of the error are its own
 		made.whole = s.readBegun(key, &step)
 	}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
@@ -194,7 +193,7 @@ func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepReq
 	return made, err
 }
 
-// readBegun adds to the end of a step how it began, for rules of the user's own.
+// readBegun completes the end of a step with its beginning, for the user's own rules.
 func (s *Drifts) readBegun(key blob.RunKey, step *ckpt.Step) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
 	defer cancel()
@@ -209,7 +208,7 @@ func (s *Drifts) readBegun(key blob.RunKey, step *ckpt.Step) bool {
 	return true
 }
 
-// PastOf is what was read of the run's past, nil where that was not needed.
+// PastOf is what was read of the run's history, nil if that was not needed.
 func (p *printedStep) PastOf() *past {
 	if p == nil {
 		return nil
@@ -224,7 +223,7 @@ func (v *WatchedSave) PastOf() *past {
 	return v.Drift.past
 }
 
-// Shared are the hashes of the values on which agents must agree.
+// Shared returns the hashes of the values on which agents must agree.
 func (v *WatchedSave) Shared() map[string]string {
 	if v.Drift == nil {
 		return nil
@@ -232,7 +231,7 @@ func (v *WatchedSave) Shared() map[string]string {
 	return v.Drift.shared
 }
 
-// Stored is the part of a print that is stored with the step.
+// Stored is the part of a fingerprint that is stored with the step.
 func (p *printedStep) Stored() *observer.StepPrint {
 	if p == nil {
 		return &observer.StepPrint{}
@@ -240,7 +239,7 @@ func (p *printedStep) Stored() *observer.StepPrint {
 	return &p.print
 }
 
-// ended completes the print of a step with what only the writer knows.
+// ended completes the fingerprint of a step with what only the writer knows.
 func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.RunRow, now time.Time) observer.StepPrint {
 	print := p.print
 	if !p.whole && old != nil {
@@ -261,6 +260,6 @@ type seenSave struct {
 // WatchedSave is the part of a save that the detectors look at.
 type WatchedSave struct {
 	Request *ckpt.SaveRequest
-	Drift   *printed // what they need of the state; nil where nobody watches
+	Drift   *printed // what they need of the state; nil if drift is not watched
 	Seen    seenSave
 }

@@ -57,8 +57,8 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 	return report, err
 }
 
-// readWayBack adds where to go back to, while something is critical that has a
-// say over checkpoints.
+// readWayBack adds the checkpoint to go back to, while a critical finding that affects checkpoints
+// is open.
 func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Finding, v *ckpt.DriftVerdict) error {
 	w := &Watched{open: open}
 	if !w.Drifting() {
@@ -89,8 +89,8 @@ func (s *Drifts) DriftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *c
 		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
 }
 
-// timeline is what the run did last. A step stands after the checkpoint that
-// was the newest when it ended.
+// timeline is what the run did last. A step comes after the checkpoint that was the newest when the
+// step ended.
 func (s *Drifts) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry, error) {
 	var rows []struct {
 		What    string                    `db:"what"`

@@ -12,7 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// recordedRow is a run that may be judged again.
+// recordedRow is a run that can be judged again.
 type recordedRow struct {
 	ID        int64          `db:"id"`
 	AgentID   int64          `db:"agent_id"`
@@ -34,8 +34,8 @@ const (
 	recordedTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
-// recorded reads what the detectors keep of a run's steps, and where states is
-// set of the states that are still there.
+// recorded reads what is stored of a run's steps for the detectors. If states is set, it also reads
+// the states that still exist.
 func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*observer.RecordedRun, error) {
 	run := &observer.RecordedRun{
 		ID: row.Name, Source: row.Agent, Workflow: string(row.Workflow), Outcome: string(row.Status), Good: row.Status == ckpt.RunCompleted,
@@ -65,7 +65,7 @@ func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*
 	return run, err
 }
 
-// recordedStates makes the prints of the states of a run that are still there.
+// recordedStates makes the fingerprints of the states of a run that still exist.
 func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]observer.StatePrint, error) {
 	var rows []struct {
 		ID   string                    `db:"id"`

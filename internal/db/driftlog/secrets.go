@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// ReportSecrets makes a finding for each place in which a secret was seen, once
-// for a run as long as it is open.
+// ReportSecrets makes a finding for each place in which a secret was seen, once for a run as long
+// as the finding is open.
 func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	checkpoint string, found []secrets.Secret) error {
 	for _, secret := range found {
@@ -38,7 +38,7 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	return nil
 }
 
-// ReportBeside makes findings of what was found beside a state.
+// ReportBeside makes findings of the secrets that were found outside a state.
 func (s *Drifts) ReportBeside(tx *ledger.Tx, agent *ledger.AgentRow, name string, found []secrets.Secret) error {
 	if len(found) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func (s *Drifts) ReportBeside(tx *ledger.Tx, agent *ledger.AgentRow, name string
 	return s.ReportSecrets(tx, agent, run, w, "", found)
 }
 
-// Warn makes a finding that is advice about a run, unless one of the same rule and
-// evidence is open.
+// Warn makes a finding that advises on a run, unless a finding of the same rule and evidence is
+// open.
 func (s *Drifts) Warn(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) error {
 	w, err := s.WatchRun(tx, agent, run, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Share notes the values of a state that is being saved, once it is on disk.
+// Share notes the shared values of a state that is being saved, after it is on disk.
 func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, hashes map[string]string, row *ledger.CheckpointRow) {
 	if len(hashes) == 0 {
 		return
@@ -36,7 +36,7 @@ func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	tx.OnCommit(func() { s.Shared.put(ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, values) })
 }
 
-// keepOnly lets go of agents that share nothing any more.
+// keepOnly drops agents that no longer share anything.
 func (m *shared) keepOnly(agents []sharer) {
 	sharing := make(map[ledger.AgentKey]bool, len(agents))
 	for i := range agents {
@@ -47,8 +47,8 @@ func (m *shared) keepOnly(agents []sharer) {
 	maps.DeleteFunc(m.values, func(key ledger.AgentKey, _ map[string]sharedValue) bool { return !sharing[key] })
 }
 
-// SharedValues are the hashes of what a checked state has at some places. m is
-// its map, nil where there is none.
+// SharedValues returns the hashes of the values at some places of a checked state. m is its map,
+// nil if there is none.
 func SharedValues(state []byte, m *jsontext.Map, pointers []string) map[string]string {
 	if len(pointers) == 0 || m == nil && levels(pointers) > maxSharedScan/(len(state)+1) {
 		return nil
@@ -63,12 +63,12 @@ func SharedValues(state []byte, m *jsontext.Map, pointers []string) map[string]s
 	return hashes
 }
 
-// maxSharedScan bounds the bytes that are read to find values in a state without a
-// map: at each level of a pointer the rest of the state may be read again. A state
-// that would need more is compared with nobody's.
+// maxSharedScan bounds the bytes that are read to find values in a state without a map: at each
+// level of a pointer, the rest of the state may be read again. A state that would need more is not
+// compared.
 const maxSharedScan = 1 << 30
 
-// levels is how many names and indexes pointers have together.
+// levels is the total number of names and indexes in the pointers.
 func levels(pointers []string) (n int) {
 	for _, pointer := range pointers {
 		n += strings.Count(pointer, "/")
@@ -76,8 +76,7 @@ func levels(pointers []string) (n int) {
 	return n
 }
 
-// textAt follows a JSON pointer, which has been checked, nil where it leads
-// nowhere.
+// textAt follows a checked JSON pointer. It returns nil if the pointer leads nowhere.
 func textAt(state []byte, m *jsontext.Map, pointer string) []byte {
 	begin, end := 0, len(state)
 	for part := range strings.SplitSeq(pointer[1:], "/") {
@@ -103,7 +102,7 @@ func textAt(state []byte, m *jsontext.Map, pointer string) []byte {
 	return state[begin:end]
 }
 
-// elementOf is an element of an array by its number.
+// elementOf finds an element of an array by its index.
 func elementOf(text []byte, name string) []byte {
 	var list []json.RawMessage
 	i, err := strconv.Atoi(name)
@@ -113,7 +112,7 @@ func elementOf(text []byte, name string) []byte {
 	return list[i]
 }
 
-// hashOfValue is the same for the same value, however it is written.
+// hashOfValue is the same for equal values, however they are written.
 func hashOfValue(text []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -129,7 +128,7 @@ func hashOfValue(text []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// plainNumbers writes numbers of the same value in the same way.
+// plainNumbers writes equal numbers in the same way.
 func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -162,11 +161,11 @@ type sharer struct {
 	values map[string]sharedValue
 }
 
-// sharedAtOnce is how many states are read for this in one tick at most.
+// sharedAtOnce is the most states that one tick reads for this.
 const sharedAtOnce = 20
 
-// compareShared looks at all places on which agents must agree, and warns where
-// they have differed for too long.
+// compareShared compares all places on which agents must agree, and warns if they have differed for
+// too long.
 func (s *Drifts) compareShared(ctx context.Context) error {
 	var agents []sharer
 	err := s.RO.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"shared_keys":["%' ORDER BY id`)
@@ -194,7 +193,7 @@ func (s *Drifts) compareShared(ctx context.Context) error {
 	return s.judgeShared(ctx, places)
 }
 
-// sharedOf is what an agent shares: from memory, or read once.
+// sharedOf returns the values that an agent shares, from memory or read once.
 func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]sharedValue, error) {
 	key := ledger.AgentKey{Owner: a.Owner, Name: a.Name}
 	values, known := s.Shared.get(key)
@@ -236,14 +235,14 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
 		return nil, err
 	}
-	if !known { // a save that came meanwhile knows better
+	if !known { // a save that came meanwhile has newer values
 		s.Shared.put(key, values)
 	}
 	return values, nil
 }
 
-// judgeShared warns of each place whose values have differed for longer than
-// the agents' policies let them.
+// judgeShared warns of each place whose values have differed for longer than the grace period of
+// the agents' policies.
 func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) error {
 	now := s.Opt.Now()
 	s.Shared.mu.Lock()
@@ -272,8 +271,7 @@ func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer
 	return nil
 }
 
-// stillRunning leaves out agents whose run has ended: what it left behind is
-// not theirs to change any more.
+// stillRunning leaves out agents whose run has ended: they can no longer change what the run left.
 func (s *Drifts) stillRunning(ctx context.Context, key sharedKey, agents []*sharer) ([]*sharer, error) {
 	if len(agents) < 2 {
 		return nil, nil
@@ -292,8 +290,8 @@ func (s *Drifts) stillRunning(ctx context.Context, key sharedKey, agents []*shar
 	return left, nil
 }
 
-// judge notes since when the values at a place have differed, and says whether
-// that is too long and not yet told.
+// judge notes since when the values at a place have differed, and says whether that is too long and
+// not reported yet.
 func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (since time.Time, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -329,7 +327,7 @@ func (m *shared) tell(key sharedKey) {
 	}
 }
 
-// warnShared makes a finding for each agent that has part in a disagreement.
+// warnShared makes a finding for each agent that takes part in a disagreement.
 func (s *Drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
 		for _, a := range agents {

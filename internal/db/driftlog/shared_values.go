@@ -7,9 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// shared is what agents have at the places on which their policies say that
-// they must agree: hashes alone, of the newest state of each. It is kept by
-// saves, and read once from disk after a start.
+// shared has the values of agents at the places on which their policies say that they must agree.
+// It holds only hashes, of the newest state of each agent. Saves keep it up to date, and it is read
+// once from disk after a start.
 type shared struct {
 	mu     sync.Mutex
 	values map[ledger.AgentKey]map[string]sharedValue // by pointer
@@ -17,7 +17,7 @@ type shared struct {
 }
 
 type sharedValue struct {
-	hash       string // "" where the state has no such place
+	hash       string // "" if the state has no such place
 	checkpoint string
 	runID      int64
 	at         time.Time
@@ -25,7 +25,7 @@ type sharedValue struct {
 
 type sharedKey struct{ owner, pointer string }
 
-// disagreement is how long the values at a place have differed.
+// disagreement says since when the values at a place have differed.
 type disagreement struct {
 	since time.Time
 	told  bool

@@ -11,16 +11,16 @@ import (
 
 // The bounds of a tick.
 const (
-	tickRuns    = 100         // that are asked
+	tickRuns    = 100         // runs that are asked
 	tickSlice   = 20          // of them in one transaction
 	tickAgain   = time.Minute // the same run is not asked more often
 	tickLooked  = 5000        // running runs that are looked at
 	tickForgets = 10 * time.Minute
 )
 
-// TickDrift lets the watches of live runs see that time goes by, where
-// something may be due, and compares what agents must agree on. It is to be
-// called again and again, by one goroutine. It also calibrates thresholds.
+// TickDrift tells the watches of live runs that time has passed, if something may be due. It also
+// compares the values on which agents must agree, and calibrates thresholds. One goroutine must
+// call it again and again.
 func (s *Drifts) TickDrift(ctx context.Context) error {
 	if s.Opt.Drift == nil || s.Ready(ctx) != nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *Drifts) TickDrift(ctx context.Context) error {
 	return s.compareShared(ctx)
 }
 
-// runningRow is a run that is known to live, and when things in it were last.
+// runningRow is a run that is known to be alive, with the times of its last events.
 type runningRow struct {
 	ID         int64                     `db:"id"`
 	Owner      string                    `db:"owner"`
@@ -56,10 +56,9 @@ type runningRow struct {
 	Recovery   ledger.Lenient[ckpt.Time] `db:"recovery"`
 }
 
-// dueRuns are those runs for which half of any of their policy's times has
-// passed: how long it is exactly the detectors know. A run without a process
-// and without heartbeats is not among them, for nobody knows that it lives. Where
-// there are too many, the next tick goes on after these.
+// dueRuns returns the runs for which half of any of their policy's times has passed; the detectors
+// know the exact times. A run without a process and without heartbeats is not among them, because
+// it is not known to be alive. If there are too many, the next tick continues after these.
 func (s *Drifts) dueRuns(ctx context.Context) ([]runningRow, error) {
 	now, mono := s.Opt.Now(), time.Now()
 	if s.Ticked == nil {

@@ -11,16 +11,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// forgetWatched throws away what a transaction has changed that is not on disk.
+// forgetWatched drops the watches of runs that a transaction has changed without reaching the disk.
 func (s *Drifts) forgetWatched(tx *ledger.Tx) {
 	for _, id := range tx.Watched {
 		s.Watches.drop(id)
 	}
 }
 
-// WatchRun answers what is kept of a run, made where it is missing. It must be asked
-// for before the run is written to: what is written afterwards is counted by
-// whoever writes it.
+// WatchRun returns what is kept of a run, and makes it if it is missing. It must be called before
+// the run is written to: code that writes afterwards must count its own writes.
 func (s *Drifts) WatchRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {
 	if n := len(tx.Watched); n == 0 || tx.Watched[n-1] != run.ID {
 		tx.Watched = append(tx.Watched, run.ID)
@@ -37,8 +36,7 @@ func (s *Drifts) WatchRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	return w, nil
 }
 
-// watchOf is what is kept of the run that the present operation is about, nil
-// where nothing is.
+// watchOf is what is kept of the run that the present operation is about, nil if there is nothing.
 func watchOf(tx *ledger.Tx) *Watched {
 	w, _ := tx.Watch0.(*Watched)
 	return w
@@ -74,8 +72,8 @@ func (s *Drifts) makeWatched(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return w, nil
 }
 
-// unwatched lets a run go on without a watch where a row of its past is
-// damaged. What is SQLite's own fault is the transaction's.
+// unwatched lets a run continue without a watch if a row of its history is damaged. An error of
+// SQLite itself fails the transaction.
 func (s *Drifts) unwatched(w *Watched, err error) error {
 	if sqlite.Classify(err) != sqlite.ClassNone {
 		return err
@@ -84,8 +82,8 @@ func (s *Drifts) unwatched(w *Watched, err error) error {
 	return nil
 }
 
-// guard keeps a mistake in a detector from reaching a save: the run goes on
-// unwatched until what is known of it is made anew.
+// guard keeps a bug in a detector from failing a save: the run continues unwatched until its watch
+// is made again.
 func (s *Drifts) guard(w *Watched, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -98,7 +96,7 @@ func (s *Drifts) guard(w *Watched, f func()) {
 	f()
 }
 
-// see lets the watch of a run see something, and answers what it found.
+// see shows something to the watch of a run, and returns what it found.
 func (s *Drifts) see(w *Watched, show func(observer.RunWatch) []observer.Found) (found []observer.Found) {
 	if w.watch == nil {
 		return nil
@@ -107,8 +105,8 @@ func (s *Drifts) see(w *Watched, show func(observer.RunWatch) []observer.Found) 
 	return found
 }
 
-// show publishes the measures of a run whose policy has rules: those are tried
-// outside the writer.
+// show publishes the measures of a run whose policy has rules, because rules are tried outside the
+// writer.
 func (s *Drifts) show(tx *ledger.Tx, agent *ledger.AgentRow, w *Watched) {
 	if w.watch == nil || len(agent.Settings.Rules) == 0 {
 		return

@@ -11,26 +11,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// Watched is what the writer keeps in memory of a run to see it drift. All of
-// it follows from what is on disk: it is made when the run is first written to,
-// thrown away with a transaction that was rolled back, and made anew.
+// Watched is what the writer keeps in memory of a run to detect its drift. All of it is derived
+// from what is on disk: it is made when the run is first written to, dropped when a transaction is
+// rolled back, and made again.
 type Watched struct {
 	runID    int64
 	key      blob.RunKey
-	policy   string            // as it was when this was made
-	watch    observer.RunWatch // nil where nothing is to be watched
-	partial  bool              // made without what is read outside the writer
-	open     []ckpt.Finding    // of the run, oldest first
+	policy   string            // the policy when this was made
+	watch    observer.RunWatch // nil if nothing is to be watched
+	partial  bool              // made without the data that is read outside the writer
+	open     []ckpt.Finding    // the run's open findings, oldest first
 	recovery ckpt.Ref          // the checkpoint that was made at the first critical one of them
-	asked    sql.NullInt64     // up to where the watch wanted a way back to be kept
+	asked    sql.NullInt64     // the position up to which the watch wanted a rollback target
 	place    *list.Element
 }
 
-// Drifting says whether a critical finding is open that has a say over
-// checkpoints.
+// Drifting says whether a critical finding that affects checkpoints is open.
 func (w *Watched) Drifting() bool { return w.coveredFrom() >= 0 }
 
-// coveredFrom is the seq after which checkpoints are suspect, -1 where none is.
+// coveredFrom is the seq after which checkpoints are suspect, -1 if none is.
 func (w *Watched) coveredFrom() int64 {
 	from := int64(-1)
 	for i := range w.open {
@@ -48,15 +47,15 @@ func (w *Watched) Covers(seq int64) bool {
 	return from >= 0 && seq > from
 }
 
-// watches are the runs that are being watched, as far as there is room; the
-// one that was written to last goes last. The writer alone uses them, except
-// for what is atomic or a sync.Map.
+// watches are the runs that are being watched, up to a limit; the run that was written to most
+// recently is dropped last. Only the writer uses them, except for the fields that are atomic or a
+// sync.Map.
 type watches struct {
 	most   int
-	order  list.List // of *watched, the last used first
+	order  list.List // of *Watched, the most recently used first
 	runs   map[int64]*Watched
 	held   atomic.Int64
-	ready  sync.Map // runKey: those that are here and whole
+	ready  sync.Map // runKey: the watched runs that are not partial
 	shown  sync.Map // runKey to map[string]float64: the measures of runs whose policy has rules
 	Panics atomic.Int64
 }
@@ -97,7 +96,7 @@ func (m *watches) drop(runID int64) {
 	m.shown.Delete(w.key)
 }
 
-// DropAgent lets go of all runs of an agent.
+// DropAgent drops the watches of all runs of an agent.
 func (m *watches) DropAgent(owner, agent string) {
 	for id, w := range m.runs {
 		if w.key.Owner == owner && w.key.Agent == agent {
