@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// fileAside makes a file beside the database that is gone afterwards.
+// fileAside makes a temporary file beside the database.
 func (s *Archive) fileAside(prefix string) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
 	if err != nil {
@@ -23,18 +23,18 @@ func dropAside(f *os.File) {
 	_ = os.Remove(f.Name())
 }
 
-// heldInMemory is up to how many bytes are put aside without a file, so that what
-// is small can be exported where the disk is full.
+// heldInMemory is the most bytes that are put aside without a file, so that a small agent can be
+// exported even if the disk is full.
 const heldInMemory = 8 << 20
 
-// aside takes what is read on one snapshot, so that nobody who reads slowly holds it.
+// aside takes what is read on one snapshot, so that a slow reader does not hold the snapshot.
 type aside struct {
 	store *Archive
 	held  bytes.Buffer
-	file  *os.File // where it is more
+	file  *os.File // used if the data does not fit in memory
 }
 
-// Write adds to it.
+// Write appends to the data.
 func (a *aside) Write(p []byte) (int, error) {
 	if a.file == nil && a.held.Len()+len(p) <= heldInMemory {
 		return a.held.Write(p)
@@ -59,7 +59,7 @@ func noRoom(err error) error {
 	return ckpt.Wrap(ckpt.CodeStorageFull, err, "the export cannot be stored beside the database: %v", err)
 }
 
-// reader reads it from its beginning.
+// reader reads the data from its beginning.
 func (a *aside) reader() (io.Reader, error) {
 	if a.file == nil {
 		return &a.held, nil
@@ -68,7 +68,7 @@ func (a *aside) reader() (io.Reader, error) {
 	return a.file, err
 }
 
-// drop forgets it.
+// drop discards the data.
 func (a *aside) drop() {
 	if a.file != nil {
 		dropAside(a.file)

@@ -7,13 +7,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 )
 
-// checkpointSeen is a checkpoint of an export of version 2.
+// checkpointSeen is a checkpoint that was read from an export of version 2.
 type checkpointSeen struct {
 	request   *ckpt.SaveRequest
 	seq       int64
 	createdAt ckpt.Time
 	operation ckpt.Ref
-	program   string // as it was stored
+	program   string // in its stored form
 	pinned    bool
 	suspect   bool
 	stateOf   int64
@@ -22,7 +22,7 @@ type checkpointSeen struct {
 	state     blob.Encoded
 }
 
-// readCheckpoint is the checkpoint of a line, with the save that it stands for.
+// readCheckpoint reads the checkpoint of a line, with the save that corresponds to it.
 func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
 	row, err := checkpoints.parseRow(l.Row)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// form is what a column holds.
+// form says what a column holds.
 type form int
 
 const (
@@ -32,24 +32,25 @@ const (
 	bytea              // bytes, base64 in an export
 )
 
-// column is one member of a line of an export, and the column that it stands for.
+// column is one member of a line of an export, and its column in the database.
 type column struct {
 	name  string
 	form  form
 	need  bool               // it is never null
-	least int64              // of a whole number
-	most  int                // bytes of a text; 0 for ckpt.MaxText, or ckpt.MaxValue where it is JSON
-	words []string           // the only texts that it may be
-	check func(string) error // of a text
+	least int64              // the least value of a whole number
+	most  int                // the most bytes of a text; 0 for ckpt.MaxText, or ckpt.MaxValue if it is JSON
+	words []string           // the only texts that are allowed
+	check func(string) error // checks a text
 	ref   bool               // it is the id of a checkpoint
 	own   bool               // it is the id of the row itself
-	def   any                // what a line without it means
+	def   any                // the value if a line does not have it
 }
 
-// asText says in which member a JSON column stands whose text would break the line.
+// asText is the suffix of a member that holds a JSON column as text, because the JSON would break
+// the line.
 const asText = "_text"
 
-// appendMember writes a stored value as a member. A null is left out.
+// appendMember writes a stored value as a member. It leaves out a null.
 func (c *column) appendMember(b []byte, v any) ([]byte, error) {
 	if v == nil {
 		return b, nil
@@ -88,16 +89,16 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return append(b, j...), err
 }
 
-// oneLine says that a JSON text may stand in a line as it is and is the same
-// bytes when it is read back.
+// oneLine says that a JSON text can be written into a line unchanged and reads back as the same
+// bytes.
 func oneLine(s string) bool {
 	return s != "" && !strings.ContainsAny(s, "\r\n") && strings.TrimSpace(s) == s
 }
 
 func (c *column) isJSON() bool { return c.form == value || c.form == object || c.form == labels }
 
-// parse reads a member and answers what is to be stored. name is the member's,
-// which may end in asText.
+// parse reads a member and returns the value to store. name is the member's name, which may end in
+// asText.
 func (c *column) parse(name string, raw []byte) (any, error) {
 	v, err := c.read(name, raw)
 	if err != nil || v == nil {
@@ -108,7 +109,7 @@ func (c *column) parse(name string, raw []byte) (any, error) {
 
 func (c *column) read(name string, raw []byte) (any, error) {
 	if c.isJSON() && name == c.name {
-		return string(raw), nil // null is a value here, as it is stored
+		return string(raw), nil // null is a value here, in its stored form
 	}
 	if bytes.Equal(raw, []byte("null")) {
 		return nil, nil
@@ -151,7 +152,7 @@ func wrong(err error, what string) error {
 	return nil
 }
 
-// valid refuses what no request could have stored.
+// valid refuses values that no request could have stored.
 func (c *column) valid(v any) error {
 	switch v := v.(type) {
 	case int64:
@@ -231,18 +232,18 @@ func (c *column) validJSON(s string) error {
 	return nil
 }
 
-// table is one kind of row of a run.
+// table describes one kind of row of a run.
 type table struct {
 	kind    string // of its lines
 	order   string
 	columns []column
 	query   string                     // reads a run's rows
 	insert  string                     // writes one
-	read    func([]any) ([]any, error) // where the rows that query reads are not the columns
+	read    func([]any) ([]any, error) // converts what query reads to the columns; nil if they are the same
 	write   func([]any) []any          // the same for insert
 }
 
-// prepare completes insert, which names the table, and writes the query.
+// prepare completes insert, which begins with the table's name, and sets query.
 func (t *table) prepare() *table {
 	list := t.list()
 	t.query = `SELECT ` + list + ` FROM ` + strings.TrimPrefix(t.insert, `INSERT INTO `) + ` WHERE run_id = ? ORDER BY ` + t.order
@@ -250,9 +251,9 @@ func (t *table) prepare() *table {
 	return t
 }
 
-// prepareRuns is prepare for the runs themselves, which belong to an agent. The
-// first four arguments of insert are the agent, the name, how many
-// checkpoints are not there yet, and its uid, nil for a new one.
+// prepareRuns is prepare for the runs themselves, which belong to an agent. The first four
+// arguments of insert are the agent, the name, the number of checkpoints that are not here yet, and
+// the uid, nil for a new one.
 func (t *table) prepareRuns() *table {
 	list := t.list()
 	t.query = `SELECT ` + list + ` FROM runs WHERE id = ?`
@@ -269,7 +270,7 @@ func (t *table) list() string {
 	return strings.Join(names, ", ")
 }
 
-// listOf names the columns of a table that a query calls alias.
+// listOf lists the columns of a table for a query that calls the table alias.
 func (t *table) listOf(alias string) string {
 	return alias + "." + strings.ReplaceAll(t.list(), ", ", ", "+alias+".")
 }
@@ -292,7 +293,7 @@ func (t *table) appendRow(b []byte, values []any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// parseRow reads a row, which is checked JSON: a value for each column.
+// parseRow reads a row, which is checked JSON. It returns a value for each column.
 func (t *table) parseRow(row []byte) ([]any, error) {
 	values := make([]any, len(t.columns))
 	var failed error
@@ -319,12 +320,12 @@ func (t *table) parseRow(row []byte) ([]any, error) {
 	return values, failed
 }
 
-// place is where a column stands in a row.
+// place is the index of a column in a row.
 func (t *table) place(name string) int {
 	return slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
 }
 
-// at is the value of a column of a parsed row.
+// at is the value of a column in a parsed row.
 func (t *table) at(values []any, name string) any {
 	return values[t.place(name)]
 }

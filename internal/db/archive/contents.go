@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// checkExport reads a whole export without using it.
+// checkExport reads and checks a whole export without importing it.
 func checkExport(f *os.File, runName func(ckpt.GraphThread) string) (*contents, error) {
 	l, err := readLines(f)
 	if err != nil {
@@ -50,7 +50,7 @@ func checkExport(f *os.File, runName func(ckpt.GraphThread) string) (*contents, 
 	}
 }
 
-// plain is an error without its code.
+// plain returns an error without its code.
 func plain(err error) error {
 	var e *ckpt.Error
 	if errors.As(err, &e) {
@@ -105,7 +105,7 @@ func (c *checking) beginAgent(line *exportLine) error {
 // line checks a line between the first and the last.
 func (c *checking) line(line *exportLine) error {
 	if c.version == 1 {
-		if line.Type == lineDamaged { // what the exporter could not read is not there to be imported
+		if line.Type == lineDamaged { // what the exporter could not read cannot be imported
 			return nil
 		}
 		return checkOldCheckpoint(line)
@@ -158,7 +158,7 @@ func (c *checking) checkAgent(line *exportLine) error {
 	return nil
 }
 
-// endAgent checks an agent whose lines have all been read.
+// endAgent checks an agent after all of its lines have been read.
 func (c *checking) endAgent() error {
 	if c.agent == nil {
 		return nil
@@ -207,7 +207,7 @@ func (c *checking) checkCheckpoint(line *exportLine) error {
 	return c.once(seen.request.ID)
 }
 
-// once refuses an id that came before.
+// once refuses an id that appeared before.
 func (c *checking) once(id string) error {
 	if c.has[id] {
 		return fmt.Errorf("the id %s comes twice", id)
@@ -258,7 +258,7 @@ func (c *checking) checkRun(line *exportLine) error {
 	return nil
 }
 
-// checkRow checks a row of a run, and that it is there once.
+// checkRow checks a row of a run, and that it appears only once.
 func (c *checking) checkRow(t *table, line *exportLine) error {
 	row, err := t.parseRow(line.Row)
 	if err != nil {
@@ -332,7 +332,7 @@ func (c *checking) end(l *lines, line *exportLine, sum hash.Hash) error {
 	return nil
 }
 
-// changed says whether the hashes of the last line are not those of the others.
+// changed says whether the hashes in the last line differ from those of the lines.
 func (c *checking) changed(line *exportLine, sum hash.Hash) bool {
 	return line.SHA256 != hex.EncodeToString(sum.Sum(nil)) || c.version > 1 && !c.sameKinds(line.Kinds)
 }

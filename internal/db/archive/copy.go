@@ -10,8 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 )
 
-// What follows brings agents back from single rows that were kept elsewhere: the other
-// direction of rows.go.
+// This file restores agents from single rows that were kept elsewhere: the reverse of rows.go.
 
 // Kept are the identities of agents and runs that an import keeps: by the agent's name, and by its
 // name and the run's.
@@ -32,8 +31,8 @@ func (s *Archive) ImportKept(ctx context.Context, sc ckpt.Scope, body io.Reader,
 	return s.imports(ctx, sc, ckpt.ImportRequest{}, body, kept)
 }
 
-// keepRun answers the uid that a run is to keep, and puts the epoch with which it goes
-// on into its row.
+// keepRun returns the uid that a run must keep, and sets the epoch with which it continues in its
+// row.
 func (im *importing) keepRun(agent, run string, row []any) (uid any) {
 	k, is := im.kept.Runs[[2]string{agent, run}]
 	if !is {
@@ -47,8 +46,8 @@ func (im *importing) keepRun(agent, run string, row []any) (uid any) {
 type CopyWriter struct {
 	x *exporter
 
-	// Damaged, if set, is told of each checkpoint that is left out because its state
-	// cannot be read or does not match its hash.
+	// Damaged, if set, is called for each checkpoint that is left out because its state cannot be
+	// read or does not match its hash.
 	Damaged func(run, id string, seq int64, err error)
 }
 
@@ -62,7 +61,7 @@ func NewCopyWriter(w io.Writer) *CopyWriter {
 // Agent writes the line of an agent.
 func (c *CopyWriter) Agent(text string) { c.x.text(lineAgent, []byte(text), []byte("\n")) }
 
-// Run writes a run. inDoubt means that nobody knows what it did afterwards.
+// Run writes a run. inDoubt means that it is not known what the run did afterwards.
 func (c *CopyWriter) Run(name, row string, inDoubt bool) {
 	var alive []byte
 	if inDoubt {
@@ -71,10 +70,11 @@ func (c *CopyWriter) Run(name, row string, inDoubt bool) {
 	c.x.rowLine(lineRun, name, []byte(row), alive)
 }
 
-// Row writes a row of the run that was written last.
+// Row writes a row of the run of the last call of Run.
 func (c *CopyWriter) Row(kind, run, row string) { c.x.rowLine(kind, run, []byte(row)) }
 
-// Checkpoint writes a checkpoint, or records that it is damaged. Its run comes after it.
+// Checkpoint writes a checkpoint, or records that it is damaged. Run must be called for its run
+// after it.
 func (c *CopyWriter) Checkpoint(run, row string, seq int64, state *blob.StateRow, segments map[int64]KeptSegment) {
 	bytes, err := blob.Join(state, func(id int64) ([]byte, error) {
 		s, there := segments[id]
@@ -104,7 +104,7 @@ func (c *CopyWriter) Lost(run, id string, seq int64, err error) {
 	}
 }
 
-// KeptSegment is a segment as it is stored.
+// KeptSegment is a stored segment.
 type KeptSegment struct {
 	Size int64
 	Data []byte

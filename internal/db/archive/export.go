@@ -14,16 +14,16 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// exportVersion is the version that is written. Version 1 had the policy and the
-// checkpoints alone.
+// exportVersion is the version that this program writes. Version 1 had only the policy and the
+// checkpoints.
 const exportVersion = 2
 
-// Export writes all of an agent.
+// Export writes everything of an agent.
 func (s *Archive) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {
 	return s.ExportAgents(ctx, sc, ckpt.ExportRequest{Agents: []string{name}}, w)
 }
 
-// ExportAgents writes all of some agents, or one run of an agent.
+// ExportAgents writes everything of some agents, or one run of an agent.
 func (s *Archive) ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error {
 	agents, err := s.exported(ctx, sc, r)
 	if err != nil {
@@ -79,10 +79,10 @@ func (s *Archive) exported(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequ
 // exportAtOnce is how many checkpoints are read on one snapshot.
 const exportAtOnce = 32
 
-// orderedAtOnce is how many are brought into their order at once, 16 bytes of memory each.
+// orderedAtOnce is how many checkpoints are sorted at once, with 16 bytes of memory each.
 const orderedAtOnce = 1 << 18
 
-// exportRow is a checkpoint as it is exported.
+// exportRow is a checkpoint to export.
 type exportRow struct {
 	ledger.ReadRow
 	StateOf *int64 `db:"state_of"`
@@ -113,7 +113,7 @@ func (e *exporting) all(ctx context.Context) error {
 	return e.rest(ctx)
 }
 
-// reading runs f on one snapshot, and reports what it found damaged afterwards.
+// reading runs f on one snapshot, and afterwards reports the damage that f found.
 func (e *exporting) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	err := e.store.Reading(ctx, f)
 	for _, damage := range e.x.damage {
@@ -123,7 +123,7 @@ func (e *exporting) reading(ctx context.Context, f func(q *sqlx.Tx) error) error
 	return err
 }
 
-// rest writes what is known beside the states, as of one moment.
+// rest writes everything except the states, as of one moment.
 func (e *exporting) rest(ctx context.Context) error {
 	to := &aside{store: e.store}
 	defer to.drop()
@@ -154,7 +154,7 @@ func (e *exporting) rest(ctx context.Context) error {
 	return e.x.copy(from)
 }
 
-// states writes some checkpoints with their states, and answers how many.
+// states writes some checkpoints with their states, and returns how many.
 func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, error) {
 	if len(e.order) == 0 {
 		err := q.SelectContext(ctx, &e.order, `SELECT c.slot, c.n FROM runs r CROSS JOIN checkpoints c ON c.run_id = r.id
@@ -236,7 +236,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-// marks writes what has changed of the checkpoints since they were written.
+// marks writes what has changed about the checkpoints since they were written.
 func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
 	var rows []struct {
 		ID      string                      `db:"id"`
@@ -272,7 +272,7 @@ func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
-// runs writes each run with what belongs to it.
+// runs writes each run with the rows that belong to it.
 func (e *exporting) runs(ctx context.Context, q *sqlx.Tx) error {
 	var ids []int64
 	err := q.SelectContext(ctx, &ids, `SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2) ORDER BY id`, e.agent.ID, e.run)

@@ -15,10 +15,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// exporting is the export of one agent. The states are read on snapshots of
-// their own, so that a slow reader holds no snapshot for long. All else is read on
-// one last snapshot, and put aside, with what has changed of the checkpoints
-// in the meantime.
+// exporting is the export of one agent. States are read on snapshots of their own, so that a slow
+// reader holds no snapshot for long. Everything else is read on one last snapshot and put aside,
+// together with what has changed about the checkpoints in the meantime.
 type exporting struct {
 	store   *Archive
 	agent   *ledger.AgentRow
@@ -30,13 +29,13 @@ type exporting struct {
 	order   []savedRow      // what comes next, in the order of all saves
 }
 
-// exporter writes lines and hashes what it wrote, all of it and each kind.
+// exporter writes lines and hashes them, all lines together and each kind separately.
 type exporter struct {
 	out    *bufio.Writer
 	sum    hash.Hash
 	lines  int64
 	kinds  map[string]*kindCount
-	damage []error // what was found damaged, and is not reported yet
+	damage []error // damage that was found and is not reported yet
 	err    error
 }
 
@@ -44,7 +43,7 @@ func newExporter(w io.Writer) *exporter {
 	return &exporter{out: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), kinds: map[string]*kindCount{}}
 }
 
-// divert writes to another place until the answered function is called.
+// divert writes to another place until the returned function is called.
 func (x *exporter) divert(w io.Writer) (back func() error) {
 	was := x.out
 	x.out = bufio.NewWriterSize(w, 64<<10)
@@ -57,7 +56,7 @@ func (x *exporter) divert(w io.Writer) (back func() error) {
 	}
 }
 
-// copy writes lines that were written elsewhere, and are counted already.
+// copy writes lines that were put aside, and are already counted.
 func (x *exporter) copy(from io.Reader) error {
 	if x.err == nil {
 		_, x.err = io.Copy(x.out, from)
@@ -99,7 +98,7 @@ func (x *exporter) fail(err error) {
 	}
 }
 
-// row writes a row of a run as it is stored. What is damaged is named instead.
+// row writes a stored row of a run. If the row is damaged, it writes a line that names it instead.
 func (x *exporter) row(t *table, run string, values []any) {
 	var err error
 	if t.read != nil {
@@ -117,8 +116,8 @@ func (x *exporter) row(t *table, run string, values []any) {
 	x.rowLine(t.kind, run, text)
 }
 
-// rowLine writes the line of a row by hand: encoding/json would not leave the
-// bytes of the JSON in it alone.
+// rowLine writes the line of a row by hand, because encoding/json would change the bytes of the
+// JSON in it.
 func (x *exporter) rowLine(kind, run string, row []byte, more ...[]byte) {
 	b := append([]byte(`{"type":"`), kind...)
 	b = ledger.AppendString(append(b, `","run":`...), run)
@@ -126,7 +125,7 @@ func (x *exporter) rowLine(kind, run string, row []byte, more ...[]byte) {
 	x.text(kind, slices.Concat([][]byte{b, row}, more, [][]byte{[]byte("}\n")})...)
 }
 
-// damaged writes what is known of a row that cannot be read.
+// damaged writes a line about a row that cannot be read.
 func (x *exporter) damaged(run, kind, id string, seq int64, err error) {
 	row, failed := json.Marshal(struct {
 		ID  string `json:"id,omitempty"`
@@ -159,13 +158,13 @@ func (x *exporter) end() error {
 	return x.err
 }
 
-// savedRow is where a checkpoint stands, and its place in the order of all saves.
+// savedRow is the row of a checkpoint, and its place in the order of all saves.
 type savedRow struct {
 	Slot int64 `db:"slot"`
 	N    int64 `db:"n"`
 }
 
-// mark is what may change of a checkpoint.
+// mark is what can change about a checkpoint.
 type mark struct {
 	run     string
 	labels  string

@@ -20,7 +20,7 @@ import (
 type (
 	contentLine struct {
 		SHA256 string `json:"sha256"`
-		Was    string `json:"was,omitempty"` // the version before
+		Was    string `json:"was,omitempty"` // the previous version
 	}
 	treeLine struct {
 		ID string `json:"id"`
@@ -32,9 +32,9 @@ type (
 	}
 )
 
-// files writes the contents, the trees, and which checkpoints name them. A tree is
-// written as a change to the last one of the same root. One that cannot be read is
-// left out, and told of.
+// files writes the contents, the trees, and which checkpoints name them. It writes a tree as a
+// change to the last tree of the same root. It leaves out a tree that cannot be read, and reports
+// it.
 func (e *exporting) files(ctx context.Context, q *sqlx.Tx) error {
 	var names []struct {
 		files.TreeRow
@@ -75,8 +75,8 @@ func (e *exporting) files(ctx context.Context, q *sqlx.Tx) error {
 // filesWriter writes the files of an agent.
 type filesWriter struct {
 	*exporting
-	contents map[string]bool // those that were met; false for one that is damaged
-	trees    map[string]bool // likewise
+	contents map[string]bool // contents that were met; false if damaged
+	trees    map[string]bool // the same for trees
 	last     map[string]*ckpt.Tree
 }
 
@@ -125,8 +125,8 @@ func (w *filesWriter) tree(ctx context.Context, q *sqlx.Tx, row *files.TreeRow, 
 	return w.x.err
 }
 
-// contentsOf writes those contents of some entries that were not written yet. What
-// the tree before has at the same path is the version before.
+// contentsOf writes the contents of some entries that were not written yet. The content of the
+// previous tree at the same path is the previous version.
 func (w *filesWriter) contentsOf(ctx context.Context, q *sqlx.Tx, before *ckpt.Tree, entries []ckpt.TreeEntry) error {
 	was := map[string]string{}
 	for _, e := range before.Entries {
@@ -155,7 +155,7 @@ func (w *filesWriter) contentsOf(ctx context.Context, q *sqlx.Tx, before *ckpt.T
 	return nil
 }
 
-// checkFiles checks a line of files. It answers false for any other.
+// checkFiles checks a line about files. It returns false for any other line.
 func (c *checking) checkFiles(line *exportLine) (bool, error) {
 	switch line.Type {
 	case lineContent, lineTree, lineTrees:

@@ -16,12 +16,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// Import reads an export and brings in what is not there yet. It first takes the
-// whole text aside and checks it, so that a torn or changed one changes nothing;
-// doing it again changes nothing either.
+// Import reads an export and imports what does not exist here yet. It first puts the whole text
+// aside and checks it, so that a truncated or changed export changes nothing. Importing the same
+// export again changes nothing either.
 //
-// A run comes in as it was, in as many transactions as it needs. Until the last
-// of them an uncertain operation stands in it, so that nobody resumes a half.
+// A run is imported as it was, in as many transactions as it needs. Until the last one, the run has
+// an uncertain operation, so that a half-imported run cannot be resumed.
 func (s *Archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error) {
 	return s.imports(ctx, sc, r, body, Kept{})
 }
@@ -66,7 +66,7 @@ func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReque
 	return &im.report, nil
 }
 
-// takeAside copies the body into a file of its own beside the database.
+// takeAside copies the body into a file beside the database.
 func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
 	f, err := s.fileAside(".import-")
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// look says of each run whether it is there already, and refuses an import that
-// would have to join two histories.
+// look finds out for each run whether it exists already, and refuses an import that would have to
+// join two histories.
 func (im *importing) look(ctx context.Context) error {
 	return im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		for _, a := range im.contents.agents {
@@ -146,8 +146,8 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 	return nil
 }
 
-// whole brings in what look has found missing: each run with what belongs to it,
-// then the checkpoints, and at last what makes the runs ones to go on with.
+// whole imports what look has found missing: first each run with the rows that belong to it, then
+// the checkpoints, and finally what makes the runs ready to continue.
 func (im *importing) whole(ctx context.Context) error {
 	for _, pass := range []func(context.Context, *exportLine, *agentSeen) error{im.runLine, im.checkpointLine} {
 		if err := im.contents.each(im.aside, func(l *exportLine, a *agentSeen) error { return pass(ctx, l, a) }); err != nil {
@@ -173,7 +173,7 @@ func (im *importing) whole(ctx context.Context) error {
 	return im.flush(ctx)
 }
 
-// runLine brings in an agent, a run, or a row of one.
+// runLine imports an agent, a run, or a row of a run.
 func (im *importing) runLine(ctx context.Context, l *exportLine, a *agentSeen) error {
 	size := int64(len(l.Row))
 	switch l.Type {
@@ -212,9 +212,8 @@ func (im *importing) runLine(ctx context.Context, l *exportLine, a *agentSeen) e
 	})
 }
 
-// screen does with secrets what the policy says, in what comes from another
-// program. What an export of ours holds was screened when it was written first.
-// report makes the findings.
+// screen treats secrets in data from another program as the policy says. Data in our own exports
+// was screened when it was first written. report makes the findings.
 func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, what string) (clean []byte,
 	report func(*ledger.Tx) error, err error) {
 	nothing := func(*ledger.Tx) error { return nil }
@@ -241,8 +240,7 @@ func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, 
 	}, nil
 }
 
-// makeRun makes a run as it was, with an uncertain operation that says that it is
-// not whole yet.
+// makeRun makes a run as it was, with an uncertain operation that says that it is not complete yet.
 func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byte) error {
 	agent, err := im.target(tx, a)
 	if err != nil {
@@ -270,14 +268,14 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 	if r.ended {
 		return nil
 	}
-	if runs.text(row, "source") != "" { // nobody can be asked about it: it ends as it stands
+	if runs.text(row, "source") != "" { // no person can be asked about it: it stays as it is
 		return tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, r.id, tx.Now)
 	}
 	return tx.Exec(insertDoubt, r.id, halfKey, r.attempts[halfKey]+1, halfName, tx.Now)
 }
 
-// disown takes a run's process away where it is a stranger's: who could name any
-// would let a run look alive for ever, or learn when a stranger's process ends.
+// disown removes a run's process if it belongs to another user. Otherwise a user could name any
+// process, and so make a run look alive forever, or learn when another user's process ends.
 func (im *importing) disown(t *table, row []any, r *runSeen) {
 	p := liveness.Process{PID: int(t.whole(row, "pid")), Start: t.text(row, "process_start"), Boot: t.text(row, "boot_id")}
 	r.disowned = false
@@ -299,7 +297,7 @@ func isHalf(tx *ledger.Tx, run *ledger.RunRow) (half bool, err error) {
 	return half, err
 }
 
-// dropRun removes what an import has left of a run.
+// dropRun removes the remains of an import of a run.
 func (im *importing) dropRun(tx *ledger.Tx, agent *ledger.AgentRow, id int64) error {
 	run, err := tx.RunByID(id)
 	if err != nil || run == nil {
@@ -322,8 +320,8 @@ func (im *importing) dropRun(tx *ledger.Tx, agent *ledger.AgentRow, id int64) er
 	return err
 }
 
-// undo removes the runs that a failed import has begun. What cannot be removed
-// stays one that nobody resumes, and the next import of it begins anew.
+// undo removes the runs that a failed import has begun. A run that cannot be removed cannot be
+// resumed either, and the next import of it begins again.
 func (im *importing) undo() {
 	for _, a := range im.contents.agents {
 		for _, r := range a.order {
@@ -352,7 +350,7 @@ func (im *importing) undo() {
 	}
 }
 
-// makeRow brings in a row that belongs to a run.
+// makeRow imports a row that belongs to a run.
 func (im *importing) makeRow(tx *ledger.Tx, a *agentSeen, r *runSeen, t *table, text []byte) error {
 	row, err := t.parseRow(text)
 	if err != nil {
@@ -378,7 +376,7 @@ func (im *importing) makeRow(tx *ledger.Tx, a *agentSeen, r *runSeen, t *table, 
 	return tx.Exec(t.insert, append([]any{r.id}, row...)...)
 }
 
-// mapRefs puts the ids that things have here in the place of those in the file.
+// mapRefs replaces the ids of the file with the ids that the same things have here.
 func (im *importing) mapRefs(tx *ledger.Tx, agent *ledger.AgentRow, t *table, row []any) error {
 	for i := range t.columns {
 		c := &t.columns[i]
@@ -400,7 +398,7 @@ func (im *importing) mapRefs(tx *ledger.Tx, agent *ledger.AgentRow, t *table, ro
 	return nil
 }
 
-// checkpointLine brings in a checkpoint.
+// checkpointLine imports a checkpoint.
 func (im *importing) checkpointLine(ctx context.Context, l *exportLine, a *agentSeen) error {
 	if l.Type != lineCheckpoint {
 		return nil
@@ -471,7 +469,7 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	if _, err := tx.InsertRow(run, &row, &c.state); err != nil {
 		return err
 	}
-	run.LastSeq, run.Head = last, head // they are as they were since the run was made
+	run.LastSeq, run.Head = last, head // they are final since the run was made
 	run.Removed--
 	if err := tx.Exec(`UPDATE runs SET removed = ?, stored_bytes = ? WHERE id = ?`, run.Removed, run.StoredBytes, run.ID); err != nil {
 		return err
@@ -486,8 +484,7 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	return im.auditCheckpoint(tx, agent, run, &row, &c.state, a.owner, c.seq)
 }
 
-// settle makes a run one that may be gone on with, unless the file does not say
-// all of it.
+// settle makes a run ready to continue, unless the file does not contain all of it.
 func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 	agent, err := im.target(tx, a)
 	if err != nil {
@@ -533,13 +530,15 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 	if !tx.Trusted.IsZero() {
 		return nil
 	}
-	// While ages are held back, what is too old stays; that the run changed just now says so.
+	// While ages are not judged, old checkpoints stay. The new time of the run's last change shows
+	// that.
 	return tx.Exec(`UPDATE runs SET updated_at = ?1 WHERE id = ?2 AND EXISTS (SELECT 1 FROM checkpoints
 		WHERE run_id = ?2 AND kind = 'recovery' AND created_at < ?3)`,
 		tx.Now, run.ID, ckpt.At(tx.Now.Add(-time.Duration(agent.Settings.RecoveryKeep))))
 }
 
-// doubt says what the file does not say of a run that was not over, "" for nothing.
+// doubt says what the file does not contain about a run that had not ended, "" if nothing is
+// missing.
 func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r *runSeen) (why string, err error) {
 	var fork string
 	if from := ledger.ForkWithout(run); from != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// importFiles brings in the files of those agents of which a run comes in. Contents
-// and trees that no checkpoint names in the end go by themselves.
+// importFiles imports the files of the agents that have at least one imported run. Contents and
+// trees that no checkpoint names in the end are removed by the usual sweep.
 func (im *importing) importFiles(ctx context.Context) error {
 	var waiting []*ckpt.FileContent
 	size := 0

@@ -12,22 +12,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// An export of version 1 has an agent's policy and its checkpoints, and nothing of
-// what its runs were doing. Its checkpoints join a run that is there, as history.
-// A run that they make is one that a person must decide about.
+// An export of version 1 has an agent's policy and its checkpoints, and nothing about what its runs
+// were doing. If a run exists, the checkpoints join it as history. If the import makes the run, a
+// person must decide about it.
 
-// oldDoubt is what nobody knows of a run of such an export.
+// oldDoubt says what is not known of a run of such an export.
 const oldDoubt = "what this run did beside its checkpoints: its export is of version 1, which holds nothing else"
 
-// checkOldCheckpoint checks one checkpoint as a save would be checked, and that
-// its state is the one that was exported.
+// checkOldCheckpoint checks one checkpoint in the way that a save is checked, and that its state is
+// the one that was exported.
 func checkOldCheckpoint(line *exportLine) error {
 	r, c, err := line.request("x")
 	if err == nil {
 		err = wellformed.Save(r)
 	}
 	if err == nil {
-		err = ckpt.CheckID(c.ID) // a save may do without
+		err = ckpt.CheckID(c.ID) // a save may have no id
 	}
 	if err == nil && c.Operation != "" {
 		err = ckpt.CheckKey("operation", string(c.Operation))
@@ -41,7 +41,7 @@ func checkOldCheckpoint(line *exportLine) error {
 	return err
 }
 
-// request is the save that a line of version 1 stands for.
+// request is the save that corresponds to a line of version 1.
 func (l *exportLine) request(agent string) (*ckpt.SaveRequest, *ckpt.Checkpoint, error) {
 	c := l.Checkpoint
 	if l.Type != lineCheckpoint || c == nil {
@@ -55,7 +55,7 @@ func (l *exportLine) request(agent string) (*ckpt.SaveRequest, *ckpt.Checkpoint,
 		Program: c.Program, ContentType: c.ContentType, State: state}, c, nil
 }
 
-// oldCheckpoint is one checkpoint on its way in.
+// oldCheckpoint is one checkpoint that is being imported.
 type oldCheckpoint struct {
 	request *ckpt.SaveRequest
 	from    *ckpt.Checkpoint
@@ -98,8 +98,8 @@ func (im *importing) old(ctx context.Context) (*ckpt.ImportReport, error) {
 	return &im.report, nil
 }
 
-// saveOld brings some checkpoints in, in one transaction that leaves no run with
-// more than its policy allows.
+// saveOld imports some checkpoints in one transaction that leaves no run with more checkpoints than
+// its policy allows.
 func (im *importing) saveOld(tx *ledger.Tx, batch []oldCheckpoint) error {
 	agent, err := im.target(tx, im.contents.agents[0])
 	if err != nil {
@@ -147,12 +147,12 @@ func (im *importing) oneOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheckpo
 			return err
 		}
 	}
-	im.store.ForgetPast(run.ID) // its past is another one now
+	im.store.ForgetPast(run.ID) // its history has changed
 	im.report.Imported++
 	return im.auditCheckpoint(tx, agent, run, &row, &c.state, im.contents.agents[0].owner, c.from.Seq)
 }
 
-// runForOld finds a run or makes it, in doubt.
+// runForOld finds a run, or makes it and leaves it in doubt.
 func (im *importing) runForOld(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*ledger.RunRow, error) {
 	run, err := tx.Run(agent.ID, name)
 	if err != nil || run != nil {
@@ -172,8 +172,8 @@ func (im *importing) oldParent(id ckpt.Ref) ckpt.Ref {
 	return id
 }
 
-// idForOld answers under which id a checkpoint comes in, and whether it is there
-// already. An id that another agent has is exchanged.
+// idForOld returns the id under which a checkpoint is imported, and whether it exists already. An
+// id that another agent has is replaced.
 func (im *importing) idForOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheckpoint) (id string, present bool, err error) {
 	id = string(im.oldParent(ckpt.Ref(c.from.ID)))
 	var there struct {
@@ -198,8 +198,8 @@ func (im *importing) idForOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheck
 	return im.idForOld(tx, agent, c)
 }
 
-// settleOld leaves each run with the head that it had, if it had one, and with no
-// more than its policy allows.
+// settleOld leaves each run with the head that it had, if it had one, and with no more checkpoints
+// than its policy allows.
 func (im *importing) settleOld(tx *ledger.Tx, agent *ledger.AgentRow, heads map[int64]ckpt.Ref) error {
 	for id, head := range heads {
 		run, err := tx.RunByID(id)

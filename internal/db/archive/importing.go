@@ -16,13 +16,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// importing is an import on its way.
+// importing is an import in progress.
 type importing struct {
 	store    *Archive
 	scope    ckpt.Scope
 	contents *contents
 	aside    *os.File
-	ids      map[string]string // of checkpoints, findings and prompts: the ids here, where they are others
+	ids      map[string]string // of checkpoints, findings and prompts: the ids here, if they differ
 	kept     Kept
 	report   ckpt.ImportReport
 	batch    []func(*ledger.Tx) error
@@ -42,8 +42,8 @@ func (im *importing) tellRenamed() {
 	}
 }
 
-// add notes something to do, and does what waits where that is enough for a
-// transaction. weight is 1 of importAtOnce for a checkpoint.
+// add queues a step of the import, and runs the queued steps if they are enough for a transaction.
+// For a checkpoint, weight is such that importAtOnce of them fill a transaction.
 func (im *importing) add(ctx context.Context, weight int, size int64, do func(*ledger.Tx) error) error {
 	im.batch = append(im.batch, do)
 	im.rows += weight
@@ -75,7 +75,7 @@ func (im *importing) flush(ctx context.Context) error {
 	return err
 }
 
-// target finds the agent or makes it as it was.
+// target finds the agent, or makes it as it was.
 func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, error) {
 	agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
 	if err != nil || agent != nil {
@@ -93,7 +93,7 @@ func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, erro
 		return nil, err
 	}
 	e := ledger.Entry(im.scope, "set_policy", a.target)
-	if a.createdAt.IsZero() { // of an export of version 1
+	if a.createdAt.IsZero() { // an export of version 1 has no time
 		_, err = im.store.StorePolicy(tx, im.scope, a.target, own, e)
 	} else {
 		err = im.makeAgent(tx, a, own, policy, e)
@@ -104,8 +104,8 @@ func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, erro
 	return im.store.Agent(tx, im.scope.Whose(), a.target)
 }
 
-// policyOf is the policy that an agent will have: the one that counted where it
-// comes from, or that of its new owner for all agents where nobody had set any.
+// policyOf is the policy that an agent will have: the one that counted in its source, or, if that
+// was empty, the new owner's policy for all agents.
 func (im *importing) policyOf(tx *ledger.Tx, a *agentSeen) (ckpt.Policy, error) {
 	if string(a.policy) == "{}" {
 		return im.store.BasePolicy(tx, im.scope.Whose())
@@ -126,13 +126,13 @@ func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy c
 	return tx.Audit(e)
 }
 
-// here is the id that a checkpoint of the file has here: its own, unless another
-// agent of its owner has that. A reference to a checkpoint that is nowhere stays what it is.
+// here is the id that a checkpoint of the file has here: its own, unless another agent of the same
+// owner has that id. A reference to a checkpoint that does not exist stays as it is.
 func (im *importing) here(tx *ledger.Tx, agent *ledger.AgentRow, id string) (string, error) {
 	return im.idHere(tx, agent, id, `SELECT r.agent_id`+ledger.OwnedTables+`?`, id, agent.Owner)
 }
 
-// ownHere is here for a finding or a prompt.
+// ownHere is the same as here for a finding or a prompt.
 func (im *importing) ownHere(tx *ledger.Tx, agent *ledger.AgentRow, t *table, id string) (string, error) {
 	query := `SELECT r.agent_id FROM findings f JOIN runs r ON r.id = f.run_id WHERE f.id = ?`
 	if t.kind == linePrompt {
@@ -158,8 +158,8 @@ func (im *importing) idHere(tx *ledger.Tx, agent *ledger.AgentRow, id, query str
 	return to, nil
 }
 
-// otherID makes the id under which an agent has what another has under id: the
-// same time, the rest from a hash, so that the next import finds it again.
+// otherID makes the id that an agent's item gets if another agent has an item with id: the same
+// time, and the rest from a hash, so that the next import finds it again.
 func otherID(id string, agent *ledger.AgentRow) string {
 	var u uuid.UUID
 	sum := sha256.Sum256([]byte(id + " " + agent.Owner + " " + agent.Name))
@@ -184,7 +184,7 @@ func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run 
 	return tx.Audit(e)
 }
 
-// leaveInDoubt makes a run one that a person must decide about.
+// leaveInDoubt marks a run so that a person must decide about it.
 func (im *importing) leaveInDoubt(tx *ledger.Tx, agent string, run *ledger.RunRow, attempt int64, why string) error {
 	im.report.Uncertain = append(im.report.Uncertain, ckpt.UncertainRun{Agent: agent, Run: run.Name, Reason: why})
 	return tx.Exec(insertDoubt, run.ID, halfKey, attempt, why, tx.Now)
@@ -197,14 +197,14 @@ const (
 	importBytesAtOnce = 32 << 20
 )
 
-// The weights of what is added to a transaction.
+// The weights of the steps of a transaction.
 const (
 	weightRow        = 1
 	weightCheckpoint = importRowsAtOnce / importAtOnce
 )
 
-// retain leaves no run that has grown with more than its policy counts. Ages are
-// judged when the run is whole.
+// retain leaves no run that got checkpoints with more than its policy's counts allow. Ages are
+// judged when the run is complete.
 func (im *importing) retain(tx *ledger.Tx) error {
 	for _, id := range slices.Sorted(maps.Keys(im.grown)) {
 		agent, err := im.target(tx, im.grown[id])
@@ -227,8 +227,8 @@ func (im *importing) retain(tx *ledger.Tx) error {
 	return nil
 }
 
-// What stands in a run that is not all there yet, and in one of which the file
-// does not say all. It cannot be resumed without a person's word.
+// The uncertain operation of a run that is not completely imported yet, or that the file does not
+// contain completely. Such a run cannot be resumed without a person's decision.
 const (
 	halfKey     = "ckptsidecar.import"
 	halfName    = "an import of this run that has not ended: do it again"

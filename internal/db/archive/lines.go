@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// contents are what an export holds, apart from its rows and states.
+// contents describes what an export holds, without its rows and states.
 type contents struct {
 	version int
 	agents  []*agentSeen
@@ -31,13 +31,13 @@ type agentSeen struct {
 	policyAt  ckpt.Time
 	policy    []byte
 	runs      map[string]*runSeen
-	order     []*runSeen // those whose line was read
+	order     []*runSeen // the runs whose line was read
 	marks     map[string]markSeen
 	threads   map[ckpt.GraphThread]bool
 	files     filesSeen
 }
 
-// markSeen is what has changed of a checkpoint after its line was written.
+// markSeen is what has changed about a checkpoint after its line was written.
 type markSeen struct {
 	gone    bool
 	labels  ckpt.Labels
@@ -55,8 +55,8 @@ type runSeen struct {
 	lastEvent  int64
 	ended      bool
 	alive      bool
-	unscreened bool   // nobody has looked for secrets in it
-	damaged    string // what of it cannot be read, "" for nothing
+	unscreened bool   // it has not been screened for secrets
+	damaged    string // what of it cannot be read, "" if nothing
 
 	seq      int64            // of its newest checkpoint so far
 	ids      []string         // of its first checkpoint and its newest so far
@@ -64,9 +64,9 @@ type runSeen struct {
 	keys     map[string]bool  // of its rows
 	attempts map[string]int64 // of its operations
 
-	present  bool  // it is here already
-	half     int64 // the run here that an import has not ended, 0 for none
-	id       int64 // of the run that was made
+	present  bool  // it exists here already
+	half     int64 // the run here whose import has not ended, 0 for none
+	id       int64 // the id of the run that was made
 	disowned bool
 }
 
@@ -90,7 +90,7 @@ func readLines(f *os.File) (*lines, error) {
 	return &lines{in: bufio.NewReaderSize(f, 256<<10)}, err
 }
 
-// next answers a line with its line break, io.EOF after the last.
+// next returns a line with its line break, and io.EOF after the last line.
 func (l *lines) next() ([]byte, *exportLine, error) {
 	b, err := l.in.ReadBytes('\n')
 	if err == io.EOF && len(b) > 0 {
@@ -107,8 +107,8 @@ func (l *lines) next() ([]byte, *exportLine, error) {
 	return b, &line, nil
 }
 
-// each reads a checked export once more, and calls f with each line between the
-// first and the last, and the agent that it is of.
+// each reads a checked export again, and calls do with each line between the first and the last,
+// and the agent that the line belongs to.
 func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) error {
 	l, err := readLines(f)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) erro
 	}
 }
 
-// checking is the first reading of an export.
+// checking is the state of the first reading of an export.
 type checking struct {
 	*contents
 	agent *agentSeen
@@ -148,7 +148,7 @@ type checking struct {
 	runName func(ckpt.GraphThread) string
 }
 
-// cut shortens a text for a name.
+// cut shortens a text for use as a name.
 func cut(s string) string {
 	const most = 200
 	if len(s) > most {
@@ -157,7 +157,7 @@ func cut(s string) string {
 	return string(bytes.ToValidUTF8([]byte(s), nil))
 }
 
-// state is the state of a line.
+// state returns the state of a line.
 func (l *exportLine) state() ([]byte, error) {
 	if l.Base64 == nil {
 		return []byte(l.State), nil
@@ -174,40 +174,40 @@ type exportLine struct {
 	Type    string `json:"type"`
 	Version int    `json:"version,omitempty"`
 
-	// Of an agent.
+	// For an agent.
 	Agent     string          `json:"agent,omitempty"`
 	Owner     string          `json:"owner,omitempty"`
 	CreatedAt *ckpt.Time      `json:"created_at,omitempty"`
 	PolicyAt  *ckpt.Time      `json:"policy_at,omitempty"`
 	Policy    json.RawMessage `json:"policy,omitempty"`
 
-	// Of a run and of what belongs to it.
+	// For a run and its rows.
 	Run        string          `json:"run,omitempty"`
 	OwnerAlive bool            `json:"owner_alive,omitempty"`
-	Unscreened bool            `json:"unscreened,omitempty"` // it comes from another program: nobody has looked for secrets in it
+	Unscreened bool            `json:"unscreened,omitempty"` // it comes from another program and was not screened for secrets
 	Row        json.RawMessage `json:"row,omitempty"`
 	State      json.RawMessage `json:"state,omitempty"`        // a JSON state on one line, byte for byte
-	Base64     *string         `json:"state_base64,omitempty"` // any other
-	Kind       string          `json:"kind,omitempty"`         // of what is damaged
+	Base64     *string         `json:"state_base64,omitempty"` // any other state
+	Kind       string          `json:"kind,omitempty"`         // the kind of a damaged row
 	Reason     string          `json:"reason,omitempty"`
 
-	// Of version 1.
+	// For version 1.
 	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
 	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
 
-	// Of the end.
+	// For the last line.
 	Lines  int64               `json:"lines,omitempty"`
 	Kinds  map[string]kindSums `json:"kinds,omitempty"`
 	SHA256 string              `json:"sha256,omitempty"`
 }
 
-// kindSums are what the last line says of all lines of a kind.
+// kindSums is what the last line says of all lines of a kind.
 type kindSums struct {
 	Lines  int64  `json:"lines"`
 	SHA256 string `json:"sha256"`
 }
 
-// filesSeen is what an export says of an agent's files.
+// filesSeen is what an export has said so far of an agent's files.
 type filesSeen struct {
 	contents map[string]bool
 	trees    map[string]bool

@@ -6,9 +6,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// What follows reads single rows of an export, for who shows what was kept elsewhere.
+// This file reads single rows of an export, for callers that show rows that were kept elsewhere.
 
-// ReadCheckpoint is the checkpoint of a row, without its owner, its agent, its run and its state.
+// ReadCheckpoint is the checkpoint of a row, without its owner, agent, run and state.
 func ReadCheckpoint(row string) (*ckpt.Checkpoint, error) {
 	values, err := checkpoints.parseRow([]byte(row))
 	if err != nil {
@@ -36,7 +36,7 @@ func ReadCheckpoint(row string) (*ckpt.Checkpoint, error) {
 	return c, err
 }
 
-// ReadPrompt is the prompt of a row, without its owner, its agent, its run and its status.
+// ReadPrompt is the prompt of a row, without its owner, agent, run and status.
 func ReadPrompt(row string) (*ckpt.Prompt, error) {
 	t := tableOf(linePrompt)
 	values, err := t.parseRow([]byte(row))

@@ -10,8 +10,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// What follows gives single rows in the form of an export, for who keeps a copy of a
-// run elsewhere.
+// This file gives single rows in the form of an export, for callers that keep a copy of a run
+// elsewhere.
 
 // The kinds of rows of a run.
 const (
@@ -21,19 +21,19 @@ const (
 	KindPrompt    = linePrompt
 )
 
-// Row is a row of a run as an export has it. Key tells it from the others of its kind.
+// Row is a row of a run in the form of an export. Key distinguishes it from other rows of its kind.
 type Row struct {
 	Kind, Key string
 	Order     int64
 	Text      string
 }
 
-// Agent is what is stored of an agent itself.
+// Agent is the stored row of an agent.
 type Agent struct {
 	Owner, Name, CreatedAt, PolicyAt, Policy string
 }
 
-// Line is the line of an agent.
+// Line is the export line of an agent.
 func (a *Agent) Line() (string, error) {
 	created, err := ckpt.ParseTime(a.CreatedAt)
 	if err != nil {
@@ -48,29 +48,29 @@ func (a *Agent) Line() (string, error) {
 	return string(text), err
 }
 
-// RunColumns are, in SQL, the columns of a run r that ScanRuns reads, and CheckpointColumns
-// those of a checkpoint c that ScanCheckpoints reads.
+// RunColumns are, in SQL, the columns of a run r that ScanRuns reads. CheckpointColumns are those
+// of a checkpoint c that ScanCheckpoints reads.
 var (
 	RunColumns        = runs.listOf("r")
 	CheckpointColumns = checkpoints.listOf("c")
 )
 
-// IsHalf says, in SQL, whether a run r is being imported and is not whole yet.
+// IsHalf says, in SQL, whether the import of a run r has not ended.
 var IsHalf = `EXISTS (SELECT 1 FROM operations h WHERE h.run_id = r.id AND h.key = ` + quoted(halfKey) +
 	` AND h.name = ` + quoted(halfName) + ` AND h.status = 'uncertain')`
 
-// Scanner reads rows that end with the columns of a table, and makes a line of these.
+// Scanner reads rows that end with the columns of a table, and makes a line from these columns.
 type Scanner struct {
 	of   *table
-	dest []any // where the columns go, the table's last
-	line []any // what the table's columns are
+	dest []any // destinations of the columns, those of the table last
+	line []any // the values of the table's columns
 	text []byte
 }
 
 // ScanRuns reads rows that begin with other columns and end with RunColumns.
 func ScanRuns(first ...any) *Scanner { return scanner(runs, first) }
 
-// ScanCheckpoints does the same with CheckpointColumns. Its lines are without the states.
+// ScanCheckpoints does the same with CheckpointColumns. Its lines do not have the states.
 func ScanCheckpoints(first ...any) *Scanner { return scanner(checkpoints, first) }
 
 func scanner(of *table, first []any) *Scanner {
@@ -81,8 +81,8 @@ func scanner(of *table, first []any) *Scanner {
 	return s
 }
 
-// Scan reads the row that rows stand at. The first columns go where ScanRuns or
-// ScanCheckpoints was told, the others are the line.
+// Scan reads the current row of rows. The first columns go to the destinations that ScanRuns or
+// ScanCheckpoints got, the others make the line.
 func (s *Scanner) Scan(rows *sqlx.Rows) (line string, err error) {
 	if err := rows.Scan(s.dest...); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (s *Scanner) Scan(rows *sqlx.Rows) (line string, err error) {
 	return string(s.text), err
 }
 
-// RowsOf are the rows of a run: all of them, or of the kinds and keys that some names.
+// RowsOf returns the rows of a run: all of them, or only those with the kinds and keys in some.
 func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string) (list []Row, err error) {
 	for _, t := range children {
 		query, args := t.query, []any{run}
@@ -120,7 +120,7 @@ func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string
 	return list, nil
 }
 
-// named reads the rows of a run, ?1, that have one of some keys, ?2, a JSON array.
+// named is the query for the rows of a run, ?1, with one of the keys in ?2, a JSON array.
 func (t *table) named() string {
 	column := "key"
 	if t.kind == lineEvent {
@@ -129,7 +129,7 @@ func (t *table) named() string {
 	return strings.Replace(t.query, `WHERE run_id = ?`, `WHERE run_id = ?1 AND `+column+` IN (SELECT value FROM json_each(?2))`, 1)
 }
 
-// WriteKeys are the keys of what LangGraph's tasks have written for a run.
+// WriteKeys returns the keys of the graph writes of a run's LangGraph tasks.
 func WriteKeys(ctx context.Context, q *sqlx.Tx, run int64) (list []string, err error) {
 	err = eachRow(ctx, q, `SELECT checkpoint, task, idx FROM graph_writes WHERE run_id = ?`, []any{run}, func(values []any) error {
 		key, err := json.Marshal(values)
@@ -139,10 +139,10 @@ func WriteKeys(ctx context.Context, q *sqlx.Tx, run int64) (list []string, err e
 	return list, err
 }
 
-// quoted is a text as a literal of SQL.
+// quoted is a text as an SQL literal.
 func quoted(s string) string { return `'` + strings.ReplaceAll(s, `'`, `''`) + `'` }
 
-// rowOf gives a row its key, and its text.
+// rowOf makes a Row with its key and its text.
 func (t *table) rowOf(values []any) (Row, error) {
 	row := Row{Kind: t.kind}
 	switch t.kind {

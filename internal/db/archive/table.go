@@ -9,16 +9,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// The kinds of lines of an export of version 2, in the order in which they come
-// for each agent: the agent, its checkpoints in the order in which they were
-// saved, what changed of them since, each run with what belongs to it, and then the
-// files: contents and trees before what names them.
+// The kinds of lines of an export of version 2, in the order in which they come for each agent: the
+// agent, its checkpoints in the order in which they were saved, what has changed about them since,
+// each run with the rows that belong to it, and then the files: contents and trees come before the
+// lines that name them.
 const (
 	lineBegin      = "ckptsidecar_export"
 	lineAgent      = "agent"
 	lineCheckpoint = "checkpoint"
-	lineMark       = "mark"    // of a checkpoint whose line was written already: what has changed of it
-	lineDamaged    = "damaged" // what cannot be read, and why
+	lineMark       = "mark"    // what has changed about a checkpoint after its line was written
+	lineDamaged    = "damaged" // names what cannot be read, and why
 	lineRun        = "run"
 	lineStep       = "step"
 	lineOperation  = "operation"
@@ -45,7 +45,7 @@ func key(name string) column {
 	return column{name: name, form: text, need: true, check: func(s string) error { return ckpt.CheckKey(name, s) }}
 }
 
-// word is a column of one of some words.
+// word is a column that allows only some words.
 func word[S ~string](name string, need bool, words ...S) column {
 	c := column{name: name, form: text, need: need}
 	for _, w := range words {
@@ -54,19 +54,19 @@ func word[S ~string](name string, need bool, words ...S) column {
 	return c
 }
 
-// always is a column that is never null.
+// always makes a column that is never null.
 func always(c column) column {
 	c.need = true
 	return c
 }
 
-// orElse is a column that older exports do not have.
+// orElse makes a column that older exports do not have.
 func orElse(c column, def any) column {
 	c.def = def
 	return c
 }
 
-// short is a text that the store makes itself, or that names something.
+// short is a text that the store makes itself, or that is a name.
 func short(name string) column { return column{name: name, form: text, most: ckpt.MaxKey} }
 func long(name string) column  { return column{name: name, form: text} }
 func name(name string) column  { return column{name: name, form: text, most: ckpt.MaxGraphName} }
@@ -75,8 +75,8 @@ func anyJSON(name string) column {
 }
 func measure(name string) column { return column{name: name, form: number} }
 
-// checkpoints has the columns of checkpoints apart from the state. They are read
-// and written by internal/db/ledger, not by the statements of this table.
+// checkpoints has the columns of checkpoints except the state. internal/db/ledger reads and writes
+// them, not the statements of this table.
 var checkpoints = &table{kind: lineCheckpoint, columns: []column{
 	id("id"),
 	{name: "seq", form: whole, need: true, least: 1},
@@ -92,13 +92,13 @@ var checkpoints = &table{kind: lineCheckpoint, columns: []column{
 	{name: "state_of", form: whole, least: 1},
 }}
 
-// marks has what may change of a checkpoint after it was saved. One that is gone
-// was removed while the export was written.
+// marks has what can change about a checkpoint after it was saved. A checkpoint with gone was
+// removed while the export was written.
 var marks = &table{kind: lineMark, columns: []column{
 	id("id"), {name: "gone", form: truth}, {name: "labels", form: labels}, {name: "pinned", form: truth}, {name: "suspect", form: truth},
 }}
 
-// runs has the columns of runs, without those that count what is stored.
+// runs has the columns of runs, except those that count what is stored.
 var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
 	word("status", true, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted,
 		ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
@@ -115,7 +115,7 @@ var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
 	anyJSON("result"), long("error"), count("last_event"), word("source", false, ckpt.SourceOTLP),
 }}).prepareRuns()
 
-// children are what belongs to a run, in the order in which they are written.
+// children are the rows that belong to a run, in the order in which they are written.
 var children = []*table{
 	(&table{kind: lineStep, insert: `INSERT INTO steps`, order: "id", columns: []column{
 		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.StepStatuses...),
@@ -155,7 +155,7 @@ var children = []*table{
 	writes,
 }
 
-// writes are LangGraph's task writes. data is what was written, not how it is stored.
+// writes are the writes of LangGraph's tasks. data is the written value, not its stored form.
 var writes = &table{
 	kind: lineWrite, columns: []column{
 		always(name("checkpoint")), always(name("task")), {name: "idx", form: whole, need: true, least: -1 << 31},
@@ -168,7 +168,7 @@ var writes = &table{
 	write:  deflated,
 }
 
-// inflated makes of a stored write what was written.
+// inflated converts a stored write to the written value.
 func inflated(row []any) ([]any, error) {
 	data, _ := row[6].([]byte)
 	size, _ := row[7].(int64)
@@ -180,7 +180,7 @@ func inflated(row []any) ([]any, error) {
 	return append(row[:6:6], data), nil
 }
 
-// deflated makes of a write what is stored.
+// deflated converts a write to its stored form.
 func deflated(row []any) []any {
 	data, _ := row[6].([]byte)
 	stored := data
@@ -190,10 +190,10 @@ func deflated(row []any) []any {
 	return append(row[:6:6], stored, int64(len(data)), int64(crc32.Checksum(data, ledger.Castagnoli)))
 }
 
-// deflateFrom is the size from which a write may be worth deflating.
+// deflateFrom is the size from which compressing a write may be worthwhile.
 const deflateFrom = 256
 
-// tableOf is the table of a kind of line, nil where it is no row of a run.
+// tableOf is the table of a kind of line, nil if the line is no row of a run.
 func tableOf(kind string) *table {
 	for _, t := range children {
 		if t.kind == kind {
