@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Contents that nobody calls a version of another one may still be like one: lock files of
-// several packages, notebooks that were copied. Each content is known by some features, and
-// one that shares enough of them with an earlier one is compared with that.
+// Some contents are similar although no tree names one as a version of the other: lock files of
+// several packages, or copied notebooks. Each content is known by some features. If it shares
+// enough of them with an earlier content, it is compared with that one.
 
 const (
-	// alikeFrom is how many bytes a content has at least that is compared. What is shorter
-	// gains less than its list of pieces takes.
+	// alikeFrom is the least size in bytes of a content that is compared. For a smaller content,
+	// the gain is less than the size of its list of pieces.
 	alikeFrom = 4 << 10
-	// featuresEach is how many features a content is known by.
+	// featuresEach is how many features a content has.
 	featuresEach = 16
-	// featuresShared is how many of them two contents share at least that are compared.
+	// featuresShared is how many features two contents must share to be compared.
 	featuresShared = 2
-	// featureEvery is one in how many places of a content may be a feature.
+	// featureEvery: on average, one in this many places of a content can be a feature.
 	featureEvery = 1 << 6
-	// mostAlike is how many contents are known by their features, about 10 MB in all.
+	// mostAlike is the most contents whose features are kept, about 10 MB in all.
 	mostAlike = 8192
-	// mostShare is how many contents are remembered for one feature.
+	// mostShare is the most contents that are remembered for one feature.
 	mostShare = 8
 )
 
-// features are those of a content: the smallest of the hashes of the 64 bytes before some
-// places, which the bytes themselves choose. Two contents share about as great a part of
-// their features as of their bytes.
+// features computes the features of a content: the smallest of the hashes of the 64 bytes before
+// certain places, which the bytes themselves select. The part of their features that two contents
+// share is about as large as the part of their bytes that they share.
 func features(data []byte) []uint64 {
 	if len(data) < alikeFrom {
 		return nil
@@ -37,7 +37,7 @@ func features(data []byte) []uint64 {
 	list := make([]uint64, 0, len(data)/featureEvery*2)
 	for i, b := range data {
 		h = h<<1 + gear[b]
-		if h>>58 == 0 && i >= 64 { // one in featureEvery: the upper six bits know the 64 bytes before
+		if h>>58 == 0 && i >= 64 { // one in featureEvery: the upper six bits depend on the 64 bytes before
 			list = append(list, h*0x9e3779b97f4a7c15)
 		}
 	}
@@ -46,7 +46,7 @@ func features(data []byte) []uint64 {
 	return slices.Clone(list[:min(len(list), featuresEach)])
 }
 
-// gear gives each byte a number.
+// gear assigns a number to each byte.
 var gear = func() (g [256]uint64) {
 	x := uint64(0x2545f4914f6cdd1d)
 	for i := range g { // splitmix64
@@ -58,7 +58,7 @@ var gear = func() (g [256]uint64) {
 	return g
 }()
 
-// alikes are the contents of agents that were stored whole of late, by their features.
+// alikes are the contents of agents that were recently stored whole, by their features.
 type alikes struct {
 	mu    sync.Mutex
 	of    map[string]*alikeOfAgent // by owner and name
@@ -71,7 +71,7 @@ type alikeOfAgent struct {
 	used  time.Time
 }
 
-// find is the content of an agent that shares most features, "" where none shares enough.
+// find is the content of an agent that shares the most features, "" if none shares enough.
 func (a *alikes) find(agent string, features []uint64, now time.Time) (sum string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,14 +92,14 @@ func (a *alikes) find(agent string, features []uint64, now time.Time) (sum strin
 	return sum
 }
 
-// add lets a content be found.
+// add makes a content available to find.
 func (a *alikes) add(agent, sum string, features []uint64, now time.Time) {
 	if len(features) == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.count >= mostAlike { // begin anew: what is stored of late matters
+	if a.count >= mostAlike { // start over: only recent contents matter
 		a.of, a.count = nil, 0
 	}
 	if a.of == nil {
@@ -125,7 +125,7 @@ func (a *alikes) add(agent, sum string, features []uint64, now time.Time) {
 	}
 }
 
-// alikeName is how the contents of an agent are found.
+// alikeName is the key of an agent in alikes.
 func alikeName(owner, agent string) string { return owner + "\x00" + agent }
 
 func (a *alikes) forget(agent string) {
@@ -141,7 +141,7 @@ func (a *alikes) drop(agent string) {
 	}
 }
 
-// forgetIdle drops what was not used for long.
+// forgetIdle drops agents that were not used for a long time.
 func (a *alikes) forgetIdle(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

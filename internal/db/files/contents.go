@@ -53,23 +53,22 @@ func (s *Files) MissingContents(ctx context.Context, sc ckpt.Scope, agent string
 	return answer, s.leaseContents(sc, row, ending)
 }
 
-// contentsNamed are the contents that the array ?1 names. CROSS JOIN looks each of them
-// up; without it SQLite may read the whole array once for each content of the agent.
+// contentsNamed are the contents that the array ?1 names. CROSS JOIN makes SQLite look up each of
+// them. Without it, SQLite may read the whole array once for each content of the agent.
 const contentsNamed = `json_each(?1) w CROSS JOIN contents c `
 
 const (
-	// SelectThere finds the contents of the agent ?2 whose hashes the array ?1 has, and
-	// says which leases end before ?3.
+	// SelectThere finds the contents of the agent ?2 whose hashes are in the array ?1, and says
+	// which leases end before ?3.
 	SelectThere = `SELECT DISTINCT w.value AS sum, c.id, coalesce(l.until, '') < ?3 AS ending FROM ` + contentsNamed +
 		`ON c.agent_id = ?2 AND c.sha256 = unhex(w.value) LEFT JOIN content_leases l ON l.content_id = c.id`
-	// SelectSizes is the same with the sizes of the contents.
+	// SelectSizes finds the same, with the sizes of the contents.
 	SelectSizes = `SELECT w.value AS sum, c.id, c.size FROM ` + contentsNamed + `ON c.agent_id = ?2 AND c.sha256 = unhex(w.value)`
-	// SelectLeased finds those that the array ?1 names by their rows. ?2 is a time.
+	// SelectLeased finds the contents whose row ids are in the array ?1. ?2 is a time.
 	SelectLeased = `SELECT c.id, ?2 FROM ` + contentsNamed + `ON c.id = w.value WHERE c.agent_id = ?3 AND c.sha256 IS NOT NULL`
 )
 
-// contentsThere says which contents an agent has, and of which the lease ends
-// within an hour or has ended.
+// contentsThere says which contents an agent has, and whose lease ends within an hour or has ended.
 func (s *Files) contentsThere(ctx context.Context, agent int64, sums []string) (there map[string]bool, ending []int64, err error) {
 	there = map[string]bool{}
 	enough := ckpt.At(s.Opt.Now().Add(lease))
@@ -91,7 +90,7 @@ func (s *Files) contentsThere(ctx context.Context, agent int64, sums []string) (
 	return there, ending, err
 }
 
-// leaseContents lets contents stay.
+// leaseContents extends the leases of contents.
 func (s *Files) leaseContents(sc ckpt.Scope, agent *ledger.AgentRow, ids []int64) error {
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), 5*batchRows)]
@@ -107,9 +106,9 @@ func (s *Files) leaseContents(sc ckpt.Scope, agent *ledger.AgentRow, ids []int64
 	return nil
 }
 
-// PutContents stores contents, which next answers one after the other, io.EOF after
-// the last. What is there already is not stored again. Transactions hold at most 4
-// MiB, so that those before an error stay.
+// PutContents stores contents, which next returns one after the other, and io.EOF after the last.
+// It does not store a content again that the agent has already. A transaction holds at most 4 MiB,
+// so the contents before an error stay.
 func (s *Files) PutContents(ctx context.Context, sc ckpt.Scope, agent string, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
 	if err := mayWrite(sc, agent); err != nil {
 		return nil, err
@@ -122,8 +121,8 @@ func (s *Files) PutContents(ctx context.Context, sc ckpt.Scope, agent string, ne
 	return s.store(ctx, sc, agent, mode, next)
 }
 
-// KeepContents is PutContents for contents that were looked at for secrets when they
-// were stored first.
+// KeepContents is PutContents for contents that were screened for secrets when they were first
+// stored.
 func (s *Files) KeepContents(ctx context.Context, sc ckpt.Scope, agent string, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
 	return s.store(ctx, sc, agent, ckpt.SecretsOff, next)
 }
@@ -146,7 +145,7 @@ func (s *Files) store(ctx context.Context, sc ckpt.Scope, agent string, mode ckp
 	return u.answer, u.flush()
 }
 
-// upload is a request that stores contents.
+// upload is a request to store contents.
 type upload struct {
 	*Files
 	ctx    context.Context
@@ -155,12 +154,11 @@ type upload struct {
 	mode   ckpt.SecretsMode
 	answer *ckpt.ContentsStored
 	batch  []*encoded
-	size   int64 // of what is stored of the batch
-	raw    int64 // of its contents
+	size   int64 // bytes to store for the batch
+	raw    int64 // bytes of its contents
 }
 
-// add makes a content ready, and stores those that are ready where they are enough
-// for a transaction.
+// add prepares a content, and stores the prepared contents if they are enough for a transaction.
 func (u *upload) add(content *ckpt.FileContent) error {
 	if err := checkContent(content); err != nil {
 		return err
@@ -179,7 +177,7 @@ func (u *upload) add(content *ckpt.FileContent) error {
 		return nil
 	}
 	if content.Was != "" && slices.ContainsFunc(u.batch, func(e *encoded) bool { return e.hex == content.Was }) {
-		if err := u.flush(); err != nil { // what it is a change to must be there
+		if err := u.flush(); err != nil { // the content that it is a change to must be stored first
 			return err
 		}
 	}
@@ -219,8 +217,8 @@ func checkContent(content *ckpt.FileContent) error {
 	return ckpt.CheckSHA256("hash of the version before", content.Was)
 }
 
-// encode makes a content ready outside the writer. It answers nil where the content
-// is there already and stays for long enough.
+// encode prepares a content outside the writer. It returns nil if the agent has the content already
+// and its lease is long enough.
 func (u *upload) encode(content *ckpt.FileContent, sum []byte) (e *encoded, err error) {
 	known := false
 	var was *Row
@@ -242,7 +240,7 @@ func (u *upload) encode(content *ckpt.FileContent, sum []byte) (e *encoded, err 
 				return err
 			}
 			base, err = decodeBase(u.ctx, q, was)
-			if ckpt.CodeOf(err) == ckpt.CodeCorrupt { // what stands on it would be damaged too
+			if ckpt.CodeOf(err) == ckpt.CodeCorrupt { // what is based on it would be damaged too
 				base, err = nil, nil
 			}
 			return err
@@ -257,7 +255,7 @@ func (u *upload) encode(content *ckpt.FileContent, sum []byte) (e *encoded, err 
 	return u.encodeNew(agent, content.Data, sum)
 }
 
-// encodeNew makes a content ready that has no version before: it may be like another one.
+// encodeNew prepares a content without a previous version: it may be similar to another one.
 func (u *upload) encodeNew(agent *ledger.AgentRow, data, sum []byte) (*encoded, error) {
 	known, now := features(data), u.Opt.Now()
 	name := alikeName(u.sc.Whose(), u.agent)
@@ -278,13 +276,13 @@ func (u *upload) encodeNew(agent *ledger.AgentRow, data, sum []byte) (*encoded, 
 	if e == nil {
 		e = encode(data, sum, nil, nil)
 	}
-	if e.pieces == nil { // what is like a content that is like another one is like that as well
+	if e.pieces == nil { // other contents similar to that one are similar to this one
 		u.alike.add(name, e.hex, known, now)
 	}
 	return e, nil
 }
 
-// likeRow reads a content that another one is like, nil where it is gone or damaged.
+// likeRow reads the content that another one is similar to, nil if it is gone or damaged.
 func (u *upload) likeRow(agent int64, sum string) (row *Row, base *delta.Base, err error) {
 	err = u.Reading(u.ctx, func(q *sqlx.Tx) error {
 		if row, err = rowOf(u.ctx, q, agent, sum); err != nil || row == nil {
@@ -299,7 +297,7 @@ func (u *upload) likeRow(agent int64, sum string) (row *Row, base *delta.Base, e
 	return row, base, err
 }
 
-// rowOf is the content of an agent with a hash, nil where it is not there.
+// rowOf returns the content of an agent with a hash, nil if there is none.
 func rowOf(ctx context.Context, q sqlx.QueryerContext, agent int64, sum string) (*Row, error) {
 	bytes, err := hex.DecodeString(sum)
 	if err != nil {
@@ -313,7 +311,7 @@ func rowOf(ctx context.Context, q sqlx.QueryerContext, agent int64, sum string) 
 	return &row, err
 }
 
-// flush stores what is ready, in one transaction.
+// flush stores the prepared contents in one transaction.
 func (u *upload) flush() error {
 	batch := u.batch
 	if u.batch, u.size, u.raw = nil, 0, 0; len(batch) == 0 {
@@ -360,7 +358,7 @@ func (u *upload) flush() error {
 	return nil
 }
 
-// insert stores a content, unless it is there already.
+// insert stores a content, unless it exists already.
 func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) error {
 	there, err := tx.Get(&e.rowID, `SELECT id FROM contents WHERE agent_id = ? AND sha256 = ?`, agent, e.sum)
 	if err != nil {
@@ -379,8 +377,8 @@ func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) error {
 		e.rowID, leased(tx.Now))
 }
 
-// stillUsable lets a content stand alone where the one that it is a change to went
-// since it was read, or was there already and may be stored in another way.
+// stillUsable makes a content independent if the content that it is a change to was removed since
+// it was read, or existed already and may be stored in another form.
 func stillUsable(tx *ledger.Tx, agent int64, e *encoded) error {
 	if e.in != nil && (!e.in.isNew || e.in.pieces != nil) {
 		e.whole()
@@ -429,7 +427,7 @@ func notNil(data []byte) []byte {
 	return data
 }
 
-// Read reads a content of an agent on a snapshot.
+// Read reads a content of an agent from a snapshot.
 func Read(ctx context.Context, q sqlx.QueryerContext, agent int64, sum string) ([]byte, error) {
 	row, err := rowOf(ctx, q, agent, sum)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package files keeps the files that checkpoints are saved with: contents, trees,
-// and which checkpoints name them. The DESIGN note says how.
+// Package files keeps the files that checkpoints are saved with: contents, trees, and which
+// checkpoints name them. The DESIGN note says how.
 //
 // It may import the root package, internal/db/blob, internal/db/driftlog,
 // internal/db/ledger, internal/db/sqlite, internal/db/usage, internal/delta,

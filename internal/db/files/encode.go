@@ -13,10 +13,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// itself is the number of a content in its own list of pieces.
+// itself is the segment number that a content has in its own list of pieces.
 const itself = delta.New
 
-// Row is a content as it is stored.
+// Row is a stored content.
 type Row struct {
 	ID     int64   `db:"id"`
 	SHA256 []byte  `db:"sha256"`
@@ -26,14 +26,14 @@ type Row struct {
 	Data   []byte  `db:"data"`
 }
 
-// Columns are those of a Row.
+// Columns are the columns of a Row.
 const Columns = `id, sha256, size, pieces, fresh, data`
 
-// Hex is the hash of a content in hexadecimal.
+// Hex returns the hash of a content in hexadecimal.
 func (r *Row) Hex() string { return hex.EncodeToString(r.SHA256) }
 
-// Decode reads a content back and checks it against its hash. What is damaged is
-// never answered: the error is corrupt, and its cause is a *blob.DamageError.
+// Decode reads a content back and checks its hash. It never returns damaged content: the error is
+// corrupt, and its cause is a *blob.DamageError.
 func Decode(ctx context.Context, q sqlx.QueryerContext, r *Row) ([]byte, error) {
 	base, err := decodeBase(ctx, q, r)
 	if err != nil {
@@ -42,7 +42,7 @@ func Decode(ctx context.Context, q sqlx.QueryerContext, r *Row) ([]byte, error) 
 	return base.State, nil
 }
 
-// decodeBase is Decode, with what a change to it needs to know.
+// decodeBase is Decode, and also returns what a change to the content needs.
 func decodeBase(ctx context.Context, q sqlx.QueryerContext, r *Row) (*delta.Base, error) {
 	base, err := readBack(ctx, q, r)
 	if err == nil && blob.HashOf(base.State) != r.Hex() {
@@ -95,7 +95,7 @@ func readBack(ctx context.Context, q sqlx.QueryerContext, r *Row) (*delta.Base, 
 	return base, nil
 }
 
-// material reads the bytes of a row that a content has pieces of. Both are of one
+// material reads the bytes of a row of which a content has pieces. Both rows must belong to one
 // agent.
 func material(ctx context.Context, q sqlx.QueryerContext, of, id int64) ([]byte, error) {
 	var rows []struct {
@@ -117,7 +117,7 @@ func material(ctx context.Context, q sqlx.QueryerContext, of, id int64) ([]byte,
 	return data, nil
 }
 
-// encoded is a content on its way to the database.
+// encoded is a content that is about to be stored.
 type encoded struct {
 	sum    []byte
 	hex    string
@@ -126,19 +126,18 @@ type encoded struct {
 	pieces []delta.Piece
 	fresh  int64
 	data   []byte
-	was    string // the content that it is a change to, "" for none
+	was    string // the content that it is a change to, "" if there is none
 	wasID  int64
-	in     *encoded // the same where that one is stored in the same transaction
+	in     *encoded // the same, if that content is stored in the same transaction
 	secret string
-	rowID  int64 // once it is inserted
-	isNew  bool  // it was not there before
+	rowID  int64 // set when it is inserted
+	isNew  bool  // it did not exist before
 }
 
-// inBatch is the segment of the bytes of encoded.in, whose row is not there yet.
+// inBatch is the segment number for the bytes of encoded.in, whose row does not exist yet.
 const inBatch = -1
 
-// encode describes a content by pieces of the one before, nil for none, where
-// that gains something.
+// encode describes a content by pieces of the previous one, nil for none, if that saves space.
 func encode(raw []byte, sum []byte, was *Row, base *delta.Base) *encoded {
 	e := &encoded{sum: sum, hex: hex.EncodeToString(sum), size: int64(len(raw)), raw: raw}
 	if base != nil {
@@ -153,8 +152,8 @@ func encode(raw []byte, sum []byte, was *Row, base *delta.Base) *encoded {
 	return e
 }
 
-// encodeLike is encode for a content that was found to be like one that is stored whole in
-// the same transaction.
+// encodeLike is encode for a content that is similar to one that is stored whole in the same
+// transaction.
 func encodeLike(raw []byte, sum []byte, like *encoded) *encoded {
 	e := &encoded{sum: sum, hex: hex.EncodeToString(sum), size: int64(len(raw)), raw: raw}
 	base := &delta.Base{State: like.raw, Pieces: []delta.Piece{{Segment: inBatch, Length: like.size}}, Sizes: map[int64]int64{inBatch: like.size}}
@@ -167,7 +166,8 @@ func encodeLike(raw []byte, sum []byte, like *encoded) *encoded {
 	return e
 }
 
-// stored is the list of pieces with the row of what was stored in the same transaction.
+// stored is the list of pieces, with the row of the content that was stored in the same
+// transaction.
 func (e *encoded) stored() []delta.Piece {
 	if e.in == nil {
 		return e.pieces
@@ -181,7 +181,7 @@ func (e *encoded) stored() []delta.Piece {
 	return pieces
 }
 
-// whole lets a content stand alone.
+// whole makes a content independent of others.
 func (e *encoded) whole() {
 	e.pieces, e.was, e.wasID, e.in = nil, "", 0, nil
 	e.fresh, e.data = e.size, blob.DeflateSmall(e.raw)

@@ -14,15 +14,15 @@ import (
 type Files struct {
 	*driftlog.Drifts
 	sweeping sync.Mutex // one sweep at a time
-	known    knownTrees // the newest trees of agents
-	alike    alikes     // contents that others may be like
-	stored   sync.Map   // what the contents of an agent take at most, by its number: they are counted anew before it is refused anything
+	known    knownTrees // the newest tree of each agent
+	alike    alikes     // contents that others may be similar to
+	stored   sync.Map   // upper bound of bytes of contents, by agent number; counted again before a refusal
 }
 
 // New keeps files in a store.
 func New(d *driftlog.Drifts) *Files { return &Files{Drifts: d} }
 
-// ForgetAgent forgets what is in memory of an agent that was erased.
+// ForgetAgent forgets what is in memory about an erased agent.
 func (s *Files) ForgetAgent(agent *ledger.AgentRow) {
 	s.known.forget(agent.ID)
 	s.alike.forget(alikeName(agent.Owner, agent.Name))
@@ -30,26 +30,26 @@ func (s *Files) ForgetAgent(agent *ledger.AgentRow) {
 }
 
 const (
-	// lease is how long a content or a tree stays though nothing names it.
+	// lease is how long a content or a tree stays although nothing names it.
 	lease = time.Hour
-	// leaseMore is added to it, so that a client that asks again and again does not
-	// write each time.
+	// leaseMore is added to lease, so that a client that asks often does not cause a write each
+	// time.
 	leaseMore = 30 * time.Minute
 	// attachWithin is how long after its save a checkpoint may get its trees.
 	attachWithin = time.Minute
-	// batchBytes is how much one transaction stores.
+	// batchBytes is the most bytes that one transaction stores.
 	batchBytes = 4 << 20
-	// batchRows is how many rows of any kind one transaction stores or removes.
+	// batchRows is the most rows of any kind that one transaction stores or removes.
 	batchRows = 1000
 )
 
-// modeGone is the mode of a row that takes a file of the base's list away.
+// modeGone is the mode of a row that removes a file from the base's list.
 const modeGone = "gone"
 
-// leased is until when something stays that is asked for now.
+// leased is the end of a lease that begins now.
 func leased(now ckpt.Time) ckpt.Time { return ckpt.At(now.Add(lease + leaseMore)) }
 
-// missing is the error where contents or trees are not there.
+// missing is the error for contents or trees that do not exist.
 func missing(what string, names []string) error {
 	e := ckpt.Errorf(ckpt.CodeFilesMissing, "%d %s are missing or were removed: store them first", len(names), what)
 	if len(names) == 1 {
@@ -59,11 +59,11 @@ func missing(what string, names []string) error {
 	return e
 }
 
-// list is a JSON array, for json_each.
+// list makes a JSON array for json_each.
 func list[T any](values []T) string {
 	text, err := json.Marshal(values)
 	if err != nil {
-		return "[]" // texts and numbers can always be written
+		return "[]" // texts and numbers can always be encoded
 	}
 	return string(text)
 }

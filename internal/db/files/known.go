@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// mostKnown is how many entries of trees are kept in memory at most, about 15 MB.
+	// mostKnown is the most entries of trees that are kept in memory, about 15 MB.
 	mostKnown = 50_000
-	// knownFor is how long a tree is kept in memory that nobody uses.
+	// knownFor is how long an unused tree stays in memory.
 	knownFor = 10 * time.Minute
 )
 
-// knownTrees are the newest trees of agents, in memory: the next tree of an agent is
-// told as a change to the one before, and reading that costs more than storing the
-// change. It is a cache; whoever asks it must have found the row of the tree.
+// knownTrees are the newest trees of agents, in memory. The next tree of an agent is sent as a
+// change to the one before, and reading that tree costs more than storing the change. It is a
+// cache; the caller must have found the row of the tree.
 type knownTrees struct {
 	mu      sync.Mutex
 	of      map[int64]*knownTree // by agent
 	entries int
 }
 
-// knownTree is a tree as it was stored or read.
+// knownTree is a tree that was stored or read.
 type knownTree struct {
 	row     TreeRow
 	entries []ckpt.TreeEntry          // never changed
 	own     map[string]ckpt.TreeEntry // what differs from the base's list; never changed
 	since   int                       // see planting
-	doubts  int64                     // of the store when it was read or stored
+	doubts  int64                     // the store's count of doubts when the tree was read or stored
 	used    time.Time
 }
 
 func (k *knownTree) size() int { return len(k.entries) + len(k.own) }
 
-// get is the tree of a row, nil where it is not known, or where another program may
-// have changed it since.
+// get is the tree of a row, nil if it is not known, or if another program may have changed it
+// since.
 func (k *knownTrees) get(row *TreeRow, doubts int64, now time.Time) *knownTree {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,7 +50,7 @@ func (k *knownTrees) get(row *TreeRow, doubts int64, now time.Time) *knownTree {
 
 func sameID(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// put keeps a tree in the place of the agent's last one.
+// put replaces the agent's last tree.
 func (k *knownTrees) put(t *knownTree) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,7 +71,7 @@ func (k *knownTrees) put(t *knownTree) {
 	k.entries += t.size()
 }
 
-// forgetIdle drops what was not used for long.
+// forgetIdle drops trees that were not used for a long time.
 func (k *knownTrees) forgetIdle(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

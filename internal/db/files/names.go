@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// named is a tree that a checkpoint is to name.
+// named is a tree that a checkpoint names.
 type named struct {
 	ID    int64  `db:"id"`
 	Sum   string `db:"sha256"`
@@ -21,8 +21,8 @@ type named struct {
 	Lives bool   `db:"lives"`
 }
 
-// find looks trees up by their ids. One that is not there, or whose time is over, is
-// refused, and so are two of one root.
+// find looks up trees by their ids. It refuses a tree that does not exist or whose lease has ended,
+// and two trees of one root.
 func (s *Files) find(tx *ledger.Tx, agent *ledger.AgentRow, sums []string) ([]named, error) {
 	trees := make([]named, len(sums))
 	var lacking []string
@@ -50,14 +50,14 @@ func (s *Files) find(tx *ledger.Tx, agent *ledger.AgentRow, sums []string) ([]na
 	return trees, nil
 }
 
-// MayName refuses trees that a save names and that are not there.
+// MayName refuses trees that a save names and that do not exist.
 func (s *Files) MayName(tx *ledger.Tx, agent *ledger.AgentRow, sums []string) error {
 	_, err := s.find(tx, agent, sums)
 	return err
 }
 
-// Name lets a checkpoint that was just inserted name trees. The first checkpoint of
-// a fork that names none has those of the one that it was forked from.
+// Name lets a checkpoint that was just inserted name trees. The first checkpoint of a fork that
+// names none gets those of the checkpoint that it was forked from.
 func (s *Files) Name(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledger.CheckpointRow, sums []string, forkFrom ckpt.Ref) error {
 	if len(sums) == 0 {
 		return inherit(tx, agent, run, c, forkFrom)
@@ -101,8 +101,8 @@ func inherit(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledge
 	return nil
 }
 
-// NameImported lets a checkpoint that was imported name trees. Where retention has
-// removed it already there is nothing to name.
+// NameImported lets an imported checkpoint name trees. It does nothing if retention has already
+// removed the checkpoint.
 func (s *Files) NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint string, sums []string) error {
 	var at struct {
 		N     int64 `db:"n"`
@@ -127,8 +127,7 @@ func (s *Files) NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint s
 	return nil
 }
 
-// tellSecrets makes findings of what in a tree looks like a secret and was not told
-// of yet.
+// tellSecrets makes findings of what looks like a secret in a tree and was not reported yet.
 func (s *Files) tellSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, checkpoint string, t *named) error {
 	var rows []struct {
 		ID   int64  `db:"content_id"`
@@ -157,12 +156,12 @@ func (s *Files) tellSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.R
 	return nil
 }
 
-// vanishedFrom is how many files a tree must have had for it to be told that most of
-// them vanished.
+// vanishedFrom is how many files a tree must have had before a finding reports that most of them
+// vanished.
 const vanishedFrom = 20
 
-// tellVanished makes a finding where more than half of the files vanished since the
-// last tree of the root. A file that was moved did not vanish.
+// tellVanished makes a finding if more than half of the files vanished since the last tree of the
+// root. A moved file does not count as vanished.
 func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledger.CheckpointRow, t *named) error {
 	var before struct {
 		Tree       int64  `db:"id"`
@@ -191,8 +190,8 @@ func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 			"See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
 }
 
-// Attach gives a checkpoint its trees after it was saved: once, and within a minute.
-// The same trees once more are answered as the first time.
+// Attach gives a checkpoint its trees after it was saved: once, and within a minute. Repeating the
+// call with the same trees returns the first result.
 func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (c *ckpt.Checkpoint, replayed bool, err error) {
 	if err := checkAttach(&r); err != nil {
 		return nil, false, err

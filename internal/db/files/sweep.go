@@ -11,9 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// SweepFiles removes what no checkpoint needs any more: the names of trees by
-// checkpoints that went, then trees, then contents. What is leased stays. Each
-// transaction is a short one.
+// SweepFiles removes what no checkpoint needs any more: the names of trees by removed checkpoints,
+// then trees, then contents. Leased trees and contents stay. Each transaction is short.
 func (s *Files) SweepFiles(ctx context.Context) error {
 	s.known.forgetIdle(s.Opt.Now())
 	s.alike.forgetIdle(s.Opt.Now())
@@ -33,13 +32,13 @@ func (s *Files) SweepFiles(ctx context.Context) error {
 	return s.trimAgents(ctx)
 }
 
-// sweepWith runs a step as the daemon where there is something to do.
+// sweepWith runs one transaction of the sweep as the daemon.
 func (s *Files) sweepWith(do func(tx *ledger.Tx) error) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: do})
 }
 
-// goneNames are the names of trees by checkpoints that are gone. It is a reading
-// statement, so that nothing is written where nothing is to be done.
+// goneNames are the names of trees by checkpoints that are gone. Another statement reads them
+// first, so that the sweep writes nothing if there is nothing to do.
 const goneNames = ` FROM checkpoint_trees x WHERE NOT EXISTS (SELECT 1 FROM checkpoints c
 	WHERE c.run_id = x.run_id AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = x.seq AND c.n = x.n)`
 
@@ -76,8 +75,7 @@ func (s *Files) sweepNames(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// letGo ends the time of a tree that a checkpoint names no more, so that the sweep
-// looks at it.
+// letGo ends the lease of a tree that a checkpoint no longer names, so that the sweep looks at it.
 func letGo(tx *ledger.Tx, id *int64) error {
 	if id == nil {
 		return nil
@@ -85,7 +83,7 @@ func letGo(tx *ledger.Tx, id *int64) error {
 	return tx.Exec(`UPDATE trees SET until = ? WHERE id = ? AND until IS NULL`, tx.Now, *id)
 }
 
-// treeGoing is a tree whose time is over.
+// treeGoing is a tree whose lease has ended.
 type treeGoing struct {
 	ID      int64   `db:"id"`
 	AgentID int64   `db:"agent_id"`
@@ -126,9 +124,9 @@ func (s *Files) sweepTrees(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// removeTree removes a tree whose time is over, and answers how many files of lists
-// went. One that a checkpoint names stays. One whose list others use is no tree any
-// more; of its list only what one of them needs stays.
+// removeTree removes a tree whose lease has ended, and returns how many files of lists it removed.
+// A tree that a checkpoint names stays. If other trees use its list, it is no longer a tree, and
+// only the part of its list that one of them needs stays.
 func removeTree(tx *ledger.Tx, t *treeGoing) (int64, error) {
 	if t.Named {
 		return 0, tx.Exec(`UPDATE trees SET until = NULL WHERE id = ?`, t.ID)
@@ -153,8 +151,8 @@ func removeTree(tx *ledger.Tx, t *treeGoing) (int64, error) {
 	return n, leaveBase(tx, t.Owner, *t.Base)
 }
 
-// leaveBase removes a list that is no tree any more where its last user went, and
-// else what of it nobody uses any more.
+// leaveBase handles a list that is no longer a tree: it removes the list if its last user is gone,
+// and otherwise the part that no other tree uses.
 func leaveBase(tx *ledger.Tx, owner string, id int64) error {
 	var base treeGoing
 	there, err := tx.Get(&base, `SELECT t.id, t.agent_id, t.sha256, t.base, 0 AS named, EXISTS (SELECT 1 FROM trees d
@@ -171,13 +169,13 @@ func leaveBase(tx *ledger.Tx, owner string, id int64) error {
 	return err
 }
 
-// trimList removes what of a list all of its users have otherwise.
+// trimList removes the files of a list that all trees that use the list replace.
 func trimList(tx *ledger.Tx, owner string, id int64) (int64, error) {
 	return removeFiles(tx, owner, id, `SELECT o.path FROM trees d JOIN tree_files o ON o.tree_id = d.id WHERE d.base = ?1
 		GROUP BY o.path HAVING count(*) = (SELECT count(*) FROM trees d WHERE d.base = ?1)`)
 }
 
-// removeFiles removes files of a list. Their contents are looked at next.
+// removeFiles removes files of a list. The sweep then looks at their contents.
 func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, error) {
 	var gone []struct {
 		Content *int64 `db:"content_id"`
@@ -204,7 +202,7 @@ func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, er
 		WHERE true ON CONFLICT (content_id) DO NOTHING`, list(ids), tx.Now)
 }
 
-// contentGoing is a content whose time is over.
+// contentGoing is a content whose lease has ended.
 type contentGoing struct {
 	ID      int64   `db:"id"`
 	AgentID int64   `db:"agent_id"`
@@ -222,7 +220,7 @@ func (s *Files) sweepContents(ctx context.Context) (more bool, err error) {
 	err = s.sweepWith(func(tx *ledger.Tx) error {
 		more = false
 		var rows []contentGoing
-		// Those of one agent, of which all lists are looked through once.
+		// All contents of one agent, whose lists are searched once.
 		err := tx.List(&rows, `WITH one AS (SELECT c.agent_id FROM content_leases l
 			JOIN contents c ON c.id = l.content_id WHERE l.until <= ?1 LIMIT 1),
 			some AS MATERIALIZED (SELECT l.content_id AS id FROM content_leases l JOIN contents c ON c.id = l.content_id
@@ -248,8 +246,8 @@ func (s *Files) sweepContents(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// removeContent removes a content whose time is over and that no tree names. Where
-// others use bytes of its row these stay until they go.
+// removeContent removes a content whose lease has ended and that no tree names. If other contents
+// use bytes of its row, these bytes stay as long as those contents.
 func removeContent(tx *ledger.Tx, c *contentGoing) error {
 	if err := tx.Exec(`DELETE FROM content_leases WHERE content_id = ?`, c.ID); err != nil || c.Named {
 		return err
@@ -270,7 +268,7 @@ func removeContent(tx *ledger.Tx, c *contentGoing) error {
 	}
 	pieces, err := blob.ReadPieces(*c.Pieces)
 	if err != nil {
-		return nil // a damaged list names nothing that could be freed; verify tells of it
+		return nil // a damaged list names nothing that could be freed; verify reports it
 	}
 	for _, used := range usesOf(pieces) {
 		if err := tx.Exec(`DELETE FROM content_uses WHERE used = ? AND used_by = ?`, used, c.ID); err != nil {
@@ -302,11 +300,11 @@ func deleteContent(tx *ledger.Tx, owner string, id int64) error {
 
 // Budgets.
 
-// SelectStored is what the contents of an agent take.
+// SelectStored is how many bytes the contents of an agent use.
 const SelectStored = `SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?`
 
-// makeRoom lets go of the oldest trees of an agent that would have more contents than
-// it may, and refuses where that is not enough.
+// makeRoom removes the oldest trees of an agent that would exceed its limit for contents, and
+// refuses the request if that is not enough.
 func (s *Files) makeRoom(ctx context.Context, sc ckpt.Scope, name string, size int64) error {
 	most := s.Opt.MaxAgentFiles
 	if most <= 0 {
@@ -333,8 +331,7 @@ func (s *Files) makeRoom(ctx context.Context, sc ckpt.Scope, name string, size i
 			"unpin or delete checkpoints, or leave files out", name, over, most)
 }
 
-// overBudget is by how much an agent's contents would be over the budget with size
-// more.
+// overBudget is by how many bytes an agent's contents would exceed the budget with size more bytes.
 func (s *Files) overBudget(ctx context.Context, agent, size int64) (int64, error) {
 	if known, ok := s.stored.Load(agent); ok {
 		if over := known.(int64) + size - s.Opt.MaxAgentFiles; over <= 0 {
@@ -349,15 +346,15 @@ func (s *Files) overBudget(ctx context.Context, agent, size int64) (int64, error
 	return stored + size - s.Opt.MaxAgentFiles, nil
 }
 
-// noteStored counts what was stored for an agent.
+// noteStored counts bytes that were stored for an agent.
 func (s *Files) noteStored(agent, bytes int64) {
 	if known, ok := s.stored.Load(agent); ok {
 		s.stored.Store(agent, known.(int64)+bytes)
 	}
 }
 
-// trim lets go of trees of the oldest unpinned routine checkpoints of an agent until
-// its contents fit, and answers by how much they do not. The lock is held.
+// trim removes trees of the oldest unpinned routine checkpoints of an agent until its contents fit.
+// It returns by how much they still do not fit. The caller holds the lock.
 func (s *Files) trim(ctx context.Context, agent *ledger.AgentRow, size int64) (over int64, err error) {
 	for ctx.Err() == nil {
 		if over, err = s.overBudget(ctx, agent.ID, size); err != nil || over <= 0 {
@@ -383,8 +380,8 @@ func (s *Files) trim(ctx context.Context, agent *ledger.AgentRow, size int64) (o
 	return over, ctx.Err()
 }
 
-// letGoOldest takes the trees from the oldest checkpoint of an agent that may lose
-// them, never from the newest of a run that has some.
+// letGoOldest removes the trees from the oldest checkpoint of an agent that may lose them. It never
+// takes them from the newest checkpoint of a run that has trees.
 func (s *Files) letGoOldest(tx *ledger.Tx, agent *ledger.AgentRow) (int, error) {
 	var at struct {
 		N     int64  `db:"n"`
@@ -418,8 +415,8 @@ func (s *Files) letGoOldest(tx *ledger.Tx, agent *ledger.AgentRow) (int, error) 
 	return len(ids), tx.Audit(e)
 }
 
-// trimAgents brings agents within the budget that are over it, as after the budget
-// was made smaller.
+// trimAgents brings agents that are over the budget within it, for example after the budget was
+// reduced.
 func (s *Files) trimAgents(ctx context.Context) error {
 	if s.Opt.MaxAgentFiles <= 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// TreeRow is a tree as it is stored.
+// TreeRow is a stored tree.
 type TreeRow struct {
 	ID         int64     `db:"id"`
 	AgentID    int64     `db:"agent_id"`
@@ -31,10 +31,10 @@ type TreeRow struct {
 	Bytes      int64     `db:"bytes"`
 }
 
-// TreeColumns are those of a TreeRow.
+// TreeColumns are the columns of a TreeRow.
 const TreeColumns = `t.id, t.agent_id, t.sha256, t.base, t.root, t.git_head, t.captured_at, t.complete, t.left_out, t.files, t.bytes`
 
-// Tree is the row as the world sees it, without its files.
+// Tree converts the row to the form for callers, without its files.
 func (r *TreeRow) Tree() (*ckpt.Tree, error) {
 	t := &ckpt.Tree{ID: r.Sum, Root: r.Root, GitHead: r.GitHead, CapturedAt: r.CapturedAt, Complete: r.Complete, Files: r.Files, Bytes: r.Bytes}
 	if err := json.Unmarshal([]byte(r.LeftOut), &t.LeftOut); err != nil {
@@ -43,7 +43,7 @@ func (r *TreeRow) Tree() (*ckpt.Tree, error) {
 	return t, nil
 }
 
-// entry is a file of a tree as it is stored.
+// entry is a stored file of a tree.
 type entry struct {
 	Path    string  `db:"path"`
 	Mode    string  `db:"mode"`
@@ -54,12 +54,12 @@ type entry struct {
 }
 
 const (
-	// entryColumns are those of an entry, whose content may be missing.
+	// entryColumns are the columns of an entry, whose content may be missing.
 	entryColumns = `f.path, f.mode, f.content_id, f.target, c.size, c.sha256`
 	listOf       = ` FROM tree_lists f LEFT JOIN contents c ON c.id = f.content_id WHERE f.tree_id = `
 )
 
-// asTold is the entry as the world sees it.
+// asTold converts the entry to the form for callers.
 func (e *entry) asTold() ckpt.TreeEntry {
 	told := ckpt.TreeEntry{Path: e.Path, Mode: e.Mode}
 	if e.Target != nil {
@@ -84,9 +84,8 @@ func Entries(ctx context.Context, q sqlx.QueryerContext, id int64) ([]ckpt.TreeE
 	return entries, nil
 }
 
-// PutTree stores a tree. It stays for an hour at least, and from then on for as
-// long as a checkpoint that names it. Contents that are not there are named in the
-// error.
+// PutTree stores a tree. It stays for at least an hour, and after that as long as a checkpoint
+// names it. The error names contents that do not exist.
 func (s *Files) PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) (*ckpt.TreeStored, error) {
 	if err := mayWrite(sc, r.Agent); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (s *Files) PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) 
 		}
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: p.size(), Entry: ledger.Entry(sc, "put_tree", r.Agent), Do: p.put})
 		if errors.Is(err, errDoubted) && ctx.Err() == nil {
-			continue // now the base is read anew
+			continue // the next try reads the base again
 		}
 		if err != nil {
 			return nil, err
@@ -111,13 +110,13 @@ func (s *Files) PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) 
 // errDoubted says that another program has written since the base was read.
 var errDoubted = ckpt.Errorf(ckpt.CodeBusy, "another program wrote to the database at the same time: try again")
 
-// planting is a tree on its way to the database.
+// planting is a tree that is about to be stored.
 type planting struct {
 	*Files
 	sc      ckpt.Scope
 	request *ckpt.TreeRequest
-	doubts  int64    // of the store before anything was read
-	base    *TreeRow // what it was told as a change to; nil for none
+	doubts  int64    // the store's count of doubts before anything was read
+	base    *TreeRow // the base that the request names; nil for none
 	own     map[string]ckpt.TreeEntry
 	since   int // files in the lists of all trees that change the same list
 	tree    ckpt.Tree
@@ -179,9 +178,9 @@ func (p *planting) build(ctx context.Context) error {
 	return err
 }
 
-// readBase reads the list of the base, and what of it is not as in the whole list
-// that it changes itself: the new tree changes that as well. Nothing is told as a
-// change to a base that is damaged: the client is told that it is not there.
+// readBase reads the list of the base, and how the base itself differs from the whole list that it
+// changes: the new tree changes that list too. A damaged base is not used: the client gets the
+// error that it does not exist.
 func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckpt.TreeEntry, error) {
 	var row TreeRow
 	err := q.GetContext(ctx, &row, `SELECT `+TreeColumns+` FROM trees t WHERE t.agent_id = ? AND t.sha256 = ?`, agent, p.request.Base)
@@ -222,14 +221,14 @@ func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckp
 	return entries, err
 }
 
-// isTree says whether a tree with these entries has the id that it should have.
+// isTree says whether a tree with these entries has the right id.
 func isTree(t *ckpt.Tree, entries []ckpt.TreeEntry) bool {
 	whole := *t
 	whole.Entries = entries
 	return tree.ID(&whole) == t.ID
 }
 
-// size is about how much it stores.
+// size is about how many bytes it stores.
 func (p *planting) size() int64 {
 	n := int64(len(p.leftOut) + len(p.tree.Root))
 	for path := range p.own {
@@ -238,7 +237,7 @@ func (p *planting) size() int64 {
 	return n
 }
 
-// put is the transaction.
+// put stores the tree in the transaction.
 func (p *planting) put(tx *ledger.Tx) error {
 	agent, err := p.MakeAgent(tx, p.sc.Whose(), p.request.Agent)
 	if err != nil {
@@ -251,7 +250,7 @@ func (p *planting) put(tx *ledger.Tx) error {
 		return err
 	}
 	if there {
-		return tx.Exec(`UPDATE trees SET until = ? WHERE id = ?`, leased(tx.Now), id) // also where a checkpoint names it, which may go first
+		return tx.Exec(`UPDATE trees SET until = ? WHERE id = ?`, leased(tx.Now), id) // also for a named tree: its checkpoint may go first
 	}
 	if p.base != nil {
 		if p.States.Doubts.Load() != p.doubts {
@@ -269,15 +268,15 @@ func (p *planting) put(tx *ledger.Tx) error {
 	return p.insert(tx, agent)
 }
 
-// changesList says whether the tree is stored as what differs from the list of its base. It
-// is stored whole where half differs, and where the trees that differ from that list have
-// come to take twice as much as the list: each repeats what those before it have changed.
+// changesList says whether the tree is stored as the difference from the list of its base. It is
+// stored whole if half of it differs, or if the trees that differ from that list together use twice
+// as much as the list: each repeats the changes of those before it.
 func (p *planting) changesList() bool {
 	n := max(len(p.tree.Entries), 2)
 	return p.base != nil && 2*len(p.own) <= n && p.since+len(p.own) <= 2*n
 }
 
-// insert writes the tree: as a whole list, or as what differs from one.
+// insert writes the tree: as a whole list, or as the difference from one.
 func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 	var listID *int64
 	rows := make([]ckpt.TreeEntry, 0, len(p.own))
@@ -314,8 +313,7 @@ func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 	return insertFiles(tx, agent.Owner, id, rows, ids)
 }
 
-// contentsOf finds the contents that some entries name, and refuses where some are
-// not there.
+// contentsOf finds the contents that some entries name, and refuses if some do not exist.
 func contentsOf(tx *ledger.Tx, agent int64, entries []ckpt.TreeEntry) (map[string]int64, error) {
 	wanted := map[string]int64{}
 	for _, e := range entries {
@@ -340,7 +338,7 @@ func contentsOf(tx *ledger.Tx, agent int64, entries []ckpt.TreeEntry) (map[strin
 		}
 		ids[r.Sum] = r.ID
 	}
-	for _, e := range entries { // the same content with two sizes
+	for _, e := range entries { // refuse a content that is listed with two sizes
 		if e.SHA256 != "" && e.Size != wanted[e.SHA256] {
 			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the content %s has two sizes in the tree", e.SHA256)
 		}
@@ -440,8 +438,8 @@ func pageOf(limit int) (int, error) {
 	return limit, nil
 }
 
-// treesOf are the trees of a checkpoint, in the order in which it names them. One
-// without any is told why.
+// treesOf are the trees of a checkpoint, in the order in which it names them. For a checkpoint
+// without trees, the error says why.
 func treesOf(ctx context.Context, q *sqlx.Tx, c *ckpt.Checkpoint) ([]TreeRow, error) {
 	var trees []TreeRow
 	err := q.SelectContext(ctx, &trees, `SELECT `+TreeColumns+` FROM (SELECT c.run_id, c.n`+ledger.OwnedTables+`?) k
@@ -510,7 +508,7 @@ func (s *Files) DiffFiles(ctx context.Context, sc ckpt.Scope, f ckpt.FilesDiffFi
 	return d, nil
 }
 
-// treeAt is the tree of a checkpoint with a root, or its only one.
+// treeAt is the tree of a checkpoint for a root, or its only tree.
 func treeAt(ctx context.Context, q *sqlx.Tx, c *ckpt.Checkpoint, root string) (*TreeRow, error) {
 	trees, err := treesOf(ctx, q, c)
 	if err != nil {
