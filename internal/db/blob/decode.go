@@ -11,7 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// StateRow is what a state is read back from.
+// StateRow has the columns from which a state is read back.
 type StateRow struct {
 	N      int64   `db:"n"`
 	ID     string  `db:"id"`
@@ -55,7 +55,7 @@ func read(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, erro
 	return r.join(pieces, segments)
 }
 
-// loadSegments reads all that a list names at once, and inflates it.
+// loadSegments reads and inflates all segments that a list names, with one query.
 func loadSegments(ctx context.Context, q sqlx.QueryerContext, pieces []delta.Piece) (map[int64][]byte, error) {
 	if len(pieces) == 0 {
 		return nil, nil

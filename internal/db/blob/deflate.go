@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// deflaters are writers of a level, which must be one that there is.
+// deflaters makes a pool of zlib writers of a level, which must be valid.
 func deflaters(level int) *sync.Pool {
 	return &sync.Pool{New: func() any {
 		w, err := zlib.NewWriterLevel(nil, level)
@@ -44,7 +44,7 @@ func deflate(writers *sync.Pool, data []byte) []byte {
 	return out.Bytes()
 }
 
-// mostInflated is how many bytes zlib can make of one, and a little more.
+// mostInflated is how many bytes zlib can make of one byte, rounded up.
 const mostInflated = 1100
 
 var inflaters sync.Pool // of io.ReadCloser that are zlib.Resetter
@@ -66,7 +66,7 @@ func Inflate(data []byte, size int64) ([]byte, error) {
 	if _, err := io.ReadFull(r, out); err != nil {
 		return nil, err
 	}
-	if n, err := r.Read(make([]byte, 1)); n > 0 || err != io.EOF { // the end, which its checksum comes with
+	if n, err := r.Read(make([]byte, 1)); n > 0 || err != io.EOF { // read the end, where the checksum is
 		return nil, fmt.Errorf("the segment does not end after %d bytes: %w", size, err)
 	}
 	return out, nil

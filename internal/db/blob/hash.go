@@ -9,21 +9,21 @@ import (
 
 const (
 	midstateEvery = 64 << 10 // bytes of a state between two midstates
-	midstateSize  = 108      // of one, as crypto/sha256 writes it
+	midstateSize  = 108      // bytes of one midstate in the form of crypto/sha256
 )
 
-// midstates are what SHA-256 had come to after each 64 KiB of a state, one
-// after the other. A state that begins like it is hashed on from there.
+// midstates are the internal states of SHA-256 after each 64 KiB of a state, one after the other.
+// The hash of another state with the same beginning continues from them.
 type midstates []byte
 
-// upTo are those of the first so many bytes.
+// upTo returns the midstates of the first size bytes.
 func (m midstates) upTo(size int) midstates {
 	n := min(size/midstateEvery*midstateSize, len(m))
 	return m[:n:n]
 }
 
-// sum hashes a state, on from midstates that are its own, and answers those of
-// all of it.
+// sum hashes a state, starting from midstates that match its beginning. It returns the hash and the
+// midstates of the whole state.
 func sum(state []byte, from midstates) (string, midstates) {
 	h := sha256.New()
 	done, all, more := from.resume(h)
@@ -37,8 +37,8 @@ func sum(state []byte, from midstates) (string, midstates) {
 	return hex.EncodeToString(h.Sum(nil)), all
 }
 
-// resume sets h to the last midstate, and answers how many bytes that is after.
-// more says whether others may be added.
+// resume sets h to the last midstate, and returns how many bytes that covers. more says whether
+// more midstates can be added.
 func (m midstates) resume(h hash.Hash) (done int, all midstates, more bool) {
 	n := len(m) / midstateSize
 	if n == 0 {
@@ -51,7 +51,7 @@ func (m midstates) resume(h hash.Hash) (done int, all midstates, more bool) {
 	return n * midstateEvery, m, true
 }
 
-// add appends what h has come to.
+// add appends the current state of h.
 func (m midstates) add(h hash.Hash) (midstates, bool) {
 	next, err := h.(encoding.BinaryAppender).AppendBinary(m)
 	if err != nil || len(next) != len(m)+midstateSize {

@@ -6,8 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// Join puts a state together from a body, or from pieces of segments that inflate
-// gives. It checks the hash.
+// Join builds a state from a body, or from pieces of segments that inflate returns. It checks the
+// hash.
 func Join(r *StateRow, inflate func(segment int64) ([]byte, error)) ([]byte, error) {
 	pieces, err := r.pieces()
 	if err != nil {
@@ -25,7 +25,7 @@ func Join(r *StateRow, inflate func(segment int64) ([]byte, error)) ([]byte, err
 	return r.join(pieces, segments)
 }
 
-// pieces is nil for a state that is a body.
+// pieces is nil if the state is a body.
 func (r *StateRow) pieces() ([]delta.Piece, error) {
 	if r.Pieces == nil {
 		return nil, nil
@@ -47,7 +47,7 @@ func (r *StateRow) join(pieces []delta.Piece, segments map[int64][]byte) ([]byte
 	return state, nil
 }
 
-// assemble copies nothing where the state is one piece.
+// assemble copies nothing if the state is one piece.
 func (r *StateRow) assemble(pieces []delta.Piece, segments map[int64][]byte) ([]byte, error) {
 	length := int64(0)
 	for _, p := range pieces {

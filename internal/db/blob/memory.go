@@ -5,34 +5,32 @@ import (
 	"time"
 )
 
-// What large states leave is used again for the next ones: a save of half a
-// megabyte would else clear as much memory and make the garbage collector run.
-// The rules that keep a state from being overwritten while somebody reads it:
-// only memory that States.Memory gave out comes back; it does so when its state is
-// dropped from States, which has it only once it is on disk; and whoever reads a
-// state of live holds it meanwhile.
+// The memory of dropped large states is used again for the next ones: otherwise a save of half a
+// megabyte would clear as much memory and trigger the garbage collector. Three rules keep a state
+// from being overwritten while it is read: only memory from States.Memory is used again; it is used
+// again only when its state is dropped from States, which has a state only after it is on disk; and
+// a reader of a state in States holds it meanwhile.
 const (
-	leastRoom = 32 << 10 // smaller ones cost little to make
-	mostRooms = 32       // that wait to be used again
+	leastRoom = 32 << 10 // smaller buffers are cheap to make
+	mostRooms = 32       // the most buffers that wait to be used again
 	roomsIdle = time.Minute
 )
 
-// rooms is memory that waits to be used again, the last left last. The lock is
-// that of States.
+// rooms are buffers that wait to be used again, the one that was left last at the end. The lock of
+// States guards it.
 type rooms struct {
 	list [][]byte
 	held int64
-	used time.Time // when some was last used again
+	used time.Time // when a buffer was last used again
 }
 
-// roomFor is a little more than a size, so that the next states, which grow,
-// have room as well.
+// roomFor is a little more than a size, so that the next states, which grow, fit as well.
 func roomFor(size int) int {
 	step := 1 << max(bits.Len(uint(size))-4, 12)
 	return (size + step/2 + step - 1) / step * step
 }
 
-// take finds room that is large enough, and not much larger.
+// take finds a buffer that is large enough, and not much larger.
 func (r *rooms) take(size int) []byte {
 	for i := len(r.list) - 1; i >= 0; i-- {
 		if room := r.list[i]; cap(room) >= size && cap(room) <= 2*roomFor(size) {
@@ -45,7 +43,7 @@ func (r *rooms) take(size int) []byte {
 	return nil
 }
 
-// leave takes room that nobody uses any more, at most so many bytes in all.
+// leave takes a buffer that is no longer used. It keeps at most this many bytes in all.
 func (r *rooms) leave(room []byte, most int64) {
 	if cap(room) < leastRoom || int64(cap(room)) > most {
 		return
@@ -62,12 +60,12 @@ func (r *rooms) leave(room []byte, most int64) {
 	}
 }
 
-// expire gives the memory back where nobody has used any for a while.
+// expire frees the memory if no buffer was used for a while.
 func (r *rooms) expire(now time.Time) {
 	if now.Sub(r.used) > roomsIdle {
 		r.list, r.held = nil, 0
 	}
 }
 
-// Left, where a test sets it, is told of what is left.
+// Left, if a test sets it, is called with each buffer that is left.
 var Left func([]byte)

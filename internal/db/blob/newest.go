@@ -7,9 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Settle makes sure that what a state stands on is still there, is still the
-// newest of its run (only from that may segments be taken, see sweep), and is
-// not in doubt. Otherwise the state is stored whole.
+// Settle makes sure that the base of a state still exists, is still the newest of its run (segments
+// may only be taken from the newest, see Sweep), and is not in doubt. Otherwise the state is stored
+// whole.
 func Settle(tx *sqlite.Tx, e *Encoded) error {
 	if e.Base == nil {
 		return nil
@@ -22,8 +22,7 @@ func Settle(tx *sqlite.Tx, e *Encoded) error {
 	return nil
 }
 
-// isNewest says whether a state is still there, and is the newest of its run that
-// is made of pieces.
+// isNewest says whether a state still exists, and is the newest state of its run that has pieces.
 func isNewest(tx *sqlite.Tx, b *Stored) (newest bool, err error) {
 	if b.Doubted() {
 		return false, nil
@@ -35,9 +34,9 @@ func isNewest(tx *sqlite.Tx, b *Stored) (newest bool, err error) {
 	return newest, err
 }
 
-// Again encodes a checkpoint's state for another one of a run, by the same
-// pieces where it is the newest. What has happened since the first one is no
-// part of the copy either, so it notes which that was.
+// Again encodes a checkpoint's state for another checkpoint of a run. It uses the same pieces if
+// the state is the newest. The copy does not include what has happened since the first checkpoint,
+// so it notes which checkpoint that was.
 func Again(tx *sqlite.Tx, runID int64, c *ckpt.Checkpoint) (e Encoded, err error) {
 	var row struct {
 		N       int64         `db:"n"`
@@ -51,7 +50,7 @@ func Again(tx *sqlite.Tx, runID int64, c *ckpt.Checkpoint) (e Encoded, err error
 	if err != nil {
 		return Encoded{}, err
 	}
-	of := sql.NullInt64{Valid: true} // another run's, with which a fork began
+	of := sql.NullInt64{Valid: true} // a checkpoint of another run, with which a fork began
 	switch {
 	case found && row.RunID == runID && row.StateOf.Valid:
 		of = row.StateOf

@@ -8,8 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// WritePieces writes a list as the column holds it: a JSON array of
-// [segment, offset, length].
+// WritePieces writes a list in the form of the column: a JSON array of [segment, offset, length].
 func WritePieces(list []delta.Piece) string {
 	b := append(make([]byte, 0, 20*len(list)+2), '[')
 	for i, p := range list {
@@ -23,7 +22,7 @@ func WritePieces(list []delta.Piece) string {
 	return string(append(b, ']'))
 }
 
-// ReadPieces reads the column. A list that is no list of pieces is a *DamageError.
+// ReadPieces reads the column. If it is not a list of pieces, the error is a *DamageError.
 func ReadPieces(text string) ([]delta.Piece, error) {
 	if pieces, ok := readOwn(text); ok {
 		return pieces, nil
@@ -42,8 +41,8 @@ func ReadPieces(text string) ([]delta.Piece, error) {
 	return pieces, nil
 }
 
-// readOwn reads a list just as WritePieces writes it: every save reads
-// several, and encoding/json would cost more than the statements.
+// readOwn reads only the exact form that WritePieces writes. Every save reads several lists, and
+// encoding/json would cost more than the statements.
 func readOwn(text string) ([]delta.Piece, bool) {
 	if text == "[]" {
 		return nil, true
@@ -72,11 +71,10 @@ func readOwn(text string) ([]delta.Piece, bool) {
 	}
 }
 
-// DamageError is what is wrong with stored data, in words, and with that of
-// which checkpoint.
+// DamageError says in words what is wrong with stored data, and which checkpoint it belongs to.
 type DamageError struct {
 	What, ID string
-	N        int64 // the row of its save in the audit log; 0 where that is not known
+	N        int64 // the row of its save in the audit log; 0 if unknown
 }
 
 func (e *DamageError) Error() string { return e.What }

@@ -14,7 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Preparer makes states ready to be stored, outside the writer.
+// Preparer prepares states for storage, outside the writer.
 type Preparer struct {
 	States  *States
 	Scan    Scan                                                        // looks for secrets; nil does not look
@@ -24,22 +24,21 @@ type Preparer struct {
 	Log     *slog.Logger
 }
 
-// candidate is a state that is to be saved, beside the one that it comes after.
+// candidate is a state to save, with the state that it follows.
 type candidate struct {
 	state []byte
 	json  bool
 	base  *Stored         // nil for none
-	ops   []delta.Op      // that make the state of the base
-	same  []jsontext.Copy // the copies of those
-	keep  bool            // whether the next may come after this one
+	ops   []delta.Op      // the operations that make the state from the base
+	same  []jsontext.Copy // the copies among them
+	keep  bool            // whether the next state may follow this one
 	known known
 
-	redacted bool // it is another state than was sent
+	redacted bool // it differs from the state that was sent
 }
 
-// Prepare checks a state, looks for secrets in it as the policy says, hashes it
-// and says what it is made of. None is saved that has not come through here,
-// or is there already.
+// Prepare checks a state, looks for secrets in it as the policy says, hashes it and describes its
+// pieces. Only states that passed through Prepare, or that exist already, are saved.
 func (p *Preparer) Prepare(key RunKey, sc ckpt.Scope, r *ckpt.SaveRequest) (Encoded, []secrets.Secret, error) {
 	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: p.baseFor(key, len(r.State)), keep: p.States.keeps(len(r.State))}
 	defer p.States.Release(c.base)
@@ -61,7 +60,7 @@ func (p *Preparer) Prepare(key RunKey, sc ckpt.Scope, r *ckpt.SaveRequest) (Enco
 	return e, found, nil
 }
 
-// compare finds the operations, or takes them from who knows them.
+// compare finds the operations, or takes those of the request.
 func (c *candidate) compare(r *ckpt.SaveRequest) {
 	if c.base == nil {
 		return
@@ -79,7 +78,7 @@ func (c *candidate) compareAnew() {
 	c.same = jsontext.CopiesOf(c.ops)
 }
 
-// operations are copies with what is new between them.
+// operations are the copies, and literals for the new bytes between them.
 func operations(same []jsontext.Copy, size int) []delta.Op {
 	ops, at := make([]delta.Op, 0, 2*len(same)+1), 0
 	for _, c := range same {
@@ -95,8 +94,8 @@ func operations(same []jsontext.Copy, size int) []delta.Op {
 	return ops
 }
 
-// worthTaking says whether somebody else's operations are good enough. Where
-// they leave much as new, we may find it.
+// worthTaking says whether the request's operations are good enough. If they leave many bytes as
+// new, our own comparison may find more.
 func worthTaking(ops []delta.Op, size int) bool {
 	fresh := 0
 	for _, op := range ops {
@@ -107,8 +106,8 @@ func worthTaking(ops []delta.Op, size int) bool {
 	return len(ops) <= delta.MaxOperations && fresh <= size/16
 }
 
-// check refuses a JSON state that is none. What the base has as well was
-// checked with it.
+// check refuses a JSON state that is not valid JSON. Parts that the base also has were checked with
+// the base.
 func (c *candidate) check() (checked jsontext.Checked, err error) {
 	switch {
 	case !c.json:
@@ -123,7 +122,7 @@ func (c *candidate) check() (checked jsontext.Checked, err error) {
 	return checked, err
 }
 
-// encode hashes the state and says what it is made of.
+// encode hashes the state and describes its pieces.
 func (c *candidate) encode() Encoded {
 	if !c.keep {
 		return Encode(c.state)
@@ -138,7 +137,7 @@ func (c *candidate) encode() Encoded {
 	return e
 }
 
-// commonPrefix is how many bytes operations copy from a base's beginning.
+// commonPrefix is how many bytes the operations copy from the beginning of the base.
 func commonPrefix(ops []delta.Op) int {
 	if len(ops) == 0 || ops[0].Offset != 0 {
 		return 0
@@ -146,8 +145,8 @@ func commonPrefix(ops []delta.Op) int {
 	return ops[0].Length
 }
 
-// searchSecrets looks for secrets in a state that was checked and does what the
-// policy says: it may change the state or refuse it.
+// searchSecrets looks for secrets in a checked state and does what the policy says: it may change
+// the state or refuse it.
 func (p *Preparer) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
 	if p.Scan == nil || mode == ckpt.SecretsOff {
 		return nil, nil
@@ -182,23 +181,22 @@ func (c *candidate) findSecrets(scan Scan, checked jsontext.Checked) (found []se
 	return found
 }
 
-// redact makes another state of it, of which nothing is known.
+// redact replaces the state with a redacted one, about which nothing is known yet.
 func (c *candidate) redact(scan Scan) (found []secrets.Secret, err error) {
 	c.state, found = scan.Redact(c.state, c.json)
 	c.known, c.redacted = known{}, true
 	if c.base != nil {
 		c.compareAnew()
 	}
-	if _, err := c.check(); err != nil { // what was found did not end where it should
+	if _, err := c.check(); err != nil { // a secret did not end where it should
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not valid JSON after its secrets were removed: %v; "+
 			"remove the secrets before you save", err)
 	}
 	return found, nil
 }
 
-// baseFor is what a new state of a run is compared with: the run's newest one,
-// from memory or read once, nil where there is none or it cannot be read.
-// Whoever has it must release it.
+// baseFor is the base for a new state of a run: the run's newest state, from memory or read once.
+// It is nil if there is none or it cannot be read. The caller must release it.
 func (p *Preparer) baseFor(key RunKey, size int) *Stored {
 	if !p.States.keeps(size) {
 		return nil
@@ -215,11 +213,11 @@ func (p *Preparer) baseFor(key RunKey, size int) *Stored {
 
 var pieced = nearest(``, `DESC`, `n, id, seq, size, sha256, pieces`)
 
-// readBase reads the newest state of a run that is made of pieces.
+// readBase reads the newest state of a run that has pieces.
 func (p *Preparer) readBase(key RunKey) (base *Stored, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.Timeout)
 	defer cancel()
-	doubts := p.States.Doubts.Load() // before the snapshot is taken: what comes later casts doubt on it
+	doubts := p.States.Doubts.Load() // before the snapshot is taken, so that later doubts apply to it
 	err = p.Reading(ctx, func(q *sqlx.Tx) error {
 		var runID int64
 		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id

@@ -5,19 +5,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// Scan looks for secrets in states. internal/secrets has the real one.
+// Scan looks for secrets in states. internal/secrets has the implementation.
 type Scan interface {
-	// Find answers the first few secrets of a state. A JSON state must have been
-	// checked before.
+	// Find returns the first few secrets of a state. A JSON state must have been checked before.
 	Find(state []byte, json bool) []secrets.Secret
-	// FindAfter answers what Find answers of a JSON state, and looks only at what
-	// checking it did not pass over: seen is what was answered of the state
-	// before, which has the rest; nil for nothing, and then all is looked at. The
-	// second answer is for the next state. It is nil where it would be too much.
+	// FindAfter returns what Find returns for a JSON state, but looks only at the parts that the
+	// check did not skip. seen is the result for the previous state, which has the skipped parts;
+	// if it is nil, FindAfter looks at everything. The second result is for the next state. It is
+	// nil if it would be too large.
 	FindAfter(state []byte, checked jsontext.Checked, seen secrets.Seen) ([]secrets.Secret, secrets.Seen)
-	// FindBytesAfter is FindAfter for a state that is not JSON: same is what it
-	// has in common with the one before.
+	// FindBytesAfter is FindAfter for a state that is not JSON: same is what it has in common with
+	// the previous one.
 	FindBytesAfter(state []byte, same []jsontext.Copy, seen secrets.Seen) ([]secrets.Secret, secrets.Seen)
-	// Redact answers the state with every secret replaced, and the first few.
+	// Redact returns the state with all secrets replaced, and the first few secrets.
 	Redact(state []byte, json bool) ([]byte, []secrets.Secret)
 }

@@ -10,27 +10,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// NewStates keeps at most so many bytes; below 0 it keeps none.
+// NewStates keeps at most this many bytes; if most is below 0, it keeps no states.
 func NewStates(most int64) *States { return &States{most: most} }
 
-// idleFor is how long a state stays in memory that nobody saves after.
+// idleFor is how long a state stays in memory if no save follows it.
 const idleFor = 10 * time.Minute
 
-// States are the current states: the newest large one of each run that is being saved, as far as
-// there is room, and who saves. It is a copy of what is on disk: nothing is
-// lost with it. The writer checks that the checkpoint is still there before a
-// new state stands on it. The pieces themselves are not read again, unless
-// something has cast doubt on them.
+// States are the current states: the newest large state of each run that is being saved, up to a
+// limit, and the saves on their way. It is a copy of what is on disk, so nothing depends on keeping
+// it. Before a new state is based on one of them, the writer checks that the checkpoint still
+// exists. The pieces themselves are not read again, unless something has cast doubt on them.
 type States struct {
 	Doubts Doubts
 
 	mu    sync.Mutex
 	most  int64 // bytes; below 0 for none
 	held  int64
-	order list.List // of *current, the last used first
+	order list.List // of *current, the most recently used first
 	runs  map[RunKey]*list.Element
 	ids   map[string]*list.Element
-	saves map[RunKey]*saving // on their way
+	saves map[RunKey]*saving // the saves on their way
 	rooms rooms
 }
 
@@ -41,9 +40,9 @@ type current struct {
 	used  time.Time
 }
 
-// saving is the lock of the one save of a run that is on its way.
+// saving is the lock for the one save of a run that is on its way.
 type saving struct {
-	taken chan struct{} // holds one while it is taken
+	taken chan struct{} // holds one element while it is taken
 	users int
 }
 
@@ -90,7 +89,7 @@ func (l *States) leave(key RunKey, t *saving) {
 	}
 }
 
-// keeps says whether a state of a size may be kept.
+// keeps says whether a state of this size may be kept.
 func (l *States) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
 
 // Get returns the newest state of a run, or nil if it is not in memory or its pieces are in doubt.
@@ -106,7 +105,7 @@ func (l *States) Get(key RunKey) *Stored {
 	return l.use(e).Hold()
 }
 
-// Find is Get by the id of the checkpoint, as far as the agent has it.
+// Find is Get by the id of the checkpoint, if the agent has it.
 func (l *States) Find(owner, agent, id string) *Stored {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +126,7 @@ func (l *States) use(e *list.Element) *Stored {
 	return s.state
 }
 
-// Put takes a state in the place of the run's last. One that would push all
-// others out is not kept.
+// Put replaces the run's last state. It does not keep a state that would push all others out.
 func (l *States) Put(key RunKey, state *Stored) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,8 +187,8 @@ func (l *States) Expire(now time.Time) {
 	l.rooms.expire(now)
 }
 
-// Memory is room for a state of so many bytes that is to be saved, as
-// SaveRequest.State with Lent set. What is in it means nothing.
+// Memory returns a buffer of this many bytes for a state that is to be saved, as SaveRequest.State
+// with Lent set. Its contents are undefined.
 func (l *States) Memory(size int) []byte {
 	if size < leastRoom || l.most < 0 {
 		return make([]byte, size)
@@ -204,7 +202,7 @@ func (l *States) Memory(size int) []byte {
 	return room[:size]
 }
 
-// Release releases a state that Hold has kept.
+// Release releases a state that Hold has held.
 func (l *States) Release(b *Stored) {
 	if b == nil {
 		return
@@ -215,18 +213,18 @@ func (l *States) Release(b *Stored) {
 	l.reuse(b)
 }
 
-// reuse takes the memory of a state that was dropped and that nobody reads.
+// reuse takes the memory of a state that was dropped and has no readers.
 func (l *States) reuse(b *Stored) {
 	if !b.dropped || !b.lent || b.users > 0 {
 		return
 	}
 	room := b.State
-	b.State, b.lent = nil, false // who read it now would be told so
+	b.State, b.lent = nil, false // so that a later read fails
 	l.rooms.leave(room, l.most/4)
 }
 
-// Keep keeps a state that is being inserted for the next save of its run, once it
-// is on disk.
+// Keep keeps a state that is being inserted, for the next save of its run. It does so after the
+// state is on disk.
 func (l *States) Keep(tx *sqlite.Tx, key RunKey, at Place, e *Encoded, list []delta.Piece) {
 	if list == nil || l.most < 0 {
 		return
@@ -236,16 +234,16 @@ func (l *States) Keep(tx *sqlite.Tx, key RunKey, at Place, e *Encoded, list []de
 	tx.OnCommit(func() { l.Put(key, next) })
 }
 
-// Held is what the states in memory are, for tests.
+// Held describes the states in memory, for tests.
 type Held struct {
 	Saves  int            // saves of large states on their way
-	Users  map[string]int // who reads the state of a checkpoint
-	Excess int64          // bytes counted too many
-	ByRun  int            // states by run that are not in order
-	ByID   int            // states by id that are not in order
+	Users  map[string]int // how many readers each checkpoint's state has
+	Excess int64          // bytes that are counted and not there
+	ByRun  int            // states by run that are not in the order
+	ByID   int            // states by id that are not in the order
 }
 
-// Held looks at the states in memory.
+// Held describes the states in memory.
 func (l *States) Held() Held {
 	l.mu.Lock()
 	defer l.mu.Unlock()

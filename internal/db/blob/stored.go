@@ -10,11 +10,11 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// known is what is known of a state beside its bytes, so that of the next one
-// only what is new need be looked at.
+// known is what is known of a state besides its bytes, so that only the new parts of the next state
+// must be examined.
 type known struct {
 	JSON   *jsontext.Map // of a JSON state that was checked
-	seen   secrets.Seen  // where its secrets are; nil where nobody has looked
+	seen   secrets.Seen  // where its secrets are; nil if it was not searched
 	hashed midstates
 }
 
@@ -29,8 +29,7 @@ func (k *known) bytes() int64 {
 // RunKey names a run.
 type RunKey struct{ Owner, Agent, Run string }
 
-// Place is where a checkpoint stands: its number, its run, its place in the run
-// and its id.
+// Place identifies a checkpoint: its number, its run, its place in the run and its id.
 type Place struct {
 	N, RunID, Seq int64
 	ID            string
@@ -39,8 +38,8 @@ type Place struct {
 // Doubts counts how often something has cast doubt on what is on disk.
 type Doubts struct{ atomic.Int64 }
 
-// Stored is a state that is on disk, and how. The next state of its run is
-// compared with it. It does not change while anybody has it.
+// Stored is a state on disk, with its pieces. The next state of its run is compared with it. It
+// does not change while it has users.
 type Stored struct {
 	delta.Base
 	known
@@ -48,15 +47,15 @@ type Stored struct {
 	SHA256 string
 
 	lent    bool // its memory came from States.Memory
-	users   int  // how many read it now; under the lock of States
+	users   int  // how many readers it has; under the lock of States
 	dropped bool // States has dropped it
 
-	doubts *Doubts // what may cast doubt on it; nil for one that this transaction has read
-	since  int64   // the doubts before it was read or written
+	doubts *Doubts // the count of doubts; nil for a state that this transaction has read
+	since  int64   // the count before it was read or written
 }
 
-// Doubted says that the pieces on disk may have changed since the state was
-// read or written. No new state may stand on them until they have been read.
+// Doubted says that the pieces on disk may have changed since the state was read or written. No new
+// state may be based on them until they have been read again.
 func (b *Stored) Doubted() bool { return b.doubts != nil && b.since != b.doubts.Load() }
 
 // Bytes is how much memory the state takes.
@@ -64,8 +63,8 @@ func (b *Stored) Bytes() int64 {
 	return int64(cap(b.State)) + 128*int64(len(b.Pieces)) + b.known.bytes()
 }
 
-// Hold keeps a state's memory from being used again. A nil state is nobody's.
-// The caller has the lock, or has the state alone.
+// Hold keeps a state's memory from being used again. It does nothing for nil. The caller has the
+// lock, or is the state's only user.
 func (b *Stored) Hold() *Stored {
 	if b != nil {
 		b.users++
@@ -73,7 +72,7 @@ func (b *Stored) Hold() *Stored {
 	return b
 }
 
-// standOn reads a list of pieces, and how large the segments are that it names.
+// standOn reads a list of pieces, and the sizes of the segments that it names.
 func (b *Stored) standOn(ctx context.Context, q sqlx.QueryerContext, pieces string) (err error) {
 	if b.Pieces, err = ReadPieces(pieces); err != nil {
 		return err

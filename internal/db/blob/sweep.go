@@ -9,15 +9,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// neighbours are the pieces of the nearest checkpoint of a run before a place
-// that has any, and of the nearest after it. ?1 is the run, ?2 the place.
+// The pieces of the nearest checkpoint of a run that has pieces, before a place and after it. ?1 is
+// the run, ?2 the place.
 var (
 	neighbourBefore = nearest(`seq < ?2 AND`, `DESC`, `pieces`)
 	neighbourAfter  = nearest(`seq > ?2 AND`, ``, `pieces`)
 )
 
-// nearest selects columns of one checkpoint of run ?1 that has pieces: of the first in
-// an order by seq. The index has kinds before seq, so each kind is asked by itself.
+// nearest selects columns of one checkpoint of run ?1 that has pieces: the first in an order by
+// seq. The index has the kind before seq, so each kind is queried separately.
 func nearest(where, order, columns string) string {
 	var kinds []string
 	for _, kind := range ckpt.Kinds {
@@ -28,14 +28,13 @@ func nearest(where, order, columns string) string {
 		FROM (` + strings.Join(kinds, ` UNION ALL `) + `) ORDER BY seq ` + order + ` LIMIT 1)`
 }
 
-// Sweep removes those segments of a removed checkpoint that no other uses, and
-// answers their bytes. It looks at two others alone: a checkpoint takes
-// segments from the newest of its run and from no other, so that those which
-// use a segment always stand next to one another.
+// Sweep removes the segments of a removed checkpoint that no other checkpoint uses, and returns
+// their bytes. It looks at only two other checkpoints: a checkpoint takes segments only from the
+// newest of its run, so the checkpoints that use a segment are always next to one another.
 func Sweep(tx *sqlite.Tx, runID, seq int64, pieces string) (freed int64, err error) {
 	mine, err := segmentsOf(pieces)
 	if err != nil {
-		return 0, nil // a damaged list names nothing that could be freed; verify has told of it
+		return 0, nil // a damaged list names nothing that could be freed; verify reports it
 	}
 	for _, query := range [...]string{neighbourBefore, neighbourAfter} {
 		var theirs string
@@ -47,7 +46,7 @@ func Sweep(tx *sqlite.Tx, runID, seq int64, pieces string) (freed int64, err err
 			continue
 		}
 		used, err := segmentsOf(theirs)
-		if err != nil { // nobody knows what it uses
+		if err != nil { // it is not known what that one uses
 			return 0, nil
 		}
 		for id := range used {
