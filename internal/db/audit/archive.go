@@ -18,12 +18,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// An archive is a database file of the same schema that holds rows of the audit log and
-// nothing else: the rows, what was said beside them, the names in them, and the hash of
-// the row before the first, and which agents were erased later: their texts are gone. So it verifies by itself, and the views of auditors work in it.
+// An archive is a database file of the same schema with only a part of the audit log: the rows, the texts that are
+// stored beside them, the names in them, the hash of the row before the first, and which agents were erased later,
+// whose texts are gone. So an archive can be verified on its own, and the auditors' views work in it.
 
-// namedBefore are the rows before the first that the rows of the archive name: the views
-// tell of them. ?1 is the first row, ?2 the last.
+// namedBefore selects the rows before the first that the rows of the archive name, because the
+// views show them. ?1 is the first row, ?2 the last.
 const namedBefore = `(SELECT gone AS n FROM acts WHERE n BETWEEN ?1 AND ?2 AND gone < ?1 UNION SELECT parent FROM acts
 	WHERE n BETWEEN ?1 AND ?2 AND parent < ?1
 	UNION SELECT json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e
@@ -31,7 +31,7 @@ const namedBefore = `(SELECT gone AS n FROM acts WHERE n BETWEEN ?1 AND ?2 AND g
 
 const archivedRows = `(n BETWEEN ?1 AND ?2 OR n IN ` + namedBefore + `)`
 
-// archiveTables are what is copied.
+// archiveTables are the tables that are copied.
 var archiveTables = []struct{ name, query string }{
 	{"meta", `SELECT key, value FROM meta WHERE key IN ('database_id', 'created_at', 'chain_key') AND ?1 <= ?2
 		UNION ALL SELECT 'erased_later', json_group_array(json_array(owner, agent, n)) FROM (
@@ -50,10 +50,10 @@ var archiveTables = []struct{ name, query string }{
 		UNION SELECT n FROM ` + namedBefore + `) e) WHERE hash IS NOT NULL`},
 }
 
-// Archive writes the rows of the audit log that are older than a time into a new file
-// of a folder, and checks the file. Without such rows it answers nil. The database is
-// only read; ledger.RecordArchive does what comes then. An earlier call that was
-// interrupted has left a file that is taken as it is, where it holds. progress may be nil.
+// Archive writes the rows of the audit log that are older than a time into a new file in a folder,
+// and checks the file. It returns nil if there are no such rows. It only reads the database;
+// ledger.RecordArchive does the next step. If an interrupted earlier call has left a file and the
+// file is sound, Archive uses it. progress may be nil.
 func Archive(ctx context.Context, path, folder string, now, before time.Time, progress func(done, total int64)) (*ckpt.AuditArchive, error) {
 	if err := archivable(now, before); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func archivable(now, before time.Time) error {
 	return nil
 }
 
-// planArchive finds the rows: from where the archive before ended, up to the first that
-// is not older.
+// planArchive finds the rows: from the end of the previous archive up to the first row that is not
+// older.
 func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.AuditArchive, error) {
 	var version int64
 	if err := db.GetContext(ctx, &version, `SELECT user_version FROM pragma_user_version()`); err != nil {
@@ -119,8 +119,8 @@ func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.Audi
 	return a, err
 }
 
-// fillArchive copies the rows. The schema comes twice, because its guards would refuse
-// rows of the old log.
+// fillArchive copies the rows. It runs the schema twice: first only the tables, because the guards
+// would refuse rows of the old log, and the whole schema after the rows.
 func fillArchive(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, a *ckpt.AuditArchive) error {
 	tables, _, _ := strings.Cut(ckpt.Schema, "-- ---------------------------------------------------------------- guards ---")
 	begin := []string{`PRAGMA page_size = ` + fmt.Sprint(sqlite.PageSize), `BEGIN`, tables}
@@ -146,7 +146,7 @@ func fillArchive(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, a *ckpt.Audi
 	return nil
 }
 
-// copyRows copies what a query answers into a table.
+// copyRows copies the result of a query into a table.
 func copyRows(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, table, query string, a *ckpt.AuditArchive) error {
 	rows, err := db.QueryxContext(ctx, query, a.FromN, a.ToN)
 	if err != nil {
@@ -174,7 +174,7 @@ func copyRows(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, table, query st
 	return rows.Err()
 }
 
-// approve checks an archive as verify does, and that it ends as it should.
+// approve checks an archive as Verify does, and checks its end.
 func approve(ctx context.Context, path string, a *ckpt.AuditArchive, progress func(done, total int64)) error {
 	report, err := Verify(ctx, path, progress)
 	if err != nil {
@@ -201,9 +201,9 @@ func fileHash(path string) (hash string, bytes int64, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), bytes, err
 }
 
-// VerifyArchives checks the archives of a database in a folder: each by itself, that
-// each goes on where the one before ends, and that each is the file that the database
-// has recorded. heads may be nil; those of rows that lie in archives are looked for there.
+// VerifyArchives checks the archives of a database in a folder: each by itself, that each continues
+// where the previous one ends, and that each is the file that the database has recorded. heads may
+// be nil; heads of archived rows are looked for in the archives.
 func VerifyArchives(ctx context.Context, path, folder string, heads []Head, progress func(done, total int64)) ([]*VerifyReport, error) {
 	db, done, err := sqlite.OpenBeside(path, 1)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// archivesSince is the version of the schema in which rows of the log can lie in archives.
+// archivesSince is the version of the schema from which rows of the log can be in archives.
 const archivesSince = 5
 
-// ownersSince is the version of the schema in which agents can change hands.
+// ownersSince is the version of the schema from which agents can be given to another owner.
 const ownersSince = 6
 
-// noOwners is what a database of an older version lacks of that.
+// noOwners makes the table for that, which a database of an older version lacks.
 const noOwners = `CREATE TEMP TABLE owner_changes (agent_id, n, uid, agent, from_owner, to_owner);`
 
-// asArchives is what a database of an older version lacks of archives.
+// asArchives makes the tables for archives, which a database of an older version lacks.
 const asArchives = `CREATE TEMP TABLE audit_archives (to_n INTEGER PRIMARY KEY, from_n, hash, name, sha256, bytes, at, who, removed);
 	CREATE TEMP TABLE audit_links (n INTEGER PRIMARY KEY, hash);`
 
-// viewOf is a view as this program defines it, for the version of the database.
+// viewOf is a view as this program defines it, adapted to the version of the database.
 func (v *verifier) viewOf(name string) string {
 	text := ledger.ViewOf(name)
 	if v.version < archivesSince {
@@ -34,7 +34,7 @@ func (v *verifier) viewOf(name string) string {
 	return text
 }
 
-// readLinks reads the hashes of rows that lie in archives and that a row here follows.
+// readLinks reads the hashes of archived rows that are followed by a row here.
 func (v *verifier) readLinks(ctx context.Context) error {
 	v.links = map[int64]string{}
 	if v.version < archivesSince {
@@ -56,7 +56,7 @@ func (v *verifier) readLinks(ctx context.Context) error {
 	return v.met(ctx, "audit_links", err)
 }
 
-// follows answers what a row follows: the row before, or one that lies in an archive.
+// follows returns what a row follows: the row before, or an archived row.
 func (v *verifier) follows(last ledger.ChainHead, n int64) ledger.ChainHead {
 	if hash, archived := v.links[n-1]; archived && last.N != n-1 {
 		return ledger.ChainHead{N: n - 1, Hash: hash}
@@ -64,8 +64,8 @@ func (v *verifier) follows(last ledger.ChainHead, n int64) ledger.ChainHead {
 	return last
 }
 
-// asActs lets a database of an older version be asked as one of today: no policy of
-// it gives pre_operation checkpoints an age, its log is audit_log_3, and there are no acts.
+// asActs makes a database of an older version readable like a current one: none of its policies
+// gives pre_operation checkpoints an age, its log is audit_log_3, and it has no acts.
 const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
 	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored,
 	gone, why, subject, sha256, rest, beside, more, hash);
@@ -74,14 +74,14 @@ const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
 	CREATE TEMP TABLE act_texts (n INTEGER PRIMARY KEY, salt, subject, reason, detail);
 	CREATE TEMP VIEW agents AS SELECT *, 0 AS pre_operation_keep_s FROM main.agents;`
 
-// asSlots is the same for what stands beside it. It is in the way of whoever asks
-// for the rows themselves.
+// asSlots does the same for the tables besides the log. Queries for the rows themselves must not
+// use it.
 const asSlots = `
 	CREATE TEMP VIEW checkpoints AS SELECT run_id << 32 | seq AS slot, * FROM main.checkpoints;
 	CREATE TEMP VIEW graph_checkpoints AS SELECT c.run_id << 32 | c.seq AS slot, g.* FROM main.graph_checkpoints g
 	JOIN main.checkpoints c ON c.n = g.n;`
 
-// oldLog is the audit log of the versions before actsSince, by its name in a file.
+// oldLog is the name of the audit log of the versions before actsSince.
 func (v *verifier) oldLog() string {
 	if v.version < actsSince {
 		return "audit_log"
@@ -89,13 +89,13 @@ func (v *verifier) oldLog() string {
 	return "audit_log_3"
 }
 
-// chain makes the hash of every row of the audit log again. It reads the head
-// first: rows that are added meanwhile come after it.
+// chain computes the hash of every row of the audit log again. It reads the head first: rows that
+// are added meanwhile come after it.
 func (v *verifier) chain(ctx context.Context) error {
 	var head ledger.ChainHead
 	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash)
 	noHead := errors.Is(err, sql.ErrNoRows)
-	if noHead { // which audit_violations tells
+	if noHead { // audit_violations reports this
 		head.N, err = 1<<62, nil
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (v *verifier) chain(ctx context.Context) error {
 	return v.changed(ctx)
 }
 
-// oldChain goes through the rows of the versions before actsSince.
+// oldChain checks the rows of the versions before actsSince.
 func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHead, err error) {
 	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
 		FROM `+v.oldLog()+` WHERE n <= ? ORDER BY n`, to)
@@ -141,8 +141,7 @@ func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHea
 	return last, v.met(ctx, "audit_log", rows.Err())
 }
 
-// acts goes through the other rows. What a hash is of ends with the hash of the
-// row before.
+// acts checks the other rows. The input of a hash ends with the hash of the row before.
 func (v *verifier) acts(ctx context.Context, last ledger.ChainHead, to int64) (ledger.ChainHead, error) {
 	rows, err := v.db.QueryxContext(ctx, v.viewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
 		WHERE n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n <= ? ORDER BY n`, to)
@@ -160,8 +159,8 @@ func (v *verifier) acts(ctx context.Context, last ledger.ChainHead, to int64) (l
 	return last, v.met(ctx, "acts", rows.Err())
 }
 
-// link takes a row: whether it names the hash of the row before, and whether its
-// own hash is of what it says.
+// link checks a row: whether it names the hash of the row before, and whether its own hash matches
+// its contents.
 func (v *verifier) link(before ledger.ChainHead, n int64, hash string, follows, holds bool, total int64) ledger.ChainHead {
 	subject := fmt.Sprintf("row %d", n)
 	if n != before.N+1 || !follows {
@@ -197,8 +196,8 @@ func (v *verifier) changed(ctx context.Context) error {
 	return v.met(ctx, "acts", err)
 }
 
-// texts checks what stands beside the log against the hashes in it. What is not
-// there must have been erased with its agent.
+// texts checks the texts beside the log against the hashes in the log. A missing text must have
+// been erased with its agent.
 func (v *verifier) texts(ctx context.Context) error {
 	if v.version < actsSince {
 		return nil

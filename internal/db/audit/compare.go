@@ -9,7 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Hashes reads the hashes of rows of an audit log, beside a daemon.
+// Hashes reads the hashes of rows of an audit log while a daemon may use it.
 type Hashes struct {
 	Database string // the id under which the database belongs to a fleet
 
@@ -17,7 +17,7 @@ type Hashes struct {
 	done func()
 }
 
-// OpenHashes opens a database to read its hashes. Close ends it.
+// OpenHashes opens a database to read its hashes. The caller must call Close.
 func OpenHashes(ctx context.Context, path string) (*Hashes, error) {
 	db, done, err := sqlite.OpenBeside(path, 1)
 	if err != nil {
@@ -32,10 +32,10 @@ func OpenHashes(ctx context.Context, path string) (*Hashes, error) {
 	return h, nil
 }
 
-// Close ends reading.
+// Close closes the database.
 func (h *Hashes) Close() { h.done() }
 
-// Of reads the hashes of some rows. Those that are archived or not there are left out.
+// Of reads the hashes of some rows. It leaves out rows that are archived or do not exist.
 func (h *Hashes) Of(ctx context.Context, rows []int64) (map[int64]string, error) {
 	list, err := json.Marshal(rows)
 	if err != nil {

@@ -19,19 +19,19 @@ import (
 type Head struct {
 	N        int64
 	Hash     string
-	Database string // the id of the database, "" where it is not said
+	Database string // the id of the database, "" if unknown
 }
 
 var (
 	headAlone = regexp.MustCompile(`^(\d{1,18}):([0-9a-f]{64})$`)
-	headField = map[string]*regexp.Regexp{ // of a line as text, as JSON, or as text inside JSON
+	headField = map[string]*regexp.Regexp{ // in a line of text, JSON, or text inside JSON
 		"n":        regexp.MustCompile(`\bn(?:=|\\?":)(\d{1,18})\b`),
 		"hash":     regexp.MustCompile(`\bhash(?:=|\\?":\\?")([0-9a-f]{64})\b`),
 		"database": regexp.MustCompile(`\bdatabase(?:=|\\?":\\?")([0-9a-f-]{36})\b`),
 	}
 )
 
-// headWords are in each line of the daemon's log that has a head.
+// headWords are in each line of the daemon's log that holds a head.
 const headWords = "audit head"
 
 // ParseHead reads one head: NUMBER:HASH, or a line of the daemon's log.
@@ -55,7 +55,7 @@ func ParseHead(line string) (Head, bool) {
 	return head, err == nil && n > 0 && head.Hash != ""
 }
 
-// headLine is how long a line of a log may be that is looked at.
+// headLine is the length of the longest line that ReadHeads examines.
 const headLine = 64 << 10
 
 // ReadHeads finds the heads in a daemon's log: as text, as JSON, or as journalctl prints it. It
@@ -67,7 +67,7 @@ func ReadHeads(log io.Reader) (heads []Head, err error) {
 		if head, ok := ParseHead(string(line)); ok {
 			heads = append(heads, head)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // a head is in none of these
+		for errors.Is(err, bufio.ErrBufferFull) { // a longer line holds no head
 			_, err = in.ReadSlice('\n')
 		}
 		switch {
@@ -85,7 +85,7 @@ func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func
 	return verify(ctx, path, heads, progress)
 }
 
-// expect takes the heads that are of this database.
+// expect keeps the heads that belong to this database.
 func (v *verifier) expect(ctx context.Context, heads []Head) error {
 	if len(heads) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 	return nil
 }
 
-// compareHead takes a row of the log that was read.
+// compareHead compares a row of the log with a logged head.
 func (v *verifier) compareHead(n int64, hash string) {
 	logged, is := v.heads[n]
 	if is && logged != hash {
@@ -122,10 +122,10 @@ func (v *verifier) compareHead(n int64, hash string) {
 	delete(v.heads, n)
 }
 
-// missingHeads tells of the heads whose rows were not there.
+// missingHeads reports the heads whose rows do not exist.
 func (v *verifier) missingHeads() {
 	for _, n := range slices.Sorted(maps.Keys(v.heads)) {
-		if n <= v.floor { // its row lies in an archive
+		if n <= v.floor { // its row is archived
 			v.report.HeadsArchived++
 			continue
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// What versions 1 to 3 of the schema have written.
+// The formats that versions 1 to 3 of the schema wrote.
 
-// oldHash is the hash of a row of the audit log as versions 1 to 3 of the
-// schema made it: of a JSON array of the fields in the order of the columns, the
-// hash of the row before among them. An absent field is null.
+// oldHash is the hash of a row of the audit log in versions 1 to 3 of the schema. Its input is a
+// JSON array of the fields in the order of the columns, including the hash of the row before. An
+// absent field is null.
 func oldHash(r *ckpt.AuditRow) string {
 	b := AppendOldRow(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// AppendOldRow is what json.Marshal writes of an audit row's fields in the order
-// of the columns, but for the hash.
+// AppendOldRow appends an audit row's fields in the order of the columns, without the hash, in the
+// form in which json.Marshal writes them.
 func AppendOldRow(b []byte, r *ckpt.AuditRow) []byte {
 	b = strconv.AppendInt(append(b, '['), r.N, 10)
 	b = ledger.AppendTime(append(b, ','), r.At)
@@ -39,7 +39,7 @@ func AppendOldRow(b []byte, r *ckpt.AuditRow) []byte {
 	return append(b, ']')
 }
 
-// oldRest is what they wrote in place of ledger.RestHash.
+// oldRest is what those versions stored in place of ledger.RestHash.
 func oldRest(parent, createdAt, contentType, metadata, step, program string) string {
 	return hex.EncodeToString(ledger.RestSum(parent, createdAt, contentType, metadata, step, program))
 }

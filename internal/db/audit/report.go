@@ -22,14 +22,14 @@ type VerifyReport struct {
 	Path          string    `json:"path"`
 	Checkpoints   int64     `json:"checkpoints"`
 	StateBytes    int64     `json:"state_bytes"`
-	Contents      int64     `json:"contents"` // of files
+	Contents      int64     `json:"contents"` // contents of files
 	Trees         int64     `json:"trees"`
 	AuditRows     int64     `json:"audit_rows"`
 	AuditHead     string    `json:"audit_head"`
-	Heads         int64     `json:"heads_compared,omitempty"` // of those that the daemon logged
-	Archives      int64     `json:"archives,omitempty"`       // that were checked too: see VerifyArchives
+	Heads         int64     `json:"heads_compared,omitempty"` // heads from the daemon's log
+	Archives      int64     `json:"archives,omitempty"`       // archives that were checked too: see VerifyArchives
 	ArchivedRows  int64     `json:"archived_rows,omitempty"`  // rows of the audit log in them
-	HeadsArchived int64     `json:"heads_archived,omitempty"` // of rows that lie in archives: see VerifyArchives
+	HeadsArchived int64     `json:"heads_archived,omitempty"` // heads of archived rows: see VerifyArchives
 	Problems      []Problem `json:"problems"`
 }
 
@@ -39,18 +39,17 @@ type verifier struct {
 	progress func(done, total int64)
 	version  int64              // of the schema
 	read     int64              // the last row of the audit log that was read
-	changes  map[string]changed // of checkpoints, by id
-	links    map[int64]string   // hashes of rows that lie in archives
-	floor    int64              // the last row that does
-	heads    map[int64]string   // that the daemon logged, by row, and that were not met yet
+	changes  map[string]changed // changes of checkpoints, by id
+	links    map[int64]string   // hashes of archived rows
+	floor    int64              // the last archived row
+	heads    map[int64]string   // heads that the daemon logged, by row, and that were not met yet
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {
 	v.report.Problems = append(v.report.Problems, Problem{rule, subject, fmt.Sprintf(format, args...)})
 }
 
-// met takes an error of SQLite as a finding: a damaged file must not keep the
-// rest from being checked.
+// met records an error of SQLite as a finding: a damaged file must not prevent the other checks.
 func (v *verifier) met(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
@@ -64,12 +63,12 @@ func (v *verifier) met(ctx context.Context, what string, err error) error {
 	return nil
 }
 
-// verifyAtOnce is how many states are read on one snapshot, so that a long
-// check does not hold the write-ahead log of a busy daemon.
+// verifyAtOnce is how many states are read on one snapshot, so that a long check does not keep the
+// write-ahead log of a busy daemon from starting over.
 const verifyAtOnce = 64
 
-// changed is what the newest rows of the audit log say of a checkpoint's labels
-// and pin; nil where they do not.
+// changed is what the newest rows of the audit log say about a checkpoint's labels and pin; nil if
+// they say nothing.
 type changed struct {
 	labels *string // their hash
 	pinned *bool

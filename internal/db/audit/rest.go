@@ -10,11 +10,10 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// The audit row of a save has a hash of what else the checkpoint says, so that
-// verify finds who rewrites it. The words themselves are not in the log, because
-// that outlives an erasure.
+// The audit row of a save has a hash of the checkpoint's other columns, so that verify detects a
+// change. The texts themselves are not in the log, because the log outlives an erasure.
 
-// noteChange takes what a row of the audit log says that changes a checkpoint.
+// noteChange notes a change to a checkpoint that a row of the audit log records.
 func (v *verifier) noteChange(id string, text json.RawMessage) {
 	var detail struct {
 		Labels     []string `json:"labels"`
@@ -27,7 +26,7 @@ func (v *verifier) noteChange(id string, text json.RawMessage) {
 	c := v.changes[id]
 	if detail.Labels != nil {
 		c.labels = detail.LabelsHash
-		if c.labels == nil { // an older version did not say it
+		if c.labels == nil { // an older version did not record it
 			c.labels = new(string)
 			*c.labels = "?"
 		}
@@ -38,7 +37,7 @@ func (v *verifier) noteChange(id string, text json.RawMessage) {
 	v.changes[id] = c
 }
 
-// restRow is what verify compares of a checkpoint with the row of its save.
+// restRow has the columns of a checkpoint that verify compares with the row of its save.
 type restRow struct {
 	ID          string   `db:"id"`
 	Parent      ckpt.Ref `db:"parent"`
@@ -54,12 +53,12 @@ type restRow struct {
 	Detail string `db:"detail"` // of a row of an older version
 
 	At    string   `db:"at"`
-	From  ckpt.Ref `db:"saved_from"` // its parent, by the log
+	From  ckpt.Ref `db:"saved_from"` // its parent, according to the log
 	Saved []byte   `db:"rest"`
 	More  ckpt.Ref `db:"more"`
 }
 
-// saved is what the row of a save says of labels and pin.
+// saved is what the row of a save records about labels and pin.
 type saved struct {
 	Rest   string   `json:"rest"` // of an older version
 	Parent ckpt.Ref `json:"parent"`
@@ -69,8 +68,8 @@ type saved struct {
 
 const restColumns = `c.id, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
 
-// rests compares checkpoints with what the rows of their saves say. Some rows that
-// an older version wrote have no hashes.
+// rests compares checkpoints with the rows of their saves. Some rows that an older version wrote
+// have no hashes.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []restRow
 	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action
@@ -113,7 +112,7 @@ func (v *verifier) compareOldRest(row *restRow) {
 func (v *verifier) compareRest(row *restRow) {
 	var said saved
 	if row.More != "" && json.Unmarshal([]byte(row.More), &said) != nil {
-		return // the hash of the row tells
+		return // the row's hash shows a change
 	}
 	if row.From == "" {
 		row.From = said.Parent
@@ -129,7 +128,7 @@ func (v *verifier) compareRest(row *restRow) {
 	v.compareLater(row, &said)
 }
 
-// compareLater compares what may change after a save.
+// compareLater compares what can change after a save.
 func (v *verifier) compareLater(row *restRow, said *saved) {
 	if row.Later {
 		return
@@ -153,5 +152,5 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 	}
 }
 
-// actsSince is the version of the schema in which acts became the audit log.
+// actsSince is the version of the schema from which acts is the audit log.
 const actsSince = 4

@@ -15,19 +15,18 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Verify checks a database from the file up: SQLite's own integrity, foreign
-// keys, the guards, the invariants of audit_violations, the chain of the audit
-// log, each checkpoint against the row that records its save, and every state,
-// every write of LangGraph's tasks, every content of a file and every tree against
-// its hash. It trusts no view of
-// the database. It only reads, and may run beside a daemon. A database of an
-// older version, such as an old backup, is checked as well.
+// Verify checks a database file without trusting any part of it: SQLite's own integrity, foreign
+// keys, the guards, the invariants of audit_violations, the chain of the audit log, each checkpoint
+// against the row that records its save, and every state, every write of LangGraph's tasks, every
+// content of a file and every tree against its hash. It trusts no view of the database. It only
+// reads, and can run beside a daemon. It also checks a database of an older version, such as an old
+// backup.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	return verify(ctx, path, nil, progress)
 }
 
-// VerifyChain checks the chain of the audit log alone, with what stands beside it, over
-// connections of a daemon.
+// VerifyChain checks only the chain of the audit log and the texts beside it, over connections of a
+// daemon.
 func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
 	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {},
 		changes: map[string]changed{}, version: ckpt.SchemaVersion}
@@ -115,7 +114,8 @@ func (v *verifier) foreignKeys(ctx context.Context) error {
 	return v.met(ctx, "foreign_key_check", err)
 }
 
-// guards finds triggers that are missing or changed. An older version has others.
+// guards finds triggers that are missing or changed. It skips older versions, which have other
+// triggers.
 func (v *verifier) guards(ctx context.Context) error {
 	if v.version != ckpt.SchemaVersion {
 		return nil
@@ -127,9 +127,9 @@ func (v *verifier) guards(ctx context.Context) error {
 	return v.met(ctx, "sqlite_schema", err)
 }
 
-// invariants asks audit_violations, as this program defines it: the one in the
-// database may be an older one, or may have been made to say nothing. What the
-// daemon has noted as damaged is left out, since every state is read here.
+// invariants runs audit_violations as this program defines it: the view in the database may be an
+// older one, or may have been changed to report nothing. Damage that the daemon has noted is left
+// out, because Verify reads every state.
 func (v *verifier) invariants(ctx context.Context) error {
 	conn, err := v.db.Connx(ctx)
 	if err != nil {
@@ -172,8 +172,8 @@ func (v *verifier) invariants(ctx context.Context) error {
 	return v.met(ctx, "audit_violations", err)
 }
 
-// material checks that the segments are those that the checkpoints use, and
-// the bytes those that the runs count.
+// material checks that the segments are the ones that the checkpoints use, and that the bytes are
+// the ones that the runs count.
 func (v *verifier) material(ctx context.Context) error {
 	var rows []Problem
 	err := v.db.SelectContext(ctx, &rows, `WITH used AS MATERIALIZED (
@@ -246,7 +246,7 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 	return len(rows), v.columns(ctx, q, rows[0].Row, *last)
 }
 
-// columns checks what else a checkpoint's row says.
+// columns checks the other columns of a checkpoint's row.
 func (v *verifier) columns(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []ledger.ReadRow
 	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+ledger.ReadTables+`WHERE c.rowid BETWEEN ? AND ?`, from, to)

@@ -9,10 +9,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// filesSince is the version of the schema that brought files.
+// filesSince is the version of the schema that added files.
 const filesSince = 5
 
-// noFiles lets the views of today read a database of an older version.
+// noFiles lets the current views read a database of an older version.
 const noFiles = `CREATE TEMP TABLE contents (id, agent_id, sha256, size, pieces, fresh, data);
 	CREATE TEMP TABLE trees (id, agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until);
 	CREATE TEMP TABLE tree_files (tree_id, path, mode, content_id, target);
@@ -38,7 +38,7 @@ func (v *verifier) someContents(ctx context.Context, last *int64) (int, error) {
 		return 0, err
 	}
 	defer q.Rollback()
-	var ids []int64 // the bytes are read one by one
+	var ids []int64 // the bytes are read one row at a time
 	if err := q.SelectContext(ctx, &ids, `SELECT id FROM contents WHERE id > ? AND sha256 IS NOT NULL
 		ORDER BY id LIMIT 0 + ?`, *last, verifyAtOnce); err != nil {
 		return 0, err
@@ -59,7 +59,7 @@ func (v *verifier) someContents(ctx context.Context, last *int64) (int, error) {
 	return len(ids), nil
 }
 
-// trees checks that each tree is what its id says.
+// trees checks that each tree matches its id.
 func (v *verifier) trees(ctx context.Context) error {
 	if v.version < filesSince {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// graphWrites checks what tasks of LangGraph have written against its checksums.
+// graphWrites checks the writes of LangGraph's tasks against their checksums.
 func (v *verifier) graphWrites(ctx context.Context) error {
 	rows, err := v.db.QueryxContext(ctx, `SELECT run_id, checkpoint, task, idx, size, crc, data FROM graph_writes`)
 	if err != nil {
