@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// findAgents finds the agents whose policies a row has changed without naming them.
+// findAgents finds the agents whose policies a row has changed without naming the agents.
 func (r *reading) findAgents(ctx context.Context, q *sqlx.Tx) error {
 	for _, owner := range r.owners {
 		var rows []struct {
@@ -29,8 +29,8 @@ func (r *reading) findAgents(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
-// readAgents reads the agents that rows name, and finds the runs of those that are to
-// be read as wholes. Agents that stay on this host are hidden.
+// readAgents reads the agents that rows name, and finds the runs of the agents that must be read
+// whole. It hides agents that stay on this host.
 func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 	missing, err := r.readPresent(ctx, q)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
-// readPresent reads the agents that rows name, and answers those that are not there.
+// readPresent reads the agents that rows name, and returns those that do not exist.
 func (r *reading) readPresent(ctx context.Context, q *sqlx.Tx) (missing map[place]bool, err error) {
 	missing = make(map[place]bool, len(r.agents))
 	keys := make([][2]string, 0, len(r.agents))
@@ -79,7 +79,7 @@ func (r *reading) readPresent(ctx context.Context, q *sqlx.Tx) (missing map[plac
 	return missing, rows.Err()
 }
 
-// addAgent adds an agent to the batch. The engine lets go of one that stays on this host.
+// addAgent adds an agent to the batch. If the agent stays on this host, the engine drops it.
 func (r *reading) addAgent(id agentID, a *archive.Agent) error {
 	line, err := r.journal.agents.of(a)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *reading) addAgent(id agentID, a *archive.Agent) error {
 	return nil
 }
 
-// readNames finds the runs of an agent that is to be read as a whole.
+// readNames finds the runs of an agent that must be read whole.
 func (r *reading) readNames(ctx context.Context, q *sqlx.Tx, p place, of part) error {
 	agent, here := r.ids[p]
 	if !here {

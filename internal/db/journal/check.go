@@ -6,8 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// CheckLost checks each state of a run, as the engine holds it, against its hash, and
-// each document. It tells what is damaged, and changes nothing.
+// CheckLost checks each state and each document of a run in the engine: a state against its hash.
+// It reports damage, and changes nothing.
 func CheckLost(r *fleet.LostRun, found func(kind, id, what string)) {
 	segments := segmentsOf(r)
 	for i := range r.Checkpoints {

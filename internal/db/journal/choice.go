@@ -6,20 +6,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Choice says what is read for the engine.
+// Choice says what to read for the engine.
 type Choice struct {
 	ByPolicy bool         // only agents whose policies ask for the fleet
-	Also     []fleet.Name // agents, and runs as wholes, that are read although no row names them
+	Also     []fleet.Name // agents, and whole runs, that are read although no row names them
 }
 
-// Ships says whether agents with a policy are shipped: those whose writes wait for the
-// engine, or whose runs go on elsewhere by themselves.
+// Ships says whether agents with a policy are shipped: those whose writes wait for the engine, or
+// whose runs are taken over by other hosts automatically.
 func (c *Choice) Ships(p *ckpt.Policy) bool {
 	return !c.ByPolicy || p.Durability == ckpt.DurabilityFleet || p.Takeover == ckpt.TakeoverAuto
 }
 
-// shipsStored says it of a stored policy. An agent whose policy cannot be read is shipped,
-// because the engine may have it already.
+// shipsStored is Ships for a stored policy. It is true for a policy that cannot be read, because
+// the engine may have the agent already.
 func (c *Choice) shipsStored(policy string) bool {
 	row, err := (&ledger.AgentRow{Policy: policy}).Parsed()
 	return err != nil || c.Ships(&row.Settings)

@@ -12,10 +12,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// What follows reads of a run, as the engine holds it and as it was opened, what retention
-// must know. Whatever cannot be read is an error: then nothing of the run may go.
+// This file reads what retention must know of a run, from the engine's unsealed copy. If something
+// cannot be read, it returns an error: then nothing of the run may be removed.
 
-// lostRow is what retention must know of the row of a run.
+// lostRow has the fields of a run's row that retention must know.
 type lostRow struct {
 	Status     ckpt.RunStatus `json:"status"`
 	EndedAt    ckpt.Time      `json:"ended_at"`
@@ -35,7 +35,7 @@ func readLostRow(r *fleet.LostRun) (row lostRow, err error) {
 	return row, nil
 }
 
-// LostPolicy is the policy of an agent as the engine holds it.
+// LostPolicy is the policy of an agent in the engine.
 func LostPolicy(a *fleet.LostAgent) (p ckpt.Policy, err error) {
 	var line struct {
 		Policy json.RawMessage `json:"policy"`
@@ -50,7 +50,7 @@ func LostPolicy(a *fleet.LostAgent) (p ckpt.Policy, err error) {
 	return row.Settings, nil
 }
 
-// LostForks are the checkpoints that runs which have none of their own were forked from.
+// LostForks returns the checkpoints from which runs without checkpoints of their own were forked.
 func LostForks(agents []fleet.LostAgent) (map[string]bool, error) {
 	forks := map[string]bool{}
 	for i := range agents {
@@ -67,8 +67,8 @@ func LostForks(agents []fleet.LostAgent) (map[string]bool, error) {
 	return forks, nil
 }
 
-// LostHistory is what retention must know of a run. forks are checkpoints that forks need.
-// A checkpoint whose copy in the engine is damaged counts for nothing, as here.
+// LostHistory is what retention must know of a run. forks are checkpoints that forks need. A
+// checkpoint whose copy in the engine is damaged counts for nothing, as on this host.
 func LostHistory(r *fleet.LostRun, forks map[string]bool) (h retention.History, err error) {
 	row, err := readLostRow(r)
 	if err != nil {
@@ -99,7 +99,7 @@ func LostHistory(r *fleet.LostRun, forks map[string]bool) (h retention.History, 
 	return h, nil
 }
 
-// lostHeld reads one checkpoint. Of a damaged one no more is known than its columns.
+// lostHeld reads one checkpoint. Of a damaged one, it returns only the columns.
 func lostHeld(c *fleet.Checkpoint) (held retention.Held, err error) {
 	held = retention.Held{ID: c.ID, Seq: c.Seq, Kind: ckpt.Kind(c.Kind), Suspect: c.Suspect, Damaged: c.Damage != ""}
 	seen, err := archive.ReadCheckpoint(c.Doc)
@@ -110,7 +110,7 @@ func lostHeld(c *fleet.Checkpoint) (held retention.Held, err error) {
 	return held, nil
 }
 
-// lostNeeds says which checkpoints operations and prompts of a run need.
+// lostNeeds says which checkpoints the operations and prompts of a run need.
 func lostNeeds(r *fleet.LostRun) (map[string]string, error) {
 	needed := map[string]string{}
 	for _, row := range r.Rows {
@@ -134,8 +134,8 @@ func lostNeeds(r *fleet.LostRun) (map[string]string, error) {
 	return needed, nil
 }
 
-// needToGoOn keeps what a run that may go on needs: its head, its newest checkpoint, and the
-// one to go back to if drift is beginning.
+// needToGoOn marks what a run that may continue needs: its head, its newest checkpoint, and the
+// rollback target if drift may be beginning.
 func needToGoOn(h *retention.History, row *lostRow) {
 	back := row.BackSeq
 	for i := range h.Checkpoints {

@@ -8,20 +8,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// agentLines are the lines of agents that were shipped lately, by what they were made of.
-// A line that was found is right whatever has happened since.
+// agentLines are the lines of recently shipped agents, by the rows that they were made from. A line
+// depends only on its row, so it never becomes stale.
 type agentLines struct {
 	mu   sync.Mutex
 	made map[archive.Agent]*agentLine
 }
 
-// agentLinesMost is how many are kept.
+// agentLinesMost is how many lines are kept.
 const agentLinesMost = 4096
 
-// agentLine is what the engine is told of an agent.
+// agentLine is what the engine gets of an agent.
 type agentLine struct {
 	doc, takeover string
-	policy        *ckpt.Policy // nil for one that cannot be read
+	policy        *ckpt.Policy // nil if it cannot be read
 }
 
 func (l *agentLines) of(a *archive.Agent) (*agentLine, error) {
@@ -41,8 +41,8 @@ func (l *agentLines) of(a *archive.Agent) (*agentLine, error) {
 	return line, nil
 }
 
-// lineOf makes the line of an agent. Where its policy cannot be read, a person must bring
-// its runs to another host.
+// lineOf makes the line of an agent. If its policy cannot be read, takeover is manual: a person
+// must move its runs to another host.
 func lineOf(a *archive.Agent) (*agentLine, error) {
 	line := &agentLine{takeover: string(ckpt.TakeoverManual)}
 	if row, err := (&ledger.AgentRow{Policy: a.Policy}).Parsed(); err == nil {
@@ -53,6 +53,6 @@ func lineOf(a *archive.Agent) (*agentLine, error) {
 	return line, err
 }
 
-// ships says whether the agent is shipped. One whose policy cannot be read is, because the
-// engine may have it already.
+// ships says whether the agent is shipped. An agent whose policy cannot be read is shipped, because
+// the engine may have it already.
 func (l *agentLine) ships(c *Choice) bool { return l.policy == nil || c.Ships(l.policy) }

@@ -10,8 +10,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// readLog reads the rows of the log after the mark, and notes what they say. It answers
-// how many there are.
+// readLog reads the rows of the log after the mark, and notes what they say. It returns the number
+// of rows.
 func (r *reading) readLog(ctx context.Context, q *sqlx.Tx) (n int, err error) {
 	rows, err := q.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, hash FROM audit_log
 		WHERE n > ? ORDER BY n LIMIT 0 + ?`, r.From.N, r.limits.Rows)
@@ -36,7 +36,7 @@ func (r *reading) readLog(ctx context.Context, q *sqlx.Tx) (n int, err error) {
 	return n, rows.Err()
 }
 
-// What the engine has of a row of the log beside its columns.
+// The documents that the engine has of a row of the log besides its columns.
 type (
 	logDoc struct {
 		PID     int `json:"pid"`
@@ -49,7 +49,7 @@ type (
 	}
 )
 
-// note takes over a row of the log, and what it says of its run.
+// note adds a row of the log to the batch, and notes what the row says about its run.
 func (r *reading) note(row *logRow) error {
 	doc, err := json.Marshal(logDoc{row.pid, row.retries})
 	if err != nil {
@@ -96,9 +96,9 @@ func (r *reading) noteDone(row *logRow) {
 	}
 }
 
-// eraseStays bounds each erasure to what the erased agent was, and also erases what its
-// former owners have typed for it. An owner may have had other agents of the name before,
-// which were given away.
+// eraseStays limits each erasure to the time in which the erased agent had its name, and also
+// erases the texts that its former owners have typed for it. An owner may have had earlier agents
+// of that name, which were given away.
 func (r *reading) eraseStays(ctx context.Context, q *sqlx.Tx) error {
 	var all []fleet.Erasure
 	for _, e := range r.Erased {
@@ -116,12 +116,12 @@ func (r *reading) eraseStays(ctx context.Context, q *sqlx.Tx) error {
 }
 
 const (
-	// lastChange is the row with which an owner last gave an agent of a name away, or got one.
+	// lastChange is the last row with which an owner gave an agent of a name away, or got one.
 	lastChange = `SELECT coalesce(max(n), 0) FROM owner_changes
 		WHERE (from_owner = ?1 OR to_owner = ?1) AND agent = ?2 AND n < ?3`
-	// formerStays are the stretches of the log in which an agent that an owner has got had
-	// other owners. n is the row that gave it, and after is where the owner had got it, or
-	// had given another one away.
+	// formerStays are the ranges of the log in which an agent that an owner has got had other
+	// owners. n is the row after the one that gave it away. after is the row in which that owner
+	// had got it, or had given another agent away.
 	formerStays = `WITH got AS (SELECT uid FROM owner_changes WHERE to_owner = ?1 AND agent = ?2 AND n < ?3
 			AND n = (SELECT max(n) FROM owner_changes WHERE (from_owner = ?1 OR to_owner = ?1) AND agent = ?2 AND n < ?3))
 		SELECT o.n + 1 AS n, o.from_owner AS owner, o.agent, coalesce((SELECT max(b.n) FROM owner_changes b
@@ -129,8 +129,8 @@ const (
 		FROM owner_changes o JOIN got ON got.uid = o.uid WHERE o.n < ?3`
 )
 
-// erasedUIDs are the uids of what a row says was erased. The daemon itself only follows
-// the erasure of another host: that is not told on.
+// erasedUIDs are the uids that a row says were erased. If the daemon itself is the actor, it only
+// follows the erasure of another host, which is not passed on.
 func erasedUIDs(row *logRow) []string {
 	var d struct {
 		UIDs []string `json:"uids"`
@@ -141,7 +141,7 @@ func erasedUIDs(row *logRow) []string {
 	return d.UIDs
 }
 
-// readGone finds the checkpoints that rows of the batch say went.
+// readGone finds the checkpoints that rows of the batch say were removed.
 func (r *reading) readGone(ctx context.Context, q *sqlx.Tx) error {
 	rows, err := q.QueryxContext(ctx, `SELECT p.owner, p.agent, p.run, a.gone FROM acts a JOIN places p ON p.id = a.place
 		WHERE a.n > ?1 AND a.n <= ?2 AND a.gone IS NOT NULL

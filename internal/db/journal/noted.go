@@ -1,6 +1,6 @@
 package journal
 
-// noteAlso notes what is to be read although no row names it.
+// noteAlso notes what must be read although no row names it.
 func (r *reading) noteAlso() {
 	for _, n := range r.choice.Also {
 		p := place{n.Owner, n.Agent, n.Run}
@@ -12,8 +12,8 @@ func (r *reading) noteAlso() {
 	}
 }
 
-// hideLocal takes the names and the texts of agents that stay on this host out of the
-// rows of the log. The rows themselves are shipped, because each hashes the one before.
+// hideLocal removes the names and the texts of agents that stay on this host from the rows of the
+// log. The rows themselves are shipped, because each hash includes the one before.
 func (r *reading) hideLocal() {
 	for i := range r.Journal {
 		row := &r.Journal[i]
@@ -23,8 +23,8 @@ func (r *reading) hideLocal() {
 	}
 }
 
-// noteArchived lets all runs be read as wholes where rows after the mark are archived: nobody
-// knows what they said.
+// noteArchived makes all runs be read whole if rows after the mark are archived, because it is not
+// known what those rows said.
 func (r *reading) noteArchived() {
 	if r.archived <= r.From.N {
 		return

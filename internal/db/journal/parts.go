@@ -11,28 +11,28 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 )
 
-// part is what a row of the log says that is to be read again of its run.
+// part says which part of a run must be read again because of a row of the log.
 type part int
 
 const (
-	none     part = iota // nothing but the row of the log
+	none     part = iota // only the row of the log
 	little               // the run itself and its new checkpoints
-	step                 // and the step that the row names
-	operate              // and the operation that the row names
-	happened             // and the events that the row names
-	whole                // all of it
-	full                 // all of it, with all checkpoints
+	step                 // the same, and the step that the row names
+	operate              // the same as little, and the operation that the row names
+	happened             // the same as little, and the events that the row names
+	whole                // the whole run
+	full                 // the whole run, with all checkpoints
 )
 
-// parts says it for each action. An action that is not here has its run read as a
-// whole, which is always right and costs the most.
+// parts gives the part for each action. For an action that is not here, the whole run is read,
+// which is always right and costs the most.
 var parts = map[string]part{
 	"save": little, "remove": little, "prune": little,
 	"begin_step": step, "finish_step": step,
 	"begin_operation": operate, "end_operation": operate, "succeed_operation": operate, "fail_operation": operate,
 	"append_events": happened,
 	"import_run":    full,
-	"receive_agent": full, // the engine has its runs under the name of the former owner, or has let go of them
+	"receive_agent": full, // the engine has its runs under the former owner's name, or has dropped them
 	"give_agent":    none,
 	"start":         none, "verify": none, "export": none, "archive_audit": none, "restore_backup": none, "put_token": none, "revoke_token": none,
 	"set_principals": none, "rejoin_fleet": none, "engine_went_back": none, "clean_fleet": none, "put_contents": none, "put_tree": none, "notify_test": none,
@@ -45,11 +45,11 @@ func partOf(action string) part {
 	return whole
 }
 
-// touched is what is to be read of a run.
+// touched says what must be read of a run.
 type touched struct {
 	whole, full bool
 	some        map[string][]string // keys by kind
-	removed     bool                // checkpoints went, and with them what LangGraph's tasks wrote for them
+	removed     bool                // checkpoints were removed, and with them the writes of LangGraph's tasks
 }
 
 // touch notes a row of the log.
@@ -70,7 +70,7 @@ func (t *touched) touch(row *logRow) {
 }
 
 func (t *touched) add(kind, key string) {
-	if key == "" { // its text was erased, or it says nothing: nobody knows which
+	if key == "" { // its text was erased, or it has none: the key is unknown
 		t.whole = true
 		return
 	}

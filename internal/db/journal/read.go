@@ -15,8 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// ReadCheckpoint is a checkpoint of the engine that was opened, with its state where it
-// was read. The state is checked against its hash.
+// ReadCheckpoint reads an unsealed checkpoint of the engine, with its state if state is set. It
+// checks the state against its hash.
 func ReadCheckpoint(h *fleet.HeldCheckpoint, state bool) (*ckpt.Checkpoint, error) {
 	held := &h.Checkpoints[0]
 	if held.Damage != "" {
@@ -33,7 +33,7 @@ func ReadCheckpoint(h *fleet.HeldCheckpoint, state bool) (*ckpt.Checkpoint, erro
 	return c, err
 }
 
-// segmentsOf are the segments of a run, by their ids.
+// segmentsOf returns the segments of a run by their ids.
 func segmentsOf(r *fleet.LostRun) map[int64]*fleet.Segment {
 	all := make(map[int64]*fleet.Segment, len(r.Segments))
 	for i := range r.Segments {
@@ -54,7 +54,7 @@ func stateOf(segments map[int64]*fleet.Segment, c *fleet.Checkpoint) ([]byte, er
 	})
 }
 
-// ReadPrompt is a prompt of the engine that was opened, as it is at a moment.
+// ReadPrompt reads an unsealed prompt of the engine, as it is at now.
 func ReadPrompt(h *fleet.HeldRow, now ckpt.Time) (*ckpt.Prompt, error) {
 	p, err := archive.ReadPrompt(h.Doc)
 	if err != nil {
@@ -65,7 +65,7 @@ func ReadPrompt(h *fleet.HeldRow, now ckpt.Time) (*ckpt.Prompt, error) {
 	return p, nil
 }
 
-// ErasureOf is the row of the audit log of the last erasure of an agent, 0 for none.
+// ErasureOf is the row of the audit log of the last erasure of an agent, 0 if there is none.
 func (j *Journal) ErasureOf(ctx context.Context, owner, agent string) (n int64, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.GetContext(ctx, &n, `SELECT n FROM audit_log
@@ -77,7 +77,7 @@ func (j *Journal) ErasureOf(ctx context.Context, owner, agent string) (n int64, 
 	return n, err
 }
 
-// Erasure says whose agent a row of the audit log has erased, "" where the row is no erasure.
+// Erasure returns the agent that a row of the audit log has erased, "" if the row is no erasure.
 func (j *Journal) Erasure(ctx context.Context, n int64) (owner, agent string, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.QueryRowxContext(ctx, `SELECT owner, agent FROM audit_log

@@ -5,7 +5,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Journal reads what was committed.
+// Journal reads committed changes.
 type Journal struct {
 	core   *ledger.Core
 	agents agentLines
@@ -14,11 +14,11 @@ type Journal struct {
 // New makes a Journal over a store.
 func New(c *ledger.Core) *Journal { return &Journal{core: c} }
 
-// Known is what is known of the segments that the engine has.
+// Known is what is known about the segments that the engine has.
 type Known interface {
-	// Has says whether it has a segment of a run.
+	// Has says whether the engine has a segment of a run.
 	Has(runUID string, segment int64) bool
-	// HasNone says whether it surely has none of a run, of any database.
+	// HasNone says whether the engine certainly has no segment of a run, of any database.
 	HasNone(runUID string) bool
 }
 
@@ -26,26 +26,26 @@ type place struct{ owner, agent, run string }
 
 func (p place) ofAgent() place { return place{owner: p.owner, agent: p.agent} }
 
-// reading is one call of Since. The number of its statements does not grow with the
-// number of runs that were saved to, because a statement costs as much as what it reads.
+// reading is one call of Since. The number of its statements does not grow with the number of saved
+// runs, because a statement costs as much as the rows that it reads.
 type reading struct {
 	fleet.Changes
 	journal  *Journal
 	known    Known
 	limits   fleet.Limits
 	choice   Choice
-	archived int64 // the last row of the log that is archived
+	archived int64 // the last archived row of the log
 	runs     map[place]*touched
 	order    []place
 	agents   map[place]bool
-	ids      map[place]agentID // of the agents that are here and are shipped
+	ids      map[place]agentID // the agents that are here and are shipped
 	local    map[place]bool    // agents that stay on this host
 	asked    map[place]bool    // agents whose policies may have changed
-	owners   []string          // whose agents' policies changed all at once; ckpt.AllOwners for everybody's
-	all      map[place]part    // agents whose runs are all to be read, and how much of each
-	first    map[place]int     // how many rows of the log come before the first that names a run
-	gone     map[place][]int64 // the checkpoints that rows say went, by n
-	fewer    int               // it is too much: so many rows are enough
+	owners   []string          // owners whose agents' policies changed all at once; ckpt.AllOwners for all owners
+	all      map[place]part    // agents all of whose runs must be read, and how much of each
+	first    map[place]int     // how many rows of the log come before the first row that names a run
+	gone     map[place][]int64 // the checkpoints that rows say were removed, by n
+	fewer    int               // if not 0, the batch is too large, and should end after this many rows
 }
 
 func newReading(j *Journal, from fleet.Mark, limits fleet.Limits, choice Choice, known Known) *reading {
@@ -65,8 +65,8 @@ func (r *reading) touch(p place) *touched {
 	return t
 }
 
-// tooMuch says, before a run is read, that what was read so far is enough: the rows of
-// the log that come before the run make a batch. The first run is read in any case.
+// tooMuch says, before a run is read, that the data read so far is enough for a batch: the rows of
+// the log that come before the run then make the batch. The first run is always read.
 func (r *reading) tooMuch(p place) bool {
 	before := r.first[p]
 	if p == r.order[0] || before == 0 || r.Size <= r.limits.Bytes {
@@ -76,7 +76,7 @@ func (r *reading) tooMuch(p place) bool {
 	return true
 }
 
-// agentID is how an agent is known here, and everywhere.
+// agentID has the ids of an agent on this host and in the fleet.
 type agentID struct {
 	id  int64
 	uid string
@@ -87,6 +87,6 @@ type found struct {
 	fleet.Run
 	place   place
 	touched *touched
-	id      int64 // of its row
-	thread  bool  // it is a thread of LangGraph
+	id      int64 // the id of its row
+	thread  bool  // it is a LangGraph thread
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// WriteLost writes agents of one owner as an export, as the engine holds them. fill
-// reads what is in a run, which is let go again after it was written. It answers the
-// checkpoints that are left out because the engine's copy of them is damaged.
+// WriteLost writes agents of one owner from the engine as an export. fill reads the contents of a
+// run, which are dropped after they were written. It returns the checkpoints that were left out
+// because the engine's copy of them is damaged.
 func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) (damaged []fleet.DamagedCheckpoint, err error) {
 	x := archive.NewCopyWriter(w)
 	for i := range agents {
@@ -45,10 +45,10 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 	return damaged, x.End()
 }
 
-// Kept are identities that an import is to keep.
+// Kept are identities that an import must keep.
 type Kept = archive.Kept
 
-// KeepLost are the identities that an import of the same agents is to keep.
+// KeepLost returns the identities that an import of the same agents must keep.
 func KeepLost(agents []fleet.LostAgent) archive.Kept {
 	k := archive.Kept{Agents: map[string]string{}, Runs: map[[2]string]archive.KeptRun{}}
 	for i := range agents {
@@ -62,8 +62,8 @@ func KeepLost(agents []fleet.LostAgent) archive.Kept {
 	return k
 }
 
-// KeepRuns are the identities of runs alone. The agents belong to the host that had
-// them: here they join the agent of the same name and owner, or begin as new ones.
+// KeepRuns returns only the identities of the runs. The agents still belong to the host that had
+// them: here, the runs join the agent of the same name and owner, or a new agent.
 func KeepRuns(agents []fleet.LostAgent) archive.Kept {
 	k := KeepLost(agents)
 	k.Agents = nil
@@ -90,8 +90,8 @@ func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
 	}
 }
 
-// inOrder brings rows into the order of an export: by kind, and within a kind by the
-// time at which they began.
+// inOrder sorts rows into the order of an export: by kind, and within a kind by the time at which
+// they began.
 func inOrder(rows []fleet.Row) {
 	kinds, began := map[string]int{}, map[string]string{}
 	for i, kind := range archive.Kinds() {

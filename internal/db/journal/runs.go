@@ -10,10 +10,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// togetherMost is how many runs are read with the same statements.
+// togetherMost is the most runs that are read with the same statements.
 const togetherMost = 64
 
-// readRuns reads the runs that rows name, as they are on the snapshot.
+// readRuns reads the runs that rows name, as they are in the snapshot.
 func (r *reading) readRuns(ctx context.Context, q *sqlx.Tx) error {
 	todo := r.order
 	for len(todo) > 0 && r.fewer == 0 {
@@ -29,8 +29,8 @@ func (r *reading) readRuns(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
-// together is how many of the next runs are read at once. One that is read as a whole is
-// read alone, because it may be large.
+// together is how many of the next runs are read at once. A run that must be read whole is read
+// alone, because it may be large.
 func (r *reading) together(todo []place) int {
 	n := 0
 	for n < min(len(todo), togetherMost) && !r.runs[todo[n]].whole {
@@ -39,7 +39,7 @@ func (r *reading) together(todo []place) int {
 	return max(n, 1)
 }
 
-// readSome reads some runs: all of them or one.
+// readSome reads several runs with the same statements, or one whole run.
 func (r *reading) readSome(ctx context.Context, q *sqlx.Tx, places []place) error {
 	list, err := r.find(ctx, q, places)
 	if err != nil || len(list) == 0 {
@@ -60,8 +60,8 @@ func (r *reading) readSome(ctx context.Context, q *sqlx.Tx, places []place) erro
 	return nil
 }
 
-// find finds runs by their places. One that is not there is named, and one whose import
-// has not ended is left out until it has.
+// find finds runs by their places. It notes a run that does not exist, and leaves out a run whose
+// import has not ended.
 func (r *reading) find(ctx context.Context, q *sqlx.Tx, places []place) (list []*found, err error) {
 	var keys [][2]any
 	var shipped []place
@@ -108,7 +108,7 @@ var runsByName = `SELECT e.key, r.id, r.uid, r.epoch, r.status, r.updated_at, r.
 	EXISTS (SELECT 1 FROM graph_threads g WHERE g.run_id = r.id), ` + archive.RunColumns + ` FROM json_each(?) e
 	CROSS JOIN runs r ON r.agent_id = json_extract(e.value, '$[0]') AND r.name = json_extract(e.value, '$[1]')`
 
-// place completes a run that was found with what is known of it.
+// place completes a found run with what is known of it.
 func (r *reading) place(run *found, p place) {
 	t := r.runs[p]
 	run.place, run.touched, run.Term = p, t, fleet.TermOf(run.Term)
@@ -116,7 +116,7 @@ func (r *reading) place(run *found, p place) {
 	run.AsOf, run.Whole, run.Gone = r.Head, t.whole, r.gone[p]
 }
 
-// readRows reads the steps, operations, events and the like that have changed, or all of them.
+// readRows reads the steps, operations, events and other rows that have changed, or all of them.
 func (r *reading) readRows(ctx context.Context, q *sqlx.Tx, list []*found) error {
 	for _, run := range list {
 		some := run.touched.some
@@ -136,8 +136,8 @@ func (r *reading) readRows(ctx context.Context, q *sqlx.Tx, list []*found) error
 	return nil
 }
 
-// readWrites says what LangGraph's tasks have written that is still there, where
-// checkpoints went. A save removes older ones too.
+// readWrites lists the writes of LangGraph's tasks that still exist, if checkpoints were removed. A
+// save also removes older checkpoints.
 func readWrites(ctx context.Context, q *sqlx.Tx, run *found) (err error) {
 	if run.Whole || !run.thread || !run.touched.removed && len(run.Gone) == 0 {
 		return nil

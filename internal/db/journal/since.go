@@ -7,8 +7,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Since reads what was committed after a mark, at most limits, on one snapshot. Each
-// run in it is exactly as it is on that snapshot.
+// Since reads what was committed after a mark, up to the limits, from one snapshot. Each run in the
+// result is exactly as it is in that snapshot.
 func (j *Journal) Since(ctx context.Context, from fleet.Mark, limits fleet.Limits, choice Choice, known Known) (*fleet.Changes, error) {
 	for {
 		r := newReading(j, from, limits, choice, known)
@@ -27,7 +27,7 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx) error {
 	if err := r.readEnds(ctx, q); err != nil {
 		return err
 	}
-	if r.Head == r.From.N && len(r.choice.Also) == 0 { // this is asked ten times a second
+	if r.Head == r.From.N && len(r.choice.Also) == 0 { // the usual case, ten times a second
 		return nil
 	}
 	rows, err := r.readLog(ctx, q)
@@ -35,7 +35,7 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx) error {
 		return err
 	}
 	r.noteAlso()
-	if r.To.N < r.Head { // rows that come later may have changed the runs too
+	if r.To.N < r.Head { // later rows may have changed the runs too
 		for _, t := range r.runs {
 			t.whole = true
 		}
@@ -49,7 +49,7 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
-// readEnds reads where the log ends, and where its archives do.
+// readEnds reads the numbers of the last row of the log and of the last archived row.
 func (r *reading) readEnds(ctx context.Context, q *sqlx.Tx) error {
 	return q.QueryRowxContext(ctx, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0), (`+lastArchived+`)`).
 		Scan(&r.Head, &r.archived)

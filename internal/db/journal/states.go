@@ -11,14 +11,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// checkpointsAfter reads the checkpoints of runs, ?1, that came after a row of the audit
-// log, ?2, or all of them if ?3 says so: those that are older without their states.
+// checkpointsAfter reads the checkpoints of runs, ?1, that came after a row of the audit log, ?2,
+// or all of them if ?3 is set. Older ones come without their states.
 var checkpointsAfter = `SELECT e.key, c.n, c.id, c.seq, c.kind, c.suspect, c.sha256, c.size, CASE WHEN c.n > ?2 THEN c.pieces END,
 	CASE WHEN c.n > ?2 THEN c.body END, ` + archive.CheckpointColumns + ` FROM json_each(?1) e
 	CROSS JOIN checkpoints c ON c.run_id = e.value AND (c.n > ?2 OR ?3)`
 
-// readStates reads the checkpoints of runs that came after the mark, and what may have
-// changed of the others where a run is read as a whole.
+// readStates reads the checkpoints of runs that came after the mark. If a run is read whole, it
+// also reads what can have changed about its other checkpoints.
 func (r *reading) readStates(ctx context.Context, q *sqlx.Tx, list []*found) error {
 	from := r.From.N
 	if list[0].touched.full {
@@ -50,7 +50,7 @@ func (r *reading) readStates(ctx context.Context, q *sqlx.Tx, list []*found) err
 	return rows.Err()
 }
 
-// numbersOf are the numbers of runs as a JSON array.
+// numbersOf returns the numbers of runs as a JSON array.
 func numbersOf(list []*found) string {
 	ids := make([]int64, len(list))
 	for i, run := range list {
@@ -59,14 +59,14 @@ func numbersOf(list []*found) string {
 	return list64(ids)
 }
 
-// list64 writes numbers as a JSON array.
+// list64 encodes numbers as a JSON array.
 func list64(numbers []int64) string {
-	text, _ := json.Marshal(numbers) // numbers always are JSON
+	text, _ := json.Marshal(numbers) // numbers can always be encoded
 	return string(text)
 }
 
-// readPieces reads the segments of new states that the engine may not have, or all of them
-// where a run is read with all of its checkpoints.
+// readPieces reads the segments of new states that the engine may not have, or all segments if a
+// run is read with all of its checkpoints.
 func (r *reading) readPieces(ctx context.Context, q *sqlx.Tx, list []*found) error {
 	var ids []int64
 	var of []*found
@@ -105,7 +105,7 @@ func (r *reading) readPieces(ctx context.Context, q *sqlx.Tx, list []*found) err
 	return fmt.Errorf("%d segments of states are missing in this host's database: run `ckptsidecar verify`", len(ids)-n)
 }
 
-// piecesOf are the segments that the new states of a run need and that are to be read.
+// piecesOf returns the segments that the new states of a run need and that must be read.
 func (r *reading) piecesOf(run *found) (list []int64, err error) {
 	seen := map[int64]bool{}
 	for i := range run.Checkpoints {
@@ -127,8 +127,8 @@ func (r *reading) piecesOf(run *found) (list []int64, err error) {
 	return list, nil
 }
 
-// readSegments lists the segments that are left of runs of which checkpoints went, so that
-// the engine lets go of the others.
+// readSegments lists the remaining segments of runs from which checkpoints were removed, so that
+// the engine drops the others.
 func (r *reading) readSegments(ctx context.Context, q *sqlx.Tx, list []*found) error {
 	var trimmed []*found
 	for _, run := range list {

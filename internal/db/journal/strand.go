@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Fence refuses from now on what is written here to runs that other hosts have claimed,
-// and names them. Those that are not stored here are passed over.
+// Fence makes this host refuse, from now on, writes to runs that other hosts have claimed, and
+// returns the names of these runs. It skips runs that are not stored here.
 func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []string, err error) {
 	runs := map[int64]ledger.Elsewhere{}
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
@@ -38,8 +38,8 @@ func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []strin
 	return names, err
 }
 
-// Strand says what this host has of a run after the row of its audit log up to which
-// the claimant got everything. It answers nil where the run is not stored here.
+// Strand returns what this host has of a run after the row of its audit log up to which the
+// claimant got everything. It returns nil if the run is not stored here.
 func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, error) {
 	s := &fleet.Strand{Taken: *t}
 	err := j.core.Reading(ctx, func(q *sqlx.Tx) error {
@@ -70,7 +70,7 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 	return s, err
 }
 
-// HasAgent says whether an owner has an agent of a name here.
+// HasAgent says whether an owner has an agent with this name here.
 func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.GetContext(ctx, &is, `SELECT EXISTS (SELECT 1 FROM agents WHERE owner = ? AND name = ?)`, owner, agent)
@@ -78,8 +78,8 @@ func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, e
 	return is, err
 }
 
-// Terms are the runs of this host that it was given by claims and restores, with their
-// terms, and with zero those that began here.
+// Terms returns the runs of this host with their terms: the terms of claims and restores that gave
+// runs to this host, and zero for runs that began here.
 func (j *Journal) Terms(ctx context.Context) (all []fleet.RunTerm, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.SelectContext(ctx, &all, `SELECT uid, epoch >> ? AS term FROM runs`, fleet.EpochBits)
@@ -87,7 +87,7 @@ func (j *Journal) Terms(ctx context.Context) (all []fleet.RunTerm, err error) {
 	return all, err
 }
 
-// RunUID is the identity of a run in the whole fleet.
+// RunUID is the identity of a run in the fleet.
 func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid string, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.GetContext(ctx, &uid, `SELECT r.uid FROM runs r JOIN agents a ON a.id = r.agent_id
@@ -96,8 +96,8 @@ func (j *Journal) RunUID(ctx context.Context, owner, agent, run string) (uid str
 	return uid, err
 }
 
-// OtherOwner is the host that owns a run which is stored here too, and false where this
-// host owns it. A run that is not here is sql.ErrNoRows.
+// OtherOwner is the host that owns a run that is also stored here, and false if this host owns it.
+// The error is sql.ErrNoRows if the run is not here.
 func (j *Journal) OtherOwner(ctx context.Context, owner, agent, run string) (host ledger.Elsewhere, is bool, err error) {
 	var id int64
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
@@ -110,7 +110,7 @@ func (j *Journal) OtherOwner(ctx context.Context, owner, agent, run string) (hos
 	return host, is, err
 }
 
-// HasRun says whether a run is stored here: under its identity, and under its name.
+// HasRun says whether a run is stored here: same by its identity, and named by its name.
 func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (same, named bool, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		if err := q.GetContext(ctx, &same, `SELECT EXISTS (SELECT 1 FROM runs WHERE uid = ?)`, uid); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Behind counts the rows of the audit log after n, and answers when the oldest of them
-// was written, in milliseconds since 1970.
+// Behind counts the rows of the audit log after n, and returns when the oldest of them was written,
+// in milliseconds since 1970.
 func (j *Journal) Behind(ctx context.Context, n int64) (rows, oldest int64, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		if err := q.GetContext(ctx, &rows, `SELECT max(0, n - ?) FROM audit_head`, n); err != nil || rows == 0 {
@@ -22,7 +22,7 @@ func (j *Journal) Behind(ctx context.Context, n int64) (rows, oldest int64, err 
 		}
 		var at ckpt.Time
 		err := q.GetContext(ctx, &at, `SELECT at FROM audit_log WHERE n > ? ORDER BY n LIMIT 1`, n)
-		if errors.Is(err, sql.ErrNoRows) { // they are archived
+		if errors.Is(err, sql.ErrNoRows) { // those rows are archived
 			return nil
 		}
 		oldest = at.UnixMilli()
@@ -31,8 +31,8 @@ func (j *Journal) Behind(ctx context.Context, n int64) (rows, oldest int64, err 
 	return rows, oldest, err
 }
 
-// Where answers the end of the audit log, and the hash of one row of it: "" where that
-// row is archived, or is none.
+// Where returns the end of the audit log, and the hash of one row of it, or "" if that row is
+// archived or does not exist.
 func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash string, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		if err := q.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash); err != nil {
@@ -46,7 +46,7 @@ func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash str
 	return head, hash, err
 }
 
-// Owners are the owners of all agents, by the agents' uids.
+// Owners returns the owners of all agents, by the agents' uids.
 func (j *Journal) Owners(ctx context.Context) (map[string]string, error) {
 	var rows []struct {
 		UID   string `db:"uid"`
@@ -60,14 +60,13 @@ func (j *Journal) Owners(ctx context.Context) (map[string]string, error) {
 	return all, err
 }
 
-// Place is an agent of this host.
+// Place names an agent of this host.
 type Place struct {
 	Owner string `db:"owner"`
 	Name  string `db:"name"`
 }
 
-// Copies are the agents that are stored here under one of some uids, or have a run that
-// is.
+// Copies returns the agents that are stored here under one of the uids, or that have a run that is.
 func (j *Journal) Copies(ctx context.Context, uids []string) (all []Place, err error) {
 	list, err := json.Marshal(uids)
 	if err != nil {
@@ -80,12 +79,12 @@ func (j *Journal) Copies(ctx context.Context, uids []string) (all []Place, err e
 	return all, err
 }
 
-// Daemon is who does what no user of this host has asked for.
+// Daemon is who acts if no user of this host has asked for it.
 const Daemon = ledger.Daemon
 
 const lastArchived = `SELECT coalesce(max(to_n), 0) FROM audit_archives`
 
-// Archived is the last row of the audit log that is archived, 0 for none.
+// Archived is the last row of the audit log that is archived, 0 if there is none.
 func (j *Journal) Archived(ctx context.Context) (n int64, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error { return q.GetContext(ctx, &n, lastArchived) })
 	return n, err
