@@ -18,8 +18,8 @@ type graphCopying struct {
 	copied int64
 }
 
-// all copies checkpoints in the order in which they were saved, so that each
-// stands on the one before, and then the writes.
+// all copies the checkpoints in the order in which they were saved, so that each is based on the
+// one before, and then the writes.
 func (c *graphCopying) all(ctx context.Context) error {
 	for last := int64(0); ; {
 		d, id, slot, err := c.next(ctx, last)
@@ -54,7 +54,7 @@ func (c *graphCopying) next(ctx context.Context, after int64) (d *graphDocument,
 	return d, id, slot, err
 }
 
-// writes copies those that the other thread has not.
+// writes copies the writes that the other thread does not have.
 func (c *graphCopying) writes() error {
 	e := ledger.Entry(c.scope, "copy_thread", c.agent.Name)
 	e.Run = graphRunName(c.to)

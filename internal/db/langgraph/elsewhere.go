@@ -8,20 +8,20 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// graphSearchMost is how many checkpoints are searched for the values of a put without a parent. A client is asked
-// for what more of them would have to be read for.
+// graphSearchMost is the most checkpoints that are searched for the values of a put without a parent. If more would
+// have to be read for a value, the client is asked for it.
 const graphSearchMost = 32
 
 // graphSearch looks for values that a put without a parent leaves out, in the other checkpoints of its thread and
-// namespace. LangGraph forks the first checkpoint of a thread by such a put.
+// namespace. LangGraph forks the first checkpoint of a thread with such a put.
 type graphSearch struct {
 	wanted map[string]ckpt.JSON // the version of each channel
 	found  map[string]*graphValue
 	doubt  map[string]bool // two forks have different values at one version
 }
 
-// graphElsewhere completes a document without a parent, and answers for which channels the client must be asked. A
-// value that no checkpoint of the thread has is left out: LangGraph's own suite wants it so.
+// graphElsewhere completes a document without a parent, and returns the channels for which the client must be asked. A
+// value that no checkpoint of the thread has is left out, as LangGraph's own test suite requires.
 func (s *Threads) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument,
 	versions map[string]ckpt.JSON) (missing []string, err error) {
 	agent, err := s.FindAgent(ctx, sc, r.Agent)
@@ -59,7 +59,7 @@ func (s *Threads) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Gra
 	return missing, nil
 }
 
-// run searches a run, and answers whether it has seen all that may have the values.
+// run searches a run, and says whether it has seen all checkpoints that may have the values.
 func (g *graphSearch) run(ctx context.Context, s *Threads, q *sqlx.Tx, runID int64, names []string) (all bool, err error) {
 	list, err := json.Marshal(names)
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *graphSearch) run(ctx context.Context, s *Threads, q *sqlx.Tx, runID int
 	all = len(rows) <= graphSearchMost
 	for i := range rows[:min(len(rows), graphSearchMost)] {
 		d, err := s.graphDocument(ctx, q, &rows[i])
-		if ckpt.CodeOf(err) == ckpt.CodeCorrupt { // what it has is asked for
+		if ckpt.CodeOf(err) == ckpt.CodeCorrupt { // the client is asked for its values
 			s.Log.Error("a damaged checkpoint is left out of a search", "checkpoint", rows[i].ID, "error", err)
 			all = false
 			continue
@@ -90,7 +90,7 @@ func (g *graphSearch) run(ctx context.Context, s *Threads, q *sqlx.Tx, runID int
 	return all, nil
 }
 
-// look takes the values that a checkpoint has at the versions that are wanted.
+// look takes the values of a checkpoint whose versions are wanted.
 func (g *graphSearch) look(d *graphDocument) {
 	for i := range d.Values {
 		v := &d.Values[i]

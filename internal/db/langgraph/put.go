@@ -16,8 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// graphRunName names the run that a thread and namespace are: readable, and
-// different for each.
+// graphRunName is the name of the run for a thread and namespace: readable, and different for each.
 func graphRunName(t ckpt.GraphThread) string {
 	sum := sha256.Sum256([]byte(t.Thread + "\x00" + t.NS))
 	name := plainName(t.Thread)
@@ -27,7 +26,7 @@ func graphRunName(t ckpt.GraphThread) string {
 	return name + "-" + hex.EncodeToString(sum[:8])
 }
 
-// plainName is the beginning of a text, in letters that the name of a run may have.
+// plainName is the beginning of a text, with only the characters that the name of a run may have.
 func plainName(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@-", r)) {
@@ -41,7 +40,7 @@ func plainName(text string) string {
 	return name
 }
 
-// graphPut is a put on its way: an ordinary save, and what is kept beside it.
+// graphPut is a put on its way: an ordinary save, and the rows that are kept beside it.
 type graphPut struct {
 	*saves.Save
 	document *graphDocument
@@ -51,9 +50,9 @@ type graphPut struct {
 	saved *ckpt.GraphSaved
 }
 
-// GraphPut puts a checkpoint of LangGraph on disk. The values that it leaves to its parent are taken from the parent.
-// Without a parent they are taken from the other checkpoints of the thread. If a value is not there, nothing is
-// written, and the answer names what is missing.
+// GraphPut stores a checkpoint of LangGraph. It takes the values that the request leaves to its parent from the parent.
+// Without a parent, it takes them from the other checkpoints of the thread. If a value is missing, it writes nothing,
+// and the reply names what is missing.
 func (s *Threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
@@ -81,8 +80,8 @@ func (s *Threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut)
 	return s.graphTagged(ctx, sc, r, d, head.ID)
 }
 
-// graphTagged saves a document, and answers the tags of what was sent. A policy may have secrets taken out of what is
-// kept: that has another tag.
+// graphTagged saves a document, and returns the tags of the values that were sent. If a policy redacts secrets, the
+// stored value differs from the sent one and has another tag.
 func (s *Threads) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
 	tags := graphTags(r.Values)
 	saved, err := s.graphSave(ctx, sc, r.Agent, d, id)
@@ -93,8 +92,8 @@ func (s *Threads) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphP
 	return saved, nil
 }
 
-// graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be
-// released once the document was written.
+// graphCarry completes a document from its parent, or without a parent from the rest of its thread. The caller must
+// call release after the document was written.
 func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument,
 	versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
 	if r.Parent == "" {
@@ -124,7 +123,7 @@ func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 	return release, d.carry(parent, r.Carry, versions), nil
 }
 
-// is says whether a document is that of LangGraph's checkpoint of an id.
+// is says whether a document belongs to LangGraph's checkpoint with an id.
 func (d *graphDocument) is(id string) bool {
 	if d == nil {
 		return false
@@ -133,7 +132,7 @@ func (d *graphDocument) is(id string) bool {
 	return err == nil && head.ID == id
 }
 
-// graphState is the state of a checkpoint by LangGraph's names.
+// graphState is the state of a checkpoint, found by LangGraph's names.
 func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread,
 	id string) (state []byte, release func(), err error) {
 	row, err := s.FindAgent(ctx, sc, agent)
@@ -154,7 +153,7 @@ func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t
 	return state, release, err
 }
 
-// graphSave saves a document that is whole.
+// graphSave saves a complete document.
 func (s *Threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
 	state, err := d.write(s.Memory)
 	if err != nil {
@@ -182,11 +181,11 @@ func (s *Threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d 
 	return p.saved, nil
 }
 
-// graphThere is what is there of a checkpoint and of its parent.
+// graphThere is what is already stored of a checkpoint and of its parent.
 type graphThere struct {
-	ID         string   `db:"id"` // LangGraph's
+	ID         string   `db:"id"` // LangGraph's id
 	Slot       int64    `db:"slot"`
-	Checkpoint string   `db:"checkpoint"` // ours
+	Checkpoint string   `db:"checkpoint"` // our id
 	SHA256     string   `db:"sha256"`
 	Seq        int64    `db:"seq"`
 	Head       ckpt.Ref `db:"head"`
@@ -208,7 +207,7 @@ func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
 		}
 	}
 	p.saved = &ckpt.GraphSaved{Missing: []string{}, Run: p.Request.Run}
-	if old != nil && old.SHA256 == p.State.Sha256 { // this put again
+	if old != nil && old.SHA256 == p.State.Sha256 { // the same put again
 		p.saved.Checkpoint, p.saved.Seq = ckpt.Ref(old.Checkpoint), old.Seq
 		return nil
 	}
@@ -224,8 +223,8 @@ func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
 	return s.noteGraph(tx, agent, p, old, parent)
 }
 
-// graphAgent finds an agent or makes it. One that nobody has set a policy for gets
-// that of checkpointers.
+// graphAgent finds an agent or makes it. If the agent's policy was never set, the agent gets the
+// policy for checkpointers.
 func (s *Threads) graphAgent(tx *ledger.Tx, sc ckpt.Scope, name string) (*ledger.AgentRow, error) {
 	agent, err := s.Agent(tx, sc.Whose(), name)
 	if err != nil || agent != nil && agent.Own != "{}" {
@@ -238,7 +237,7 @@ func (s *Threads) graphAgent(tx *ledger.Tx, sc ckpt.Scope, name string) (*ledger
 	return s.StorePolicy(tx, sc, name, own, ledger.Entry(sc, "set_policy", name))
 }
 
-// checkGraphRun refuses a run that is another thread's.
+// checkGraphRun refuses a run that belongs to another thread.
 func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.GraphThread) error {
 	var there ckpt.GraphThread
 	found, err := tx.Get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id
@@ -265,7 +264,7 @@ func findGraphThere(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut) (old, pa
 	return old, parent, err
 }
 
-// noteGraph writes what is kept beside a save, and removes what it replaces.
+// noteGraph writes the rows beside a save, and removes what the save replaces.
 func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, old, parent *graphThere) error {
 	var runID int64
 	switch {
@@ -293,12 +292,11 @@ func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, 
 	return s.removeReplaced(tx, agent, runID, old, p)
 }
 
-// removeReplaced removes a checkpoint that LangGraph has put again, unless
-// somebody holds it.
+// removeReplaced removes a checkpoint that LangGraph has put again, unless it is pinned or needed.
 func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID int64, old *graphThere, p *graphPut) error {
 	var row ledger.HeldRow
 	found, err := tx.Get(&row, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot = ? AND pinned = 0`, old.Slot)
-	if err != nil || !found { // the save's retention has taken it, or it is pinned
+	if err != nil || !found { // the save's retention has removed it, or it is pinned
 		return err
 	}
 	run, err := tx.RunByID(runID)
@@ -313,17 +311,17 @@ func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID in
 	return err
 }
 
-// graphThread notes which thread a run is.
+// graphThread notes the thread of a run.
 func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ckpt.GraphThread) error {
 	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
-// RunName is the name of the run that a thread and namespace have.
+// RunName is the name of the run for a thread and namespace.
 func RunName(t ckpt.GraphThread) string { return graphRunName(t) }
 
-// GraphImported notes a checkpoint of LangGraph that came by an import. What
-// cannot be read, or is there already, stays an ordinary checkpoint.
+// GraphImported notes a LangGraph checkpoint that an import brought in. A checkpoint that cannot be
+// read, or that exists already, stays an ordinary checkpoint.
 func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, seq int64, state []byte) error {
 	d, manifest, _, err := readGraphHead(state)
 	if err != nil || run.Name != graphRunName(d.GraphThread) {
@@ -347,18 +345,18 @@ func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, se
 		ON CONFLICT DO NOTHING`, ledger.Slot(run.ID, seq), run.ID, head.ID, d.Parent, channels)
 }
 
-// graphRuns are the runs of a thread, or of all threads of an agent, and of a
-// namespace or of all.
+// graphRuns are the runs of a thread, or of all threads of an agent if thread is nil, and of a
+// namespace, or of all namespaces if ns is nil.
 func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread, ns *string) (ids []int64, err error) {
 	return ids, sqlx.SelectContext(ctx, q, &ids,
 		`SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
 		agentID, thread, ns)
 }
 
-// Threads are LangGraph's threads in the store.
+// Threads stores LangGraph's threads.
 type Threads struct {
 	*saves.Saves
 }
 
-// New keeps LangGraph's threads as saves.
+// New makes a Threads that stores LangGraph's threads as saves.
 func New(s *saves.Saves) *Threads { return &Threads{s} }

@@ -12,11 +12,11 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// The bounds of a page of LangGraph's checkpoints, which carry their values.
+// The bounds of a page of LangGraph's checkpoints, which come with their values.
 const (
 	graphPageMost  = 20
 	graphPageBytes = 4 << 20
-	graphLookAhead = 200 // rows whose metadata is looked at at once
+	graphLookAhead = 200 // rows whose metadata is read at once
 )
 
 // graphRow is one of LangGraph's checkpoints without its state.
@@ -34,8 +34,8 @@ type graphRow struct {
 const graphColumns = `c.slot, c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata, g.id AS graph_id,
 	g.parent AS graph_parent, g.run_id, a.owner, a.name AS agent`
 
-// GraphTuples lists checkpoints of LangGraph with their values and writes, newest first. What is not there is
-// no error.
+// GraphTuples lists checkpoints of LangGraph with their values and writes, newest first. If there is none, that is no
+// error.
 func (s *Threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQuery) (*ckpt.GraphPage, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (s *Threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQu
 	return page, s.Reading(ctx, func(tx *sqlx.Tx) error { return l.read(ctx, tx) })
 }
 
-// graphCursor is a place in the order of a list: by LangGraph's id, and by run
-// among those that have it in different threads.
+// graphCursor is a place in the order of a list: by LangGraph's id, and by run for checkpoints in
+// different threads with the same id.
 type graphCursor struct {
 	run int64
 	id  string
@@ -83,7 +83,7 @@ func (s *Threads) readGraphCursor(sc ckpt.Scope, text string) (*graphCursor, err
 	return &graphCursor{run, id}, nil
 }
 
-// graphList is a list on its way.
+// graphList is a list that is being read.
 type graphList struct {
 	store   *Threads
 	scope   ckpt.Scope
@@ -95,7 +95,7 @@ type graphList struct {
 	bytes   int
 }
 
-// graphPlace is one that may be listed.
+// graphPlace is a checkpoint that may be listed.
 type graphPlace struct {
 	Slot     int64  `db:"slot"`
 	Run      int64  `db:"run_id"`
@@ -124,7 +124,7 @@ func (l *graphList) read(ctx context.Context, q *sqlx.Tx) error {
 	}
 }
 
-// places are the next that may be listed.
+// places returns the next checkpoints that may be listed.
 func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places []graphPlace, err error) {
 	var before, afterID, only *string
 	var afterRun int64
@@ -157,7 +157,7 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterRun, limit)
 }
 
-// take adds one to the page where it passes the filter, and answers whether the page is full.
+// take adds a checkpoint to the page if it passes the filter, and says whether the page is full.
 func (l *graphList) take(ctx context.Context, q *sqlx.Tx, place *graphPlace) (full bool, err error) {
 	if !passes(place.Metadata, l.query.Filter) {
 		l.after = &graphCursor{place.Run, place.ID}
@@ -202,7 +202,7 @@ func passes(metadata string, filter map[string]ckpt.JSON) bool {
 	return true
 }
 
-// The places of a checkpoint: by its number, by LangGraph's id, and the newest of a thread and namespace.
+// The queries for a checkpoint: by its number, by LangGraph's id, and the newest of a thread and namespace.
 const (
 	graphTupleFrom = `SELECT ` + graphColumns +
 		` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
@@ -212,8 +212,8 @@ const (
 	selectGraphNewest = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? ORDER BY g.id DESC LIMIT 1`
 )
 
-// GraphTuple reads one checkpoint with its values, but those that the caller has, and writes; nil where it is not
-// there.
+// GraphTuple reads one checkpoint with its writes and its values, except values that the caller has. It returns nil if
+// there is no such checkpoint.
 func (s *Threads) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func (s *Threads) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet
 	})
 }
 
-// graphTuple reads all of one checkpoint.
+// graphTuple reads one checkpoint completely.
 func (s *Threads) graphTuple(ctx context.Context, q *sqlx.Tx, slot int64) (*ckpt.GraphTuple, error) {
 	var row graphRow
 	if err := q.GetContext(ctx, &row, selectGraphSlot, slot); err != nil {
@@ -255,8 +255,8 @@ func (s *Threads) graphTuple(ctx context.Context, q *sqlx.Tx, slot int64) (*ckpt
 	return s.readGraphTuple(ctx, q, &row, nil)
 }
 
-// readGraphTuple reads a checkpoint. With have, which may be empty, values come with their tags, and without the bytes
-// that the caller has.
+// readGraphTuple reads a checkpoint. If have is not nil, values come with their tags, and without the bytes that the
+// caller has.
 func (s *Threads) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow, have map[string]string) (*ckpt.GraphTuple, error) {
 	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Threads) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow,
 	return t, err
 }
 
-// graphDocument reads the state of a checkpoint, from memory where it is there.
+// graphDocument reads the state of a checkpoint, from memory if it is there.
 func (s *Threads) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) (*graphDocument, error) {
 	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
@@ -302,7 +302,7 @@ func (row *graphRow) document(state []byte) (*graphDocument, error) {
 	return d, nil
 }
 
-// graphBytes is the state of a checkpoint. Where it is lent from memory, it must be released.
+// graphBytes is the state of a checkpoint. If it is lent from memory, the caller must release it.
 func (s *Threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *blob.Stored, err error) {
 	if b := s.States.Find(row.Owner, row.Agent, row.ID); b != nil {
 		return b.State, b, nil
@@ -311,7 +311,7 @@ func (s *Threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (st
 	return state, nil, err
 }
 
-// graphLink is what a walk from parent to parent needs of a checkpoint.
+// graphLink has what a walk from parent to parent needs of a checkpoint.
 type graphLink struct {
 	Slot     int64    `db:"slot"`
 	ID       string   `db:"id"`
@@ -334,8 +334,8 @@ func (l *graphLink) has() (map[string]bool, error) {
 	return set, nil
 }
 
-// GraphHistory answers what channels are made of: from parent to parent, the
-// writes of each until there is a value.
+// GraphHistory returns what channels are made of: from parent to parent, the writes of each
+// checkpoint until there is a value.
 func (s *Threads) GraphHistory(ctx context.Context, sc ckpt.Scope, r ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -365,7 +365,7 @@ func (s *Threads) GraphHistory(ctx context.Context, sc ckpt.Scope, r ckpt.GraphH
 // graphWalk is a walk from parent to parent.
 type graphWalk struct {
 	order []string
-	found map[string]*ckpt.GraphHistory // writes are newest first meanwhile
+	found map[string]*ckpt.GraphHistory // during the walk, writes are newest first
 	open  map[string]bool               // channels without a seed so far
 }
 
@@ -399,7 +399,7 @@ func (w *graphWalk) walk(ctx context.Context, s *Threads, q *sqlx.Tx, runID int6
 	return nil
 }
 
-// notThere takes a checkpoint that is gone for the end of a walk.
+// notThere treats a checkpoint that is gone as the end of a walk.
 func notThere(err error) error {
 	if ledger.IsNoRows(err) {
 		return nil
@@ -429,7 +429,7 @@ func (w *graphWalk) visit(ctx context.Context, s *Threads, q *sqlx.Tx, runID int
 	return nil
 }
 
-// seed takes the values that a checkpoint has.
+// seed takes the values of a checkpoint.
 func (w *graphWalk) seed(ctx context.Context, s *Threads, q *sqlx.Tx, link *graphLink) error {
 	tuple, err := s.graphTuple(ctx, q, link.Slot)
 	if err != nil {

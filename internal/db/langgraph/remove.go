@@ -10,24 +10,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// graphAtOnce is how many checkpoints one transaction removes or copies; more
-// take several, so that nobody waits for long. Doing it again finishes what was
-// cut off.
+// graphAtOnce is how many checkpoints one transaction removes or copies. More checkpoints take
+// several transactions, so that no other caller waits for long. Repeating the call finishes an
+// interrupted one.
 const graphAtOnce = 1000
 
-// graphRemoving is a removal of LangGraph's checkpoints, in one of its transactions.
+// graphRemoving is one transaction of a removal of LangGraph's checkpoints.
 type graphRemoving struct {
 	store   *Threads
 	tx      *ledger.Tx
 	agent   *ledger.AgentRow
 	entry   ledger.AuditEntry
 	reason  string
-	left    int // how many more may go
+	left    int // how many more may be removed
 	removed int64
 }
 
-// graphRemove does something until it says that it is done, in as many
-// transactions as it needs. An agent that is not there has nothing to remove.
+// graphRemove repeats do until it says that it is done, in as many transactions as needed. An agent
+// that does not exist has nothing to remove.
 func (s *Threads) graphRemove(sc ckpt.Scope, name string, e ledger.AuditEntry, reason string,
 	do func(*graphRemoving) error) (*ckpt.GraphRemoved, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
@@ -54,7 +54,7 @@ func (s *Threads) graphRemove(sc ckpt.Scope, name string, e ledger.AuditEntry, r
 	return total, nil
 }
 
-// GraphDeleteThread removes all namespaces of a thread, for good.
+// GraphDeleteThread permanently removes all namespaces of a thread.
 func (s *Threads) GraphDeleteThread(_ context.Context, sc ckpt.Scope, agent, thread string) (*ckpt.GraphRemoved, error) {
 	if err := ckpt.CheckGraphThread(thread); err != nil {
 		return nil, err
@@ -63,12 +63,12 @@ func (s *Threads) GraphDeleteThread(_ context.Context, sc ckpt.Scope, agent, thr
 	return s.graphRemove(sc, agent, e, "its thread was deleted by "+sc.Caller.Owner, func(g *graphRemoving) error { return g.thread(thread) })
 }
 
-// thread removes all of a thread, as far as one transaction goes.
+// thread removes a thread, up to the limit of one transaction.
 func (g *graphRemoving) thread(thread string) error {
 	return g.eachRun(thread, g.run)
 }
 
-// eachRun does something with each run of a thread, as far as the transaction goes.
+// eachRun calls do for each run of a thread, up to the limit of the transaction.
 func (g *graphRemoving) eachRun(thread string, do func(id int64) error) error {
 	runs, err := g.runs(thread)
 	if err != nil {
@@ -89,7 +89,7 @@ func (g *graphRemoving) runs(thread string) (ids []int64, err error) {
 	return ids, g.tx.List(&ids, `SELECT run_id FROM graph_threads WHERE agent_id = ? AND thread = ? ORDER BY run_id`, g.agent.ID, thread)
 }
 
-// run removes a run: its oldest checkpoints first, so that what is left is whole.
+// run removes a run: its oldest checkpoints first, so that the rest stays complete.
 func (g *graphRemoving) run(id int64) error {
 	run, err := g.tx.RunByID(id)
 	if err != nil {
@@ -113,7 +113,7 @@ func (g *graphRemoving) run(id int64) error {
 	return g.tx.Audit(e)
 }
 
-// mayGo refuses to remove a run of which somebody holds a part.
+// mayGo refuses to remove a run that has a pinned checkpoint, or an operation that has not ended.
 func (g *graphRemoving) mayGo(run *ledger.RunRow) error {
 	var by string
 	_, err := g.tx.Get(&by, `SELECT 'the checkpoint ' || id || ' is pinned: unpin it first' FROM checkpoints WHERE run_id = ?1 AND pinned = 1
@@ -143,8 +143,7 @@ func (g *graphRemoving) remove(run *ledger.RunRow, rows []ledger.HeldRow) error 
 		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, run.ID)
 }
 
-// GraphDeleteRuns removes the checkpoints that LangGraph's runs have made, by the
-// run_id in their metadata.
+// GraphDeleteRuns removes the checkpoints of LangGraph's runs, by the run_id in their metadata.
 func (s *Threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string, runIDs []string) (*ckpt.GraphRemoved, error) {
 	list, err := json.Marshal(runIDs)
 	if err != nil {
@@ -182,8 +181,8 @@ func (s *Threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string
 	})
 }
 
-// GraphPrune shortens threads: all of each goes, or all but its newest
-// checkpoint in each namespace and what that needs.
+// GraphPrune shortens threads. It removes each thread completely, or keeps in each namespace only
+// the newest checkpoint and what that needs.
 func (s *Threads) GraphPrune(_ context.Context, sc ckpt.Scope, r ckpt.GraphPrune) (*ckpt.GraphRemoved, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -208,7 +207,7 @@ func (s *Threads) GraphPrune(_ context.Context, sc ckpt.Scope, r ckpt.GraphPrune
 	return total, nil
 }
 
-// prune leaves of each namespace the newest checkpoint and what that needs.
+// prune keeps of each namespace the newest checkpoint and what that needs.
 func (g *graphRemoving) prune(thread string) error {
 	return g.eachRun(thread, g.pruneRun)
 }
@@ -245,9 +244,9 @@ func (g *graphRemoving) pruneRun(id int64) error {
 		AND NOT EXISTS (SELECT 1 FROM graph_checkpoints g WHERE g.run_id = ?1 AND g.id = graph_writes.checkpoint)`, id, newest)
 }
 
-// needed are the newest checkpoint of a run and the ancestors without which it is
-// not whole: back to a value of each of its delta channels, and for one of an
-// old format the parent, where that has its sends.
+// needed returns the newest checkpoint of a run and the ancestors that complete it: back to a value
+// of each of its delta channels, and, for a checkpoint of an old format, the parent if it has the
+// sends.
 func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string, err error) {
 	var link graphLink
 	found, err := g.tx.Get(&link, selectGraphLink, runID, "")
@@ -282,8 +281,8 @@ func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string
 	return keep, newest, nil
 }
 
-// deltaChannels are those channels of a checkpoint that are made of its
-// ancestors' writes, and how many ancestors it needs besides.
+// deltaChannels are the channels of a checkpoint that are made of its ancestors' writes, and how
+// many ancestors it needs besides.
 func (g *graphRemoving) deltaChannels(slot int64) (open map[string]bool, steps int, err error) {
 	var row struct {
 		ID       string `db:"id"`
@@ -316,7 +315,7 @@ func (g *graphRemoving) deltaChannels(slot int64) (open map[string]bool, steps i
 	return open, steps, nil
 }
 
-// sends is 1 where the tasks of a checkpoint have sent to nodes, else 0.
+// sends is 1 if the tasks of a checkpoint have sent to nodes, else 0.
 func (g *graphRemoving) sends(runID int64, id ckpt.Ref) (some int, err error) {
 	_, err = g.tx.Get(&some, `SELECT EXISTS (SELECT 1 FROM graph_writes
 		WHERE run_id = ? AND checkpoint = ? AND channel = ?)`, runID, string(id), ckpt.GraphTasks)
@@ -336,9 +335,8 @@ func (g *graphRemoving) document(slot int64) (*graphDocument, error) {
 	return readGraphDocument(state)
 }
 
-// GraphCopyThread copies the checkpoints and writes of a thread, in all of its
-// namespaces, under the same ids. Each is a save of its own: doing it again
-// finishes a copy that was cut off.
+// GraphCopyThread copies the checkpoints and writes of a thread, in all of its namespaces, under
+// the same ids. Each is a save of its own: repeating the call finishes an interrupted copy.
 func (s *Threads) GraphCopyThread(ctx context.Context, sc ckpt.Scope, r ckpt.GraphCopy) (*ckpt.GraphCopied, error) {
 	if err := r.Check(); err != nil {
 		return nil, err

@@ -24,12 +24,12 @@ import (
 //	{"langgraph":1,"thread":…,"ns":…,"values":{channel: value, …},"parent":…,"checkpoint":{…},"metadata":{…},
 //	 "manifest":[{"channel":…,"version":…,"type":…,"encoding":…,"length":…}, …],"head_at":…}
 //
-// A value whose type says that it is JSON, and which is, stands there byte for
-// byte; any other is base64. length is that of the value itself, and head_at is where
-// "parent" begins, so that values are found without reading the document. What
-// has not changed since the parent comes first: its hash is known.
+// A value is stored byte for byte if its type says that it is JSON and it is valid JSON; any other
+// value is base64. length is the length of the value itself, and head_at is where "parent" begins,
+// so that values are found without reading the document. Values that have not changed since the
+// parent come first, because their hash is known.
 
-// graphFormat is the number behind "langgraph".
+// graphFormat is the value of "langgraph".
 const graphFormat = 1
 
 const (
@@ -37,7 +37,7 @@ const (
 	encodingBase64 = "base64"
 )
 
-// manifestEntry is what is said of a value.
+// manifestEntry describes a value.
 type manifestEntry struct {
 	Channel  string    `json:"channel"`
 	Version  ckpt.JSON `json:"version"`
@@ -46,7 +46,7 @@ type manifestEntry struct {
 	Length   int       `json:"length"`
 }
 
-// graphDocument is a checkpoint as its state has it.
+// graphDocument is a checkpoint in the form of its state.
 type graphDocument struct {
 	ckpt.GraphThread
 	Parent     ckpt.Ref
@@ -55,14 +55,13 @@ type graphDocument struct {
 	Values     []graphValue
 }
 
-// graphValue is a value and how it stands in a document; "" where nobody has
-// looked yet.
+// graphValue is a value and its encoding in a document; "" until the encoding is determined.
 type graphValue struct {
 	ckpt.GraphValue
 	encoding string
 }
 
-// write makes the state, in memory that is given by its size.
+// write makes the state, in a buffer that memory returns for a size.
 func (d *graphDocument) write(memory func(int) []byte) ([]byte, error) {
 	manifest := make([]manifestEntry, len(d.Values))
 	size := len(d.Thread)*6 + len(d.NS)*6 + 128
@@ -93,10 +92,10 @@ func (d *graphDocument) write(memory func(int) []byte) ([]byte, error) {
 	return append(strconv.AppendInt(b, int64(at), 10), '}'), nil
 }
 
-// headAt is the last member of a document.
+// headAt is the name of the last member of a document.
 const headAt = `,"head_at":`
 
-// head is what comes after the values.
+// head is the part after the values.
 func (d *graphDocument) head(manifest []manifestEntry) ([]byte, error) {
 	list, err := json.Marshal(manifest)
 	if err != nil {
@@ -108,7 +107,7 @@ func (d *graphDocument) head(manifest []manifestEntry) ([]byte, error) {
 	return append(append(b, `,"manifest":`...), list...), nil
 }
 
-// standsAs says how a value stands in the document.
+// standsAs is the encoding of a value in the document.
 func (v *graphValue) standsAs() string {
 	if v.encoding == "" {
 		v.encoding = encodingBase64
@@ -119,7 +118,7 @@ func (v *graphValue) standsAs() string {
 	return v.encoding
 }
 
-// isGraphJSON says whether a value is what its type may say: JSON.
+// isGraphJSON says whether a value's type says JSON and the value is JSON.
 func isGraphJSON(v *ckpt.GraphBytes) bool {
 	return strings.HasSuffix(v.Type, "json") && jsontext.Check(v.Data) == nil
 }
@@ -131,7 +130,7 @@ func appendGraphValue(b []byte, encoding string, data []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(b, '"'), data), '"')
 }
 
-// readGraphDocument reads a state. The values are parts of it, or copies.
+// readGraphDocument reads a state. The values are parts of the state, or copies.
 func readGraphDocument(state []byte) (*graphDocument, error) {
 	d, manifest, values, err := readGraphHead(state)
 	if err != nil {
@@ -143,7 +142,7 @@ func readGraphDocument(state []byte) (*graphDocument, error) {
 	return d, d.parseValues(values, manifest)
 }
 
-// graphMembers are all members of a document but the values.
+// graphMembers are all members of a document except the values.
 type graphMembers struct {
 	Format     int             `json:"langgraph"`
 	Thread     string          `json:"thread"`
@@ -154,10 +153,10 @@ type graphMembers struct {
 	Manifest   []manifestEntry `json:"manifest"`
 }
 
-// readGraphHead reads all but the values, and answers the text of those.
+// readGraphHead reads everything except the values, and returns the text of the values.
 func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error) {
 	m, values := readGraphMembers(state)
-	if m == nil { // a secret was taken out, and all stands elsewhere
+	if m == nil { // a secret was redacted, and the offsets are wrong
 		var whole struct {
 			graphMembers
 			Values json.RawMessage `json:"values"`
@@ -174,8 +173,8 @@ func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error
 		Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil
 }
 
-// readGraphMembers reads what stands before the values and, by head_at, what
-// stands after them; nil where that is not as it was written.
+// readGraphMembers reads the part before the values and, by head_at, the part after them. It
+// returns nil if the state is not as it was written.
 func readGraphMembers(state []byte) (*graphMembers, []byte) {
 	tail := state[max(0, len(state)-len(headAt)-20):]
 	last := bytes.LastIndex(tail, []byte(headAt))
@@ -197,7 +196,7 @@ func readGraphMembers(state []byte) (*graphMembers, []byte) {
 	return m, state[from : at-1]
 }
 
-// readBefore reads what stands before the values, and answers where these begin.
+// readBefore reads the part before the values, and returns where the values begin.
 func (m *graphMembers) readBefore(state []byte) (int, bool) {
 	in := json.NewDecoder(bytes.NewReader(state))
 	_, err := in.Token()
@@ -217,8 +216,8 @@ func (m *graphMembers) readBefore(state []byte) (int, bool) {
 	return from + len(values), bytes.HasPrefix(state[from:], []byte(values))
 }
 
-// cutValues finds the values by their lengths, and answers false where they
-// stand otherwise: a secret was taken out.
+// cutValues finds the values by their lengths. It returns false if they are not where they should
+// be, because a secret was redacted.
 func (d *graphDocument) cutValues(text []byte, manifest []manifestEntry) bool {
 	d.Values = make([]graphValue, len(manifest))
 	var name []byte
@@ -269,7 +268,7 @@ func (m *manifestEntry) value(data []byte) graphValue {
 	return graphValue{ckpt.GraphValue{Channel: m.Channel, Version: version, GraphBytes: ckpt.GraphBytes{Type: m.Type, Data: data}}, m.Encoding}
 }
 
-// parseValues reads the values as JSON says where they are.
+// parseValues finds the values by parsing the JSON.
 func (d *graphDocument) parseValues(text []byte, manifest []manifestEntry) error {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(text, &values); err != nil {
@@ -287,7 +286,7 @@ func (d *graphDocument) parseValues(text []byte, manifest []manifestEntry) error
 	return nil
 }
 
-// channels are those that have a value, as the column has them.
+// channels are the channels that have a value, in the form of the column.
 func (d *graphDocument) channels() (string, error) {
 	list := make([]string, len(d.Values))
 	for i := range d.Values {
@@ -297,9 +296,9 @@ func (d *graphDocument) channels() (string, error) {
 	return string(text), err
 }
 
-// carry takes over what a request leaves to its parent, at the versions that
-// its checkpoint names, and answers what the parent has not. Those come first, in
-// the parent's order. Their bytes are the parent's.
+// carry takes over the values that a request leaves to its parent, at the versions that its
+// checkpoint names, and returns the channels that the parent lacks. These values come first, in the
+// parent's order, and share the parent's bytes.
 func (d *graphDocument) carry(parent *graphDocument, names []string, versions map[string]ckpt.JSON) (missing []string) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -316,7 +315,7 @@ func (d *graphDocument) carry(parent *graphDocument, names []string, versions ma
 	return slices.Sorted(maps.Keys(wanted))
 }
 
-// graphValues are values as a client has sent them.
+// graphValues converts the values that a client has sent.
 func graphValues(values []ckpt.GraphValue, versions map[string]ckpt.JSON) []graphValue {
 	list := make([]graphValue, len(values))
 	for i := range values {
@@ -326,8 +325,8 @@ func graphValues(values []ckpt.GraphValue, versions map[string]ckpt.JSON) []grap
 	return list
 }
 
-// answer are the values without how they stand in the document. With have they have tags, and go without the bytes
-// that the caller has. The other bytes are copied where the document is lent.
+// answer returns the values without their encoding in the document. If have is not nil, values have tags, and come
+// without the bytes that the caller has. The other bytes are copied if the document is lent.
 func (d *graphDocument) answer(have map[string]string, lent bool) []ckpt.GraphValue {
 	list := make([]ckpt.GraphValue, len(d.Values))
 	for i := range d.Values {
@@ -346,11 +345,11 @@ func (d *graphDocument) answer(have map[string]string, lent bool) []ckpt.GraphVa
 	return list
 }
 
-// graphSeeds make tags that nobody can foresee, so that nobody can make two values of one tag.
+// graphSeeds make tags unpredictable, so that a client cannot construct two values with one tag.
 var graphSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-// graphTag names a value by its type and bytes, with 128 bits for each; "" where it is small. It costs much less than
-// to send the value, or to hash it with SHA-256.
+// graphTag names a value by its type and bytes, with 128 bits for each; "" if the value is small. It costs much less
+// than sending the value, or hashing it with SHA-256.
 func graphTag(v *ckpt.GraphBytes) string {
 	if len(v.Data) < ckpt.GraphTagFrom {
 		return ""
@@ -374,8 +373,7 @@ func graphTags(values []ckpt.GraphValue) map[string]string {
 	return tags
 }
 
-// sameVersion compares two versions, as JSON. There is none of a value that has
-// none.
+// sameVersion compares two versions, as JSON. A missing version equals nothing.
 func sameVersion(a, b ckpt.JSON) bool {
 	return a != nil && b != nil && string(b) != "null" && sameJSON(a, b)
 }

@@ -13,7 +13,7 @@ import (
 
 const graphWriteColumns = `task, idx, path, channel, type, size, crc, data`
 
-// deflateFrom is the size from which a write may be worth deflating.
+// deflateFrom is the size from which compressing a write may be worthwhile.
 const deflateFrom = 256
 
 func storedWrite(w *ckpt.GraphWrite) ledger.GraphWriteRow {
@@ -28,7 +28,7 @@ func storedWrite(w *ckpt.GraphWrite) ledger.GraphWriteRow {
 	return row
 }
 
-// readGraphWrite is the row as it was written, or an error where it is damaged.
+// readGraphWrite returns a stored row in its original form, or an error if it is damaged.
 func readGraphWrite(r *ledger.GraphWriteRow, checkpoint string) (ckpt.GraphWrite, error) {
 	data, err := blob.Inflate(r.Data, r.Size)
 	if err != nil || crc32.Checksum(data, ledger.Castagnoli) != r.CRC {
@@ -39,8 +39,8 @@ func readGraphWrite(r *ledger.GraphWriteRow, checkpoint string) (ckpt.GraphWrite
 	return ckpt.GraphWrite{Task: r.Task, Idx: r.Idx, Path: r.Path, Channel: r.Channel, GraphBytes: ckpt.GraphBytes{Type: r.Type, Data: data}}, nil
 }
 
-// GraphPutWrites puts what a task has written on disk. The checkpoint that it is
-// for need not be there.
+// GraphPutWrites stores what a task has written. The checkpoint that the writes are for need not
+// exist.
 func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 		if answer.Written, err = insertGraphWrites(tx, run, r.Checkpoint, rows, r.Special()); err != nil || answer.Written == 0 {
 			return err
 		}
-		if err := s.MayAddToFleet(sc.Whose(), r.Agent); err != nil { // what was written before is answered again
+		if err := s.MayAddToFleet(sc.Whose(), r.Agent); err != nil { // repeated writes are still answered
 			return err
 		}
 		e.Detail = map[string]any{"task": r.Writes[0].Task, "writes": answer.Written}
@@ -76,8 +76,8 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 	return answer, nil
 }
 
-// graphRows makes writes ready outside the writer, and does with secrets in them
-// what the policy says. What is only warned of is found in the next checkpoint.
+// graphRows prepares writes outside the writer, and treats secrets in them as the policy says. With
+// the policy to warn, the next checkpoint shows the secrets.
 func (s *Threads) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []ledger.GraphWriteRow, size int64, err error) {
 	mode, err := s.SecretsMode(sc, r.Agent)
 	if err != nil {
@@ -133,8 +133,7 @@ const (
 		type = excluded.type, size = excluded.size, crc = excluded.crc, data = excluded.data`
 )
 
-// insertGraphWrites writes rows and answers how many. Those that are there are
-// replaced or kept.
+// insertGraphWrites writes rows and returns how many it wrote. Existing rows are replaced or kept.
 func insertGraphWrites(tx *ledger.Tx, run *ledger.RunRow, checkpoint string, rows []ledger.GraphWriteRow, replace bool) (written int64, err error) {
 	query := keepGraphWrite
 	if replace {
@@ -154,15 +153,14 @@ func insertGraphWrites(tx *ledger.Tx, run *ledger.RunRow, checkpoint string, row
 	return written, tx.SignOfLife(run)
 }
 
-// readGraphWrites reads the writes to a checkpoint, ordered by path, task and index. LangGraph applies the writes
-// of a step in this order, and replays those of delta channels in the order in which they come.
+// readGraphWrites reads the writes to a checkpoint, ordered by path, task and index. LangGraph applies the writes of a
+// step in this order, and replays the writes of delta channels in the order in which they come.
 func readGraphWrites(ctx context.Context, q sqlx.QueryerContext, runID int64, checkpoint string) ([]ckpt.GraphWrite, error) {
 	return graphWritesOf(ctx, q, checkpoint,
 		`SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? ORDER BY path, task, idx`, runID, checkpoint)
 }
 
-// readGraphSends reads what tasks have sent, in the order in which LangGraph
-// takes it.
+// readGraphSends reads what tasks have sent, in the order that LangGraph uses.
 func readGraphSends(ctx context.Context, q sqlx.QueryerContext, runID int64, checkpoint string) ([]ckpt.GraphBytes, error) {
 	writes, err := graphWritesOf(ctx, q, checkpoint,
 		`SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? AND channel = ? ORDER BY path, task, idx`,
