@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// SetPolicy is SetOwnPolicy of what p has other than the defaults.
+// SetPolicy is SetOwnPolicy with the members of p that differ from the defaults.
 func (s *Policies) SetPolicy(ctx context.Context, sc ckpt.Scope, name string, p ckpt.Policy) (*ckpt.Policy, error) {
 	if err := wellformed.Policy(p); err != nil {
 		return nil, err
@@ -25,10 +25,10 @@ func (s *Policies) SetPolicy(ctx context.Context, sc ckpt.Scope, name string, p 
 	return s.SetOwnPolicy(ctx, sc, name, own)
 }
 
-// SetOwnPolicy replaces what an agent's own policy sets, and applies what then
-// counts to all of its runs at once, so that no invariant waits for the next round
-// of retention. It makes the agent where there is none. match are the tags of what may
-// be replaced, as PolicyTag gives them; without one anything may.
+// SetOwnPolicy replaces what an agent's own policy sets, and at once applies the merged policy to
+// all of its runs, so that no invariant waits for the next round of retention. It makes the agent
+// if there is none. match are the tags, as PolicyTag returns them, of the policies that may be
+// replaced; without a tag, any policy may be replaced.
 func (s *Policies) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, own []byte, match ...string) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Policies) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, o
 	return p, err
 }
 
-// mayReplace refuses to replace a policy that is not what the caller has read.
+// mayReplace refuses to replace a policy that is not the one that the caller has read.
 func (s *Policies) mayReplace(tx *ledger.Tx, sc ckpt.Scope, name string, match []string) error {
 	if len(match) == 0 {
 		return nil
@@ -71,16 +71,16 @@ func (s *Policies) mayReplace(tx *ledger.Tx, sc ckpt.Scope, name string, match [
 	return nil
 }
 
-// noPolicy is what an agent has set that has set nothing.
+// noPolicy is the own policy of an agent that has set nothing.
 const noPolicy = "{}"
 
-// policyTag names what an agent has set itself.
+// policyTag names an agent's own policy.
 func policyTag(own string) string {
 	sum := sha256.Sum256([]byte(own))
 	return hex.EncodeToString(sum[:16])
 }
 
-// PolicyTag names what an agent has set itself: another policy has another tag.
+// PolicyTag names an agent's own policy: another policy has another tag.
 func (s *Policies) PolicyTag(ctx context.Context, sc ckpt.Scope, name string) (string, error) {
 	row, err := s.core.FindAgent(ctx, sc, name)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Policies) PolicyTag(ctx context.Context, sc ckpt.Scope, name string) (s
 	return policyTag(row.Own), nil
 }
 
-// checkLayer refuses a layer that is wrong in itself.
+// checkLayer refuses a layer that is invalid in itself.
 func (s *Policies) checkLayer(from ckpt.PolicySource, set []byte) ([]byte, error) {
 	set, err := wellformed.OwnPolicy(set)
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Policies) checkLayer(from ckpt.PolicySource, set []byte) ([]byte, error
 	return set, err
 }
 
-// Policy answers an agent's settings.
+// Policy returns an agent's settings.
 func (s *Policies) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
 	s.core.AuditRead(sc, "read_policy", name, "")
 	row, err := s.core.FindAgent(ctx, sc, name)
@@ -108,8 +108,8 @@ func (s *Policies) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckp
 	return &row.Settings, nil
 }
 
-// PolicyLayers answers an agent's settings and where each comes from; with
-// ckpt.AllAgents those of the owner's agents that have set nothing themselves.
+// PolicyLayers returns an agent's settings and the source of each. With ckpt.AllAgents, it returns
+// the settings of the owner's agents that have set nothing themselves.
 func (s *Policies) PolicyLayers(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.PolicyLayers, error) {
 	if name == ckpt.AllAgents && sc.Whose() == ckpt.AllOwners {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each owner has a policy for all of its agents")

@@ -1,7 +1,7 @@
-// Package policies sets and shows the policies of agents: the one that an agent sets itself,
-// its owner's for all agents, and the daemon's. A change merges them anew for every agent
-// that they count for, and judges its runs, in the same transaction. What counts for an
-// agent stands merged in its row, and internal/db/ledger reads it there.
+// Package policies sets and shows the policies of agents: the one that an agent sets itself, its
+// owner's for all agents, and the daemon's. A change merges the policies again for each agent that
+// it affects, and applies them to its runs, in the same transaction. The row of an agent holds its
+// merged policy, where internal/db/ledger reads it.
 //
 // This package may import the root package, internal/db/ledger, internal/db/sqlite and
 // internal/wellformed.

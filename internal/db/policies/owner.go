@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// SetOwnerPolicy replaces an owner's policy for all agents. Each of them gets what
-// then counts, and its runs are judged by it, in the same transaction. A policy that
-// one of the agents cannot have together with its own is refused.
+// SetOwnerPolicy replaces an owner's policy for all agents. In the same transaction, each agent
+// gets the merged policy, which is applied to its runs. The policy is refused if it conflicts with
+// the own policy of one of the agents.
 func (s *Policies) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error) {
 	owner := sc.Whose()
 	if owner == ckpt.AllOwners {
@@ -49,7 +49,7 @@ func (s *Policies) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte
 	return answer, nil
 }
 
-// storeLayer writes a row of the table policies. A layer that sets nothing has none.
+// storeLayer writes a row of the table policies. A layer that sets nothing has no row.
 func (s *Policies) storeLayer(tx *ledger.Tx, owner string, set []byte) error {
 	if err := tx.Exec(`DELETE FROM policies WHERE owner = ?`, owner); err != nil || string(set) == "{}" {
 		return err
@@ -57,25 +57,25 @@ func (s *Policies) storeLayer(tx *ledger.Tx, owner string, set []byte) error {
 	return tx.Exec(`INSERT INTO policies (owner, policy, set_at) VALUES (?, ?, ?)`, owner, string(set), tx.Now)
 }
 
-// mergedPolicy is what counts for an agent, as its row has it.
+// mergedPolicy is the policy that counts for an agent, as its row stores it.
 type mergedPolicy struct {
 	settings ckpt.Policy
 	text     string
 }
 
-// merging merges the policies of many agents. Most of an owner's set the same, or
-// nothing, and are merged once.
+// merging merges the policies of many agents. Most agents of an owner set the same, or nothing, and
+// such policies are merged only once.
 type merging struct {
 	*Policies
 	tx      *ledger.Tx
 	daemons bool // the daemon's layer has changed
 	list    []ledger.PolicyRow
-	known   map[string]mergedPolicy // of the owner, by what an agent sets
+	known   map[string]mergedPolicy // the owner's merged policies, by what an agent sets
 }
 
-// mergeAnew merges the policies of an owner's agents anew, or with ckpt.AllOwners of all,
-// and judges the runs of those for which something has changed. e is what the
-// removals are recorded as.
+// mergeAnew merges the policies of an owner's agents again, or of all agents with ckpt.AllOwners,
+// and applies those that have changed to the agents' runs. e is the entry that records the
+// removals.
 func (s *Policies) mergeAnew(tx *ledger.Tx, owner string, e ledger.AuditEntry) (changed, removed int64, err error) {
 	var agents []ledger.AgentRow
 	if err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ?1 OR ?1 = '*'
@@ -114,16 +114,15 @@ func (s *Policies) mergeAnew(tx *ledger.Tx, owner string, e ledger.AuditEntry) (
 	return changed, removed, nil
 }
 
-// sayTheSame says whether an agent's policy is the new one in other words.
+// sayTheSame says whether an agent's policy has the same meaning as the new one.
 func sayTheSame(a *ledger.AgentRow, now mergedPolicy) bool {
 	was, err := (&ledger.AgentRow{Name: a.Name, Policy: a.Policy}).Parsed()
 	now.settings.Fill()
 	return err == nil && reflect.DeepEqual(was.Settings, now.settings)
 }
 
-// of merges an agent's policy. The daemon's layer must not keep the daemon from
-// starting because of what one user has set: where the two cannot be together, that
-// agent goes on without the daemon's.
+// of merges an agent's policy. The settings of one user must not keep the daemon from starting. So
+// if they conflict with the daemon's layer, that agent continues without the daemon's layer.
 func (m *merging) of(a *ledger.AgentRow) (mergedPolicy, error) {
 	if now, ok := m.known[a.Own]; ok {
 		return now, nil
@@ -148,8 +147,8 @@ func (m *merging) of(a *ledger.AgentRow) (mergedPolicy, error) {
 	return m.known[a.Own], nil
 }
 
-// SetDaemonPolicy takes over [policy] of the daemon's settings, where it is not as
-// it was the last time.
+// SetDaemonPolicy takes over [policy] of the daemon's settings, if it has changed since the last
+// time.
 func (s *Policies) SetDaemonPolicy(set []byte) error {
 	if s.core.Engine.ReadOnly() != "" {
 		return nil
