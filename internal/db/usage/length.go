@@ -8,11 +8,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// rowCost is what a row takes beside its texts: its numbers, and its places in
-// the indexes.
+// rowCost is how many bytes a row uses besides its texts: its numbers, and its entries in the
+// indexes.
 const rowCost = 100
 
-// LengthOf is the length of an argument that is text or bytes, 0 of another.
+// LengthOf is the length of an argument that is text or bytes, 0 for any other.
 func LengthOf(arg any) int64 {
 	switch v := arg.(type) {
 	case nil, int64, int, bool:
@@ -40,7 +40,7 @@ func LengthOf(arg any) int64 {
 	return 0
 }
 
-// RowLength is what a row with these texts takes.
+// RowLength is how many bytes a row with these texts uses.
 func RowLength(texts ...any) int64 {
 	bytes := int64(rowCost)
 	for _, text := range texts {
@@ -49,22 +49,22 @@ func RowLength(texts ...any) int64 {
 	return bytes
 }
 
-const timeLength = 24 // of a time as it is stored
+const timeLength = 24 // of a stored time
 
-// actCost is what a row of the audit log takes beside its texts.
+// actCost is how many bytes a row of the audit log uses besides its texts.
 const actCost = 160
 
-// ActLength is what a row of the audit log takes with texts of so many bytes.
+// ActLength is how many bytes a row of the audit log uses, with texts of this many bytes.
 func ActLength(texts int) int64 { return actCost + int64(texts) }
 
-// PlaceLength is what the names in the audit log take of a run that is new.
+// PlaceLength is how many bytes the names of a new run use in the audit log.
 func PlaceLength(agent, run string) int64 { return rowCost + int64(len(agent)+len(run)) }
 
-// The same in SQL. logRows are the owners who have caused rows of the audit log
-// after row ?1, and what each takes. ?2 is the daemon's name.
+// The same in SQL. logRows are the owners who have caused rows of the audit log after row ?1, and
+// the bytes of each row. ?2 is the daemon's name.
 var (
 	logRows = `SELECT owner, bytes FROM (` + logBytes + `) WHERE n > ?1`
-	// LogBetween is, of each owner, what the rows from ?1 to ?2 take. ?3 is the daemon's name.
+	// LogBetween gives for each owner the bytes of the rows from ?1 to ?2. ?3 is the daemon's name.
 	LogBetween = `SELECT owner, sum(bytes) AS bytes FROM (` + strings.ReplaceAll(logBytes, "?2", "?3") + `) WHERE n BETWEEN ?1 AND ?2 GROUP BY owner`
 
 	logBytes = `SELECT a.n AS n, p.owner AS owner, ` + fmt.Sprint(actCost) + `
@@ -75,11 +75,11 @@ var (
 	logLengths = lengths("at", "who", "action", "owner", "agent", "run", "subject", "outcome", "reason", "detail", "prev", "hash")
 )
 
-// OfTexts is what a row t of act_texts takes, in SQL.
+// OfTexts is how many bytes a row t of act_texts uses, in SQL.
 const OfTexts = `coalesce(octet_length(t.subject), 0) + coalesce(octet_length(t.reason), 0) + coalesce(octet_length(t.detail), 0)`
 
-// lengths is what a row with these columns takes, in SQL. octet_length does not
-// read what it measures.
+// lengths is how many bytes a row with these columns uses, in SQL. octet_length does not read the
+// value that it measures.
 func lengths(columns ...string) string {
 	var b strings.Builder
 	fmt.Fprint(&b, rowCost)

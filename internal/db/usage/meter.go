@@ -14,26 +14,26 @@ import (
 
 // Limits are what owners may store.
 type Limits struct {
-	MaxOwnerBytes int64 // of all that one owner has stored; 0 for no limit
-	OwnerShare    int   // percent that one owner may have of his bytes and the room that is left; 0 for no limit
+	MaxOwnerBytes int64 // bytes of everything that one owner has stored; 0 for no limit
+	OwnerShare    int   // percent that one owner may have of their bytes plus the space that is left; 0 for no limit
 }
 
 // On says whether anything is limited.
 func (l Limits) On() bool { return l.MaxOwnerBytes > 0 || l.OwnerShare > 0 }
 
-// Meter is how many bytes each owner has stored, for the quota: of all that he
-// causes, not of states alone. The writer counts what its statements store.
-// What is removed is taken off where that is cheap to know; for the rest, what
-// an owner has is counted anew (see Recount) before he is refused anything.
+// Meter counts how many bytes each owner has stored, for the quota: everything that the owner
+// causes, not only states. The writer counts what its statements store. Removed bytes are
+// subtracted if they are cheap to know. For the rest, an owner's bytes are counted again (see
+// Recount) before an operation of the owner is refused.
 //
-// Without a quota nobody asks: nothing is counted, and a start looks at nothing.
+// Without a quota or a share, nothing is counted, and a start reads nothing.
 type Meter struct {
 	Limits
-	Daemon  string                                            // who does what nobody asked for
+	Daemon  string                                            // the name of the daemon as an actor
 	Reading func(context.Context, func(*sqlx.Tx) error) error // runs a function in a transaction that reads
 	Log     *slog.Logger
 
-	room atomic.Int64 // what is left for all, as last looked at; below 0 while that is not known
+	room atomic.Int64 // the space left for all owners at the last look; below 0 if unknown
 
 	mu     sync.Mutex
 	owners map[string]*owned
@@ -41,23 +41,24 @@ type Meter struct {
 
 // owned is what one owner has stored.
 type owned struct {
-	rows    int64         // of all tables but the audit log
-	log     int64         // of the audit log: it is only added to
-	added   int64         // all that was ever added to rows since the start
-	counted time.Time     // when rows was last counted by looking
-	took    time.Duration // for how long it was looked
-	stale   bool          // rows is from before a fault: look again
-	refused time.Time     // when a refusal was last recorded while he had no room
-	silent  int64         // refusals since then that were not
+	rows    int64         // of all tables except the audit log
+	log     int64         // of the audit log, which only grows
+	added   int64         // everything that was ever added to rows since the start
+	counted time.Time     // when rows was last counted from the tables
+	took    time.Duration // how long that count took
+	stale   bool          // rows is from before a fault and must be counted again
+	refused time.Time     // when a refusal was last recorded while the owner had no space
+	silent  int64         // refusals since then that were not recorded
 }
 
 func (o *owned) bytes() int64 { return max(0, o.rows) + o.log }
 
-// quotaMargin is how far beyond the quota an owner may go with what ends things
-// or goes on: a run must come to its end, and a policy that keeps less be set.
+// quotaMargin is by how many bytes an owner may exceed the quota with operations that end or
+// continue something: a run must be able to end, and a policy that keeps less must be possible to
+// set.
 func quotaMargin(most int64) int64 { return max(64<<10, most/16) }
 
-// of is what is known of an owner. The lock is held.
+// of is what is known of an owner. The caller holds the lock.
 func (m *Meter) of(owner string) *owned {
 	o := m.owners[owner]
 	if o == nil {
@@ -67,7 +68,7 @@ func (m *Meter) of(owner string) *owned {
 	return o
 }
 
-// Tally begins to count in a transaction.
+// Tally begins to count for a transaction.
 func (m *Meter) Tally() (t Tally) {
 	if m.On() {
 		t.uses = map[string]*Use{}
@@ -75,10 +76,10 @@ func (m *Meter) Tally() (t Tally) {
 	return t
 }
 
-// SetRoom notes how much room is left for all, below 0 while that is not known.
+// SetRoom notes how much space is left for all owners, below 0 if unknown.
 func (m *Meter) SetRoom(bytes int64) { m.room.Store(bytes) }
 
-// Used is what is counted of an owner: of all tables but the audit log, and of that.
+// Used is the counted bytes of an owner: of all tables except the audit log, and of the audit log.
 func (m *Meter) Used(owner string) (rows, log int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +89,7 @@ func (m *Meter) Used(owner string) (rows, log int64) {
 	return 0, 0
 }
 
-// Commit takes in what a transaction has added, once it is on disk.
+// Commit adds what a transaction has added, after it is on disk.
 func (m *Meter) Commit(t *Tally) {
 	if len(t.uses) == 0 {
 		return
@@ -103,8 +104,8 @@ func (m *Meter) Commit(t *Tally) {
 	}
 }
 
-// MayStore refuses what an owner has no room for, beside what the transaction
-// has added already. beyond is how far he may go beyond his quota.
+// MayStore refuses bytes for which an owner has no space, besides what the transaction has already
+// added. beyond is by how many bytes the owner may exceed the quota.
 func (m *Meter) MayStore(t *Tally, owner string, bytes, beyond int64) error {
 	if t.uses == nil || owner == "" {
 		return nil
@@ -125,8 +126,7 @@ func (m *Meter) used(owner string) int64 {
 	return 0
 }
 
-// refuse refuses bytes that would bring an owner beyond his quota, or beyond his
-// share of what all have together.
+// refuse refuses bytes that would exceed an owner's quota, or the owner's share of the space.
 func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
 	const advice = "delete checkpoints, erase agents, or let the policies keep less"
 	if most := m.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
@@ -145,11 +145,11 @@ func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
 	return nil
 }
 
-// tightBelow is how much room makes it worth to look closely.
+// tightBelow is the remaining space from which an exact count is worthwhile.
 const tightBelow = 1 << 20
 
-// Tight says whether an owner may have no room for an operation. Such a one has
-// a transaction of its own, so that nobody else's is undone with it.
+// Tight says whether an owner may have no space for an operation. Such an operation gets a
+// transaction of its own, so that its refusal does not undo another owner's operation.
 func (m *Meter) Tight(owner string, size int64) bool {
 	if !m.On() || owner == "" {
 		return false
@@ -157,8 +157,8 @@ func (m *Meter) Tight(owner string, size int64) bool {
 	return m.refuse(owner, m.used(owner), 2*size+tightBelow, 0) != nil
 }
 
-// Check refuses an operation that has stored more than its owner has room
-// for. What only removes, and says so by carrying nothing, always may.
+// Check refuses an operation that has stored more than its owner has space for. An operation that
+// only removes, and shows that by carrying nothing, is never refused.
 func (m *Meter) Check(t *Tally, before Use, owner string, size int64, claim sqlite.Claim) error {
 	if t.uses == nil || owner == "" {
 		return nil
@@ -178,15 +178,15 @@ func (m *Meter) Check(t *Tally, before Use, owner string, size int64, claim sqli
 	return m.MayStore(t, owner, 0, beyond)
 }
 
-// smallEnd is how much the end of something may carry to be let beyond the quota.
+// smallEnd is the most bytes with which an operation that ends something may exceed the quota.
 const smallEnd = 8 << 10
 
-// silentFor is how long refusals of an owner without room are not recorded after
-// one that was: they would fill the log for which he has no room either.
+// silentFor is for how long further refusals of an owner without space are not recorded: they would
+// fill the log, for which the owner has no space either.
 const silentFor = 10 * time.Second
 
-// MayRecord says whether a refusal goes into the log, and how many before it
-// did not.
+// MayRecord says whether to record a refusal in the log, and how many refusals before it were not
+// recorded.
 func (m *Meter) MayRecord(owner string) (may bool, silent int64) {
 	if !m.On() || m.refuse(owner, m.used(owner), tightBelow, 0) == nil {
 		return true, 0

@@ -11,18 +11,18 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// usageKey is where what was counted is kept between two daemons.
+// usageKey is the key under which the counts are kept between two daemons.
 const usageKey = "usage"
 
-// keptUsage is what was counted up to a row of the audit log.
+// keptUsage is the counts up to a row of the audit log.
 type keptUsage struct {
 	N      int64               `json:"n"`
 	Owners map[string][2]int64 `json:"owners"` // rows and log
 }
 
-// Load takes up what the last daemon has counted. Where there is nothing of
-// it, all is counted. The rows of the audit log that came after it are counted in
-// any case; where there are some, what owners have beside is looked at anew soon.
+// Load takes over what the last daemon has counted. If there are no such counts, it counts
+// everything. It always counts the rows of the audit log that came after them. If there are such
+// rows, the owners' other bytes are counted again soon.
 func (m *Meter) Load(ctx context.Context, db *sqlx.DB) error {
 	m.room.Store(-1)
 	if !m.On() {
@@ -45,7 +45,7 @@ func (m *Meter) Load(ctx context.Context, db *sqlx.DB) error {
 	return m.loadRest(ctx, db, kept.N, known)
 }
 
-// loadRest counts what Load did not find counted.
+// loadRest counts what the kept counts do not include.
 func (m *Meter) loadRest(ctx context.Context, db *sqlx.DB, after int64, known bool) error {
 	var rows []struct {
 		Owner string `db:"owner"`
@@ -79,7 +79,7 @@ func (m *Meter) loadRest(ctx context.Context, db *sqlx.DB, after int64, known bo
 	return nil
 }
 
-// Keep writes down what was counted up to a row of the audit log.
+// Keep stores the counts up to a row of the audit log.
 func (m *Meter) Keep(tx *sqlite.Tx, t *Tally, n int64) error {
 	kept := m.kept(t, n)
 	if kept.N == 0 {
@@ -92,7 +92,7 @@ func (m *Meter) Keep(tx *sqlite.Tx, t *Tally, n int64) error {
 	return tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, usageKey, string(text))
 }
 
-// kept is what was counted, with what others have stored in the same transaction.
+// kept returns the counts, with what other operations have stored in the same transaction.
 func (m *Meter) kept(t *Tally, n int64) keptUsage {
 	kept := keptUsage{N: n, Owners: map[string][2]int64{}}
 	m.mu.Lock()
@@ -101,7 +101,7 @@ func (m *Meter) kept(t *Tally, n int64) keptUsage {
 		if !o.stale {
 			kept.Owners[owner] = [2]int64{o.rows, o.log}
 		} else {
-			kept.N = 0 // it is counted anew
+			kept.N = 0 // it is counted again
 		}
 	}
 	for owner, u := range t.uses {
@@ -111,19 +111,18 @@ func (m *Meter) kept(t *Tally, n int64) keptUsage {
 	return kept
 }
 
-// recountEvery bounds how often what an owner has is counted by looking: after so
-// many times what it took, and not within a second.
+// recountEvery bounds how often an owner's bytes are counted from the tables: only after this many
+// times the duration of the last count, and not within a second.
 const recountEvery = 50
 
-// RecountIfTight counts what an owner has before he may be refused something of a
-// size.
+// RecountIfTight counts an owner's bytes before an operation of a size may be refused.
 func (m *Meter) RecountIfTight(owner string, size int64) {
 	if m.Tight(owner, size) && m.recountDue(owner) {
 		m.RecountAfter(context.Background(), owner)
 	}
 }
 
-// recountDue says whether to look at what an owner has. Nobody else does for now.
+// recountDue says whether to count an owner's bytes. Other callers get false for a while.
 func (m *Meter) recountDue(owner string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,8 +134,8 @@ func (m *Meter) recountDue(owner string) bool {
 	return true
 }
 
-// Recount counts by looking. What is added meanwhile may count twice until the
-// next time.
+// Recount counts from the tables. Bytes that are added meanwhile may count twice until the next
+// count.
 func (m *Meter) Recount(ctx context.Context, owner string) error {
 	begin := time.Now()
 	m.mu.Lock()
@@ -158,7 +157,7 @@ func (m *Meter) Recount(ctx context.Context, owner string) error {
 	return nil
 }
 
-// RecountAfter counts anew after so much has gone that it is worth to look.
+// RecountAfter counts again after so much was removed that a count is worthwhile.
 func (m *Meter) RecountAfter(ctx context.Context, owner string) {
 	if !m.On() {
 		return
@@ -168,7 +167,7 @@ func (m *Meter) RecountAfter(ctx context.Context, owner string) {
 	}
 }
 
-// RecountStale counts one of those whose count is from before a fault.
+// RecountStale counts one of the owners whose count is from before a fault.
 func (m *Meter) RecountStale(ctx context.Context) {
 	if !m.On() {
 		return

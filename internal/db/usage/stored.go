@@ -10,8 +10,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// OfRuns is what belongs to runs, by table: the columns that have a length of
-// their own. What a run's states take is in its own row.
+// OfRuns gives, for each table whose rows belong to runs, the bytes of a row by the columns that
+// vary in length. The bytes of a run's states are in the run's own row.
 var OfRuns = map[string]string{
 	"checkpoints": lengths("id", "kind", "parent", "created_at", "sha256", "content_type", "labels", "metadata",
 		"step", "operation", "program", "pieces"),
@@ -30,14 +30,14 @@ var OfRuns = map[string]string{
 	"checkpoint_trees":  lengths("gone"),
 }
 
-// What rows of files take, in SQL.
+// How many bytes rows of files use, in SQL.
 var (
 	OfContent  = lengths("sha256", "pieces", "data")
 	OfTree     = lengths("sha256", "root", "git_head", "captured_at", "left_out", "until")
 	OfTreeFile = lengths("path", "mode", "target")
 )
 
-// ofFiles is what the files of the agents take that a condition names.
+// ofFiles is how many bytes the files of the agents that a condition names use.
 func ofFiles(agents string) string {
 	return ` + coalesce((SELECT sum(` + OfContent + `) FROM contents WHERE agent_id IN (` + agents + `)), 0)
 		+ coalesce((SELECT sum(` + lengths("l.until") +
@@ -53,17 +53,17 @@ var (
 	ofRun  = lengths("name", "status", "started_at", "updated_at", "ended_at", "head", "workflow", "parent_run", "forked_from", "goal", "first_goal",
 		"continuation_prompt", "external_session", "labels", "result", "error") + " + stored_bytes"
 	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_own", "policy_at")
-	// ofOwner is what a row of policies takes: an owner's for all agents.
+	// ofOwner is how many bytes a row of policies uses: an owner's policy for all agents.
 	ofOwner = lengths("owner", "policy", "set_at")
 	ofToken = lengths("id", "owner", "note", "hash", "created_at", "revoked_at")
-	// OfKey is what a row of idempotency takes, in SQL.
+	// OfKey is how many bytes a row of idempotency uses, in SQL.
 	OfKey = lengths("key", "fingerprint", "reply", "created_at")
-	// OfID is what a row of ids takes, in SQL.
+	// OfID is how many bytes a row of ids uses, in SQL.
 	OfID = lengths("id", "print")
 )
 
-// sumOf is a query for what the runs that a condition names take, with all that
-// belongs to them.
+// sumOf is a query for the bytes of the runs that a condition names, with all rows that belong to
+// them.
 func sumOf(runs string) string {
 	parts := []string{`SELECT sum(` + ofRun + `) AS bytes FROM runs WHERE id IN (` + runs + `)`}
 	for _, table := range sortedTables {
@@ -79,8 +79,7 @@ var (
 	sumOfRun     = sumOf(`?1`)
 )
 
-// StoredBy is what an owner has stored, by looking at all of it but the audit
-// log.
+// StoredBy counts from the tables what an owner has stored, except the audit log.
 func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes int64, err error) {
 	if err := sqlx.GetContext(ctx, q, &bytes, sumOfOwner, owner); err != nil {
 		return 0, err
@@ -95,13 +94,13 @@ func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 	return bytes + rest, err
 }
 
-// OfRun is what a run has stored, with all that belongs to it.
+// OfRun is how many bytes a run has stored, with all rows that belong to it.
 func OfRun(tx *sqlite.Tx, id int64) (bytes int64, err error) {
 	_, err = tx.Get(&bytes, sumOfRun, id)
 	return bytes, err
 }
 
-// OfAgent is what an agent has stored, with all that belongs to it.
+// OfAgent is how many bytes an agent has stored, with all rows that belong to it.
 func OfAgent(tx *sqlite.Tx, id int64) (bytes int64, err error) {
 	if _, err := tx.Get(&bytes, sumOfAgent, id); err != nil {
 		return 0, err

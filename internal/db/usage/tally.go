@@ -4,20 +4,20 @@ import (
 	"strings"
 )
 
-// Statement is what a tally has to know of a statement.
+// Statement is what a tally must know of a statement.
 type Statement struct {
 	stores   bool
-	replaces bool // it stores in the place of something
+	replaces bool // it replaces stored data
 }
 
-// Look looks at the text of a statement.
+// Look examines the text of a statement.
 func Look(query string) Statement {
 	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
 	return Statement{verb == "INSERT" || verb == "UPDATE" || verb == "REPLACE", strings.HasPrefix(query, "UPDATE")}
 }
 
-// looseChange is how long a text of an UPDATE may be without being counted: an
-// id, a time or a hash takes the place of another.
+// looseChange is the longest text of an UPDATE that is not counted: an id, a time or a hash
+// replaces another.
 const looseChange = 64
 
 // Use is what a transaction adds to an owner's bytes.
@@ -27,17 +27,17 @@ func (u Use) bytes() int64 { return u.rows + u.log }
 
 // Tally is what one transaction stores. The zero Tally counts nothing.
 type Tally struct {
-	uses   map[string]*Use // by owner; nil where nobody asks
-	stored int64           // by the present operation
+	uses   map[string]*Use // by owner; nil if nothing is counted
+	stored int64           // bytes of the present operation
 }
 
-// Counts says whether anybody asks what is stored.
+// Counts says whether the tally counts.
 func (t *Tally) Counts() bool { return t.uses != nil }
 
-// Begin begins with the next operation of the transaction.
+// Begin begins the next operation of the transaction.
 func (t *Tally) Begin() { t.stored = 0 }
 
-// Count adds what a statement stores to what its operation has stored.
+// Count adds what a statement stores to the bytes of its operation.
 func (t *Tally) Count(s Statement, args []any) {
 	if t.uses == nil || !s.stores {
 		return
@@ -51,8 +51,8 @@ func (t *Tally) Count(s Statement, args []any) {
 	t.stored += RowLength(args...)
 }
 
-// Add adds to an owner's bytes, once the transaction is on disk, what no statement
-// shows: what was removed, and what was copied inside the database.
+// Add adds bytes that no statement shows to an owner's bytes: removed bytes, and bytes that were
+// copied inside the database. They count after the transaction is on disk.
 func (t *Tally) Add(owner string, bytes int64) {
 	if t.uses != nil && bytes != 0 {
 		t.of(owner).rows += bytes
@@ -72,8 +72,8 @@ func (t *Tally) of(owner string) *Use {
 	return u
 }
 
-// Of is what the transaction has added to an owner's bytes so far. Nobody's
-// bytes are not counted.
+// Of is what the transaction has added to an owner's bytes so far. Bytes without an owner are not
+// counted.
 func (t *Tally) Of(owner string) Use {
 	if t.uses == nil || owner == "" {
 		return Use{}
