@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// read makes of a span what is kept of it while it waits.
+// read converts a span to the form that is kept while it waits.
 func (s *Spans) read(ctx context.Context, span observed.Span, content observed.Content) said {
 	s.screenNames(&span)
 	took := span.Ended.Sub(span.Began.Time).Milliseconds()
@@ -44,8 +44,8 @@ func (s *Spans) read(ctx context.Context, span observed.Span, content observed.C
 	return kept
 }
 
-// key turns the prints of a span into ones that only this database can make:
-// nobody who reads them can try what they stand for.
+// key replaces the fingerprints of a span with ones that only this database can compute, so that
+// their readers cannot find the values by trying.
 func (s *Spans) key(kept *said) {
 	secret := s.Secret("spans")
 	for _, print := range []*string{&kept.Sig, &kept.Res, &kept.Cause, &kept.Shape, &kept.Effect} {
@@ -58,7 +58,7 @@ func (s *Spans) key(kept *said) {
 	}
 }
 
-// redact takes what looks like a secret out of arguments and results.
+// redact replaces what looks like a secret in arguments and results.
 func (s *Spans) redact(span *observed.Span) {
 	if s.Opt.Secrets == nil {
 		return
@@ -74,13 +74,13 @@ func (s *Spans) redact(span *observed.Span) {
 	}
 }
 
-// redacted stands for a name that looks like a secret.
+// redacted replaces a name that looks like a secret.
 const redacted = "redacted"
 
-// maxClean is how many names are remembered as being no secrets.
+// maxClean is the most names that are remembered as not secret.
 const maxClean = 10_000
 
-// screenNames looks for secrets in what is kept of every span.
+// screenNames looks for secrets in the names that are kept of every span.
 func (s *Spans) screenNames(span *observed.Span) {
 	if s.Opt.Secrets == nil {
 		return
@@ -92,7 +92,7 @@ func (s *Spans) screenNames(span *observed.Span) {
 	}
 	for _, name := range []*string{&span.Run, &span.RootAgent, &span.Agent, &span.Service, &span.Call} {
 		if *name != "" && !s.isClean(*name) {
-			*name = "" // the next best counts
+			*name = "" // the next best source is used
 		}
 	}
 }

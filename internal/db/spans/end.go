@@ -11,8 +11,8 @@ import (
 // endAtOnce is how many runs one transaction ends.
 const endAtOnce = 500
 
-// endRuns ends the runs of which nothing more comes, and those that an owner has
-// too many of, the next to end first.
+// endRuns ends the runs that get no more spans. If an owner has too many runs, it also ends those
+// that would end next.
 func (s *Spans) endRuns(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var ids []int64
@@ -39,7 +39,7 @@ func (s *Spans) endRuns(ctx context.Context) error {
 	return nil
 }
 
-// tooMany adds the runs beyond the limit of their owners.
+// tooMany adds the runs that exceed the limit of their owners.
 func (s *Spans) tooMany(ctx context.Context, ids []int64) ([]int64, error) {
 	var live int
 	if err := s.RO.GetContext(ctx, &live, `SELECT count(*) FROM observed WHERE ends_at IS NOT NULL`); err != nil || live <= liveRuns {
@@ -53,8 +53,7 @@ func (s *Spans) tooMany(ctx context.Context, ids []int64) ([]int64, error) {
 	return append(ids, more...), sqlite.ReadError(err)
 }
 
-// endSome ends runs. One to which a span has come meanwhile goes on, unless it is
-// one too many.
+// endSome ends runs. A run that has got a span meanwhile continues, unless it exceeds the limit.
 func (s *Spans) endSome(ids []int64) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		for _, id := range ids {
@@ -86,7 +85,7 @@ func (s *Spans) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 		return err
 	}
 	if run.Source == "" || !run.EndedAt.IsZero() {
-		return nil // its agent speaks for it by now
+		return nil // its agent reports on it now
 	}
 	status := ckpt.RunCompleted
 	if row.Failed {

@@ -11,15 +11,14 @@ import (
 
 const insertSpan = `INSERT INTO spans (owner, trace, span, call, said) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-// row is a span on its way into the database.
+// row is a span that is about to be stored.
 type row struct {
 	said
 	text string
 }
 
-// Observe takes the spans of one request over, in one transaction. One that is
-// there already is a duplicate, and changes nothing: an exporter that lost an
-// answer sends them again.
+// Observe takes the spans of one request in one transaction. A span that is already stored is a
+// duplicate, and changes nothing: an exporter that lost a reply sends its spans again.
 func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Span, content observed.Content) (*observed.Counts, error) {
 	o := &observed.Counts{}
 	rows := make([]row, 0, len(batch))

@@ -8,21 +8,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// group is what belongs to one run of an agent, in the order in which it ended.
+// group is the spans of one run of an agent, in the order in which they ended.
 type group struct {
 	agent, run string
-	trace      string // that the run is named for; "" where a conversation names it
+	trace      string // the trace that the run is named for; "" if a conversation names it
 	spans      []*said
 	turns      map[string]string // by key of a tool's step: the model's answer that it came from
 	rootEnded  bool
 }
 
-// bound is the run that earlier spans of a trace have got.
+// bound is the run of earlier spans of a trace.
 type bound struct{ agent, run string }
 
-// resolve sorts the spans of one trace into runs. A span belongs to the
-// conversation that it names, else to that of its nearest ancestor, else to that
-// of another span of the trace, else to the trace.
+// resolve sorts the spans of one trace into runs. A span belongs to the conversation that it names,
+// else to the conversation of its nearest ancestor, else to that of another span of the trace, else
+// to the trace.
 func resolve(id string, spans []*said, known *trace, former *bound) []*group {
 	slices.SortFunc(spans, inOrder)
 	agent, fallback := agentOf(spans, known, former), fallbackOf(id, spans, known, former)
@@ -49,12 +49,12 @@ func resolve(id string, spans []*said, known *trace, former *bound) []*group {
 	return list
 }
 
-// inOrder sorts by the end, then by the id.
+// inOrder sorts by end, then by id.
 func inOrder(a, b *said) int {
 	return cmp.Or(cmp.Compare(a.EndedNS, b.EndedNS), cmp.Compare(a.ID, b.ID))
 }
 
-// conversation is the one that a span or its nearest ancestor names.
+// conversation is the conversation that a span or its nearest ancestor names.
 func conversation(span *said, known *trace) string {
 	if span.Run != "" {
 		return span.Run
@@ -72,7 +72,7 @@ func conversation(span *said, known *trace) string {
 	return ""
 }
 
-// fallbackOf is the run of spans that have no conversation of their own.
+// fallbackOf is the run of spans without a conversation of their own.
 func fallbackOf(id string, spans []*said, known *trace, former *bound) string {
 	if former != nil {
 		return former.run
@@ -82,7 +82,7 @@ func fallbackOf(id string, spans []*said, known *trace, former *bound) string {
 			return span.Run
 		}
 	}
-	least := "" // of structure alone; links have no order
+	least := "" // the least name, because links have no order
 	for _, l := range known.links {
 		if l.run != "" && (least == "" || l.run < least) {
 			least = l.run
@@ -91,10 +91,10 @@ func fallbackOf(id string, spans []*said, known *trace, former *bound) string {
 	return cmp.Or(least, id)
 }
 
-// nobody is the agent of spans that name none.
+// nobody is the agent of spans that name no agent.
 const nobody = "otlp"
 
-// agentOf is whose trace it is: its root says so best.
+// agentOf is the agent of a trace: the root is the best source.
 func agentOf(spans []*said, known *trace, former *bound) string {
 	if former != nil {
 		return former.agent
@@ -123,9 +123,8 @@ func agentOf(spans []*said, known *trace, former *bound) string {
 	return nobody
 }
 
-// turnsOf finds for each tool the model's answer that it came from: the one that
-// ended last before it began, below the same agent. Without one a tool is a turn
-// of its own.
+// turnsOf finds for each tool the model's answer that it came from: the last one that ended before
+// the tool began, below the same agent. A tool without such an answer is a turn of its own.
 func turnsOf(spans []*said, known *trace) map[string]string {
 	answers := slices.Clone(known.turns)
 	for _, span := range spans {
@@ -151,7 +150,7 @@ func turnsOf(spans []*said, known *trace) map[string]string {
 	return turns
 }
 
-// below is the agent's span that a span lies below, "" where none is known.
+// below is the agent's span that a span lies below, "" if none is known.
 func below(span *said, known *trace) string {
 	for id, steps := span.Parent, 0; id != "" && steps < mostLinks; steps++ {
 		l, is := known.links[id]
@@ -166,7 +165,7 @@ func below(span *said, known *trace) string {
 	return ""
 }
 
-// answersOf are the turns that later spans of the trace may have come from.
+// answersOf are the turns from which later spans of the trace may have come.
 func answersOf(spans []*said, known *trace) (list []turn) {
 	for _, span := range spans {
 		if span.Kind == observed.Inference {

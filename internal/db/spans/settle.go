@@ -12,13 +12,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// settleAtOnce is how many spans one transaction makes steps of, so that nobody
-// waits long for the writer.
+// settleAtOnce is how many spans one transaction turns into steps, so that other callers do not
+// wait long for the writer.
 const settleAtOnce = 200
 
-// Settle makes steps and usage of the spans that have waited long enough, and ends
-// runs of which nothing more comes. It is to be called again and again. With all,
-// nothing waits any longer.
+// Settle makes steps and usage of the spans that have waited long enough, and ends runs that get no
+// more spans. It must be called again and again. If all is set, no span waits any longer.
 func (s *Spans) Settle(ctx context.Context, all bool) error {
 	if s.Ready(ctx) != nil {
 		return nil
@@ -65,8 +64,7 @@ func (s *Spans) recall(ctx context.Context) error {
 	return nil
 }
 
-// settleSome settles the first of some traces, in one transaction, and answers how
-// many it took.
+// settleSome settles the first of some traces, in one transaction, and returns how many it took.
 func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n int, err error) {
 	var groups []*group
 	heard := map[string][]turn{}
@@ -102,7 +100,7 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 	return n, nil
 }
 
-// readTrace reads what waits of a trace, and the run that earlier spans of it got.
+// readTrace reads the waiting spans of a trace, and the run of its earlier spans.
 func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said, former *bound, err error) {
 	var texts []string
 	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL
@@ -129,7 +127,7 @@ func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said
 	return found, &bound{row.Agent, row.Run}, err
 }
 
-// join adds groups to others, so that each run stands once.
+// join adds groups to others, so that each run appears once.
 func join(all, more []*group) []*group {
 	for _, g := range more {
 		at := slices.IndexFunc(all, func(have *group) bool { return have.agent == g.agent && have.run == g.run })
@@ -152,7 +150,7 @@ func join(all, more []*group) []*group {
 	return all
 }
 
-// drop removes what waits and has no room.
+// drop removes waiting spans for which there is no space.
 func (s *Spans) drop(owner string, groups []*group) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// Spans keeps what is observed through OpenTelemetry.
+// Spans stores what is observed through OpenTelemetry.
 type Spans struct {
 	*driftlog.Drifts
 	traces   traces
@@ -22,24 +22,24 @@ type Spans struct {
 	nameMu   sync.Mutex
 }
 
-// New keeps spans in a store.
+// New makes a Spans for a store.
 func New(d *driftlog.Drifts) *Spans {
 	s := &Spans{Drifts: d}
 	s.traces.of = map[traceKey]*trace{}
 	return s
 }
 
-// LateSpans is how many calls of tools came too late for their place in the order.
+// LateSpans is how many tool calls came too late for their place in the order.
 func (s *Spans) LateSpans() int64 { return s.late.Load() }
 
 // The bounds of waiting.
 const (
 	waitMost  = 10 * time.Second // for the root of a trace
-	waitQuiet = time.Second      // for more, once the root is there
-	waiting   = 4096             // spans of one trace
-	endTrace  = time.Minute      // a run that is named for its trace ends so long after its root
-	endQuiet  = 30 * time.Minute // and another so long after its last span
-	liveRuns  = 1000             // observed runs of one owner; beyond that those end that ended next
+	waitQuiet = time.Second      // for more spans, after the root has come
+	waiting   = 4096             // the most spans of one trace
+	endTrace  = time.Minute      // a run that is named for its trace ends this long after its root
+	endQuiet  = 30 * time.Minute // and any other run this long after its last span
+	liveRuns  = 1000             // observed runs of one owner; beyond that, those that would end next are ended
 )
 
 // said is what is known of a span while it waits.
@@ -54,7 +54,7 @@ type said struct {
 	Unparsable bool   `json:"unparsable,omitempty"`
 }
 
-// print is what the drift detectors see of it.
+// print is the span in the form for the drift detectors.
 func (s *said) print(turn string) observer.StepPrint {
 	return observer.StepPrint{
 		Key: s.Key(), Tool: s.Name, Sig: s.Sig, Res: s.Res, Cause: s.Cause, Shape: s.Shape, Effect: s.Effect, Turn: turn,

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// tell writes groups of spans down as steps and usage of their runs, and shows
-// them to the drift detectors.
+// tell stores groups of spans as steps and usage of their runs, and shows them to the drift
+// detectors.
 func (s *Spans) tell(owner string, groups []*group) error {
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: owner}}
 	ahead := make([]func(*ledger.Tx, *ledger.AgentRow, *ledger.RunRow) (*driftlog.Watched, error), len(groups))
@@ -37,7 +37,7 @@ func (s *Spans) tell(owner string, groups []*group) error {
 	}})
 }
 
-// teller writes one group down.
+// teller stores one group.
 type teller struct {
 	store *Spans
 	tx    *ledger.Tx
@@ -48,10 +48,10 @@ type teller struct {
 	agent   *ledger.AgentRow
 	run     *ledger.RunRow
 	watched *driftlog.Watched
-	owned   bool // somebody else speaks for the run: usage alone is added
+	owned   bool // the run has an agent that reports on it: only usage is added
 	old     observedRow
 
-	spans         []*said // those that still wait
+	spans         []*said // the spans that still wait
 	steps, late   int64
 	input, output int64
 	cost          float64
@@ -78,7 +78,7 @@ func (t *teller) tell() error {
 	return nil
 }
 
-// claim keeps those spans that still wait: an erasure may have taken some.
+// claim keeps the spans that still wait, because an erasure may have removed some.
 func (t *teller) claim() error {
 	for _, span := range t.group.spans {
 		var there bool
@@ -94,8 +94,8 @@ func (t *teller) claim() error {
 	return nil
 }
 
-// open finds the run, or makes it. Where an agent of this owner speaks for a run
-// of that name by itself, that one is meant.
+// open finds the run, or makes it. If an agent of this owner itself reports on a run of that name,
+// that run is used.
 func (t *teller) open() (err error) {
 	s, tx := t.store, t.tx
 	var speaks int64
@@ -143,12 +143,12 @@ func (t *teller) openObserved() (err error) {
 	if _, err = tx.Get(&t.old, `SELECT told_ns, failed FROM observed WHERE run_id = ?`, t.run.ID); err != nil || t.run.EndedAt.IsZero() {
 		return err
 	}
-	// It had ended: this is a new segment of it.
+	// The run had ended: this is a new segment of it.
 	t.run.Status, t.run.EndedAt, t.run.SegmentAt = ckpt.RunRunning, ckpt.Time{}, began
 	return tx.Exec(`UPDATE runs SET status = 'running', ended_at = NULL, segment_at = ?, attempt = attempt + 1 WHERE id = ?`, began, t.run.ID)
 }
 
-// addSpans takes the spans one after the other, in the order in which they ended.
+// addSpans adds the spans one after the other, in the order in which they ended.
 func (t *teller) addSpans() error {
 	t.last = &said{}
 	outer := t.outermost()
@@ -181,9 +181,9 @@ func (t *teller) addSpans() error {
 	return nil
 }
 
-// outermost finds for each span of a tool the one whose step it is in. Frameworks
-// nest spans of one call: the same trace and call id, at the same time. A call id
-// alone is no identity, because local models use the same again and again.
+// outermost finds for each span of a tool the outermost span of the same call, which becomes the
+// step. Frameworks nest spans of one call: they have the same trace and call id, and overlap in
+// time. A call id alone is no identity, because local models use the same one again and again.
 func (t *teller) outermost() map[*said]*said {
 	outer := map[*said]*said{}
 	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != observed.Tool })
@@ -211,7 +211,7 @@ func (t *teller) outermost() map[*said]*said {
 	return outer
 }
 
-// fill takes from an inner span what the outer one does not say.
+// fill takes from an inner span what the outer one lacks.
 func (s *said) fill(inner *said) {
 	if s.Sig == "" || s.Sig == observer.UnknownCall {
 		s.Sig, s.Shape, s.Effect = cmp.Or(inner.Sig, s.Sig), cmp.Or(s.Shape, inner.Shape), cmp.Or(s.Effect, inner.Effect)
@@ -226,8 +226,7 @@ func (s *said) fill(inner *said) {
 	s.Failed, s.Negative, s.Unparsable = s.Failed || inner.Failed, s.Negative || inner.Negative, s.Unparsable || inner.Unparsable
 }
 
-// earlierCall is the key of a step that was made of another span of the same call
-// before this one came.
+// earlierCall is the key of a step that was made earlier from another span of the same call.
 func (t *teller) earlierCall(span *said) (key string, err error) {
 	if span.Call == "" {
 		return "", nil
@@ -247,7 +246,7 @@ func (t *teller) earlierCall(span *said) (key string, err error) {
 	return "", err
 }
 
-// addStep makes a step of a call of a tool.
+// addStep makes a step of a tool call.
 func (t *teller) addStep(span *said) error {
 	tx := t.tx
 	how, stretch := driftlog.InOrder, t.run.Stretch
@@ -283,8 +282,8 @@ func (t *teller) addStep(span *said) error {
 const insertStep = `INSERT INTO steps (run_id, key, name, status, args, result, error, started_at, ended_at, duration_ms, after_seq,
 	stretch, sig, res, cause, unparsable, turn, outcome, shape, effect) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// addUsage counts what a model has used. What an agent's span says is the sum of
-// those below, and is not counted again.
+// addUsage counts the usage of a model. The usage in an agent's span is the sum of the spans below
+// it, and is not counted again.
 func (t *teller) addUsage(span *said) error {
 	t.note(span)
 	if span.Kind != observed.Inference {
@@ -303,7 +302,7 @@ func used[N int64 | float64](n *N) N {
 	return min(*n, 1e12)
 }
 
-// note keeps the newest span, and how the newest root went.
+// note keeps the newest span, and the result of the newest root.
 func (t *teller) note(span *said) {
 	if span.EndedNS >= t.last.EndedNS {
 		t.last = span
@@ -313,7 +312,7 @@ func (t *teller) note(span *said) {
 	}
 }
 
-// close adds up what came, and says when the run ends if nothing more comes.
+// close adds up the group, and sets when the run ends if no more spans come.
 func (t *teller) close() error {
 	tx := t.tx
 	if err := tx.Exec(ledger.UpdateObserved, tx.Now, t.steps, t.input, t.output, t.cost, t.run.ID); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// The bounds of what is remembered of traces.
+// The bounds of what is kept in memory about traces.
 const (
 	mostTraces = 20_000
 	mostLinks  = 4096 // of one trace
@@ -21,18 +21,18 @@ type traceKey struct{ owner, trace string }
 type link struct {
 	parent string
 	run    string // the conversation that it names
-	agent  bool   // it is a segment of an agent
+	agent  bool   // it is a span of an agent
 }
 
 // turn is an answer of a model.
 type turn struct {
-	span, below string // below which agent
+	span, below string // below: the span of its agent
 	ended       int64
 }
 
-// trace is what is remembered of one.
+// trace is what is kept in memory of a trace.
 type trace struct {
-	first, last time.Time // when the first and the last of the spans that wait came
+	first, last time.Time // when the first and the last of the waiting spans came
 	waiting     int
 	root        bool // the root has come
 	rootAgent   string
@@ -41,14 +41,14 @@ type trace struct {
 	turns       []turn
 }
 
-// traces are those that were heard of lately.
+// traces are the traces that were seen lately.
 type traces struct {
 	mu     sync.Mutex
 	of     map[traceKey]*trace
-	forgot time.Time // when some were let go of because there were too many
+	forgot time.Time // when some were last dropped because there were too many
 }
 
-// hear notes what a batch says of its traces. kept are the spans that wait now.
+// hear notes what a batch says of its traces. kept is how many spans of each trace wait now.
 func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,7 @@ func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, 
 	}
 }
 
-// get finds a trace or makes it. Where there are too many, only those are
-// remembered for which something waits.
+// get finds a trace or makes it. If there are too many, it keeps only those with waiting spans.
 func (t *traces) get(key traceKey, now time.Time) *trace {
 	at := t.of[key]
 	if at == nil {
@@ -91,7 +90,7 @@ func (t *traces) get(key traceKey, now time.Time) *trace {
 	return at
 }
 
-// forget lets go of traces for which nothing waits and nothing came for a while.
+// forget drops traces without waiting spans that have been idle for a while.
 func (t *traces) forget(now time.Time, idle time.Duration) {
 	for key, at := range t.of {
 		if at.waiting == 0 && now.Sub(at.seen) >= idle {
@@ -116,8 +115,8 @@ func (t *traces) due(now time.Time, all bool) map[string][]string {
 	return due
 }
 
-// take answers what is known of a trace, and that nothing waits any more. settled
-// gives back what was not settled.
+// take returns what is known of a trace, and notes that no span of it waits any more. again puts it
+// back if it could not be settled.
 func (t *traces) take(owner, id string) trace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +134,7 @@ func (t *traces) take(owner, id string) trace {
 	return known
 }
 
-// again lets a trace wait once more: it could not be settled.
+// again makes a trace wait again because it could not be settled.
 func (t *traces) again(owner, id string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +142,7 @@ func (t *traces) again(owner, id string, now time.Time) {
 	at.waiting, at.first, at.last = max(1, at.waiting), now, now
 }
 
-// remember notes the turns of a trace for the spans that come later.
+// remember notes the turns of a trace for spans that come later.
 func (t *traces) remember(owner, id string, turns []turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
