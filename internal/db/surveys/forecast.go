@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// budgetAhead is how many checkpoints of an agent a forecast names that would go next
-// because of its budget, where it is not over it.
+// budgetAhead is how many checkpoints a forecast names that would be removed next because of the
+// budget of an agent that is not over its budget.
 const budgetAhead = 10
 
 const (
@@ -23,7 +23,7 @@ const (
 	selectAgentsRuns = `SELECT ` + ledger.RunColumns + ` FROM runs WHERE agent_id = ?1 AND last_seq > removed ORDER BY id`
 	selectHeld       = `SELECT ` + ledger.HeldColumns + ` FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY seq DESC`
 	selectSucceeded  = `SELECT DISTINCT key FROM operations WHERE run_id = ?1 AND status = 'succeeded'`
-	// By whom checkpoints are needed; a fork needs that of another run of its owner.
+	// What needs each checkpoint; a fork needs a checkpoint of another run of its owner.
 	selectNeeded = `SELECT n.id, n.needed_by, a.owner FROM (
 			SELECT run_id, checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations
 			WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
@@ -33,7 +33,7 @@ const (
 		) n CROSS JOIN runs r ON r.id = n.run_id CROSS JOIN agents a ON a.id = r.agent_id`
 )
 
-// Forecast answers what retention removes next, and what keeps the rest.
+// Forecast returns what retention removes next, and what keeps the rest.
 func (s *Surveys) Forecast(ctx context.Context, sc ckpt.Scope, f survey.ForecastQuery) (*survey.Forecast, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *Surveys) Forecast(ctx context.Context, sc ckpt.Scope, f survey.Forecast
 	return l.done(), nil
 }
 
-// looking gathers a forecast.
+// looking is a forecast that is being made.
 type looking struct {
 	ctx     context.Context
 	q       *sqlx.Tx
@@ -87,7 +87,7 @@ type looking struct {
 	kept    map[string]*survey.Keeping
 }
 
-// agent looks at the runs of an agent.
+// agent adds the runs of an agent to the forecast.
 func (l *looking) agent(agent *ledger.AgentRow) error {
 	var runs []ledger.RunRow
 	if err := l.q.SelectContext(l.ctx, &runs, selectAgentsRuns, agent.ID); err != nil || len(runs) == 0 {
@@ -99,7 +99,7 @@ func (l *looking) agent(agent *ledger.AgentRow) error {
 		return err
 	}
 	var histories []retention.History
-	staying := map[string]survey.Going{} // what goes only because of a budget
+	staying := map[string]survey.Going{} // checkpoints that are removed only because of a budget
 	stored := int64(0)
 	for i := range runs {
 		run := &runs[i]
@@ -125,7 +125,7 @@ func (l *looking) agent(agent *ledger.AgentRow) error {
 	return nil
 }
 
-// note takes what becomes of a checkpoint.
+// note adds the fate of a checkpoint.
 func (l *looking) note(g survey.Going) {
 	if g.When != "" {
 		l.v.Going = append(l.v.Going, g)
@@ -141,7 +141,7 @@ func (l *looking) note(g survey.Going) {
 	k.Bytes += g.StoredSize
 }
 
-// budget names what goes because an agent is over its budget, or would go first.
+// budget names what is removed because an agent is over its budget, or would be removed first.
 func (l *looking) budget(most, stored int64, histories []retention.History, staying map[string]survey.Going) {
 	if most <= 0 {
 		return
@@ -152,7 +152,7 @@ func (l *looking) budget(most, stored int64, histories []retention.History, stay
 	for _, v := range verdicts {
 		g, stays := staying[v.ID]
 		if !stays {
-			continue // it goes anyhow
+			continue // it is removed anyway
 		}
 		if over <= 0 && named >= budgetAhead {
 			return
@@ -164,7 +164,7 @@ func (l *looking) budget(most, stored int64, histories []retention.History, stay
 	}
 }
 
-// neededBy answers who needs checkpoints of some runs of an owner, by their ids.
+// neededBy returns what needs the checkpoints of some runs of an owner, by their ids.
 func (l *looking) neededBy(owner string, runs []ledger.RunRow) (map[string]string, error) {
 	ids := make([]int64, len(runs))
 	for i := range runs {
@@ -187,7 +187,7 @@ func (l *looking) neededBy(owner string, runs []ledger.RunRow) (map[string]strin
 	return needed, nil
 }
 
-// history is what retention knows of a run, complete.
+// history is everything that retention knows of a run.
 func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h retention.History, rows []ledger.HeldRow, err error) {
 	if err := l.q.SelectContext(l.ctx, &rows, selectHeld, run.ID); err != nil {
 		return h, nil, err
@@ -203,7 +203,7 @@ func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h reten
 		}
 	}
 	h = retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
-	goneBack := !run.BackSeq.Valid || !run.EndedAt.IsZero() // nothing is kept for drift that may begin
+	goneBack := !run.BackSeq.Valid || !run.EndedAt.IsZero() // nothing is kept as a rollback target for possible drift
 	for i := range rows {
 		held := rows[i].Held()
 		held.Released = rows[i].Kind == ckpt.KindPreOperation && succeeded[string(rows[i].Operation)]
@@ -220,7 +220,7 @@ func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h reten
 	return h, rows, nil
 }
 
-// done puts the lists into their order and cuts them.
+// done sorts the lists and cuts them to their limits.
 func (l *looking) done() *survey.Forecast {
 	turns := []string{survey.GoesNow, survey.GoesNextSave, survey.GoesByAge, survey.GoesByBudget}
 	slices.SortStableFunc(l.v.Going, func(a, b survey.Going) int {

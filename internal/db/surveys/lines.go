@@ -25,20 +25,20 @@ type lines struct {
 	limit int
 
 	list []survey.RunLine
-	ids  string        // of the runs, as a JSON array
-	at   map[int64]int // their places in the list
+	ids  string        // the ids of the runs, as a JSON array
+	at   map[int64]int // their indexes in the list
 }
 
-// lineRow is a run as it is read.
+// lineRow is a run as the query returns it.
 type lineRow struct {
 	ID int64 `db:"id"`
 	survey.RunLine
 	Labels ledger.Lenient[ckpt.Labels] `db:"labels"`
-	Saved  string                      `db:"saved"` // when its newest checkpoint was saved, and its seq
+	Saved  string                      `db:"saved"` // time and seq of its newest checkpoint
 }
 
-// Which runs an overview shows: those that have not ended, and those that ended on the
-// axis. Each part has an index.
+// The runs that an overview shows: those that have not ended, and those that ended on the axis.
+// Each part has an index.
 const (
 	selectLines = `SELECT r.id FROM runs r INDEXED BY runs_by_status CROSS JOIN agents a ON a.id = r.agent_id
 			WHERE r.status IN ('running', 'suspended', 'awaiting_continuation', 'interrupted', 'timed_out') AND (a.owner = ?1 OR ?1 = '*')
@@ -65,7 +65,7 @@ const (
 	linePrompts   = `SELECT run_id, '' AS word, count(*) AS count FROM prompts
 		WHERE answered_at IS NULL AND (expires_at IS NULL OR expires_at > ?2) AND ` + ofTheRuns + ` GROUP BY run_id`
 
-	// At most 20 of a run: the newest.
+	// At most the newest 20 of a run.
 	lineSegments = `SELECT run_id, attempt, began_at, ended_at, coalesce(how, '') AS how, coalesce(pid, 0) AS pid FROM run_segments s
 		WHERE ` + ofTheRuns + ` AND (ended_at IS NULL OR ended_at >= ?2) AND n > (SELECT max(n) - 20 FROM run_segments m
 			WHERE m.run_id = s.run_id) ORDER BY run_id, n`
@@ -92,7 +92,7 @@ func (l *lines) read() ([]survey.RunLine, int64, error) {
 	return l.list, total - int64(len(l.list)), nil
 }
 
-// choose finds the runs and says how many there would be.
+// choose finds the runs, and says how many match in all.
 func (l *lines) choose() (int64, error) {
 	limit := l.limit
 	if limit == 0 {
@@ -114,9 +114,9 @@ func (l *lines) choose() (int64, error) {
 	return rows[0].Runs, nil
 }
 
-// arrayOf is a JSON array of numbers.
+// arrayOf encodes numbers as a JSON array.
 func arrayOf(ids []int64) string {
-	text, _ := json.Marshal(ids) // numbers can always be written
+	text, _ := json.Marshal(ids) // numbers can always be encoded
 	return string(text)
 }
 
@@ -130,7 +130,7 @@ func (l *lines) readRuns() error {
 		line := row.RunLine
 		line.Labels = row.Labels.Value
 		if at, seq, found := strings.Cut(row.Saved, " "); found {
-			line.SavedAt, _ = ckpt.ParseTime(at) // one that is damaged shows as none
+			line.SavedAt, _ = ckpt.ParseTime(at) // a damaged time shows as none
 			line.SavedSeq, _ = strconv.ParseInt(seq, 10, 64)
 		}
 		line.Segments, line.Bins = []survey.Segment{}, []survey.RunBin{}
@@ -139,7 +139,7 @@ func (l *lines) readRuns() error {
 	return nil
 }
 
-// count adds what is open in each run.
+// count adds the numbers of open items of each run.
 func (l *lines) count() error {
 	for _, of := range []struct {
 		query string
@@ -168,7 +168,7 @@ func (l *lines) count() error {
 	return nil
 }
 
-// readSegments adds who ran the runs when, as far as that reaches onto the axis.
+// readSegments adds the segments of the runs that reach onto the axis, with their owners.
 func (l *lines) readSegments() error {
 	var rows []segmentRow
 	if err := l.q.SelectContext(l.ctx, &rows, lineSegments, l.ids, l.axis.start(0)); err != nil {
@@ -181,7 +181,7 @@ func (l *lines) readSegments() error {
 	return nil
 }
 
-// readBins puts what happened into the bins of the runs.
+// readBins counts events in the bins of the runs.
 func (l *lines) readBins() error {
 	bins := make([]map[int]*survey.RunBin, len(l.list))
 	for _, of := range []struct {
@@ -227,7 +227,7 @@ func (l *lines) readBins() error {
 	return nil
 }
 
-// each calls f with each row of a query: the run, a time, and a word.
+// each calls f with the run, the time and the word of each row of a query.
 func each(ctx context.Context, q *sqlx.Tx, f func(run int64, at, word string), query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// needs gathers what waits for a person.
+// needs collects what waits for a person.
 type needs struct {
 	ctx   context.Context
 	q     *sqlx.Tx
@@ -22,7 +22,7 @@ type needs struct {
 	operations, prompts, findings, lost, secrets []needRow
 }
 
-// needRow is a need as it is read.
+// needRow is a need as the query returns it.
 type needRow struct {
 	RunID     int64           `db:"run_id"`
 	Owner     string          `db:"owner"`
@@ -31,7 +31,7 @@ type needRow struct {
 	Status    ckpt.RunStatus  `db:"status"`
 	Epoch     int64           `db:"epoch"`
 	DeadSince ckpt.Time       `db:"interrupted_at"`
-	ID        string          `db:"id"` // of the prompt or the finding, the key of the operation
+	ID        string          `db:"id"` // the id of the prompt or the finding, or the key of the operation
 	Attempt   int64           `db:"attempt"`
 	Count     int64           `db:"count"`
 	Text      string          `db:"text"`
@@ -47,7 +47,7 @@ const (
 	needOf    = `r.id AS run_id, a.owner, a.name AS agent, r.name AS run, r.status, r.epoch, r.interrupted_at`
 	needRuns  = ` CROSS JOIN runs r ON r.id = x.run_id CROSS JOIN agents a ON a.id = r.agent_id `
 	ofOwner   = `(a.owner = ?1 OR ?1 = '*')`
-	textOf200 = `200` // characters of what people and models wrote
+	textOf200 = `200` // characters of texts that people and models wrote
 
 	selectUncertain = `SELECT ` + needOf +
 		`, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
@@ -57,7 +57,7 @@ const (
 		`) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
 		x.checkpoint, x.at AS since FROM prompts x` + needRuns + `
 		WHERE x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2) AND ` + ofOwner
-	// x are the newest finding of each run and how many there are.
+	// x has the newest finding of each run and the number of findings.
 	selectFindings = `SELECT ` + needOf + `, f.id, f.rule, f.severity, substr(f.message, 1, ` + textOf200 + `) AS text, f.checkpoint, x.count, x.since
 		FROM (SELECT run_id, count(*) AS count, min(at) AS since, max(id) AS id FROM findings WHERE %s GROUP BY run_id) x
 		CROSS JOIN findings f ON f.id = x.id` + needRuns + `WHERE ` + ofOwner
@@ -95,17 +95,17 @@ func newestFirst(rows []needRow) {
 	})
 }
 
-// rows puts the needs into their order, one for each cause.
+// rows sorts the needs and keeps one for each cause.
 func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64) {
 	list = []survey.Need{}
-	told := map[int64]bool{} // runs that wait for an operation or a prompt
+	told := map[int64]bool{} // runs that already wait for an operation or a prompt
 	decisions := map[int64]*needRow{}
 	for i := range n.prompts {
 		if p := &n.prompts[i]; p.Kind == ckpt.PromptDecision {
 			decisions[p.RunID] = p
 		}
 	}
-	answered := map[string]bool{} // decisions that an operation stands for
+	answered := map[string]bool{} // decisions that an operation already represents
 	for i := range n.operations {
 		row := &n.operations[i]
 		need := row.need(survey.NeedOperation)
@@ -143,7 +143,7 @@ func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64
 	}
 }
 
-// together gives the newest runs a row each, and those beyond them one row.
+// together makes one row for each of the newest runs, and one row for all others.
 func together(rows []needRow, one, many string) (list []survey.Need) {
 	for i := range rows[:min(len(rows), survey.NeedsOfAKind)] {
 		row := &rows[i]
@@ -172,8 +172,8 @@ func together(rows []needRow, one, many string) (list []survey.Need) {
 	return append(list, shared)
 }
 
-// need is the row as the world sees it. Its key names the thing and, where that may
-// come again, which time it is.
+// need converts the row to the form for callers. Its key names the thing and, if the thing can
+// recur, which occurrence it is.
 func (r *needRow) need(what string) survey.Need {
 	key := what + ":" + r.ID
 	if what == survey.NeedOperation || what == survey.NeedLostRun {

@@ -14,14 +14,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// overviewKey is who asked for which overview.
+// overviewKey says who asked for which overview.
 type overviewKey struct {
 	owner string
 	query survey.OverviewQuery // without the ETag
 }
 
-// answered is what an overview was made from, and what names it. As long as nobody has
-// committed, and the axis is the same, the content is the same.
+// answered is what an overview was made from, and its ETag. While there are no new commits and the
+// axis is the same, the content is the same.
 type answered struct {
 	commits int64
 	from    time.Time
@@ -31,8 +31,8 @@ type answered struct {
 // maxAnswered is how many answers are remembered.
 const maxAnswered = 64
 
-// Overview answers what needs a person, the runs on one time axis, and counts. same
-// says that the answer is still the one that the query names.
+// Overview returns what needs a person, the runs on one time axis, and counts. same says that the
+// answer still has the ETag that the query names.
 func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.OverviewQuery) (v *survey.Overview, same bool, err error) {
 	if err := f.Check(); err != nil {
 		return nil, false, err
@@ -43,7 +43,7 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	x := overviewAxis(now.Time, f.Span)
 	key := overviewKey{sc.Whose(), f}
 	key.query.ETag = ""
-	commits := s.core.Commits.Load() // before reading, so that what is committed meanwhile counts as later
+	commits := s.core.Commits.Load() // before reading, so that commits in the meantime count as later
 	if s.unchanged(key, answered{commits, x.from, f.ETag}) {
 		return nil, true, nil
 	}
@@ -75,8 +75,8 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	return v, false, nil
 }
 
-// overviewAxis ends with the end of the bin that now is in, so that it stays while a
-// bin lasts.
+// overviewAxis ends at the end of the bin that contains now, so that it stays the same during that
+// bin.
 func overviewAxis(now time.Time, span ckpt.Duration) axis {
 	if span == 0 {
 		span = survey.DefaultSpan
@@ -85,7 +85,8 @@ func overviewAxis(now time.Time, span ckpt.Duration) axis {
 	return axis{now.Truncate(bin).Add(bin - survey.OverviewBins*bin).UTC(), bin, survey.OverviewBins}
 }
 
-// etag names a content. Nobody can guess from it what others have: it has a secret.
+// etag names a content. It includes a secret, so that nobody can guess from it what other owners
+// have.
 func (s *Surveys) etag(v *survey.Overview) (string, error) {
 	mac := hmac.New(sha256.New, s.core.Secret("overview"))
 	if err := json.NewEncoder(mac).Encode(v); err != nil {
@@ -139,7 +140,7 @@ func counts(ctx context.Context, q *sqlx.Tx, owner string, c *survey.Counts) err
 	return nil
 }
 
-// countRuns goes through an index of all runs, or to those of an owner's agents.
+// countRuns scans an index of all runs, or looks up the runs of an owner's agents.
 func countRuns(owner string) string {
 	if owner == ckpt.AllOwners {
 		return `SELECT status, count(*) AS count FROM runs WHERE ?1 <> '' GROUP BY status`

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Recorder answers a run as its flight recorder.
+// Recorder returns the flight recorder of a run.
 func (s *Surveys) Recorder(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (s *Surveys) Recorder(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	return r.v, nil
 }
 
-// recorder puts the parts of a recorder together.
+// recorder assembles the parts of a flight recorder.
 type recorder struct {
 	ctx   context.Context
 	q     *sqlx.Tx
@@ -50,11 +50,11 @@ type recorder struct {
 	v     *survey.Recorder
 
 	row  recordedRun
-	axis axis      // of the view
+	axis axis      // the axis of the view
 	past ckpt.Time // the first instant after the view
 }
 
-// recordedRun is what a recorder needs of a run's row.
+// recordedRun has the columns of a run's row that a recorder needs.
 type recordedRun struct {
 	Status       ckpt.RunStatus `db:"status"`
 	Epoch        int64          `db:"epoch"`
@@ -83,7 +83,7 @@ const (
 	selectSegments = `SELECT attempt, began_at, ended_at, coalesce(how, '') AS how, coalesce(pid, 0) AS pid FROM run_segments
 		WHERE run_id = ?1 ORDER BY n DESC LIMIT 0 + ?2`
 
-	// The rows of a run's checkpoints stand together.
+	// The rows of a run's checkpoints are next to one another.
 	ofRunsSlots = `slot > ?1 << 32 AND slot <= (?1 + 1) << 32`
 
 	selectFirst = `SELECT coalesce(min(at), '') FROM (SELECT min(started_at) AS at FROM steps WHERE run_id = ?1
@@ -149,8 +149,8 @@ func (r *recorder) readRun() error {
 	return nil
 }
 
-// readSegments reads who ran the run when. One of which nothing was kept, because it is
-// older or came by an import, has one segment at least.
+// readSegments reads who owned the run at what time. A run without stored segments, because it is
+// older or was imported, gets at least one segment.
 func (r *recorder) readSegments() error {
 	var rows []segmentRow
 	if err := r.q.SelectContext(r.ctx, &rows, selectSegments, r.run, survey.MaxSegments); err != nil {
@@ -173,7 +173,7 @@ func (r *recorder) readSegments() error {
 	return nil
 }
 
-// segmentRow is a segment as it is read.
+// segmentRow is a segment as the query returns it.
 type segmentRow struct {
 	RunID   int64     `db:"run_id"`
 	Attempt int64     `db:"attempt"`
@@ -187,7 +187,7 @@ func (row *segmentRow) segment() survey.Segment {
 	return survey.Segment{Attempt: row.Attempt, From: row.From, To: row.To, How: row.How, PID: row.PID}
 }
 
-// readEnds finds when the run began and ended, as far as anything tells of it.
+// readEnds finds when the run began and ended, from all data that shows it.
 func (r *recorder) readEnds() error {
 	v := r.v
 	v.Began, v.Ended = r.row.StartedAt, r.row.EndedAt
@@ -225,7 +225,7 @@ func later(a, b ckpt.Time) ckpt.Time {
 	return a
 }
 
-// view divides what is looked at into bins.
+// view divides the visible time into bins.
 func (r *recorder) view() error {
 	v := r.v
 	v.From, v.To, v.Bins = r.query.From, r.query.To, r.query.Bins
@@ -257,7 +257,7 @@ func divide(from, past time.Time, bins int) axis {
 	return axis{from, time.Duration(bin) * time.Millisecond, bins}
 }
 
-// limitsOf are the ends of the bins of an axis, as JSON, up to an instant.
+// limitsOf returns the limits of the bins of an axis, as JSON, up to an instant.
 func limitsOf(x axis, past ckpt.Time) (string, error) {
 	list := make([][2]ckpt.Time, x.bins)
 	for i := range list {
@@ -270,7 +270,7 @@ func limitsOf(x axis, past ckpt.Time) (string, error) {
 	return string(text), err
 }
 
-// stepBins counts the steps of the bins of an axis by an index alone.
+// stepBins counts the steps in the bins of an axis by an index alone.
 func (r *recorder) stepBins(x axis, past ckpt.Time) ([]survey.StepBin, error) {
 	limits, err := limitsOf(x, past)
 	if err != nil {
@@ -336,7 +336,7 @@ func (r *recorder) operations() error {
 	return nil
 }
 
-// checkpoints reads the marks as long as there may be few of them, and else the bins.
+// checkpoints returns the marks if they are few, and otherwise the bins.
 func (r *recorder) checkpoints() error {
 	lane := &r.v.Checkpoints
 	lane.Marks, lane.Bins = []survey.CheckpointMark{}, []survey.CheckpointBin{}
@@ -347,7 +347,7 @@ func (r *recorder) checkpoints() error {
 	}
 	defer rows.Close()
 	var bin *survey.CheckpointBin
-	var first, past string // of that bin; checkpoints come in their order, so that few times are parsed
+	var first, past string // limits of that bin; checkpoints come in order, so that few times are parsed
 	for rows.Next() {
 		var seq, size, marks int64
 		var kind, created sql.RawBytes
@@ -429,7 +429,7 @@ func (r *recorder) whole() (err error) {
 	return err
 }
 
-// gathered are the bins of a lane, made when something falls into them.
+// gathered are the bins of a lane. A bin is made when something falls into it.
 type gathered[B any] struct {
 	axis  axis
 	empty func(i int) B
@@ -440,7 +440,7 @@ func gather[B any](x axis, empty func(i int) B) *gathered[B] {
 	return &gathered[B]{x, empty, make([]*B, x.bins)}
 }
 
-// at is the bin of an instant; what is beside the axis goes into the bin at that end.
+// at is the bin of an instant; an instant outside the axis falls into the bin at that end.
 func (g *gathered[B]) at(t ckpt.Time) *B {
 	i, on := g.axis.at(t.Time)
 	if !on && i > 0 {

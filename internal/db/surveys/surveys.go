@@ -8,19 +8,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// Surveys looks over what is stored.
+// Surveys answers the calls that look over many runs.
 type Surveys struct {
 	core *ledger.Core
 
 	mu   sync.Mutex
-	same map[overviewKey]answered // the last answers, by who asked what
+	same map[overviewKey]answered // the last answers, by owner and query
 }
 
-// New makes a Surveys over a store.
+// New makes a Surveys for a store.
 func New(c *ledger.Core) *Surveys { return &Surveys{core: c, same: map[overviewKey]answered{}} }
 
-// everybodys is the scope of a call about many agents: an administrator who names
-// nobody means all.
+// everybodys is the scope of a call about many agents: for an administrator who names no owner, it
+// is all owners.
 func everybodys(sc ckpt.Scope) ckpt.Scope {
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
@@ -28,14 +28,14 @@ func everybodys(sc ckpt.Scope) ckpt.Scope {
 	return sc
 }
 
-// axis divides a time into bins of the same length.
+// axis divides a time into bins of equal length.
 type axis struct {
 	from time.Time
 	bin  time.Duration
 	bins int
 }
 
-// at is the bin that an instant is in, and whether it is on the axis.
+// at is the bin of an instant, and whether the instant is on the axis.
 func (a axis) at(t time.Time) (int, bool) {
 	if t.Before(a.from) {
 		return 0, false
@@ -44,13 +44,13 @@ func (a axis) at(t time.Time) (int, bool) {
 	return i, i < a.bins
 }
 
-// start is when a bin begins.
+// start is the time at which a bin begins.
 func (a axis) start(i int) ckpt.Time { return ckpt.At(a.from.Add(time.Duration(i) * a.bin)) }
 
-// to is where the axis ends.
+// to is the time at which the axis ends.
 func (a axis) to() ckpt.Time { return a.start(a.bins) }
 
-// worse is the worse one of two severities; "" is none.
+// worse is the worse of two severities; "" is none.
 func worse(a, b ckpt.Severity) ckpt.Severity {
 	if rank(b) > rank(a) {
 		return b
