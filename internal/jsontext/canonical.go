@@ -13,26 +13,23 @@ import (
 	"unicode/utf8"
 )
 
-// Canonical checks data as Check does and returns it in the form of RFC
-// 8785: no white space, keys sorted by UTF-16 code units, strings with the
-// fewest escapes, numbers as ECMAScript writes them. Texts that mean the same
-// thus become the same bytes, fit for hashing.
+// Canonical checks data as Check does and returns it in the form of RFC 8785: no white space, keys
+// sorted by UTF-16 code units, strings with the fewest escapes, numbers as ECMAScript writes them.
+// So texts with the same meaning become the same bytes, which can be hashed.
 //
-// It differs from the RFC in two points, so as not to lose or refuse what
-// agents do send:
-//   - Integers written without fraction and exponent whose magnitude is above
-//     2^53 are kept digit by digit. The RFC would round them to a float64, and
-//     different identifiers would become the same. Written with a fraction or
-//     an exponent (1e20, 9007199254740993.0) they are rounded as it says.
-//   - Lone surrogates, which the RFC refuses, are written as escapes in lower
-//     case, as ECMAScript's JSON.stringify does.
+// It differs from the RFC in two points, so that it does not lose or refuse data that agents do
+// send:
+//   - Integers written without fraction and exponent whose magnitude is above 2^53 are kept digit by
+//     digit. The RFC would round them to a float64, and different identifiers would become the same.
+//     Numbers with a fraction or an exponent (1e20, 9007199254740993.0) are rounded as the RFC says.
+//   - Lone surrogates, which the RFC refuses, are written as escapes in lower case, as ECMAScript's
+//     JSON.stringify does.
 //
-// Numbers with fraction or exponent that float64 cannot hold (1e400) are an
-// error.
+// Numbers with fraction or exponent that float64 cannot hold (1e400) are an error.
 //
-// go-json-experiment/json v1.27.2 cannot stand behind it: it refuses lone
-// surrogates and changes 1e400 to the largest float64, so fingerprints and
-// idempotency keys would change. Its time is three quarters of ours.
+// go-json-experiment/json v1.27.2 cannot replace this code: it refuses lone surrogates and changes
+// 1e400 to the largest float64, so fingerprints and idempotency keys would change. It takes three
+// quarters of our time.
 func Canonical(data []byte) ([]byte, error) {
 	if err := check(data); err != nil {
 		return nil, err
@@ -47,25 +44,25 @@ func Canonical(data []byte) ([]byte, error) {
 	return c.out, nil
 }
 
-// canonicalizer first finds every object's members, then writes them in order.
-// Moving written members about instead would copy deep texts once per level.
+// canonicalizer first finds the members of all objects, then writes them in order. Moving members
+// after they were written would copy deep texts once per level.
 type canonicalizer struct {
 	data      []byte
 	out       []byte
 	objects   []canonicalObject // by start
-	members   []canonicalMember // of each object in one piece, sorted
-	pending   []canonicalMember // of objects being read
+	members   []canonicalMember // those of each object together, sorted
+	pending   []canonicalMember // members of objects that are being read
 	scratch   []byte
-	badNumber int // the first number too large, or -1
+	badNumber int // the place of the first number that is too large, or -1
 }
 
-// canonicalObject is an object with members: where it is, and which they are.
+// canonicalObject is an object with members: its place, and the range of its members.
 type canonicalObject struct{ start, end, from, to uint32 }
 
 type canonicalMember struct{ key, value uint32 }
 
-// index notes the objects in the value at p and returns the place after it.
-// The depth of its recursion has been checked.
+// index notes the objects in the value at p and returns the place after it. The depth of its
+// recursion was checked before.
 func (c *canonicalizer) index(p int) int {
 	switch c.data[p] {
 	case '{':
@@ -102,8 +99,8 @@ func (c *canonicalizer) indexObject(start int) int {
 	return p + 1
 }
 
-// sort orders members by their keys' UTF-16 code units. Among plain ASCII keys
-// that is the order of their bytes.
+// sort orders members by their keys' UTF-16 code units. For plain ASCII keys, that is the order of
+// their bytes.
 func (c *canonicalizer) sort(members []canonicalMember) {
 	type sortable struct {
 		order  []byte
@@ -145,8 +142,8 @@ func utf16Order(raw []byte) []byte {
 	return units
 }
 
-// decodeWithSurrogates is utf8.DecodeRune for what appendUnescaped returns,
-// where surrogates may occur.
+// decodeWithSurrogates is utf8.DecodeRune for the result of appendUnescaped, which can contain
+// surrogates.
 func decodeWithSurrogates(b []byte) (rune, int) {
 	if len(b) >= 3 && b[0] == 0xED && b[1] >= 0xA0 {
 		return 0xD000 | rune(b[1]&0x3F)<<6 | rune(b[2]&0x3F), 3
@@ -205,7 +202,7 @@ func (c *canonicalizer) emitString(p int) int {
 	end, _ := scanString(c.data, p)
 	raw := c.data[p+1 : end-1]
 	if bytes.IndexByte(raw, '\\') < 0 {
-		c.out = append(c.out, c.data[p:end]...) // nothing here may be escaped
+		c.out = append(c.out, c.data[p:end]...) // nothing here needs an escape
 		return end
 	}
 	c.scratch = appendUnescaped(c.scratch[:0], raw, false)
@@ -240,8 +237,8 @@ func appendCanonicalRune(out []byte, r rune) []byte {
 	return utf8.AppendRune(out, r)
 }
 
-// emitNumber writes data[p:end] as ECMAScript's Number.toString does, but
-// integers beyond 2^53 as they are.
+// emitNumber writes data[p:end] as ECMAScript's Number.toString does, but keeps integers beyond
+// 2^53 as they are.
 func (c *canonicalizer) emitNumber(p, end int) {
 	text := string(c.data[p:end])
 	f, err := strconv.ParseFloat(text, 64)
@@ -258,14 +255,14 @@ func (c *canonicalizer) emitNumber(p, end int) {
 	}
 }
 
-// isJustAbove53 catches the one integer above 2^53 that rounds down to it.
+// isJustAbove53 recognizes the one integer above 2^53 that rounds down to it.
 func isJustAbove53(text string) bool {
 	return strings.TrimPrefix(text, "-") == "9007199254740993"
 }
 
 func appendECMANumber(out []byte, f float64) []byte {
 	if f == 0 {
-		return append(out, '0') // also for -0
+		return append(out, '0') // -0 too
 	}
 	if a := math.Abs(f); a >= 1e-6 && a < 1e21 {
 		return strconv.AppendFloat(out, f, 'f', -1, 64)

@@ -11,18 +11,16 @@ import (
 	"strings"
 )
 
-// Decode checks data as CheckJSON does and decodes it into v, a non-nil
-// pointer, as encoding/json would, except that an object's keys must be exactly
-// the names of the fields of the struct it is decoded into, at every level:
-// unknown ones are refused, and so are those that differ in case. Types that
-// implement json.Unmarshaler (such as json.RawMessage) and empty interfaces take
-// what they get; maps take any key, and their values are decoded by the same
-// rules, as is what a pointer within an interface points to.
-// Slices are always new, and a value's own decoder is given the value's bytes
-// without a further check.
+// Decode checks data as Check does and decodes it into v, a non-nil pointer, as encoding/json
+// would, with one difference: at every level, an object's keys must be exactly the names of the
+// fields of the struct that it is decoded into. Unknown keys are refused, and so are keys that
+// differ in case. Types that implement json.Unmarshaler (such as json.RawMessage) and empty
+// interfaces accept any value. Maps accept any key, and their values are decoded by the same rules,
+// as is the target of a pointer within an interface. Slices are always new. A value's own decoder
+// gets the value's bytes without another check.
 //
-// The error is a *JSONError, or a *json.InvalidUnmarshalError if v is no
-// pointer. After an error, v may be filled in part.
+// The error is an *Error, or a *json.InvalidUnmarshalError if v is no pointer. After an error, v
+// may be partly filled.
 func Decode(data []byte, v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -38,8 +36,8 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// decoder decodes checked data. Its methods take the place of a value and
-// return the place after it.
+// decoder decodes checked data. Its methods take the place of a value and return the place after
+// it.
 type decoder struct{ data []byte }
 
 func (d *decoder) fault(p int, reason string) *Error {
@@ -76,7 +74,7 @@ func (d *decoder) value(p int, v reflect.Value) (int, *Error) {
 		case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice:
 			v.SetZero()
 		}
-		return p + len("null"), nil // other kinds keep what they hold
+		return p + len("null"), nil // other kinds keep their value
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -129,9 +127,9 @@ func (d *decoder) custom(p int, v reflect.Value) (next int, handled bool, fault 
 	return p, false, nil
 }
 
-// refused explains that a type's own decoder returned cause. Its text is not
-// shown, it may quote the value; but if it comes from this package it is known
-// to be safe, and says more exactly where.
+// refused makes the error for a type's own decoder that returned cause. The text of cause is not
+// shown, because it may quote the value. But if cause comes from this package, its text is safe and
+// its place is more exact.
 func (d *decoder) refused(p int, t reflect.Type, cause error) *Error {
 	var inner *Error
 	if !errors.As(cause, &inner) {
@@ -145,7 +143,7 @@ func (d *decoder) refused(p int, t reflect.Type, cause error) *Error {
 	return fault
 }
 
-// text returns what the string at p says, as encoding/json would.
+// text returns the text of the string at p, as encoding/json would.
 func (d *decoder) text(p int) (text []byte, next int) {
 	next, _ = scanString(d.data, p)
 	text = d.data[p+1 : next-1 : next-1]
@@ -155,9 +153,9 @@ func (d *decoder) text(p int) (text []byte, next int) {
 	return text, next
 }
 
-// iface decodes into what a pointer in the interface points to, or else leaves
-// the choice of types to encoding/json, which can only object to numbers that
-// float64 cannot hold and to interfaces with methods.
+// iface decodes into the target of a pointer in the interface, or else leaves the choice of types
+// to encoding/json, which can only refuse numbers that float64 cannot hold and interfaces with
+// methods.
 func (d *decoder) iface(p int, v reflect.Value) (int, *Error) {
 	if e := v.Elem(); e.Kind() == reflect.Pointer && !e.IsNil() && e.Elem().Kind() != reflect.Interface {
 		return d.value(p, e.Elem())
@@ -210,8 +208,8 @@ func (d *decoder) members(p int, each func(key, value int) (int, *Error)) (int, 
 	return p + 1, nil
 }
 
-// skipComma goes from the end of a member to the next one or to the closing
-// bracket, in checked data.
+// skipComma moves from the end of a member to the next member or to the closing bracket, in checked
+// data.
 func skipComma(data []byte, p int) int {
 	if p = skipSpace(data, p); data[p] == ',' {
 		p = skipSpace(data, p+1)

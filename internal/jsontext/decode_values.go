@@ -30,8 +30,8 @@ func (d *decoder) quoted(p int, v reflect.Value) (int, *Error) {
 	return end, nil
 }
 
-// fieldByIndex finds a field, making the embedded structs on the way to it. It
-// reports false if one of these is a nil pointer to an unexported type.
+// fieldByIndex finds a field, and makes the embedded structs on the way to it. It returns false if
+// one of these is a nil pointer to an unexported type.
 func fieldByIndex(v reflect.Value, index []int) (reflect.Value, bool) {
 	for i, n := range index {
 		if i > 0 && v.Kind() == reflect.Pointer {
@@ -70,7 +70,7 @@ func (d *decoder) mapping(p int, v reflect.Value) (int, *Error) {
 	})
 }
 
-// mapKey decodes a key as encoding/json does: text, or an integer in it.
+// mapKey decodes a key as encoding/json does: as text, or as an integer in the text.
 func (d *decoder) mapKey(p int, k reflect.Value) *Error {
 	text, _ := d.text(p)
 	ok := true
@@ -79,7 +79,8 @@ func (d *decoder) mapKey(p int, k reflect.Value) *Error {
 	} else if k.Kind() == reflect.String {
 		k.SetString(string(text))
 	} else if k.CanInt() || k.CanUint() {
-		// Only one spelling of each number, or "1" and "+1" were one key twice.
+		// Only one spelling of each number is allowed, otherwise "1" and "+1" would be one key
+		// twice.
 		ok = setInteger(k, string(text)) && integerText(k) == string(text)
 	} else {
 		return d.fault(p, "cannot be read into a map with keys of type "+k.Type().String())
@@ -107,8 +108,8 @@ func (d *decoder) base64(p int, v reflect.Value) (int, *Error) {
 	return end, nil
 }
 
-// slice decodes into new memory, so that nothing of an old slice, which others
-// may share, shows through or is written over.
+// slice decodes into new memory, so that an old slice, which others may share, is neither visible
+// nor overwritten.
 func (d *decoder) slice(p int, v reflect.Value) (int, *Error) {
 	if d.data[p] != '[' {
 		return p, d.mismatch(p, "an array")
@@ -128,7 +129,7 @@ func (d *decoder) slice(p int, v reflect.Value) (int, *Error) {
 	return next, fault
 }
 
-// array ignores elements too many and zeroes those missing, as encoding/json.
+// array ignores extra elements and zeroes missing ones, as encoding/json does.
 func (d *decoder) array(p int, v reflect.Value) (int, *Error) {
 	if d.data[p] != '[' {
 		return p, d.mismatch(p, "an array")
@@ -147,7 +148,7 @@ func (d *decoder) array(p int, v reflect.Value) (int, *Error) {
 	return next, fault
 }
 
-// elements calls each with the number and place of each element.
+// elements calls each with the index and place of each element.
 func (d *decoder) elements(p int, each func(n, p int) (int, *Error)) (int, *Error) {
 	n := 0
 	for p = skipSpace(d.data, p+1); d.data[p] != ']'; p = skipComma(d.data, p) {
@@ -188,7 +189,7 @@ func isNumber(data []byte, p int) bool {
 	return data[p] == '-' || isDigit(data[p])
 }
 
-// jsonNumber keeps a number's text, also if it comes in a string.
+// jsonNumber keeps a number's text, even if it comes in a string.
 func (d *decoder) jsonNumber(p int, v reflect.Value) (int, *Error) {
 	var text []byte
 	var end int
@@ -234,8 +235,7 @@ func (d *decoder) number(p int, v reflect.Value) (int, *Error) {
 	return end, nil
 }
 
-// setInteger sets v, of an integer kind, and reports whether text is one and
-// fits.
+// setInteger sets v, which is of an integer kind, and says whether text is an integer that fits.
 func setInteger(v reflect.Value, text string) bool {
 	if v.CanInt() {
 		n, err := strconv.ParseInt(text, 10, v.Type().Bits())

@@ -6,26 +6,25 @@ import (
 	"strconv"
 )
 
-// MaxDepth is how many objects and arrays may be open inside one another.
-// Readers of what we store may well be recursive, so the limit is far below
-// what would hurt this package.
+// MaxDepth is how deeply objects and arrays may be nested. Readers of what we store may be
+// recursive, so the limit is far below what would harm this package.
 const MaxDepth = 1000
 
 var reasonDepth = fmt.Sprintf("nested more than %d deep", MaxDepth)
 
 // Error says what is wrong in a JSON text and where.
 type Error struct {
-	// Offset is the 0-based byte offset of the fault; Line and Column say the
-	// same 1-based, the column in bytes.
+	// Offset is the 0-based byte offset of the fault. Line and Column are the same place, 1-based;
+	// Column counts bytes.
 	Offset int
 	Line   int
 	Column int
-	// Path is the JSON pointer (RFC 6901) of the value being read, "" for the
-	// whole text. A fault in a key, or between members, belongs to the object
-	// around it. Keys longer than 64 bytes are cut and end in "…".
+	// Path is the JSON pointer (RFC 6901) of the value being read, "" for the whole text. A fault
+	// in a key, or between members, belongs to the object around it. Keys longer than 64 bytes are
+	// cut and end in "…".
 	Path string
-	// Reason is one sentence part, such as `duplicate key "a"`. It may name a
-	// key or a Go type, never a value.
+	// Reason is one part of a sentence, such as `duplicate key "a"`. It may name a key or a Go
+	// type, never a value.
 	Reason string
 }
 
@@ -40,8 +39,8 @@ func (e *Error) Error() string {
 		e.Line, e.Column, e.Offset, where, e.Reason)
 }
 
-// newError works out line, column and path, which only errors need, by
-// reading data again up to offset.
+// newError computes line, column and path, which only errors need, by reading data again up to
+// offset.
 func newError(data []byte, offset int, reason string) *Error {
 	before := data[:offset]
 	return &Error{

@@ -9,14 +9,14 @@ import (
 	"unicode"
 )
 
-// field is a field as encoding/json sees it, reached by index.
+// field is a field in the sense of encoding/json, with its index path.
 type field struct {
 	index  []int
 	tagged bool // its name comes from a tag
 	quoted bool // it has the option ",string"
 }
 
-// fieldCache caches what fieldsOf finds, by reflect.Type.
+// fieldCache caches the results of fieldsOf, by reflect.Type.
 var fieldCache sync.Map
 
 // fieldsOf returns the fields of a struct type by their JSON names.
@@ -29,17 +29,16 @@ func fieldsOf(t reflect.Type) map[string]field {
 	return fields
 }
 
-// embeddedStruct is a struct type to be searched and how to reach it.
+// embeddedStruct is a struct type to search, and the index path to it.
 type embeddedStruct struct {
 	t     reflect.Type
 	index []int
-	twice bool // it is embedded more than once at its level: all ambiguous
+	twice bool // it is embedded more than once at its level: all its fields are ambiguous
 }
 
-// findFields searches a type and the structs embedded in it, level by level:
-// a name found at one level hides it at deeper ones, and a name that is
-// ambiguous at its level is no field at all, as in Go itself, but for a tag
-// winning over its absence.
+// findFields searches a type and the structs embedded in it, level by level. As in Go, a name found
+// at one level hides that name at deeper levels, and a name that is ambiguous at its level is no
+// field at all. But a tagged field wins over untagged ones.
 func findFields(t reflect.Type) map[string]field {
 	fields := map[string]field{}
 	taken := map[string]bool{} // names seen at higher levels
@@ -61,7 +60,7 @@ func findFields(t reflect.Type) map[string]field {
 	return fields
 }
 
-// nextLevel drops types that were searched before and joins equal ones.
+// nextLevel drops types that were searched before and merges equal ones.
 func nextLevel(deeper []embeddedStruct, seen map[reflect.Type]bool) (level []embeddedStruct) {
 	at := map[reflect.Type]int{}
 	for _, e := range deeper {
@@ -76,7 +75,7 @@ func nextLevel(deeper []embeddedStruct, seen map[reflect.Type]bool) (level []emb
 	return level
 }
 
-// collect adds a struct's own fields to found and returns what it embeds.
+// collect adds a struct's own fields to found and returns the structs that it embeds.
 func (e embeddedStruct) collect(found map[string][]field) (deeper []embeddedStruct) {
 	for i := range e.t.NumField() {
 		sf := e.t.Field(i)
@@ -108,7 +107,7 @@ func (e embeddedStruct) collect(found map[string][]field) (deeper []embeddedStru
 	return deeper
 }
 
-// dominantField picks the only tagged candidate, else the only one.
+// dominantField picks the only tagged candidate, or else the only candidate.
 func dominantField(candidates []field) (field, bool) {
 	tagged := slices.DeleteFunc(slices.Clone(candidates), func(f field) bool { return !f.tagged })
 	if len(tagged) > 0 {
@@ -117,7 +116,7 @@ func dominantField(candidates []field) (field, bool) {
 	return candidates[0], len(candidates) == 1
 }
 
-// isFieldName reports whether encoding/json takes a tag's name.
+// isFieldName reports whether encoding/json accepts a name in a tag.
 func isFieldName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", c) && !unicode.IsLetter(c) && !unicode.IsDigit(c)

@@ -5,8 +5,7 @@ import (
 	"hash/maphash"
 )
 
-// maxLinearKeys is up to how many keys comparing with each is cheaper than
-// hashing.
+// maxLinearKeys is the number of keys up to which comparing with each key is cheaper than hashing.
 const maxLinearKeys = 16
 
 // addKey notes the key data[start:end] of the innermost object and reports
@@ -17,7 +16,7 @@ func (s *scanner) addKey(data []byte, start, end int) bool {
 		return top.table.add(data, start, end)
 	}
 	known := s.keys[top.from:]
-	// Escaped keys go to a table, which unescapes each only once or twice.
+	// Escaped keys go to a table, which unescapes each key only once or twice.
 	if len(known) == maxLinearKeys || bytes.IndexByte(data[start:end], '\\') >= 0 {
 		top.table = s.newTable()
 		for _, k := range known {
@@ -39,8 +38,7 @@ func (s *scanner) addKey(data []byte, start, end int) bool {
 // minTableSlots is a power of two that holds more than maxLinearKeys keys.
 const minTableSlots = 64
 
-// keySeed is drawn once per process, so nobody outside can prepare keys that
-// collide.
+// keySeed is random for each process, so that an attacker cannot prepare keys that collide.
 var keySeed = maphash.MakeSeed()
 
 // keyTable is the set of an object's keys: an open-addressing hash table whose
@@ -51,7 +49,7 @@ type keyTable struct {
 	scratch []byte // for unescaping
 }
 
-// keySlot is free if start is 0: a key never begins a text.
+// keySlot is free if start is 0, because no text begins with a key.
 type keySlot struct{ hash, start uint32 }
 
 func (s *scanner) newTable() *keyTable {
@@ -63,8 +61,8 @@ func (s *scanner) newTable() *keyTable {
 	return &keyTable{slots: make([]keySlot, minTableSlots)}
 }
 
-// release keeps only tables that never grew: clearing a big one for each later
-// small object could cost quadratic time.
+// release keeps only tables that never grew: clearing a large table for each later small object
+// could take quadratic time.
 func (s *scanner) release(t *keyTable) {
 	if len(t.slots) > minTableSlots || cap(t.scratch) > 1024 {
 		return
@@ -98,8 +96,8 @@ func (t *keyTable) add(data []byte, start, end int) bool {
 	return true
 }
 
-// sameKey compares the key that begins at start with an unescaped one. Keys
-// with equal hashes are nearly always equal, so this runs rarely.
+// sameKey compares the key that begins at start with an unescaped one. Keys with equal hashes are
+// nearly always equal, so this is called rarely.
 func sameKey(data []byte, start int, unescaped []byte) bool {
 	end, _ := scanString(data, start-1)
 	key := data[start : end-1]

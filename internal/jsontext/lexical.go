@@ -61,7 +61,7 @@ func scanString(data []byte, p int) (int, string) {
 		case c < ' ':
 			return p, reasonControl
 		case c < utf8.RuneSelf:
-			// Only after a rune that is not ASCII: the run begins again.
+			// Only after a rune that is not ASCII: the plain run begins again.
 			p = plainRun(data, p)
 		default:
 			size := wideRuneLen(data[p:])
@@ -90,8 +90,8 @@ func plainRun(data []byte, p int) int {
 }
 
 // specialBytes sets the high bit of the bytes of w at which plainRun stops.
-// The subtractions borrow from the next byte only where a byte is special, so
-// the lowest bit set is always right; those above it may not be.
+// The subtractions borrow from the next byte only if a byte is special, so the lowest bit that is
+// set is always right; higher bits may be wrong.
 func specialBytes(w uint64) uint64 {
 	control := w - wordSpaces
 	quote := (w ^ '"'*wordOnes) - wordOnes
@@ -126,10 +126,9 @@ func isHex(c byte) bool {
 	return c-'0' <= 9 || c|0x20-'a' <= 5
 }
 
-// wideRuneLen returns the length of the UTF-8 sequence of two to four bytes
-// that begins b, or 0 if it is invalid. The masks test the shape of all its
-// bytes at once; what remains are overlong forms, surrogates and too large
-// code points, all of which show in the first two bytes.
+// wideRuneLen returns the length of the UTF-8 sequence of two to four bytes that begins b, or 0 if
+// it is invalid. The masks test the form of all its bytes at once. What they miss are overlong
+// forms, surrogates and code points that are too large, which the first two bytes show.
 func wideRuneLen(b []byte) int {
 	if len(b) < 4 {
 		if r, size := utf8.DecodeRune(b); r != utf8.RuneError || size > 1 {
@@ -185,7 +184,7 @@ func scanWord(data []byte, p int, word string) (int, string) {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-// skipDigits returns the place of the first byte from p on that is no digit.
+// skipDigits returns the place of the first byte from p on that is not a digit.
 func skipDigits(data []byte, p int) int {
 	for p < len(data) && isDigit(data[p]) {
 		p++
@@ -237,10 +236,9 @@ func numberFault(data []byte, start, p int) (int, string) {
 	return start, reasonNumber
 }
 
-// appendUnescaped appends the text of a checked string (without its quotes).
-// Lone surrogates become U+FFFD if replace is set, as encoding/json does; else
-// they are appended as three bytes each that no valid UTF-8 contains, so that
-// different strings stay different.
+// appendUnescaped appends the text of a checked string (without its quotes). If replace is set,
+// lone surrogates become U+FFFD, as in encoding/json. Otherwise each is appended as three bytes
+// that never appear in valid UTF-8, so that different strings stay different.
 func appendUnescaped(dst, raw []byte, replace bool) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -321,8 +319,8 @@ func skipValue(data []byte, p int) int {
 	return p
 }
 
-// skipScalar skips at least one byte and then all up to the next byte with a
-// meaning of its own; within containers that may be commas, colons and space.
+// skipScalar skips at least one byte, and then all bytes up to the next byte with a meaning of its
+// own; within containers, the skipped bytes can be commas, colons and space.
 func skipScalar(data []byte, p int) int {
 	for p++; p < len(data); p++ {
 		switch data[p] {

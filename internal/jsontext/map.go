@@ -9,12 +9,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Copy is what a text has in common with an earlier one.
+// Copy is a part that a text has in common with an earlier text.
 type Copy = ckpt.Copy
 
-// Map says where in a checked JSON text some values begin and end. With it
-// a text that has much in common is checked by what is new in it. A map is
-// never changed, and keeps nothing of the text.
+// Map says where some values in a checked JSON text begin and end. With it, the check of a text
+// that has much in common with the checked one reads only the new parts. A map never changes, and
+// keeps nothing of the text.
 type Map struct{ marks []mark }
 
 // Size is how many bytes of memory the map takes, 1 or 2 % of most texts.
@@ -25,25 +25,24 @@ func (m *Map) Size() int {
 	return cap(m.marks) * markSize
 }
 
-// Checked is what is known of a text that CheckJSONAfter has found to be
-// JSON: its map, and what it has in common with the text before that was passed
-// over, in order. That is whole values, and runs of an array's whole elements,
-// each with its comma.
+// Checked is the result of CheckAfter for a text that is JSON: its map, and the parts in common
+// with the previous text that the check skipped, in order. Skipped parts are whole values, and runs
+// of an array's whole elements, each with its comma.
 type Checked struct {
 	Map    *Map
 	Passed []Copy
 }
 
-// CheckAfter is CheckJSON for a text that has something in common with one
-// that was checked before. It passes over whole values and elements that stand
-// in same and in the map of the text before: they are JSON wherever they stand,
-// and only in objects do values beside one another matter. same must be true,
-// in the order of At, and not overlap. before may be nil, for none.
+// CheckAfter is Check for a text that has parts in common with a text that was checked before. It
+// skips whole values and elements that are both in same and in the map of the previous text: these
+// are valid JSON in any place, and neighboring values matter only in objects. The entries of same
+// must be correct, in the order of At, and must not overlap. before may be nil if there is no
+// previous text.
 func CheckAfter(data []byte, before *Map, same []Copy) (Checked, error) {
 	return checkAfter(data, before, same, spanLimits{value: 1 << 10, run: 2 << 10})
 }
 
-// spanLimits are from how many bytes on a value or a run is worth a mark.
+// spanLimits are the sizes in bytes from which a value or a run gets a mark.
 type spanLimits struct{ value, run int }
 
 func checkAfter(data []byte, before *Map, same []Copy, spans spanLimits) (Checked, error) {
@@ -56,19 +55,18 @@ func checkAfter(data []byte, before *Map, same []Copy, spans spanLimits) (Checke
 	_, reason := s.scanMapped(data)
 	s.reset()
 	scanners.Put(s)
-	if reason != "" { // the whole check says what and where
+	if reason != "" { // the whole check finds the reason and the place
 		return Checked{}, Check(data)
 	}
 	return Checked{&Map{slices.DeleteFunc(mapper.marks, mark.void)}, mapper.passed}, nil
 }
 
-// mark is a part of a checked text, outside its strings: a string, an
-// object or an array, or a run: elements of an array, each with its comma, up
-// to where the next element begins. Since only one value begins at a place, the
-// place says which array that is.
+// mark is a part of a checked text, outside its strings. It is a string, an object or an array, or
+// a run: elements of an array, each with its comma, up to the place where the next element begins.
+// Only one value begins at a place, so the place identifies the array.
 type mark struct {
 	start, end uint32
-	more       uint32 // from the lowest bit: whether it is a run; 10 bits of how many containers are open around it; the elements of a run
+	more       uint32 // from the lowest bit: whether it is a run; 10 bits: the number of containers open around it; the elements of a run
 }
 
 const markSize = 12
@@ -86,33 +84,32 @@ func (m mark) depth() int    { return int(m.more >> 1 & 1023) }
 func (m mark) elements() int { return int(m.more >> 11) }
 func (m mark) void() bool    { return m.end == m.start }
 
-// within says whether the part stands before limit. Of the element after a run
-// the first byte must as well: there might be white space in its place.
+// within says whether the part lies before limit. For a run, the first byte of the element after it
+// must too, because there might be white space in its place.
 func (m mark) within(limit int) bool {
 	return !m.void() && (int(m.end) < limit || int(m.end) == limit && !m.run())
 }
 
-// mapper makes the map of a text while it is scanned, and knows what of it
-// need not be.
+// mapper makes the map of a text while the text is scanned, and knows which parts of the text can
+// be skipped.
 type mapper struct {
 	spans spanLimits
-	marks []mark // by start; a run before the value that begins it
+	marks []mark // by start; a run comes before the value that begins it
 	most  int
-	open  []openContainer // as the scanner's stack
+	open  []openContainer // parallel to the scanner's stack
 
 	before []mark
-	same   []Copy // those that are not behind
-	next   int    // the first mark of before that is not behind in same[0]
-	watch  int    // where in the text that one begins: nothing is passed before
+	same   []Copy // copies that are not behind the current place
+	next   int    // the first mark of before that is not behind the current place in same[0]
+	watch  int    // where that mark begins in the text: nothing is skipped before
 	passed []Copy
 }
 
-// openContainer is an open container. Marks are named by their place in marks, -1
-// where there is none.
+// openContainer is an open container. Marks are given by their index in marks, -1 for none.
 type openContainer struct {
-	mark     int // the container's own
-	run      int // of an array: the run that goes on
-	elements int // of that run
+	mark     int // the container's own mark
+	run      int // for an array: the run that continues
+	elements int // elements of that run
 }
 
 func newMapper(size int, before *Map, same []Copy, spans spanLimits) *mapper {
@@ -125,7 +122,7 @@ func newMapper(size int, before *Map, same []Copy, spans spanLimits) *mapper {
 	return m
 }
 
-// enter goes to the first mark that begins at or after a place of the text.
+// enter moves to the first mark that begins at or after a place of the text.
 func (m *mapper) enter(p int) {
 	for ; len(m.same) > 0; m.same = m.same[1:] {
 		c := m.same[0]
@@ -138,8 +135,7 @@ func (m *mapper) enter(p int) {
 	m.watch = math.MaxInt
 }
 
-// wait sets watch to the next mark, and answers false where that is not in the
-// copy any more.
+// wait sets watch to the next mark. It returns false if that mark is no longer in the copy.
 func (m *mapper) wait() bool {
 	c := m.same[0]
 	if m.next == len(m.before) || int(m.before[m.next].start) >= c.From+c.Length {
@@ -149,13 +145,13 @@ func (m *mapper) wait() bool {
 	return true
 }
 
-// pass is what was passed over at a place.
+// pass says what was skipped at a place.
 type pass int
 
 const (
 	passNone    pass = iota
-	passedValue      // a value: what may follow one is due
-	passedRun        // elements: the next one is due
+	passedValue      // a value: next comes what may follow a value
+	passedRun        // elements: next comes another element
 )
 
 // scanMapped is scan with a map.
@@ -180,9 +176,8 @@ func (s *scanner) scanMapped(data []byte) (p int, reason string) {
 	}
 }
 
-// mappedValue reads a value, or up to where the first value inside it is due.
-// Where it passes over elements of an array, the next one is due as if the
-// array began there.
+// mappedValue reads a value, or up to the place of the first value inside it. If it skips elements
+// of an array, it continues with the next element as if the array began there.
 func (s *scanner) mappedValue(data []byte, p int) (next int, opened bool, reason string) {
 	array := len(s.stack) > 0 && !s.stack[len(s.stack)-1].object
 	switch next, pass := s.mapper.due(p, array); pass {
@@ -208,7 +203,7 @@ func (s *scanner) mappedValue(data []byte, p int) (next int, opened bool, reason
 	return next, opened, reason
 }
 
-// due notes that a value is to begin at p, and answers where to go on, and how.
+// due notes that a value begins at p, and returns where and how to continue.
 func (m *mapper) due(p int, array bool) (int, pass) {
 	if array {
 		m.element(p)
@@ -222,7 +217,7 @@ func (m *mapper) due(p int, array bool) (int, pass) {
 	limit := m.same[0].From + m.same[0].Length
 	for i := m.next; i < len(m.before) && m.before[i].start == m.before[m.next].start; i++ {
 		switch mark := m.before[i]; {
-		case !mark.within(limit) || len(m.open) > mark.depth(): // deeper than it was, it may be too deep
+		case !mark.within(limit) || len(m.open) > mark.depth(): // deeper than before, so it may be too deep
 		case !mark.run():
 			return m.passValue(p, i), passedValue
 		case array:
@@ -232,7 +227,7 @@ func (m *mapper) due(p int, array bool) (int, pass) {
 	return p, passNone
 }
 
-// step goes to the next mark that may be one for p.
+// step moves to the next mark that may be for p.
 func (m *mapper) step(p int) {
 	c := m.same[0]
 	if p >= c.At+c.Length {
@@ -248,8 +243,8 @@ func (m *mapper) step(p int) {
 	}
 }
 
-// passValue takes over a value's mark and those inside it, and answers where
-// the value ends.
+// passValue takes over the mark of a value and the marks inside it, and returns where the value
+// ends.
 func (m *mapper) passValue(p, i int) int {
 	mark := m.before[i]
 	j := i
@@ -260,14 +255,13 @@ func (m *mapper) passValue(p, i int) int {
 	return p + int(mark.end-mark.start)
 }
 
-// passRun takes over as many runs as follow one another, and answers where the
-// next element begins.
+// passRun takes over consecutive runs, and returns where the next element begins.
 func (m *mapper) passRun(p, i, limit int) int {
 	first := m.before[i]
 	end, j := first.end, i+1
 	for ; j < len(m.before) && m.before[j].start <= end; j++ {
 		mark := m.before[j]
-		if mark.start < end { // inside
+		if mark.start < end { // inside a run
 			continue
 		}
 		if !mark.run() || !mark.within(limit) {
@@ -276,7 +270,7 @@ func (m *mapper) passRun(p, i, limit int) int {
 		end = mark.end
 	}
 	array := &m.open[len(m.open)-1]
-	array.elements-- // the one at p
+	array.elements-- // without the one at p
 	m.endRun(array, p)
 	m.carry(p, i, j, end)
 	next := p + int(end-first.start)
@@ -284,8 +278,8 @@ func (m *mapper) passRun(p, i, limit int) int {
 	return next
 }
 
-// carry copies the marks i to j of the text before that lie before its place
-// end, for what is passed over at p.
+// carry copies the marks i to j of the previous text that lie before its place end, for the part
+// that is skipped at p.
 func (m *mapper) carry(p, i, j int, end uint32) {
 	from := m.before[i].start
 	deeper := uint32(m.before[i].depth()-len(m.open)) << 1
@@ -329,7 +323,7 @@ func (m *mapper) endRun(array *openContainer, p int) {
 	array.run, array.elements = -1, 0
 }
 
-// reserve makes the mark of something that begins at p and has yet to end.
+// reserve makes the mark of a part that begins at p and has not ended yet.
 func (m *mapper) reserve(p, depth int, run bool) int {
 	if len(m.marks) >= m.most {
 		return -1
@@ -338,7 +332,7 @@ func (m *mapper) reserve(p, depth int, run bool) int {
 	return len(m.marks) - 1
 }
 
-// dropIfVoid takes a mark back if it is void and the last.
+// dropIfVoid removes a mark if it is void and the last one.
 func (m *mapper) dropIfVoid(i int) {
 	if i == len(m.marks)-1 && m.marks[i].void() {
 		m.marks = m.marks[:i]
@@ -354,7 +348,7 @@ func (m *mapper) opened(p int) {
 func (m *mapper) closed(end int) {
 	top := m.open[len(m.open)-1]
 	m.open = m.open[:len(m.open)-1]
-	if top.run >= 0 { // of which nobody would pass over the last element
+	if top.run >= 0 { // a run must not end with the last element, which has no comma
 		m.dropIfVoid(top.run)
 	}
 	if top.mark < 0 {
@@ -376,10 +370,10 @@ func (m *mapper) text(start, end int) {
 	}
 }
 
-// Hops leads over what the map of a text knows, from its beginning on.
+// Hops moves through a text over the parts that its map knows, from the beginning on.
 type Hops struct{ marks []mark }
 
-// Hops begins to lead over a map's text. A nil map leads nowhere.
+// Hops begins to move through a map's text. A nil map knows no parts.
 func (m *Map) Hops() Hops {
 	if m == nil {
 		return Hops{}
@@ -387,10 +381,9 @@ func (m *Map) Hops() Hops {
 	return Hops{m.marks}
 }
 
-// From answers how far the map knows the way from p, where a value begins, but
-// not beyond limit: to the end of the value, or over so many elements of its
-// array to where the next begins. It answers p itself where it knows none.
-// From call to call p must not fall.
+// From returns how far the map knows the text from p, where a value begins, but not beyond limit:
+// to the end of the value, or over some elements of its array to the place where the next one
+// begins. It returns p itself if the map knows nothing. From call to call, p must not decrease.
 func (h *Hops) From(p, limit int) (next, elements int) {
 	for len(h.marks) > 0 && int(h.marks[0].start) < p {
 		h.marks = h.marks[1:]

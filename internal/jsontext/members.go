@@ -2,22 +2,22 @@ package jsontext
 
 import "sort"
 
-// Members calls visit with each member of a JSON object, in order, until visit
-// answers false: its name, and its value as it stands in the text, which must
-// not be changed. It answers whether the text is an object and was read to its
-// end or to where visit wanted it.
+// Members calls visit with each member of a JSON object, in order, until visit returns false. The
+// arguments are the member's name, and its value as it is in the text, which must not be changed.
+// Members says whether the text is an object and was read to its end or to the place where visit
+// stopped.
 //
-// It is for texts that CheckJSON has accepted, and far faster than decoding
-// them. Of others it may miss what is wrong, but it reads nothing beyond them.
+// It is for texts that Check has accepted, and far faster than decoding them. In other texts it may
+// miss faults, but it reads nothing beyond them.
 func Members(object []byte, visit func(name string, value []byte) bool) bool {
 	return MembersAt(object, 0, nil, func(name string, begin, end int) bool {
 		return visit(name, object[begin:end:end])
 	})
 }
 
-// MembersAt is Members for the object that begins at a place of a text, of which
-// there may be a map: then large values are passed over without a look. visit is
-// told where the value begins and ends.
+// MembersAt is Members for the object that begins at a place of a text. If there is a map of the
+// text, large values are skipped without reading them. visit gets the places where the value begins
+// and ends.
 func MembersAt(text []byte, at int, m *Map, visit func(name string, begin, end int) bool) bool {
 	p := skipSpace(text, at)
 	if p >= len(text) || text[p] != '{' {
@@ -57,8 +57,8 @@ func MembersAt(text []byte, at int, m *Map, visit func(name string, begin, end i
 	}
 }
 
-// passValue answers the place after the value at p, by the map where that has
-// it, and -1 where the data ends too early.
+// passValue returns the place after the value at p, from the map if the map knows it, and -1 if the
+// data ends too early.
 func passValue(data []byte, p int, m *Map) int {
 	if end := m.endOf(p); end > 0 && end <= len(data) {
 		return end
@@ -87,15 +87,14 @@ func passValue(data []byte, p int, m *Map) int {
 	return -1
 }
 
-// endOf is where the value ends that begins at a place, 0 where the map does
-// not know.
+// endOf is the place where the value that begins at a place ends, 0 if the map does not know.
 func (m *Map) endOf(p int) int {
 	if m == nil {
 		return 0
 	}
 	i := sort.Search(len(m.marks), func(i int) bool { return int(m.marks[i].start) >= p })
 	for ; i < len(m.marks) && int(m.marks[i].start) == p; i++ {
-		if !m.marks[i].run() { // a run of elements stands before the value that begins it
+		if !m.marks[i].run() { // a run of elements comes before the value that begins it
 			return int(m.marks[i].end)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 // pathStep is one open container on the way to a place.
 type pathStep struct {
 	object  bool
-	inValue bool // a member's value is due or being read
+	inValue bool // a member's value comes next or is being read
 	key     []byte
 	index   int
 }
 
-// pathAt returns the JSON pointer of the value being read at offset; data
-// is valid up to there.
+// pathAt returns the JSON pointer of the value being read at offset; data must be valid up to
+// there.
 func pathAt(data []byte, offset int) string {
 	var steps []pathStep
 	var outside pathStep // stands for a container around the whole text
@@ -61,7 +61,7 @@ func pathAt(data []byte, offset int) string {
 			}
 		default:
 			if p = skipScalar(data, p); p == len(data) {
-				p = offset + 1 // it may have been meant to go on
+				p = offset + 1 // the token may have been meant to continue
 			}
 		}
 		switch {
@@ -83,14 +83,14 @@ var (
 // EscapePointer writes a name as one part of a JSON pointer (RFC 6901).
 func EscapePointer(name string) string { return pointerEscaper.Replace(name) }
 
-// UnescapePointer is the name that one part of a JSON pointer stands for.
+// UnescapePointer returns the name that one part of a JSON pointer represents.
 func UnescapePointer(part string) string { return pointerUnescaper.Replace(part) }
 
 func joinPointer(steps []pathStep) string {
 	var b strings.Builder
 	for _, s := range steps {
 		switch {
-		case !s.inValue: // only the last may be so
+		case !s.inValue: // only the last step can be like this
 		case s.object:
 			b.WriteString("/" + EscapePointer(shownKey(s.key)))
 		default:
@@ -112,12 +112,12 @@ func cutPointer(path string) string {
 	return "…" + strings.ToValidUTF8(tail, "")
 }
 
-// shownKey returns a raw key (between its quotes) as an error may show it.
+// shownKey returns a raw key (without its quotes) in the form in which an error can show it.
 func shownKey(raw []byte) string {
 	key := string(raw)
 	if bytes.IndexByte(raw, '\\') >= 0 {
-		// An escape is at most six times as long as what it stands for, so
-		// this prefix is enough; it may end in the middle of an escape.
+		// An escape is at most six times as long as the text that it represents, so this prefix is
+		// enough; it may end in the middle of an escape.
 		key = string(appendUnescaped(nil, wholeEscapes(raw, 6*maxShownKey+6), true))
 	}
 	return cutKey(key)
@@ -134,8 +134,8 @@ func cutKey(key string) string {
 	return key[:n] + "…"
 }
 
-// wholeEscapes returns at least the first n bytes of raw (or all), not ending
-// within an escape or a rune.
+// wholeEscapes returns at least the first n bytes of raw (or all), and does not end within an
+// escape or a rune.
 func wholeEscapes(raw []byte, n int) []byte {
 	p := 0
 	for p < len(raw) && p < n {

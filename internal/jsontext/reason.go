@@ -1,7 +1,6 @@
 package jsontext
 
-// What can be wrong with a text. Reasons that name a key are built where they
-// are found.
+// The reasons for which a text is refused. Reasons that name a key are built where they are found.
 const (
 	reasonEnd         = "unexpected end"
 	reasonAfter       = "data after the value"

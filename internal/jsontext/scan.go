@@ -7,15 +7,13 @@ import (
 	"sync"
 )
 
-// Check reports whether data is exactly one strict JSON value: RFC 8259
-// grammar, valid UTF-8 without byte order mark, no key twice in one object
-// (keys are compared after unescaping), nothing after the value but white
-// space, at most MaxJSONDepth levels. Escaped lone surrogates such as "\ud800"
-// are legal JSON that agents do emit, so they are accepted; as keys they equal
-// only themselves. The error is a *JSONError or nil.
+// Check reports whether data is exactly one strict JSON value: RFC 8259 grammar, valid UTF-8
+// without byte order mark, no key twice in one object (keys are compared after unescaping), nothing
+// after the value but white space, at most MaxDepth levels. Escaped lone surrogates such as
+// "\ud800" are legal JSON that agents do emit, so they are accepted; as keys they equal only
+// themselves. The error is an *Error or nil.
 //
-// It reads data once, keeps no reference to it, and for usual documents does
-// not allocate.
+// It reads data once, keeps no reference to it, and for usual documents does not allocate.
 func Check(data []byte) error {
 	if err := check(data); err != nil {
 		return err
@@ -25,7 +23,7 @@ func Check(data []byte) error {
 
 func check(data []byte) *Error {
 	if uint64(len(data)) > math.MaxUint32 {
-		// Key places are kept in 32 bits.
+		// Key places are stored in 32 bits.
 		return &Error{Line: 1, Column: 1, Reason: reasonTooLong}
 	}
 	s := scanners.Get().(*scanner)
@@ -38,13 +36,13 @@ func check(data []byte) *Error {
 	return nil
 }
 
-// scanner walks one text without recursion. What it keeps between texts is
-// small and bounded; large key tables are left to the garbage collector.
+// scanner walks one text without recursion. The memory that it keeps between texts is small and
+// bounded; large key tables are left to the garbage collector.
 type scanner struct {
 	stack  []frame
-	keys   []keySpan   // keys of open objects that have no table, innermost last
+	keys   []keySpan   // keys of open objects without a table, innermost last
 	free   []*keyTable // tables of minimum size, empty
-	mapper *mapper     // nil where no map is wanted
+	mapper *mapper     // nil if no map is wanted
 }
 
 // frame is one open object or array.
@@ -125,8 +123,8 @@ func (s *scanner) openArray(data []byte, p int) (next int, opened bool, reason s
 	return p, true, ""
 }
 
-// afterValue reads what follows a value, through closing brackets, up to where
-// the next value is due or the text is done.
+// afterValue reads what follows a value, through closing brackets, up to the place where the next
+// value begins or the text ends.
 func (s *scanner) afterValue(data []byte, p int) (next int, done bool, reason string) {
 	for {
 		p = skipSpace(data, p)
