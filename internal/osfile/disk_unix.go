@@ -4,8 +4,8 @@ package osfile
 
 import "golang.org/x/sys/unix"
 
-// DiskSpace is how many bytes a user may still write to the disk of a folder, and
-// how many bytes that disk has.
+// DiskSpace returns how many bytes a user can still write to the disk of a folder, and the size of
+// that disk in bytes.
 func DiskSpace(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

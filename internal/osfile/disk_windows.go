@@ -2,8 +2,8 @@ package osfile
 
 import "golang.org/x/sys/windows"
 
-// DiskSpace is how many bytes a user may still write to the disk of a folder, and
-// how many bytes that disk has.
+// DiskSpace returns how many bytes a user can still write to the disk of a folder, and the size of
+// that disk in bytes.
 func DiskSpace(dir string) (free, total int64, err error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

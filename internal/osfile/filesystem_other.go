@@ -2,6 +2,6 @@
 
 package osfile
 
-// FileSystem reports whether a folder is in memory or on the network. It knows
-// the file systems of Linux only.
+// FileSystem reports whether a folder is in memory or on the network. It knows only the file
+// systems of Linux.
 func FileSystem(string) (memory, network bool) { return false, false }

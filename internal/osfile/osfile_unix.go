@@ -11,7 +11,7 @@ import (
 // noFollow refuses a link as the last part of a path. O_NONBLOCK keeps the open of a FIFO from waiting.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// SyncFolder makes the names in a folder survive a loss of power.
+// SyncFolder makes the names in a folder survive a power loss.
 func SyncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"os"
 )
 
-// noFollow is nothing here: OpenPlain compares what it has opened with what has the name.
+// noFollow has no flags here: OpenPlain compares the opened file with the file that has the name.
 const noFollow = 0
 
-// SyncFolder has nothing to do: NTFS journals names by itself, and Windows cannot flush a folder.
+// SyncFolder does nothing: NTFS journals names by itself, and Windows cannot flush a folder.
 func SyncFolder(string) error { return nil }
 
-// Names is 1: Windows does not let an open file have another name.
+// Names is 1: Windows does not let an open file get another name.
 func Names(fs.FileInfo) uint64 { return 1 }
 
-// giveLike has nothing to do: files inherit their rights from the folder in which they are made.
+// giveLike does nothing: files inherit their rights from the folder in which they are made.
 func giveLike(*os.File, fs.FileInfo) error { return nil }

@@ -15,9 +15,9 @@ import (
 // Owner is a user with one group, as the owner of a folder.
 type Owner struct{ UID, GID int }
 
-// Controller answers who can change what lies in a folder: the first owner other than root on the way down to it, links
-// on the way included. Whoever that is can put anything at the places below. The group is that of the folder, or of the
-// lowest part of the way that is there. Where root alone controls the way, the answer is root.
+// Controller returns the user who can change what is in a folder: the first owner other than root on the path down to
+// it, including links on the path. That user can put anything at the places below. The group is that of the folder, or
+// of the lowest part of the path that exists. If only root controls the path, the result is root.
 func Controller(folder string) (Owner, error) {
 	path, err := filepath.Abs(folder)
 	if err != nil {
@@ -34,7 +34,7 @@ func Controller(folder string) (Owner, error) {
 	return owner, &fs.PathError{Op: "resolve", Path: folder, Err: syscall.ELOOP}
 }
 
-// along goes down a path until its end or a link. It answers the path with that link resolved, "" at the end.
+// along walks down a path until its end or a link. It returns the path with that link resolved, "" at the end.
 func (o *Owner) along(path string) (resolved string, err error) {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	at := "/"
@@ -67,11 +67,11 @@ func (o *Owner) along(path string) (resolved string, err error) {
 	return "", nil
 }
 
-// IsRoot says that root alone is meant.
+// IsRoot says whether the owner is root.
 func (o Owner) IsRoot() bool { return o.UID == 0 }
 
-// Become gives up root's rights for good and goes on as the owner. It is for commands that end soon after: it changes
-// the whole process. A process that is not root's, or an owner that is root, changes nothing.
+// Become permanently gives up root's rights and continues as the owner. It changes the whole process, so it is for
+// commands that end soon after. It does nothing if the process is not root's or the owner is root.
 func (o Owner) Become() error {
 	if os.Geteuid() != 0 || o.IsRoot() {
 		return nil
@@ -89,7 +89,7 @@ func (o Owner) Become() error {
 	return nil
 }
 
-// During does f with the owner's rights, and takes root's back.
+// During runs f with the owner's rights, and then takes root's rights back.
 func (o Owner) During(f func() error) (err error) {
 	if os.Geteuid() != 0 || o.IsRoot() {
 		return f()

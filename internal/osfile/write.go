@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Write writes a file that is there whole or not at all, also after a loss of power. The file has exactly this mode,
-// whatever the umask. A link at path is replaced and not followed.
+// Write writes a file completely or not at all, even if the power fails. The file has exactly this mode, whatever the
+// umask. A link at path is replaced and not followed.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	return Fill(path, mode, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -18,13 +18,13 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	})
 }
 
-// Fill is Write for what is written piece by piece. Where fill fails, what was at path stays as it was.
+// Fill is Write for data that fill writes piece by piece. If fill fails, the file at path stays as it was.
 func Fill(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	return replace(path, fill, func(f *os.File) error { return f.Chmod(mode) })
 }
 
-// Replace is Write for a file that belongs to somebody: the new file has the mode and the owner of the one that it
-// replaces. Where there is none, it has mode, and root gives it to the owner of the folder.
+// Replace is Write for a file that may belong to another user: the new file has the mode and the owner of the one that
+// it replaces. If there is none, it has mode, and root gives it to the owner of the folder.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	like, err := os.Lstat(path)
 	if err == nil && !like.Mode().IsRegular() {
@@ -44,7 +44,7 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 
 func replace(path string, fill func(io.Writer) error, finish func(*os.File) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp") // 0600, and never a file that is there
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp") // 0600, and never an existing file
 	if err != nil {
 		return fmt.Errorf("cannot write beside %s: %w", path, err)
 	}
@@ -66,11 +66,11 @@ func replace(path string, fill func(io.Writer) error, finish func(*os.File) erro
 	return SyncFolder(dir)
 }
 
-// errNotPlain is the answer to a link, a device, a FIFO or a file with a second name.
+// errNotPlain is the error for a link, a device, a FIFO or a file with a second name.
 var errNotPlain = errors.New("it is not a plain file with one name")
 
-// OpenPlain opens a file in its place. It follows no link, and refuses whatever is not a plain file with one name.
-// Use no O_TRUNC: the file is looked at after it was opened.
+// OpenPlain opens a file in its place. It follows no link, and refuses a file that is not a plain file with one name.
+// Do not use O_TRUNC: the file is checked only after it was opened.
 func OpenPlain(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|noFollow, mode)
 	if err != nil {
@@ -90,5 +90,5 @@ func OpenPlain(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// IsPlain says that a file is a regular one and has no second name (a hard link).
+// IsPlain says whether a file is a regular file without a second name (a hard link).
 func IsPlain(info fs.FileInfo) bool { return info.Mode().IsRegular() && Names(info) <= 1 }
