@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Run calls round at once, and again after each pause, until ctx ends. round says how long
-// the next pause is, give or take a tenth. Run does not fail: a round deals with its own
-// errors, and the next one tries again.
+// Run calls round at once, and again after each pause, until ctx ends. round returns the length of
+// the next pause, which varies by up to a tenth. Run does not fail: a round handles its own errors,
+// and the next round tries again.
 func Run(ctx context.Context, round func(context.Context) (pause time.Duration)) error {
 	return RunWoken(ctx, nil, round)
 }
 
-// RunWoken is Run, and what comes from wake ends a pause at once.
+// RunWoken is Run, except that a value from wake ends a pause at once.
 func RunWoken(ctx context.Context, wake <-chan struct{}, round func(context.Context) (pause time.Duration)) error {
 	for {
 		timer := time.NewTimer(jitter(round(ctx)))
@@ -32,8 +32,8 @@ func RunWoken(ctx context.Context, wake <-chan struct{}, round func(context.Cont
 	}
 }
 
-// Every calls f once in each period, the first time after one, until ctx ends or
-// f fails: its error is the answer. A period that f has taken up is left out.
+// Every calls f once in each period, first after one period, until ctx ends or f fails. It returns
+// the error of f. It skips a period if f is still running in it.
 func Every(ctx context.Context, period time.Duration, f func(context.Context) error) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -49,7 +49,7 @@ func Every(ctx context.Context, period time.Duration, f func(context.Context) er
 	}
 }
 
-// Wait waits, or answers at once why ctx has ended.
+// Wait waits for d. If ctx ends, it returns the reason at once.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -61,7 +61,7 @@ func Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// jitter is d, give or take a tenth, so that workers do not keep step.
+// jitter returns d, changed by up to a tenth, so that workers do not run in step.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
