@@ -10,15 +10,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Layer is one of the policies that are merged: what it sets, as a JSON object,
-// and where it comes from.
+// Layer is one of the policies that are merged: what it sets, as a JSON object, and its source.
 type Layer struct {
 	From ckpt.PolicySource
 	Set  []byte
 }
 
-// OwnPolicy checks what somebody sets in a policy, and answers the members that
-// it names, sorted. A member that it leaves out is not set: the next layer says it.
+// OwnPolicy checks what a user sets in a policy, and returns the members that it names, sorted. A
+// member that it leaves out is not set, so it comes from the next layer.
 func OwnPolicy(data []byte) ([]byte, error) {
 	if _, err := ParsePolicy(data); err != nil {
 		return nil, err
@@ -34,11 +33,10 @@ func OwnPolicy(data []byte) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// PolicyText is what a policy sets other than the defaults: its members that
-// differ from them.
+// PolicyText returns the members of a policy that differ from the defaults.
 func PolicyText(p ckpt.Policy) ([]byte, error) { return PolicyOver(p, ckpt.DefaultPolicy()) }
 
-// PolicyOver is what has to be set over base so that p is what counts.
+// PolicyOver returns what must be set over base so that p is the merged policy.
 func PolicyOver(p, base ckpt.Policy) ([]byte, error) {
 	p.Fill()
 	base.Fill()
@@ -67,16 +65,16 @@ func PolicyOver(p, base ckpt.Policy) ([]byte, error) {
 	return json.Marshal(want)
 }
 
-// following are the members of a policy as they are where nobody sets those that follow
-// from others.
+// following returns the members that a policy has if the members that follow from others are not
+// set.
 func following(p ckpt.Policy) (members map[string]json.RawMessage, err error) {
 	p.Takeover, p.OnLeaseLost = "", ""
 	p.Fill()
 	return policyMembers(p)
 }
 
-// partsOver is what has to be set of a member that is merged part by part. A part
-// that base has and want has not is set to nothing, which is its default.
+// partsOver returns what must be set of a member that is merged part by part. A part that base has
+// and want lacks is set to an empty value, which is its default.
 func partsOver(name string, want, base json.RawMessage) (json.RawMessage, error) {
 	var over, have map[string]json.RawMessage
 	if err := json.Unmarshal(want, &over); err != nil {
@@ -106,14 +104,14 @@ func policyMembers(p ckpt.Policy) (members map[string]json.RawMessage, err error
 	return members, err
 }
 
-// parted says which members of a policy are merged part by part. All others,
-// lists among them, are taken from one layer whole.
+// parted says whether a member of a policy is merged part by part. All others, including lists,
+// come from one layer completely.
 func parted(name string) bool { return name == "detectors" || name == "budget" }
 
-// MergePolicies lays policies over one another, the weakest first and all over
-// the defaults. text is the result as it is stored: all of it, or {} where no
-// layer sets anything. from says of each value that a layer sets which one; the
-// parts of detectors and budget have names of their own, such as budget.steps.
+// MergePolicies lays policies over one another, the weakest first, and all over the defaults. text
+// is the result in its stored form: the whole policy, or {} if no layer sets anything. from gives,
+// for each value that a layer sets, the source of that layer; the parts of detectors and budget
+// have names of their own, such as budget.steps.
 func MergePolicies(layers ...Layer) (p ckpt.Policy, text []byte, from map[string]ckpt.PolicySource, err error) {
 	merged := map[string]json.RawMessage{}
 	from = map[string]ckpt.PolicySource{}

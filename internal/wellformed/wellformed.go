@@ -1,5 +1,6 @@
-// Package wellformed says whether a request is right in itself, whatever is stored. It asks the
-// request first, and then reads the JSON in it, for which the root package has no parser.
+// Package wellformed says whether a request is valid in itself, regardless of what is stored. It
+// first calls the request's own check, and then reads the JSON in the request, for which the root
+// package has no parser.
 //
 // This package may import the root and internal/jsontext.
 package wellformed
@@ -65,7 +66,7 @@ func OperationEnd(r *ckpt.OperationEnd) error {
 	return value("result", r.Result)
 }
 
-// orNone is nil for a JSON value that is not there, or is null.
+// orNone returns nil for a JSON value that is absent or null.
 func orNone(v ckpt.JSON) ckpt.JSON {
 	if text := bytes.TrimSpace(v); len(text) == 0 || string(text) == "null" {
 		return nil
@@ -73,7 +74,7 @@ func orNone(v ckpt.JSON) ckpt.JSON {
 	return v
 }
 
-// Question checks a question of a run. A schema that is null is none.
+// Question checks a question of a run. A schema of null counts as none.
 func Question(r *ckpt.QuestionRequest) error {
 	r.Schema = orNone(r.Schema)
 	if err := r.Check(); err != nil || len(r.Schema) == 0 {
@@ -82,7 +83,7 @@ func Question(r *ckpt.QuestionRequest) error {
 	return object("schema", r.Schema)
 }
 
-// PromptAnswer checks an answer to a prompt. Data that is null is none.
+// PromptAnswer checks an answer to a prompt. Data of null counts as none.
 func PromptAnswer(a *ckpt.PromptAnswer) error {
 	a.Data = orNone(a.Data)
 	if err := a.Check(); err != nil {
@@ -91,7 +92,7 @@ func PromptAnswer(a *ckpt.PromptAnswer) error {
 	return value("data", a.Data)
 }
 
-// SameJSON says whether two JSON texts mean the same. Nothing and null are not the same.
+// SameJSON says whether two JSON texts have the same meaning. An absent text and null differ.
 func SameJSON(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 || bytes.Equal(a, b) {
 		return bytes.Equal(a, b)
@@ -117,7 +118,7 @@ func Events(events []ckpt.NewEvent) error {
 	return nil
 }
 
-// Finding checks a finding of an agent's own.
+// Finding checks a finding that an agent reports.
 func Finding(r *ckpt.FindingRequest) error {
 	if err := r.Check(); err != nil || len(r.Evidence) == 0 {
 		return err
@@ -128,7 +129,7 @@ func Finding(r *ckpt.FindingRequest) error {
 	return object("evidence", r.Evidence)
 }
 
-// GraphPut checks a request to put a checkpoint of LangGraph.
+// GraphPut checks a request to store a checkpoint of LangGraph.
 func GraphPut(r *ckpt.GraphPut) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -136,7 +137,7 @@ func GraphPut(r *ckpt.GraphPut) error {
 	return Metadata(r.Metadata)
 }
 
-// Metadata accepts nothing, or one strict JSON object of at most ckpt.MaxMetadata bytes.
+// Metadata accepts an empty text, or one strict JSON object of at most ckpt.MaxMetadata bytes.
 func Metadata(metadata []byte) error {
 	switch {
 	case len(metadata) == 0:
@@ -148,8 +149,8 @@ func Metadata(metadata []byte) error {
 	return object("metadata", metadata)
 }
 
-// Policy checks a policy. Whether its schema, its rules and its detectors can be used is a
-// question to internal/drift.
+// Policy checks a policy. internal/drift decides whether its schema, its rules and its detectors
+// can be used.
 func Policy(p ckpt.Policy) error {
 	if err := p.Check(); err != nil || p.Schema == nil {
 		return err
@@ -167,7 +168,7 @@ func Policy(p ckpt.Policy) error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "schema is neither a JSON Schema nor the name of one that comes with the program, nor null")
 }
 
-// ParsePolicy reads a policy over the defaults, strictly.
+// ParsePolicy strictly reads a policy over the defaults.
 func ParsePolicy(data []byte) (ckpt.Policy, error) {
 	p := ckpt.PolicyToRead()
 	if err := jsontext.Decode(data, &p); err != nil {
