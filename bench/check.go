@@ -18,18 +18,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// flushes is what strace has seen of one system while one client saved.
+// flushes is what strace counted for one system while one client saved.
 type flushes struct {
 	Checked bool   `json:"checked"`
-	Why     string `json:"why,omitempty"` // it was not checked
+	Why     string `json:"why,omitempty"` // why it was not checked
 	Saves   int    `json:"saves"`
 	Flushes int    `json:"flushes"`
 }
 
 const checkSaves = 100
 
-// check counts the flushes of each system. One that acknowledges more saves of
-// one client than it flushes does not do the same work, and is left out.
+// check counts the flushes of each system. A system that acknowledges more saves of one client than
+// it flushes does not do the same work, so it is left out.
 func (c *comparison) check(ctx context.Context) error {
 	c.say("counting flushes")
 	strace, err := exec.LookPath("strace")
@@ -70,7 +70,8 @@ func (c *comparison) watch(ctx context.Context, strace string, r *running) (*flu
 	if err := r.Resume(); err != nil {
 		return nil, err
 	}
-	// Once before, so that there is a connection, and what a server forks for it.
+	// Run once before counting, so that there is a connection, and the processes that a server
+	// forks for it.
 	if _, err := r.Run(ctx, load.Order{Clients: 1, Size: figures.Small, Limit: 1}); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ type tracer struct {
 	out     string
 }
 
-// attach waits until it has hold of all of them.
+// attach starts strace and waits until it traces all of the processes.
 func attach(ctx context.Context, strace, out string, pids []int) (*tracer, error) {
 	args := []string{"-f", "-c", "-e", "trace=fsync,fdatasync", "-o", out}
 	for _, pid := range pids {
@@ -124,14 +125,15 @@ func attach(ctx context.Context, strace, out string, pids []int) (*tracer, error
 	return &tracer{p, out}, nil
 }
 
-// tracedBy is the process that traces all threads of a process, else 0.
+// tracedBy returns the PID of the process that traces all threads of a process, or 0 if there is
+// none.
 func tracedBy(pid int) int {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	by := 0
 	for _, path := range threads {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		_, rest, _ := bytes.Cut(text, []byte("\nTracerPid:"))
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -144,7 +146,7 @@ func tracedBy(pid int) int {
 	return by
 }
 
-// end detaches it and reads what it has counted.
+// end detaches strace and reads its count.
 func (t *tracer) end() (int, error) {
 	_ = t.process.Stop(os.Interrupt, 10*time.Second) // strace ends as if by the signal
 	text, err := os.ReadFile(t.out)
@@ -154,8 +156,8 @@ func (t *tracer) end() (int, error) {
 	return countCalls(string(text))
 }
 
-// countCalls sums the calls in the summary of strace -c: a table whose fourth
-// column is the count and whose last one is the name.
+// countCalls sums the calls in the summary of strace -c: a table whose fourth column is the count
+// and whose last column is the name.
 func countCalls(summary string) (sum int, err error) {
 	lines := bufio.NewScanner(strings.NewReader(summary))
 	for lines.Scan() {

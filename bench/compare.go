@@ -27,11 +27,11 @@ type comparison struct {
 // peer is a system in a comparison.
 type peer struct {
 	systems.System
-	out string // why it is left out, "" where it is not
+	out string // why it is left out, "" if it is not
 }
 
-// compare prepares, checks and measures. It answers a report also where the
-// time was over before all rounds were done.
+// compare prepares, checks and measures. It also returns a report if the time ran out before all
+// rounds were done.
 func compare(ctx context.Context, o *options) (*report, error) {
 	c := &comparison{options: o, report: newReport(o)}
 	if err := c.open(); err != nil {
@@ -64,7 +64,8 @@ func compare(ctx context.Context, o *options) (*report, error) {
 	return c.report, nil
 }
 
-// freeLeast is what must be free before each phase. Every phase ends empty.
+// freeLeast is how many bytes must be free before each phase. Every phase removes its data at the
+// end.
 const freeLeast = 8 << 30
 
 func (c *comparison) open() (err error) {
@@ -98,8 +99,8 @@ func (c *comparison) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// prepare finds or installs every system. Without the product there is nothing
-// to compare; any other is left out.
+// prepare finds or installs every system. It fails if it cannot prepare the product, because then
+// there is nothing to compare; it leaves out any other system that it cannot prepare.
 func (c *comparison) prepare(ctx context.Context) error {
 	w, err := c.workshop(ctx)
 	if err != nil {
@@ -153,7 +154,7 @@ func (c *comparison) corpus(ctx context.Context) (string, error) {
 	return path, os.WriteFile(path, text, 0o644)
 }
 
-// leaveOut says why a peer is not measured, or no longer.
+// leaveOut records why a peer is not measured, or not measured any longer.
 func (c *comparison) leaveOut(p *peer, why error) {
 	p.out = why.Error()
 	c.say("without %s: %v", p.Name(), why)

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// keep lets each system keep one whole history of every kind, and looks at
-// what that takes on disk after a clean stop. How fast it is does not count.
+// keep lets each system keep one complete history of every kind, and measures how much disk space
+// it takes after a clean stop. The speed does not count here.
 func (c *comparison) keep(ctx context.Context) error {
 	for _, p := range phases() {
 		if !p.history() {

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// options are what can be said on the command line.
+// options are the options of the command line.
 type options struct {
 	quick, json, offline     bool
 	rounds, kept             int
@@ -29,7 +29,7 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for cleaning up
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleanup
 	err := run(ctx, os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -106,7 +106,7 @@ func parse(args []string) (*options, error) {
 	return o, o.fill()
 }
 
-// fill sets what was not said.
+// fill sets the options that the user did not give.
 func (o *options) fill() error {
 	rounds, kept, each, limit := 5, 1000, 1200*time.Millisecond, 20*time.Minute
 	if o.quick {
@@ -130,7 +130,7 @@ func (o *options) fill() error {
 	return nil
 }
 
-// wants says whether a peer is to be measured.
+// wants says whether a peer should be measured.
 func (o *options) wants(name string) bool {
 	if o.only == "" {
 		return true

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// writeMarkdown writes the tables as docs/PERFORMANCE.md has them.
+// writeMarkdown writes the tables in the form that docs/PERFORMANCE.md uses.
 func (r *report) writeMarkdown(w io.Writer) {
 	before, _, _ := strings.Cut(r.Before, " ")
 	after, _, _ := strings.Cut(r.After, " ")
@@ -45,8 +45,8 @@ func (r *report) markdownPhase(w io.Writer, p *phase) {
 	}
 }
 
-// markdownRow puts the figures of a cell into one column: saves a second
-// (p50), processor time, and in bold how many times it ours does.
+// markdownRow puts the figures of a cell into one column: saves per second (p50), processor time,
+// and in bold how many times as fast ours is.
 func markdownRow(row []string, p *phase) []string {
 	out, rest := []string{row[0]}, row[1:]
 	for range p.cells {

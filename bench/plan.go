@@ -7,20 +7,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// phase is a part of a round in which the systems run and keep what they are
-// given.
+// phase is a part of a round in which the systems run and keep the states that they are given.
 type phase struct {
 	title string
 	cells []figures.Cell
 	peers []string // nil for all
 }
 
-// history says whether every state is kept, so that it counts what they take.
+// history says whether every state is kept, so that the disk space counts.
 func (p *phase) history() bool { return p.cells[0].Step > 0 }
 
 func (p *phase) has(peer string) bool { return p.peers == nil || slices.Contains(p.peers, peer) }
 
-// keepers are the peers of growing histories: those that users keep them in.
+// keepers are the peers that are measured with growing histories: the systems in which users keep
+// them.
 var keepers = []string{"ours", "redis", "postgres", "langgraph", "file"}
 
 func phases() []phase {
@@ -41,13 +41,14 @@ func cells(size, step int, clients []int) []figures.Cell {
 	return all
 }
 
-// order is one turn of a system.
+// order returns the order for one measurement of a system.
 func (o *options) order(c figures.Cell) load.Order {
 	each := o.each.Seconds()
 	return load.Order{Clients: c.Clients, Size: c.Size, Step: c.Step, Seconds: each, Warm: min(each/4, 0.25)}
 }
 
-// turned is a list that begins with another one each time.
+// turned returns the list rotated by the given number, so that it begins with a different element
+// each time.
 func turned[T any](list []T, by int) []T {
 	if len(list) == 0 {
 		return nil

@@ -13,18 +13,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/systems"
 )
 
-// report is the answer of --json, and what the text is made of.
+// report is the output of --json, and the source of the text.
 type report struct {
 	Time    time.Time         `json:"time"`
 	CPU     string            `json:"cpu"`
 	CPUs    int               `json:"cpus"`
 	Disk    string            `json:"disk"`
-	Before  string            `json:"load_before"` // of the machine, as /proc/loadavg has it
+	Before  string            `json:"load_before"` // of the machine, from /proc/loadavg
 	After   string            `json:"load_after"`
 	Rounds  int               `json:"rounds"` // that were begun
-	Cut     bool              `json:"cut"`    // the time was over before all were done
+	Cut     bool              `json:"cut"`    // the time ran out before all rounds were done
 	Seconds float64           `json:"seconds_each"`
-	Kept    int               `json:"states_kept"` // of a history, for what they take on disk
+	Kept    int               `json:"states_kept"` // of a history, to measure the disk space
 	Systems []*systemReport   `json:"systems"`
 	Results []*result         `json:"results"`
 	Storage []*storage        `json:"storage"`
@@ -36,7 +36,7 @@ type report struct {
 	builds  map[string]string
 }
 
-// measured is a cell of a system; of bytes on disk, Clients is 0.
+// measured is a cell of a system. For bytes on disk, Clients is 0.
 type measured struct {
 	system string
 	cell   figures.Cell
@@ -50,7 +50,7 @@ type systemReport struct {
 	Flushes *flushes `json:"flushes,omitempty"`
 }
 
-// result is a system in a cell: medians over the rounds.
+// result is one system in one cell: medians over the rounds.
 type result struct {
 	System string `json:"system"`
 	figures.Cell
@@ -59,10 +59,10 @@ type result struct {
 	P99   float64    `json:"p99_ms"`
 	CPU   float64    `json:"cpu_ms_per_save"` // of the system and its client
 	Ratio *float64   `json:"ours_by_it,omitempty"`
-	Rates []*float64 `json:"by_round"` // saves a second; null where it was not measured
+	Rates []*float64 `json:"by_round"` // saves per second; null if it was not measured
 }
 
-// storage is what one save of a history takes on disk.
+// storage is the disk space that one save of a history takes.
 type storage struct {
 	System string   `json:"system"`
 	Size   int      `json:"size"`
@@ -80,7 +80,7 @@ func newReport(o *options) *report {
 	}
 }
 
-// machineLoad is how busy the machine is, with what others do as well.
+// machineLoad returns the load of the machine, including other programs.
 func machineLoad() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	return strings.TrimSpace(string(text))
@@ -97,7 +97,7 @@ func (r *report) version(system, version string) { r.builds[system] = version }
 
 func (r *report) flushes(system string, f flushes) { r.seen[system] = f }
 
-// add is what a system did in its turn.
+// add records a sample that a system gave in a round.
 func (r *report) add(round int, c figures.Cell, system string, s figures.Sample) {
 	key := measured{system, c}
 	series := r.samples[key]
@@ -109,13 +109,13 @@ func (r *report) add(round int, c figures.Cell, system string, s figures.Sample)
 	r.Rounds = max(r.Rounds, round+1)
 }
 
-// stored is what a save of a history took.
+// stored records the bytes that one save of a history took.
 func (r *report) stored(c figures.Cell, system string, bytes float64) {
 	c.Clients = 0
 	r.bytes[measured{system, c}] = bytes
 }
 
-// finish takes the medians and judges the bars.
+// finish computes the medians and judges the bars.
 func (r *report) finish(peers []*peer) {
 	r.After = machineLoad()
 	for _, p := range peers {
@@ -169,7 +169,7 @@ func (r *report) storage(system string, c figures.Cell) {
 	r.Storage = append(r.Storage, one)
 }
 
-// ratio is what a bar is compared with.
+// ratio returns the measured ratio that a bar is compared with, and false if there is none.
 func (r *report) ratio(b figures.Bar) (float64, bool) {
 	ours, theirs := measured{systems.Ours, b.Cell}, measured{b.Peer, b.Cell}
 	if !b.Bytes {
@@ -187,7 +187,7 @@ func (r *report) writeJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// readReport reads what was saved.
+// readReport reads a saved report.
 func readReport(path string) (*report, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

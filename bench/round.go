@@ -18,7 +18,7 @@ type running struct {
 	*systems.Instance
 }
 
-// round measures all once.
+// round measures every phase once.
 func (c *comparison) round(ctx context.Context, n int) error {
 	for _, p := range phases() {
 		c.say("round %d of %d: %s", n+1, c.rounds, p.title)
@@ -85,8 +85,8 @@ func (c *comparison) startOne(ctx context.Context, dir string, p *peer) (*runnin
 	return &running{p, i}, nil
 }
 
-// failed takes an error of a system: any other than ours is left out from then
-// on. What it answers ends the run.
+// failed handles an error of a system. Any system other than ours is left out from then on. An
+// error that failed returns ends the run.
 func (c *comparison) failed(ctx context.Context, p *peer, err error) error {
 	switch {
 	case err == nil:

@@ -10,11 +10,11 @@ import (
 
 const (
 	scratchPrefix = "ckptsidecar-peers-"
-	scratchLock   = "lock" // in it, and held for as long as its process lives
+	scratchLock   = "lock" // a file in it, which is locked for as long as its process lives
 )
 
-// makeScratch makes the folder for everything that goes when the run ends. It
-// takes away those that were left by runs which were killed.
+// makeScratch makes the folder for everything that is removed when the run ends. It also removes
+// the folders of earlier runs that were killed.
 func makeScratch(parent string) (dir string, release func(), err error) {
 	sweep(parent)
 	if dir, err = os.MkdirTemp(parent, scratchPrefix); err != nil {
@@ -22,7 +22,7 @@ func makeScratch(parent string) (dir string, release func(), err error) {
 	}
 	held, err := host.Lock(filepath.Join(dir, scratchLock))
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // PostgreSQL runs as another user, who must get through
+		err = os.Chmod(dir, 0o755) // PostgreSQL runs as another user, who must be able to pass through
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -36,8 +36,8 @@ func makeScratch(parent string) (dir string, release func(), err error) {
 	}, nil
 }
 
-// sweep removes folders whose lock nobody holds. One without a lock is just
-// being made.
+// sweep removes folders whose lock no process holds. A folder without a lock file is just being
+// made.
 func sweep(parent string) {
 	locks, _ := filepath.Glob(filepath.Join(parent, scratchPrefix+"*", scratchLock))
 	for _, path := range locks {

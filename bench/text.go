@@ -40,7 +40,7 @@ func (r *report) writeSystems(w io.Writer) {
 	}
 }
 
-// durable says what strace has seen, while one client saved.
+// durable describes what strace counted while one client saved.
 func (s *systemReport) durable() string {
 	switch {
 	case s.Without != "" && s.Flushes == nil:
@@ -75,10 +75,10 @@ func (r *report) writePhase(w io.Writer, p *phase) {
 	t.write(w, 1)
 }
 
-// figuresOfCell is how many columns a cell has.
+// figuresOfCell is the number of columns that a cell has.
 const figuresOfCell = 5
 
-// row is what a system did in a phase; false where it did nothing.
+// row returns the figures of a system in a phase; any is false if there are none.
 func (r *report) row(system string, p *phase) (row []string, any bool) {
 	row = []string{system}
 	for _, c := range p.cells {
@@ -147,10 +147,10 @@ func or(s, instead string) string {
 	return s
 }
 
-// table is rows of texts.
+// table holds rows of texts.
 type table [][]string
 
-// write aligns the columns; the first so many to the left, the others to the right.
+// write aligns the columns: the first `left` columns to the left, the others to the right.
 func (t table) write(w io.Writer, left int) {
 	var widths []int
 	for _, row := range t {

@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// dropCaches is known on Linux only.
+// dropCaches works only on Linux.
 func dropCaches() error { return errors.ErrUnsupported }

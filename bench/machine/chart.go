@@ -10,12 +10,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// chart is lines over a common axis: values one after the other, from 0 up.
+// chart draws lines over a common axis: values one after the other, from 0 up.
 type chart struct {
 	title  string
-	first  string // what the left end of the axis is
-	last   string // and the right
-	height int    // rows; 11 where it is 0
+	first  string // the label of the left end of the axis
+	last   string // and of the right end
+	height int    // rows; 0 means 11
 	label  func(float64) string
 	series []series
 }
@@ -26,14 +26,14 @@ type series struct {
 	values []float64
 }
 
-// add adds a line, with a mark of its own.
+// add adds a line with its own mark.
 func (c *chart) add(name string, values []float64) {
 	marks := []rune("o*+x")
 	c.series = append(c.series, series{name, marks[len(c.series)%len(marks)], values})
 }
 
-// write draws the chart: a column shows the median of the values that fall
-// into it, and where two lines meet the later one stands in front.
+// write draws the chart. A column shows the median of the values that fall into it. If two lines
+// meet, the later line is in front.
 func (c *chart) write(w io.Writer, s *term.Style) {
 	height := c.height
 	if height == 0 {
@@ -79,7 +79,7 @@ func (c *chart) most() float64 {
 	most := 0.0
 	for _, line := range c.series {
 		for _, v := range columns(line.values, chartWidth) {
-			if v > most { // a NaN is not
+			if v > most { // a NaN is not greater
 				most = v
 			}
 		}
@@ -98,15 +98,15 @@ func (c *chart) legend() string {
 	return b.String()
 }
 
-// rowOf is the row of a value, the highest being 0.
+// rowOf returns the row of a value. The top row is 0.
 func rowOf(v, top float64, height int) int {
 	up := int(math.Round(v / top * float64(height-1)))
 	return height - 1 - min(max(up, 0), height-1)
 }
 
-// columns spreads values over a width. A column has the median of its values;
-// of fewer values than columns, each stands in the middle of its share, and the
-// others are NaN.
+// columns spreads values over a width. A column has the median of its values. If there are fewer
+// values than columns, each value is in the middle of its share of the columns, and the other
+// columns are NaN.
 func columns(values []float64, width int) []float64 {
 	list := make([]float64, width)
 	n := len(values)
@@ -122,7 +122,7 @@ func columns(values []float64, width int) []float64 {
 	return list
 }
 
-// niceTop is the first round number that is not below v.
+// niceTop returns the first round number that is not below v.
 func niceTop(v float64) float64 {
 	if v <= 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 1

@@ -9,19 +9,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 )
 
-// conversation is the state of an agent that talks: a few counters in front,
-// and messages, which come and may go.
+// conversation is the state of an agent that talks: a few counters in front, and messages, which
+// are added and can be removed.
 type conversation struct {
 	m        *measure.Material
 	step     int
 	tokens   int
 	messages [][]byte
-	bytes    int // of all messages, with what stands between them
+	bytes    int // of all messages, with the separators between them
 }
 
 func newConversation(m *measure.Material) *conversation { return &conversation{m: m} }
 
-// say adds one message of about so many bytes.
+// say adds one message of about the given number of bytes.
 func (c *conversation) say(size int) {
 	message := c.m.Message(size)
 	c.messages = append(c.messages, message)
@@ -36,7 +36,7 @@ func (c *conversation) forget(n int) {
 	c.messages = c.messages[n:]
 }
 
-// state is the whole as JSON.
+// state returns the whole state as JSON.
 func (c *conversation) state() []byte {
 	c.step++
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(c.step) * 7 * time.Second)
@@ -48,8 +48,7 @@ func (c *conversation) state() []byte {
 	return b.Bytes()
 }
 
-// slide adds a message and forgets the oldest, so that the state has about the
-// same size each time.
+// slide adds a message and forgets the oldest, so that the state has about the same size each time.
 func (c *conversation) slide(size int64) []byte {
 	one := int(min(4000, max(200, size/32)))
 	c.say(one)
@@ -62,15 +61,16 @@ func (c *conversation) slide(size int64) []byte {
 	return c.state()
 }
 
-// growth is how a state changes from save to save: each call of what make answers is the next
-// state of so many, of which the largest has about a size.
+// growth describes how a state changes from save to save. make returns a function that returns the
+// next state at each call. There are as many states as saves, and the largest has about the given
+// size.
 type growth struct {
 	name, what string
 	make       func(m *measure.Material, saves int, size int64) func() []byte
 }
 
-// partOf is how large the states of the histories are that do not only grow,
-// beside those of one that does.
+// partOf is the size of the states of the histories that do not only grow, as a part of the size of
+// the history that only grows.
 const partOf = 0.4
 
 var growths = []growth{
@@ -87,8 +87,8 @@ func chatHistory(m *measure.Material, saves int, size int64) func() []byte {
 	}
 }
 
-// grow adds what the next of so many saves adds to reach a size: a message of
-// half to one and a half of the average, so that they differ.
+// grow adds the message of the next save, of half to one and a half times the average, so that
+// messages differ. After the given number of saves, the messages reach the given size.
 func (c *conversation) grow(saves int, size int64) {
 	average := max(40, int(size)/saves)
 	c.say(average/2 + c.m.N(average))
@@ -134,10 +134,10 @@ type editing struct {
 	step    int
 	names   []string
 	files   [][]string
-	written [][]byte // as JSON, nil where it must be written anew
+	written [][]byte // as JSON, nil if the file must be written again
 }
 
-// next replaces a few lines of one file by others.
+// next replaces a few lines of one file.
 func (e *editing) next() []byte {
 	e.step++
 	k := e.m.N(len(e.files))

@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// databaseBytes is how large a database is, counting what still waits in its
-// write-ahead log: the number of its pages, as the last commit left it. It reads
-// the files of SQLite's documented format; the daemon, which has them open, is
-// another process, so that closing them here takes no lock from it.
+// databaseBytes returns how large a database is, including the data that still waits in its
+// write-ahead log: the number of pages after the last commit, in bytes. It reads the files in
+// SQLite's documented format. The daemon, which has them open, is another process, so closing the
+// files here does not release its locks.
 func databaseBytes(path string) (int64, error) {
 	var head [100]byte
 	f, err := os.Open(path)
@@ -37,8 +37,8 @@ func databaseBytes(path string) (int64, error) {
 	return pages * page, nil
 }
 
-// pagesInLog is the number of pages that the last commit in a write-ahead log
-// has left; 0 where there is none.
+// pagesInLog returns the number of pages after the last commit in a write-ahead log, and the page
+// size. It returns 0 if there is no log.
 func pagesInLog(path string) (pages, page int64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,7 +28,7 @@ type filesCmd struct {
 	Commits       int    `default:"100" help:"How many. Default: ${default}."`
 }
 
-// filesReport is the answer of --json.
+// filesReport is the output of --json.
 type filesReport struct {
 	measure.Head
 	Files  int          `json:"files"`
@@ -38,18 +38,18 @@ type filesReport struct {
 	Sizes  *filesStored `json:"sizes,omitempty"`
 }
 
-// filesWork is one thing that was done with the folder, beside a shadow git.
+// filesWork is one kind of work on the folder, beside a shadow git.
 type filesWork struct {
 	Work string          `json:"work"`
 	Ours measure.Figures `json:"ours"`
 	Git  measure.Figures `json:"shadow_git"`
 }
 
-// filesStored is what the commits of a repository take.
+// filesStored is the disk space that the commits of a repository take.
 type filesStored struct {
 	Commits  int   `json:"commits"`
 	Database int64 `json:"database_bytes"`
-	Git      int64 `json:"git_bytes"` // of a shadow git whose objects are loose
+	Git      int64 `json:"git_bytes"` // of a shadow git with loose objects
 }
 
 // filesBench is a folder with a daemon and a shadow git.
@@ -145,7 +145,7 @@ func (f *filesBench) git(args ...string) error {
 	return f.do("git", append([]string{"--git-dir", f.shadow, "--work-tree", f.root}, args...)...)
 }
 
-// commit is what coding agents with a shadow git do at each checkpoint.
+// commit does what coding agents with a shadow git do at each checkpoint.
 func (f *filesBench) commit() error {
 	return errors.Join(f.git("add", "-A"), f.git("commit", "-q", "--allow-empty", "--no-verify", "-m", "checkpoint"))
 }
@@ -154,7 +154,7 @@ func (f *filesBench) snap() error {
 	return f.do(f.program, "files", "snap", f.root, "--agent", "bench")
 }
 
-// timed is how long something takes each time.
+// timed measures how long do takes, n times. It calls before ahead of each time.
 func timed(n int, before func(i int) error, do func() error) (measure.Figures, error) {
 	var times []float64
 	began := time.Now()
@@ -171,7 +171,7 @@ func timed(n int, before func(i int) error, do func() error) (measure.Figures, e
 	return measure.FiguresOf(times, time.Since(began)), nil
 }
 
-// both measures the same for both.
+// both measures the same work for both.
 func (f *filesBench) both(r *filesReport, work string, n int, before func(i int) error, ours, git func() error) error {
 	w := filesWork{Work: work}
 	var err error
@@ -227,7 +227,7 @@ func (c *filesCmd) works(ctx context.Context, b *measure.Bench, program string, 
 	return c.restores(b, f, r, m)
 }
 
-// restores changes 500 files and brings them back.
+// restores changes 500 files and restores them.
 func (c *filesCmd) restores(b *measure.Bench, f *filesBench, r *filesReport, m *measure.Material) error {
 	before, err := f.said(f.program, "files", "snap", f.root, "--agent", "bench")
 	if err != nil {

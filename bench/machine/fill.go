@@ -18,10 +18,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// filling makes databases with ever more checkpoints, by saves of many clients
-// at once. Half of the checkpoints belong to a few agents with one long run
-// each, of which all is kept; half to as many agents with very many runs, of
-// which each has the 3 checkpoints of the default policy.
+// filling makes databases with more and more checkpoints, with saves of many clients at once. Half
+// of the checkpoints belong to a few agents with one long run each, which keeps all its
+// checkpoints. The other half belongs to as many agents with very many runs, each of which has the
+// 3 checkpoints of the default policy.
 type filling struct {
 	b       *measure.Bench
 	clients int
@@ -45,8 +45,8 @@ const (
 func longAgent(n int64) string { return fmt.Sprintf("long-%02d", n%longAgents) }
 func manyAgent(n int64) string { return fmt.Sprintf("many-%02d", n%manyAgents) }
 
-// databases makes one database for each number of rows: each is a copy of the
-// one before, with more saved into it.
+// databases makes one database for each number of rows. Each is a copy of the one before, plus more
+// saves.
 func (f *filling) databases(ctx context.Context, rows []int64) ([]scaleDatabase, error) {
 	f.began = time.Now()
 	var list []scaleDatabase
@@ -71,7 +71,7 @@ func (f *filling) databases(ctx context.Context, rows []int64) ([]scaleDatabase,
 	return list, nil
 }
 
-// database fills one up to so many rows, and stops its daemon.
+// database fills one database up to the given number of rows, and stops its daemon.
 func (f *filling) database(ctx context.Context, d *measure.Daemon, rows int64) (*scaleDatabase, error) {
 	if err := f.keepAll(ctx, d); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (f *filling) keepAll(ctx context.Context, d *measure.Daemon) error {
 	return nil
 }
 
-// fill saves until there are so many rows.
+// fill saves until there are the given number of rows.
 func (f *filling) fill(ctx context.Context, d *measure.Daemon, rows int64) error {
 	var next atomic.Int64
 	next.Store(f.saved.Load())
@@ -131,7 +131,7 @@ func (f *filling) fill(ctx context.Context, d *measure.Daemon, rows int64) error
 	return err
 }
 
-// request is the save that makes a row.
+// request returns the save that makes a row.
 func (f *filling) request(row int64, state []byte) *ckpt.SaveRequest {
 	r := &ckpt.SaveRequest{Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state}
 	if half := row / 2; row%2 == 0 {
@@ -142,7 +142,7 @@ func (f *filling) request(row int64, state []byte) *ckpt.SaveRequest {
 	return r
 }
 
-// note counts a row, and keeps the ids of some.
+// note counts a row, and keeps the ids of some rows.
 func (f *filling) note(row int64, id string) {
 	f.saved.Add(1)
 	if row%max(1, f.total/someIDs) == 0 {
@@ -152,7 +152,7 @@ func (f *filling) note(row int64, id string) {
 	}
 }
 
-// watch tells how far it is, and notes how fast.
+// watch shows the progress, and records the speed.
 func (f *filling) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()

@@ -22,7 +22,7 @@ type historyCmd struct {
 	Restores      int      `default:"100" help:"How many checkpoints of those that are left are restored at the end. Default: ${default}."`
 }
 
-// historiesReport is the answer of --json.
+// historiesReport is the output of --json.
 type historiesReport struct {
 	measure.Head
 	Saves     int             `json:"saves"`
@@ -30,8 +30,7 @@ type historiesReport struct {
 	Histories []historyReport `json:"histories"`
 }
 
-// historyReport is one history. Each of its states was saved in each way, in
-// turns, by one client.
+// historyReport is one history. One client saved each of its states in each way, in turns.
 type historyReport struct {
 	History string       `json:"history"`
 	Bytes   int64        `json:"states_bytes"`
@@ -39,14 +38,14 @@ type historyReport struct {
 	Ways    []historyWay `json:"ways"`
 }
 
-// historyWay is what a history cost when it was kept and sent in one way. The
-// database is the whole file: audit log, keys and indexes too.
+// historyWay is the cost of a history that is kept and sent in one way. The database is the whole
+// file, including audit log, keys and indexes.
 type historyWay struct {
 	Keep      int             `json:"routine_keep"` // 0 keeps all
 	Sent      string          `json:"sent"`         // whole or change
-	KeptBytes int64           `json:"kept_bytes"`   // of the states that are still there
+	KeptBytes int64           `json:"kept_bytes"`   // of the states that still exist
 	Database  int64           `json:"database_bytes"`
-	Smaller   float64         `json:"times_smaller"` // kept_bytes to database_bytes
+	Smaller   float64         `json:"times_smaller"` // kept_bytes divided by database_bytes
 	Save      measure.Figures `json:"save"`
 	First     measure.Figures `json:"save_first_tenth"`
 	LastTenth measure.Figures `json:"save_last_tenth"`
@@ -58,8 +57,8 @@ type historyWay struct {
 	saved  []keptState
 }
 
-// historySeries are the figures along the way, for plots: the median of the
-// saves up to each point since the one before, and the database then.
+// historySeries has the figures along the way, for plots: for each point, the median of the saves
+// since the point before, and the size of the database.
 type historySeries struct {
 	Saves    []int     `json:"saves"`
 	SaveP50  []float64 `json:"save_p50_ms"`
@@ -71,7 +70,7 @@ type keptState struct {
 	size int64
 }
 
-// seriesPoints is how many points a series has at most.
+// seriesPoints is the maximum number of points of a series.
 const seriesPoints = 60
 
 func (c *historyCmd) Run(ctx context.Context, a *measure.Env) error {
@@ -120,7 +119,7 @@ func (c *historyCmd) check() (list []growth, size int64, err error) {
 	return list, sizes[0], nil
 }
 
-// measure saves one history in four ways, each with a daemon of its own.
+// measure saves one history in four ways, each with a separate daemon.
 func (c *historyCmd) measure(ctx context.Context, b *measure.Bench, h growth, size int64, done, all int) (*historyReport, error) {
 	r := &historyReport{History: h.name}
 	for _, keep := range []int{0, ckpt.DefaultPolicy().RoutineKeep} {
@@ -162,7 +161,7 @@ func (w *historyWay) prepare(ctx context.Context) error {
 	return err
 }
 
-// save saves the next state in each way, another way first each time.
+// save saves the next state in each way. It starts with a different way each time.
 func (r *historyReport) save(ctx context.Context, state []byte, i, saves int) error {
 	hash, size := hashOf(state), int64(len(state))
 	r.Bytes, r.Last = r.Bytes+size, size
@@ -186,7 +185,7 @@ func (r *historyReport) save(ctx context.Context, state []byte, i, saves int) er
 	return nil
 }
 
-// point notes how things stand.
+// point records the current figures.
 func (w *historyWay) point() error {
 	size, err := databaseBytes(w.daemon.Database)
 	if err != nil {
@@ -202,7 +201,7 @@ func (w *historyWay) point() error {
 	return nil
 }
 
-// finish restores some of what is left, and sums up.
+// finish restores some of the remaining checkpoints, and computes the totals.
 func (w *historyWay) finish(ctx context.Context, b *measure.Bench, c *historyCmd) error {
 	if w.Keep > 0 {
 		w.saved = w.saved[max(0, len(w.saved)-w.Keep):]

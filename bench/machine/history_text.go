@@ -46,8 +46,8 @@ func (w *historyWay) keptText() string {
 	return fmt.Sprint(w.Keep)
 }
 
-// saveChart is how long saves took over the course of the history, where all
-// states are kept.
+// saveChart shows how long saves took over the course of the history, for the ways that keep all
+// states.
 func (r *historyReport) saveChart(saves int) *chart {
 	c := &chart{title: "save p50, all kept", first: "save 1", last: fmt.Sprint(saves), label: term.Millis}
 	for _, w := range r.Ways {
@@ -58,7 +58,7 @@ func (r *historyReport) saveChart(saves int) *chart {
 	return c
 }
 
-// sizeChart is how the databases grew.
+// sizeChart shows how the databases grew.
 func (r *historyReport) sizeChart(saves int) *chart {
 	c := &chart{title: "database, only the change sent", first: "save 1", last: fmt.Sprint(saves),
 		label: func(v float64) string { return term.Bytes(int64(v)) }}

@@ -1,12 +1,11 @@
-// The command machine measures this machine and its disk, as `ckptsidecar bench save`
-// does: how fast states come back, how small histories stay, and what gets slower with many
-// checkpoints. docs/BENCHMARKS.md
-// describes it; `make bench-machine` runs it.
+// The command machine measures this machine and its disk, as `ckptsidecar bench save` does: how
+// fast states are restored, how small histories stay, and what gets slower with many checkpoints.
+// docs/BENCHMARKS.md describes it; `make bench-machine` runs it.
 //
-// The daemons that it measures are those of a built program (--server).
+// It measures daemons of a built program (--server).
 //
-// This package may import the root, internal/cli and the packages below it,
-// internal/daemon and internal/ipc of the product.
+// This package may import the root, internal/cli and the packages below it, internal/daemon and
+// internal/ipc of the product.
 package main
 
 import (
@@ -41,12 +40,12 @@ type grammar struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for cleaning up
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleanup
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// helpVars are parts of the help: what ckptsidecar bench says otherwise, and what is too long
-// for a tag.
+// helpVars are parts of the help: the texts that differ from those of ckptsidecar bench, and the
+// texts that are too long for a tag.
 var helpVars = kong.Vars{
 	"disk": "the working folder",
 	"histories": "Which: chat (a conversation that only grows), compacting (a quarter of it and a summary stay " +
@@ -67,7 +66,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return fail(stderr, err)
 	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help has spoken
+	if ended >= 0 { // --help has printed its text
 		return ended
 	}
 	if err != nil {
@@ -77,7 +76,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return fail(stderr, parsed.Run(g.env(ctx, stdin, stdout, stderr), g))
 }
 
-// env is what the measurements need of this program.
+// env returns what the measurements need from this program.
 func (g *grammar) env(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) *measure.Env {
 	server, _ := filepath.Abs(g.Server)
 	return &measure.Env{
@@ -90,8 +89,8 @@ func (g *grammar) env(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	}
 }
 
-// version asks the program of ckptsidecar for its version. Where it does not answer,
-// a start of it will say why.
+// version asks the program of ckptsidecar for its version. If the program does not answer, the
+// error of a later start gives the reason.
 func version(ctx context.Context, server string) string {
 	var v struct {
 		Version string `json:"version"`
@@ -103,7 +102,7 @@ func version(ctx context.Context, server string) string {
 	return v.Version
 }
 
-// fail says what went wrong and gives the exit code, as the program itself does.
+// fail prints the error and returns the exit code, as ckptsidecar itself does.
 func fail(stderr io.Writer, err error) int {
 	var usage *cli.UsageError
 	switch {

@@ -24,7 +24,7 @@ type restoreCmd struct {
 	Duration      time.Duration `default:"500ms" help:"How long each is measured in a round. Default: ${default}."`
 }
 
-// restoreReport is the answer of --json.
+// restoreReport is the output of --json.
 type restoreReport struct {
 	measure.Head
 	Rounds   int           `json:"rounds"`
@@ -33,9 +33,8 @@ type restoreReport struct {
 	Cells    []restoreCell `json:"cells"`
 }
 
-// restoreCell is one combination of size, age and clients: medians over the
-// rounds. A restore is recorded in the audit log, and so waits for the disk; a
-// read is not.
+// restoreCell is one combination of size, age and clients: medians over the rounds. A restore is
+// recorded in the audit log, so it waits for the disk; a read is not recorded.
 type restoreCell struct {
 	Size    int64           `json:"size"`
 	Age     string          `json:"age"` // alone, newest, middle or oldest
@@ -48,11 +47,11 @@ type restoreCell struct {
 	restores, reads []measure.Figures
 }
 
-// kept is a checkpoint that was saved, and the hash that its state must have.
+// kept is a saved checkpoint, and the hash that its state must have.
 type kept struct{ agent, run, id, sha256 string }
 
-// wholeUpTo is the size up to which the store keeps a state in its row, so that
-// its age means nothing.
+// wholeUpTo is the size up to which the store keeps a state in its row, so that its age makes no
+// difference.
 const wholeUpTo = 4 << 10
 
 func (c *restoreCmd) Run(ctx context.Context, a *measure.Env) error {
@@ -100,7 +99,7 @@ func (c *restoreCmd) check() (sizes []int64, need int64, err error) {
 	return sizes, need + 256<<20, nil
 }
 
-// prepare saves what is restored later.
+// prepare saves the states that are restored later.
 func (c *restoreCmd) prepare(ctx context.Context, client *client.Client, size int64) (cells []restoreCell, err error) {
 	agent := fmt.Sprintf("bench-%d", size)
 	policy := ckpt.DefaultPolicy()
@@ -193,7 +192,7 @@ func (c *restoreCmd) cell(ctx context.Context, d *measure.Daemon, cell *restoreC
 	return err
 }
 
-// restoreTask looks at the bytes the first time, and at their number always.
+// restoreTask checks the bytes the first time, and their number each time.
 func restoreTask(of kept, get func(context.Context) ([]byte, error)) measure.Task {
 	size := -1
 	return func(ctx context.Context) (time.Duration, error) {

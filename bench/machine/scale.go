@@ -23,7 +23,7 @@ type scaleCmd struct {
 	Duration      time.Duration `default:"300ms" help:"How long each is measured in a round. Default: ${default}."`
 }
 
-// scaleReport is the answer of --json.
+// scaleReport is the output of --json.
 type scaleReport struct {
 	measure.Head
 	Rounds     int              `json:"rounds"`
@@ -34,11 +34,11 @@ type scaleReport struct {
 	Fill       []fillPoint      `json:"fill"`
 }
 
-// scaleDatabase is one database of so many checkpoints.
+// scaleDatabase is one database with a certain number of checkpoints.
 type scaleDatabase struct {
 	Rows    int64   `json:"rows"`
 	Bytes   int64   `json:"database_bytes"`
-	Seconds float64 `json:"fill_seconds"` // from the one before
+	Seconds float64 `json:"fill_seconds"` // since the database before
 	Rate    float64 `json:"fill_per_second"`
 
 	daemon *measure.Daemon
@@ -56,7 +56,7 @@ type scaleOperation struct {
 type scaleCell struct {
 	Rows int64 `json:"rows"`
 	measure.Figures
-	Times float64 `json:"times_first"` // its p50 to that of the first database, within a round
+	Times float64 `json:"times_first"` // its p50 divided by that of the first database, within a round
 
 	rounds []measure.Figures
 }
@@ -110,7 +110,7 @@ func (c *scaleCmd) check() (rows []int64, size int64, err error) {
 	return rows, sizes[0], measure.CheckRounds(c.Rounds, c.Duration)
 }
 
-// need is about what all databases take together: a row has its state, and its
+// need returns about how many bytes all databases take together. A row has its state, and its
 // entries in the audit log, the keys and the indexes.
 func (c *scaleCmd) need(rows []int64, size int64) (bytes int64) {
 	for _, n := range rows {
@@ -135,7 +135,7 @@ func parseCount(text string) (int64, error) {
 	return n * factor, nil
 }
 
-// countText writes a number as people read it: 1,000,000.
+// countText formats a number for people: 1,000,000.
 func countText(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -192,7 +192,7 @@ func (r *scaleReport) fileRow(name string, get func(scaleDatabase) float64, text
 	return cells
 }
 
-// bars sets the databases side by side, operation by operation.
+// bars shows the databases side by side, operation by operation.
 func (r *scaleReport) bars() *measure.Bars {
 	p := &measure.Bars{Title: "p50 by the number of checkpoints"}
 	for _, o := range r.Operations {

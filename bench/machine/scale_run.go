@@ -11,11 +11,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// probe is one operation that is measured at every size. on makes its task for
-// one database.
+// probe is one operation that is measured at every size. on makes its task for one database.
 type probe struct {
 	name, what string
-	most       int // how often in a round; 0 for as often as there is time for
+	most       int // how often in a round; 0 for as often as time allows
 	on         func(p *probing) measure.Task
 }
 
@@ -26,8 +25,8 @@ type probing struct {
 	random *rand.Rand
 }
 
-// fewSaves keeps saves of which all is kept from making the smallest database
-// another one.
+// fewSaves limits the saves to runs that keep all checkpoints, so that they do not noticeably
+// enlarge the smallest database.
 const fewSaves = 100
 
 var probes = []probe{
@@ -119,8 +118,8 @@ func statusProbe(p *probing) measure.Task {
 	})
 }
 
-// measure goes round the databases, one daemon running at a time: what a
-// daemon does beside requests would disturb the measurement of another.
+// measure goes through the databases, and runs one daemon at a time: the background work of one
+// daemon would disturb the measurement of another.
 func (c *scaleCmd) measure(ctx context.Context, b *measure.Bench, r *scaleReport, pool *measure.States) error {
 	r.Operations = scaleOperations(r.Databases)
 	began, total := time.Now(), int64(c.Rounds*len(r.Databases))
@@ -146,7 +145,7 @@ const (
 	opAfterKill = "start_after_kill"
 )
 
-// scaleOperations are the probes, and the starts of the daemon.
+// scaleOperations returns the probes, and the starts of the daemon.
 func scaleOperations(databases []scaleDatabase) (list []scaleOperation) {
 	add := func(name, what string) {
 		o := scaleOperation{Operation: name, What: what}
@@ -163,8 +162,7 @@ func scaleOperations(databases []scaleDatabase) (list []scaleOperation) {
 	return list
 }
 
-// round measures one database once: the start, everything, a kill, the start
-// after it.
+// round measures one database once: the start, all probes, a kill, and the start after it.
 func (c *scaleCmd) round(ctx context.Context, p *probing, operations []scaleOperation, i int) error {
 	note := func(k int, f measure.Figures) {
 		operations[k].Cells[i].rounds = append(operations[k].Cells[i].rounds, f)
@@ -196,7 +194,7 @@ func (c *scaleCmd) round(ctx context.Context, p *probing, operations []scaleOper
 	return ctx.Err()
 }
 
-// sum takes the medians of the rounds. Ratios are of rounds of the same turn.
+// sum takes the medians of the rounds. Ratios compare figures of the same round.
 func (o *scaleOperation) sum() {
 	for i := range o.Cells {
 		c := &o.Cells[i]

@@ -21,11 +21,11 @@ import (
 type inDBOS struct {
 	db     *sql.DB
 	ctx    dbos.DBOSContext
-	bodies sync.Map // by workflow, what its client does
+	bodies sync.Map // by workflow: the function that its client runs
 }
 
-// openDBOS opens the database as DBOS would, but with synchronous=FULL: its
-// own default, NORMAL, does not flush a commit.
+// openDBOS opens the database as DBOS would, but with synchronous=FULL: the default of DBOS,
+// NORMAL, does not flush a commit.
 func openDBOS(ctx context.Context, dir string) (load.Store, error) {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(5000)", "foreign_keys(ON)", "journal_mode(WAL)", "synchronous(FULL)"}}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "dbos.db")+"?"+query.Encode())
@@ -46,7 +46,7 @@ func openDBOS(ctx context.Context, dir string) (load.Store, error) {
 	return s, dbos.Launch(s.ctx)
 }
 
-// workflow does what its client does, and makes each save a step.
+// workflow runs the function of its client, and makes each save a step.
 func (s *inDBOS) workflow(ctx dbos.DBOSContext, key string) (string, error) {
 	body, known := s.bodies.LoadAndDelete(key)
 	if !known {
@@ -69,7 +69,7 @@ func (s *inDBOS) Client(_ context.Context, id load.Client, body func(load.Save) 
 	return err
 }
 
-// Version is that of the module.
+// Version returns the version of the DBOS module.
 func (s *inDBOS) Version() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {

@@ -1,7 +1,7 @@
-// Package drivers holds the client of each system that has one in Go, written
-// as its users would write it. Each runs in a process of its own, so that none
-// burns the time of another: see Run.
+// Package drivers holds the client of each system that has one in Go, written as its users would
+// write it. Each driver runs in a separate process, so that none uses processor time of another:
+// see Run.
 //
-// This package may import internal/load, internal/host and internal/ours; each
-// file names the library of its own system.
+// This package may import internal/load, internal/host and internal/ours; each file imports the
+// library of its own system.
 package drivers

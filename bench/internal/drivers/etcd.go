@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// inEtcd puts the newest state of each agent under its name. Each client has a
-// connection, as agents that are processes of their own would.
+// inEtcd puts the newest state of each agent under its name. Each client has its own connection, as
+// agents in separate processes would.
 type inEtcd struct {
 	config  clientv3.Config
 	version string

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// files is what is done without any system: a file beside, flushed, moved into
-// its place, and the folder flushed.
+// files saves without any system: it writes a temporary file, flushes it, renames it to its place,
+// and flushes the folder.
 type files struct{ dir string }
 
 func openFiles(_ context.Context, dir string) (load.Store, error) { return &files{dir}, nil }

@@ -10,20 +10,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// appended is the limit of the disk: one file, to which whoever finds it free
-// appends what all have brought, and flushes it once for them.
+// appended measures the limit of the disk: one file. A caller that finds the file free appends the
+// states of all waiting callers, and flushes it once for them.
 type appended struct {
 	file *os.File
 
 	mu      sync.Mutex
 	busy    bool
 	waiting []byte
-	spare   []byte // an old batch's memory
-	next    *batch // what those share that wait
+	spare   []byte // the memory of an old batch, to reuse
+	next    *batch // the batch that the waiting callers share
 }
 
 type batch struct {
-	lead chan struct{} // one of those that wait is to write it
+	lead chan struct{} // tells one of the waiting callers to write the batch
 	done chan struct{}
 	err  error
 }
@@ -67,7 +67,8 @@ func (s *appended) append(state []byte) error {
 	return mine.err
 }
 
-// flush writes what waits, without the lock, so that others may bring more.
+// flush writes the waiting states. It does not hold the lock meanwhile, so that other callers can
+// add more.
 func (s *appended) flush() {
 	bytes, now := s.waiting, s.next
 	s.waiting, s.next = s.spare[:0], newBatch()

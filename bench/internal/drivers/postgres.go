@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// inPostgres inserts a row for each state, by a prepared statement that is a
-// transaction of its own.
+// inPostgres inserts a row for each state, with a prepared statement that is a separate
+// transaction.
 type inPostgres struct{ pool *pgxpool.Pool }
 
 func openPostgres(ctx context.Context, url string) (load.Store, error) {

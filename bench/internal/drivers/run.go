@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/ours"
 )
 
-// open are the stores by the name of their system. The address is a socket, a
-// URL or a folder, as the system has it.
+// open has the function that opens the store of each system, by the system's name. The address is a
+// socket, a URL or a folder, depending on the system.
 var open = map[string]func(ctx context.Context, address string) (load.Store, error){
 	"ours":     ours.Open,
 	"redis":    openRedis,
@@ -23,8 +23,8 @@ var open = map[string]func(ctx context.Context, address string) (load.Store, err
 	"append":   openLog,
 }
 
-// Run is the whole life of a driver process: NAME ADDRESS CORPUS, then orders
-// on standard input until it ends.
+// Run is the whole life of a driver process. args are NAME ADDRESS CORPUS. Then it carries out
+// orders from standard input until the input ends.
 func Run(ctx context.Context, args []string) (err error) {
 	if len(args) != 3 || open[args[0]] == nil {
 		return fmt.Errorf("a driver is started as NAME ADDRESS CORPUS, not %q", args)
@@ -44,7 +44,7 @@ func Run(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// connect tries for as long as a server may take to start.
+// connect retries for as long as a server can take to start.
 func connect(ctx context.Context, name, address string) (load.Store, error) {
 	const patience, pause = 20 * time.Second, 20 * time.Millisecond
 	for began := time.Now(); ; {

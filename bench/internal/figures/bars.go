@@ -5,11 +5,11 @@ import "fmt"
 // Cell is one kind of work.
 type Cell struct {
 	Size    int `json:"size"` // bytes of a state
-	Step    int `json:"step"` // bytes that are new in each state of a growing history; 0 where all is new
+	Step    int `json:"step"` // bytes that are new in each state of a growing history; 0 if the whole state is new
 	Clients int `json:"clients"`
 }
 
-// Text says it for people.
+// Text describes the cell for people.
 func (c Cell) Text() string {
 	size := fmt.Sprintf("%d KiB", c.Size>>10)
 	if c.Step > 0 {
@@ -27,20 +27,20 @@ const (
 	Large = 64 << 10
 	Huge  = 512 << 10
 
-	LargeStep = 3 << 10 // what is new in each state of a history of Large ones
-	HugeStep  = 1638    // 1.6 KiB, of Huge ones
+	LargeStep = 3 << 10 // the new bytes in each state of a history of Large states
+	HugeStep  = 1638    // 1.6 KiB, of a history of Huge states
 )
 
-// Bar is what the issue asks: ours is at least so many times the peer, in saves
-// a second, or where Bytes is set in how much less disk a save takes.
+// Bar is a requirement of the issue: ours is at least AtLeast times as good as the peer, in saves
+// per second, or, if Bytes is set, in the disk space that a save takes.
 type Bar struct {
 	Peer    string  `json:"peer"`
-	Cell    Cell    `json:"cell"` // of a bar for bytes, Clients is 0
+	Cell    Cell    `json:"cell"` // Clients is 0 if Bytes is set
 	Bytes   bool    `json:"bytes"`
 	AtLeast float64 `json:"at_least"`
 }
 
-// Bars are all of the issue.
+// Bars returns all bars of the issue.
 func Bars() []Bar {
 	var bars []Bar
 	add := func(peer string, size, step int, clients []int, least ...float64) {
@@ -73,7 +73,7 @@ func Bars() []Bar {
 	return bars
 }
 
-// Verdict is what became of a bar.
+// Verdict is the result for a bar.
 type Verdict struct {
 	Bar
 	Measured bool    `json:"measured"`
@@ -81,7 +81,7 @@ type Verdict struct {
 	Pass     bool    `json:"pass"`
 }
 
-// Text is PASS, miss, or that it was not measured.
+// Text returns "PASS", "miss" or "not measured".
 func (v Verdict) Text() string {
 	switch {
 	case !v.Measured:
@@ -92,8 +92,7 @@ func (v Verdict) Text() string {
 	return "miss"
 }
 
-// Judge compares each bar with what was measured; ratio answers false where
-// nothing was.
+// Judge compares each bar with the measured ratio. ratio returns false if nothing was measured.
 func Judge(bars []Bar, ratio func(Bar) (float64, bool)) []Verdict {
 	var all []Verdict
 	for _, bar := range bars {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Sample is what one turn gave.
+// Sample is the result of one measurement of a system.
 type Sample struct {
-	Rate float64 // saves a second
+	Rate float64 // saves per second
 	P50  float64 // milliseconds
 	P99  float64
-	CPU  float64 // milliseconds of processor time for a save, of the system and its client
+	CPU  float64 // milliseconds of processor time per save, of the system and its client
 }
 
-// NewSample takes the times of the saves that ended in a span of seconds.
+// NewSample makes a sample from the times of the saves that ended in a span of seconds.
 func NewSample(micros []int64, seconds float64) Sample {
 	sorted := slices.Sorted(slices.Values(micros))
 	return Sample{
@@ -23,7 +23,7 @@ func NewSample(micros []int64, seconds float64) Sample {
 	}
 }
 
-// quantile is the least value that at least this part of all do not exceed.
+// quantile returns the smallest value such that at least the part q of all values are not larger.
 func quantile(sorted []int64, q float64) int64 {
 	if len(sorted) == 0 {
 		return 0
@@ -32,7 +32,8 @@ func quantile(sorted []int64, q float64) int64 {
 	return sorted[max(at, 0)]
 }
 
-// Median is the middle one, or the mean of the two in the middle; NaN of none.
+// Median returns the middle value, or the mean of the two in the middle; NaN if there are no
+// values.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -45,11 +46,11 @@ func Median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// Series is the samples of one system in one cell, by round; nil where the
-// system was not measured in that round.
+// Series is the samples of one system in one cell, by round. A sample is nil if the system was not
+// measured in that round.
 type Series []*Sample
 
-// Median is the median of each figure; false where there is no sample.
+// Median returns the median of each figure; false if there is no sample.
 func (s Series) Median() (Sample, bool) {
 	of := func(figure func(*Sample) float64) float64 {
 		var all []float64
@@ -69,8 +70,8 @@ func (s Series) Median() (Sample, bool) {
 	return m, !math.IsNaN(m.Rate)
 }
 
-// Ratio is the median of the ratios inside a round of ours to theirs: what
-// made a round slow made both slow. False where no round has both.
+// Ratio returns the median of the ratios of ours to theirs inside a round, because anything that
+// made a round slow made both slow. It returns false if no round has both.
 func Ratio(ours, theirs Series) (float64, bool) {
 	var all []float64
 	for round := range min(len(ours), len(theirs)) {

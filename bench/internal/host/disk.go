@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// DiskUse is how many bytes of disk the files below a folder take, but for
-// those with certain names.
+// DiskUse returns how many bytes of disk the files below a folder take, except for files with
+// certain names.
 func DiskUse(dir string, without ...string) (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

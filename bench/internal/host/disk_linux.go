@@ -12,8 +12,8 @@ import (
 // SyncData waits until a file's bytes are on the disk.
 func SyncData(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// Lock takes a lock that goes with this process, or with the file that it
-// answers. It fails where another process has it.
+// Lock takes a lock, which is released when this process ends or the returned file is closed. It
+// fails if another process has the lock.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -29,7 +29,7 @@ func Lock(path string) (*os.File, error) {
 // Disk is the file system that is measured.
 type Disk struct{ dir *os.File }
 
-// OpenDisk looks at the disk below a folder, and refuses one that is memory.
+// OpenDisk opens the disk below a folder, and refuses a file system that is in memory.
 func OpenDisk(dir string) (*Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -42,21 +42,21 @@ func OpenDisk(dir string) (*Disk, error) {
 	return &Disk{f}, err
 }
 
-// Close forgets it.
+// Close closes the folder of the disk.
 func (d *Disk) Close() error { return d.dir.Close() }
 
-// Settle waits until nothing that anybody has written is still on its way, so
-// that no turn pays for the one before.
+// Settle waits until everything that any process has written is on the disk, so that no measurement
+// pays for the one before.
 func (d *Disk) Settle() error { return unix.Syncfs(int(d.dir.Fd())) }
 
-// Free is how many bytes may still be written.
+// Free returns how many bytes can still be written.
 func (d *Disk) Free() (int64, error) {
 	var s unix.Statfs_t
 	err := unix.Fstatfs(int(d.dir.Fd()), &s)
 	return int64(s.Bavail) * s.Bsize, err
 }
 
-// Kind names the file system.
+// Kind returns the name of the file system.
 func (d *Disk) Kind() string {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(d.dir.Fd()), &s); err != nil {

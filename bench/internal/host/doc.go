@@ -1,6 +1,6 @@
-// Package host is what the benchmark needs of the operating system: processes
-// that stop and go on, and end with it; a disk that is flushed between turns.
-// It needs Linux; elsewhere everything answers ErrLinuxOnly.
+// Package host has what the benchmark needs from the operating system: processes that can be
+// stopped and continued, and that end with it; a disk that is flushed between measurements. It
+// needs Linux; on other systems everything returns ErrLinuxOnly.
 //
 // This package may import the standard library and golang.org/x/sys.
 package host

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Spec is a process to start.
+// Spec describes a process to start.
 type Spec struct {
 	Name string // for messages
 	Path string
 	Args []string
-	Env  []string // added to this process's own
+	Env  []string // added to the environment of this process
 	Dir  string
-	User *User // nil for this process's own
+	User *User // nil for the user of this process
 	Pipe bool  // connect standard input and output
 }
 
-// User is who a process runs as.
+// User is the user that a process runs as.
 type User struct{ UID, GID int }
 
-// Process is one that was started, with all its children.
+// Process is a process that was started, with all its children.
 type Process struct {
 	In  io.WriteCloser // with Spec.Pipe
 	Out io.ReadCloser
@@ -39,7 +39,7 @@ type Process struct {
 	err   error
 }
 
-// Start starts a process that ends at the latest when this one does.
+// Start starts a process that ends no later than this process.
 func Start(spec Spec) (*Process, error) {
 	p := &Process{name: spec.Name, cmd: exec.Command(spec.Path, spec.Args...), ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Dir = append(os.Environ(), spec.Env...), spec.Dir
@@ -65,7 +65,7 @@ func (p *Process) connect(pipe bool) (err error) {
 	if p.In, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}
-	// Not StdoutPipe: Wait would close it before all is read.
+	// StdoutPipe would not work: Wait would close it before everything is read.
 	r, w, err := os.Pipe()
 	p.Out, p.cmd.Stdout = r, w
 	if err == nil {
@@ -74,13 +74,13 @@ func (p *Process) connect(pipe bool) (err error) {
 	return err
 }
 
-// PID is the process's number.
+// PID returns the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Failure describes how it ended, with the last that it said.
+// Failure describes how the process ended, with its last output on standard error.
 func (p *Process) Failure() error {
 	select {
 	case <-p.ended:
@@ -90,8 +90,8 @@ func (p *Process) Failure() error {
 	}
 }
 
-// family is the process and its children. Of one that has ended there is none:
-// its number may be another's by now.
+// family returns the process and its children. It returns none if the process has ended, because
+// another process may have its number by then.
 func (p *Process) family() ([]member, error) {
 	select {
 	case <-p.ended:
@@ -101,7 +101,7 @@ func (p *Process) family() ([]member, error) {
 	}
 }
 
-// Tree is the numbers of the process and all its children.
+// Tree returns the numbers of the process and all its children.
 func (p *Process) Tree() ([]int, error) {
 	family, err := p.family()
 	pids := make([]int, len(family))
@@ -111,7 +111,7 @@ func (p *Process) Tree() ([]int, error) {
 	return pids, err
 }
 
-// Kill ends it and its children at once.
+// Kill ends the process and its children at once.
 func (p *Process) Kill() {
 	if family, err := p.family(); err == nil {
 		killAll(family)
@@ -119,8 +119,8 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Stop asks it to end by a signal, or by the end of its standard input where
-// the signal is nil, and kills it with its children when it does not.
+// Stop asks the process to end by a signal, or by closing its standard input if the signal is nil.
+// If it does not end, Stop kills it with its children.
 func (p *Process) Stop(signal os.Signal, patience time.Duration) error {
 	_ = p.Resume()
 	family, _ := p.family()
@@ -129,7 +129,7 @@ func (p *Process) Stop(signal os.Signal, patience time.Duration) error {
 	} else {
 		_ = p.cmd.Process.Signal(signal)
 	}
-	defer killAll(family) // what it has left behind
+	defer killAll(family) // the children that it left behind
 	select {
 	case <-p.ended:
 		return p.ending(signal)
@@ -139,8 +139,8 @@ func (p *Process) Stop(signal os.Signal, patience time.Duration) error {
 	return fmt.Errorf("%s did not stop in %s and was killed", p.name, patience)
 }
 
-// ending is the error of a process that was asked to end: some do so by the
-// signal itself.
+// ending returns the error of a process that was asked to end. It is nil if the process ended by
+// the signal itself, as some do.
 func (p *Process) ending(signal os.Signal) error {
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == signal {
 		return nil
@@ -148,7 +148,7 @@ func (p *Process) ending(signal os.Signal) error {
 	return p.err
 }
 
-// WaitFor asks until the answer is nil, the process has ended, or it takes too long.
+// WaitFor calls ask until it returns nil, the process has ended, or it takes too long.
 func (p *Process) WaitFor(ctx context.Context, patience time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -167,7 +167,7 @@ func (p *Process) WaitFor(ctx context.Context, patience time.Duration, ask func(
 	}
 }
 
-// Run is a whole process: it waits until it has ended, and kills it when ctx ends.
+// Run runs a whole process: it waits until the process has ended, and kills it when ctx ends.
 func Run(ctx context.Context, spec Spec) error {
 	p, err := Start(spec)
 	if err != nil {
@@ -185,7 +185,7 @@ func Run(ctx context.Context, spec Spec) error {
 	return nil
 }
 
-// tail keeps the last that a process has said.
+// tail keeps the last part of a process's output.
 type tail struct {
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -193,7 +193,7 @@ type tail struct {
 
 const tailMost = 4 << 10
 
-// Write takes what is said.
+// Write takes output of the process.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,9 +20,8 @@ import (
 // Check says whether this machine can run the benchmark.
 func Check() error { return nil }
 
-// births is the one thread that starts processes. The kernel kills a child
-// with Pdeathsig when the thread that started it ends, so that thread must live
-// as long as this process.
+// births feeds the one thread that starts processes. The kernel kills a child with Pdeathsig when
+// the thread that started it ends, so that thread must live as long as this process.
 var births = sync.OnceValue(func() chan func() {
 	todo := make(chan func())
 	go func() {
@@ -35,7 +34,8 @@ var births = sync.OnceValue(func() chan func() {
 })
 
 func startChild(cmd *exec.Cmd, user *User) error {
-	// A group of its own: Ctrl-C is for this process, which stops them in order.
+	// The child gets its own process group: Ctrl-C is for this process, which stops the children in
+	// order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if user != nil {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}
@@ -45,8 +45,8 @@ func startChild(cmd *exec.Cmd, user *User) error {
 	return <-started
 }
 
-// Pause stops the process and its children until Resume, so that it burns
-// nothing. It looks again until there are no new ones.
+// Pause stops the process and its children until Resume, so that they use no processor time. It
+// repeats until there are no new children.
 func (p *Process) Pause() error {
 	var stopped []member
 	for {
@@ -59,14 +59,14 @@ func (p *Process) Pause() error {
 	}
 }
 
-// Resume lets it go on.
+// Resume lets the process and its children continue.
 func (p *Process) Resume() error {
 	family, err := p.family()
 	signalAll(family, unix.SIGCONT)
 	return err
 }
 
-// member is one process of a tree. Numbers are used again, so it is known by
+// member is one process of a tree. The kernel reuses process numbers, so a member is identified by
 // the time of its birth as well.
 type member struct {
 	pid  int
@@ -118,14 +118,14 @@ type stat struct {
 	ticks  int64 // of processor time
 }
 
-// look reads what the kernel says of a process.
+// look reads what the kernel reports about a process.
 func look(pid int) (stat, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return stat{}, err
 	}
-	// The name stands in parentheses and may hold anything. After it come, as
-	// proc(5) numbers them from 3, the state, the parent, …
+	// The name is in parentheses and can contain any character. After it come the state, the parent
+	// and so on, which proc(5) numbers from 3.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("/proc/%d/stat has only %d fields", pid, len(fields))
@@ -137,10 +137,10 @@ func look(pid int) (stat, error) {
 	return stat{member{pid, field(22)}, parent, user + system}, errors.Join(err1, err2, err3)
 }
 
-// tick is what the kernel counts processor time in, for programs.
+// tick is the unit in which the kernel reports processor time to programs.
 const tick = 10 * time.Millisecond
 
-// CPU is the processor time that the processes of the tree have used so far.
+// CPU returns the processor time that the processes of the tree have used so far.
 func (p *Process) CPU() (time.Duration, error) {
 	family, err := p.family()
 	var ticks int64

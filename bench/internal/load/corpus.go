@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// corpusLeast is less than any Go release has, and enough that a text is not
-// met again while the states that hold it are remembered.
+// corpusLeast is smaller than the source of any Go release, and large enough that a text does not
+// repeat while the states that contain it are remembered.
 const corpusLeast = 8 << 20
 
-// ReadCorpus makes a text out of Go's own source: real words, which compress
-// like what agents keep. Bytes that JSON would escape become others, so that a
-// driver in any language makes the same states without work.
+// ReadCorpus makes a text out of Go's own source: real words, which compress like the data that
+// agents keep. It replaces bytes that JSON would escape, so that a driver in any language makes the
+// same states without extra work.
 func ReadCorpus(goroot string, most int) ([]byte, error) {
 	var corpus []byte
 	src := filepath.Join(goroot, "src")
@@ -42,7 +42,7 @@ func ReadCorpus(goroot string, most int) ([]byte, error) {
 	return corpus[:min(most, len(corpus))], nil
 }
 
-// plain leaves only printable ASCII that stands in JSON as it is.
+// plain leaves only printable ASCII that JSON does not escape.
 func plain(text []byte) []byte {
 	for i, c := range text {
 		switch {

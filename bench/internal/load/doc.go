@@ -1,8 +1,7 @@
-// Package load is the half of the benchmark that makes work: the states that
-// are saved, the loop of the clients that save them, and the lines of JSON over
-// which a driver process is told what to do and answers how long each save
-// took. The driver of LangGraph, in another language, does the same and speaks
-// the same lines.
+// Package load is the half of the benchmark that makes work: the states that are saved, the loop of
+// the clients that save them, and the lines of JSON that tell a driver process what to do and
+// return how long each save took. The driver of LangGraph, in another language, does the same and
+// uses the same lines.
 //
 // This package may import the standard library only.
 package load

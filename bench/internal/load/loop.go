@@ -10,24 +10,24 @@ import (
 
 // Store is a system that keeps states.
 type Store interface {
-	// Client runs body as one client of many; save answers when the state is
-	// durable. A history keeps every state, else only the newest need stay.
+	// Client runs body as one client of many; save returns when the state is durable. A history
+	// keeps every state; otherwise only the newest state must be kept.
 	Client(ctx context.Context, id Client, body func(save Save) error) error
 
-	// Version is what is driven, "" where only its server knows.
+	// Version returns the version of the driven system, "" if only its server knows it.
 	Version() string
 
-	// Close ends it cleanly.
+	// Close ends the store cleanly.
 	Close() error
 }
 
-// Client names one client and what it saves.
+// Client names one client and says what it saves.
 type Client struct {
 	Name    string
 	History bool
 }
 
-// Save saves one state. The store may use the bytes until it returns.
+// Save saves one state. The store can use the bytes until it returns.
 type Save func(seq int, state []byte) error
 
 // Loop lets clients save.
@@ -36,12 +36,12 @@ type Loop struct {
 	Source *Source
 }
 
-// turn is what the clients of one order share.
+// turn is the data that the clients of one order share.
 type turn struct {
 	order  Order
-	primed sync.WaitGroup // each client has saved once, so that all are connected
+	primed sync.WaitGroup // each client has saved once, so all are connected
 	begin  chan struct{}
-	from   time.Time // the times count from here
+	from   time.Time // the times count from this moment
 	until  time.Time
 	failed atomic.Bool
 
@@ -61,7 +61,7 @@ func (l *Loop) Run(ctx context.Context, o Order) (*Answer, error) {
 		group.Go(func() {
 			var once sync.Once
 			primed := func() { once.Do(t.primed.Done) }
-			defer primed() // also when it could not even connect
+			defer primed() // also if it could not even connect
 			id := Client{Name: writer.Name, History: o.Step > 0}
 			errs[n] = l.Store.Client(ctx, id, func(save Save) error { return t.client(ctx, writer, save, primed) })
 			if errs[n] != nil {
@@ -115,8 +115,8 @@ func (t *turn) over(done int) bool {
 	return !time.Now().Before(t.until)
 }
 
-// counts says whether a save that ended now is one of those that are counted:
-// a rate is those that ended in a span of time, by that span.
+// counts says whether a save that ended now is counted. A rate is the number of saves that ended in
+// a span of time, divided by that span.
 func (t *turn) counts(ended time.Time) bool {
 	return t.order.Limit > 0 || !ended.Before(t.from) && ended.Before(t.until)
 }

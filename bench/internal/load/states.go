@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Source makes the states of all clients out of one text. It remembers the
-// histories, so that a client goes on where it was in the turn before.
+// Source makes the states of all clients out of one text. It remembers the histories, so that a
+// client continues its history in the next measurement.
 type Source struct {
 	corpus []byte
 
@@ -24,7 +24,7 @@ type Writer struct {
 	Name string
 
 	corpus   []byte
-	at       int // in the corpus
+	at       int // position in the corpus
 	seq      int
 	size     int
 	step     int
@@ -33,12 +33,12 @@ type Writer struct {
 }
 
 const (
-	stride = 1_048_573 // between the places in the corpus where clients begin
+	stride = 1_048_573 // distance between the places in the corpus where clients begin
 	frame  = len(`{"role":"assistant","content":""},`)
 	ending = "]}"
 )
 
-// Writer is client n of those that save states of a size.
+// Writer returns client n of the clients that save states of a size.
 func (s *Source) Writer(n, size, step int) *Writer {
 	name := fmt.Sprintf("agent-%d-%d-%d", size, step, n)
 	s.mu.Lock()
@@ -51,8 +51,8 @@ func (s *Source) Writer(n, size, step int) *Writer {
 	return w
 }
 
-// Next is the next state and its number, 1, 2, …; the bytes are good until Next
-// is called again.
+// Next returns the next state and its number, 1, 2, …. The bytes are valid until the next call of
+// Next.
 func (w *Writer) Next() (seq int, state []byte) {
 	w.seq++
 	if w.step == 0 {
@@ -63,16 +63,15 @@ func (w *Writer) Next() (seq int, state []byte) {
 	return w.seq, w.state
 }
 
-// fresh has nothing in common with the state before.
+// fresh makes a state that has nothing in common with the state before.
 func (w *Writer) fresh() {
 	w.state = fmt.Appendf(w.state[:0], `{"agent":%q,"step":%d,"text":"`, w.Name, w.seq)
 	w.state = append(w.state, w.text(w.size-len(w.state)-2)...)
 	w.state = append(w.state, `"}`...)
 }
 
-// grow is the state before and one message more. A history that has become a
-// quarter larger than it should be forgets its oldest messages, until it is a
-// quarter smaller: on average it has its size.
+// grow makes the state before plus one message. A history that is a quarter larger than it should
+// be forgets its oldest messages, until it is a quarter smaller. So on average it has its size.
 func (w *Writer) grow() {
 	if len(w.state) == 0 {
 		w.state = fmt.Appendf(nil, `{"agent":%q,"messages":[`, w.Name)
@@ -90,7 +89,7 @@ func (w *Writer) grow() {
 	}
 }
 
-// message appends one, and a comma.
+// message appends a message and a comma.
 func (w *Writer) message() {
 	before := len(w.state)
 	w.state = append(w.state, `{"role":"assistant","content":"`...)
@@ -110,7 +109,7 @@ func (w *Writer) forget() {
 	w.messages = append(w.messages[:0], w.messages[n:]...)
 }
 
-// text is the next n bytes of the corpus, which has more.
+// text returns the next n bytes of the corpus, which is longer than n.
 func (w *Writer) text(n int) []byte {
 	if w.at+n > len(w.corpus) {
 		w.at = 0

@@ -1,6 +1,6 @@
-// Package ours is the client of the product among the drivers. It is a room of
-// its own, so that whoever changes the product's client can check this one
-// without the libraries of all the others.
+// Package ours is the client of the product among the drivers. It is a separate package, so that a
+// developer who changes the product's client can check this driver without the libraries of all the
+// other systems.
 //
 // This package may import internal/load, and of the product the root package and
 // internal/ipc/client.
@@ -16,15 +16,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// store is the product over its socket, with its own client and its defaults.
-// Only histories have a policy, because the default keeps three checkpoints.
+// store is the product over its socket, with its own client and its defaults. Only histories have a
+// policy, because the default policy keeps three checkpoints.
 type store struct {
 	socket  string
 	version string
-	kept    sync.Map // agents whose policy keeps all
+	kept    sync.Map // agents whose policy keeps all checkpoints
 }
 
-// Open asks the daemon at a socket whether it is there.
+// Open checks that the daemon at a socket responds, and returns its store.
 func Open(ctx context.Context, socket string) (load.Store, error) {
 	c := client.Client{Socket: socket}
 	defer c.Close()
@@ -35,13 +35,13 @@ func Open(ctx context.Context, socket string) (load.Store, error) {
 	return &store{socket: socket, version: v.Version}, nil
 }
 
-// Version is the daemon's.
+// Version returns the daemon's version.
 func (s *store) Version() string { return s.version }
 
-// Close has nothing to do: each client closes its own connection.
+// Close does nothing: each client closes its own connection.
 func (s *store) Close() error { return nil }
 
-// Client saves as an agent of its own, over a connection of its own.
+// Client saves as a separate agent, over a separate connection.
 func (s *store) Client(ctx context.Context, id load.Client, body func(load.Save) error) error {
 	c := client.Client{Socket: s.socket}
 	defer c.Close()

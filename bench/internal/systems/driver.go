@@ -22,8 +22,8 @@ type driver struct {
 }
 
 const (
-	patience      = 60 * time.Second       // how long a driver may take beyond the time of its turn
-	limitPatience = 200 * time.Millisecond // for each save of a turn that has no time
+	patience      = 60 * time.Second       // how long a driver can take beyond the time of its order
+	limitPatience = 200 * time.Millisecond // for each save of an order that has no time
 )
 
 // drive starts this program as the driver of a system.
@@ -90,7 +90,7 @@ func (d *driver) next(ctx context.Context, patience time.Duration) (*load.Answer
 	}
 }
 
-// run lets it carry out an order.
+// run lets the driver carry out an order.
 func (d *driver) run(ctx context.Context, o load.Order) (*load.Answer, error) {
 	line, err := json.Marshal(o)
 	if err != nil {

@@ -2,7 +2,7 @@ package systems
 
 import "context"
 
-// embedded is what runs inside its driver: a library, or plain system calls.
+// embedded is a system that runs inside its driver: a library, or plain system calls.
 type embedded struct {
 	name, title string
 	w           *Workshop

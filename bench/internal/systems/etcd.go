@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// etcd is a cluster of one, with its defaults and room for what is saved.
+// etcd is a cluster of one node, with its defaults and enough space for the saved states.
 type etcd struct {
 	w    *Workshop
 	path string
@@ -42,7 +42,7 @@ func (s *etcd) Start(ctx context.Context, dir string) (*Instance, error) {
 	return s.w.attach(ctx, &server{p, syscall.SIGTERM}, s.Name(), url, data)
 }
 
-// freeURLs are two addresses at which nobody listens at the moment.
+// freeURLs returns two addresses at which no process listens at the moment.
 func freeURLs() (a, b string, err error) {
 	one, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

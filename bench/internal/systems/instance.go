@@ -10,25 +10,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 )
 
-// Instance is a system that runs, in a folder of its own.
+// Instance is a running system, in a separate folder.
 type Instance struct {
 	Version string
-	Saves   int // that it has acknowledged
+	Saves   int // acknowledged saves
 
 	driver *driver
 	server *server  // nil for a library inside its driver
-	dir    string   // where its data lies
-	reused []string // files that do not grow with what is kept: logs that are written again and again
-	empty  int64    // bytes that were there before the first save
+	dir    string   // the folder of its data
+	reused []string // files that do not grow with the kept states: logs that are written again and again
+	empty  int64    // bytes that existed before the first save
 }
 
-// server is a process that keeps the data, and how it is asked to end.
+// server is a process that keeps the data, and the signal that asks it to end.
 type server struct {
 	*host.Process
-	signal os.Signal // nil for the end of its input
+	signal os.Signal // nil to close its input instead
 }
 
-// stopPatience is how long a system may take to end by itself.
+// stopPatience is how long a system can take to end by itself.
 const stopPatience = 15 * time.Second
 
 // Run carries out one order.
@@ -40,7 +40,7 @@ func (i *Instance) Run(ctx context.Context, o load.Order) (*load.Answer, error) 
 	return a, err
 }
 
-// CPU is the processor time that it and its driver have used so far.
+// CPU returns the processor time that the system and its driver have used so far.
 func (i *Instance) CPU() (sum time.Duration, err error) {
 	err = i.each(func(p *host.Process) error {
 		one, err := p.CPU()
@@ -50,10 +50,11 @@ func (i *Instance) CPU() (sum time.Duration, err error) {
 	return sum, err
 }
 
-// Pause stops all of it, so that it burns nothing while others are measured.
+// Pause stops all processes of the system, so that they use no processor time while others are
+// measured.
 func (i *Instance) Pause() error { return i.each((*host.Process).Pause) }
 
-// Resume lets it go on.
+// Resume lets the processes continue.
 func (i *Instance) Resume() error { return i.each((*host.Process).Resume) }
 
 func (i *Instance) each(do func(*host.Process) error) error {
@@ -67,7 +68,7 @@ func (i *Instance) each(do func(*host.Process) error) error {
 	return errors.Join(errs...)
 }
 
-// Keepers are the processes that write the data.
+// Keepers returns the processes that write the data.
 func (i *Instance) Keepers() ([]int, error) {
 	if i.server != nil {
 		return i.server.Tree()
@@ -75,7 +76,7 @@ func (i *Instance) Keepers() ([]int, error) {
 	return i.driver.process.Tree()
 }
 
-// Stop ends it cleanly, so that all data is where it stays.
+// Stop ends the system cleanly, so that all data is in its final place.
 func (i *Instance) Stop() error {
 	_ = i.Resume()
 	var errs []error
@@ -88,7 +89,7 @@ func (i *Instance) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Stored is how many bytes of disk its data takes. Ask after Stop.
+// Stored returns how many bytes of disk the data takes. Call it after Stop.
 func (i *Instance) Stored() (int64, error) {
 	use, err := host.DiskUse(i.dir, i.reused...)
 	return use - i.empty, err

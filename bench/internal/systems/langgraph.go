@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// langGraph is its JavaScript saver for SQLite, in a Node process. The pragma
-// is ours: as shipped, a put is not flushed.
+// langGraph is LangGraph's JavaScript saver for SQLite, in a Node process. This benchmark adds the
+// pragma synchronous=FULL: as shipped, a put is not flushed.
 type langGraph struct {
 	w    *Workshop
 	node string
@@ -36,7 +36,7 @@ func (s *langGraph) Prepare(ctx context.Context, w *Workshop) (err error) {
 		return err
 	}
 	key := sha256.New()
-	fmt.Fprintln(key, w.version(ctx, s.node, "--version")) // what is built is for one version of Node
+	fmt.Fprintln(key, w.version(ctx, s.node, "--version")) // the build works with one version of Node only
 	files, err := langGraphFiles.ReadDir("langgraph")
 	for _, f := range files {
 		text, err := langGraphFiles.ReadFile("langgraph/" + f.Name())
@@ -56,7 +56,7 @@ func (s *langGraph) Prepare(ctx context.Context, w *Workshop) (err error) {
 	return s.install(ctx, key.Sum(nil))
 }
 
-// install fetches what package-lock.json names, unless that was done before.
+// install fetches the packages that package-lock.json names, unless that was done before.
 func (s *langGraph) install(ctx context.Context, key []byte) error {
 	done := filepath.Join(s.dir, "installed")
 	if had, err := os.ReadFile(done); err == nil && bytes.Equal(had, key) {

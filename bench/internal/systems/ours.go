@@ -21,7 +21,7 @@ func (s *ours) Prepare(_ context.Context, w *Workshop) error {
 }
 
 func (s *ours) Start(ctx context.Context, dir string) (*Instance, error) {
-	config := filepath.Join(dir, "config.toml") // so that nobody's own settings count
+	config := filepath.Join(dir, "config.toml") // so that the user's own settings do not count
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -40,8 +40,7 @@ func (s *ours) Start(ctx context.Context, dir string) (*Instance, error) {
 	return i, err
 }
 
-// attach starts the driver of a server that was just started, and stops the
-// server where that fails.
+// attach starts the driver of a server that was just started, and stops the server if that fails.
 func (w *Workshop) attach(ctx context.Context, srv *server, name, address, data string) (*Instance, error) {
 	d, err := w.drive(ctx, name, address)
 	if err != nil {

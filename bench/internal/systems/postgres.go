@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// postgres has the settings that initdb writes: fsync and synchronous_commit
-// are on. It refuses to run as root, so it gets another user there.
+// postgres has the settings that initdb writes: fsync and synchronous_commit are on. PostgreSQL
+// refuses to run as root, so in that case it runs as another user.
 type postgres struct {
 	w        *Workshop
 	bin      string
@@ -43,7 +43,7 @@ func (s *postgres) Prepare(ctx context.Context, w *Workshop) error {
 	return s.run(ctx, filepath.Join(s.bin, "initdb"), "-D", s.template, "-U", "bench", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
-// other is who runs PostgreSQL where this process is root.
+// other returns the user that runs PostgreSQL if this process is root.
 func other() (*host.User, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func other() (*host.User, error) {
 	return &host.User{UID: uid, GID: gid}, errors.Join(err1, err2)
 }
 
-// folder makes one that belongs to the user of the server.
+// folder makes a folder that belongs to the user of the server.
 func (s *postgres) folder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil || s.user == nil {
 		return err
@@ -80,7 +80,7 @@ func (s *postgres) Start(ctx context.Context, dir string) (*Instance, error) {
 	if err := s.run(ctx, "/bin/cp", "-a", s.template, data); err != nil {
 		return nil, err
 	}
-	// The log of changes is left out: it is kept for a while, and then used again.
+	// The write-ahead log is left out: PostgreSQL keeps it for a while and then reuses it.
 	tables := filepath.Join(data, "base")
 	empty, err := host.DiskUse(tables)
 	if err != nil {

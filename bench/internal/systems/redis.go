@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// redisServer answers a SET after the append-only file is flushed. Rewriting
-// the file is off: it would only take time away from it.
+// redisServer acknowledges a SET after the append-only file is flushed. Rewriting the file is off:
+// it would only take time from Redis.
 type redisServer struct {
 	w       *Workshop
 	path    string

@@ -2,26 +2,26 @@ package systems
 
 import "context"
 
-// System is one of those that are compared.
+// System is one of the compared systems.
 type System interface {
-	// Name is the word by which bars and options know it.
+	// Name returns the name that bars and options use for it.
 	Name() string
 
-	// Title says for people what it is and how it is set.
+	// Title describes for people what it is and how it is set.
 	Title() string
 
-	// Prepare finds what it needs, or installs it into the workshop. An error
-	// says why it is left out.
+	// Prepare finds what the system needs, or installs it into the workshop. An error says why the
+	// system is left out.
 	Prepare(ctx context.Context, w *Workshop) error
 
-	// Start starts it in a folder that is empty.
+	// Start starts the system in an empty folder.
 	Start(ctx context.Context, dir string) (*Instance, error)
 }
 
 // Ours is the name of the product among the systems.
 const Ours = "ours"
 
-// All is every system, in the order of the report.
+// All returns every system, in the order of the report.
 func All() []System {
 	return []System{
 		&ours{},

@@ -14,25 +14,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
 )
 
-// Workshop is where systems are prepared.
+// Workshop is the place where systems are prepared.
 type Workshop struct {
-	Self    string // this program, which is its own driver
+	Self    string // this program, which is also its driver
 	Server  string // the product's program
 	Corpus  string // the file with the text of the states
-	Scratch string // goes when the run ends
-	Cache   string // stays: what was downloaded and built
+	Scratch string // removed when the run ends
+	Cache   string // kept: downloads and builds
 	Offline bool   // install nothing
 	Say     func(format string, args ...any)
 
-	updated  bool     // the lists of packages are fresh
+	updated  bool     // the package lists are fresh
 	packages string   // where packages are unpacked, once there are some
-	env      []string // what programs out of packages need
+	env      []string // the environment that programs from packages need
 }
 
-// program finds a program on this machine, or takes it out of a package of the
-// distribution. Nothing is installed into the system: the package is unpacked
-// into the scratch folder, so that no service starts and no root is needed.
-// Patterns name where it may be besides PATH.
+// program finds a program on this machine, or takes it from a package of the distribution. It
+// installs nothing into the system: it unpacks the package into the scratch folder, so no service
+// starts and root is not needed. patterns name other places than PATH where the program can be.
 func (w *Workshop) program(ctx context.Context, name, pkg string, patterns ...string) (string, error) {
 	if path := w.find("", name, patterns); path != "" {
 		return path, nil
@@ -50,12 +49,12 @@ func (w *Workshop) program(ctx context.Context, name, pkg string, patterns ...st
 	return "", fmt.Errorf("the package %s has no %s", pkg, name)
 }
 
-// find looks in PATH, unless there is a root to look below.
+// find looks in PATH, unless there is a root folder to search below.
 func (w *Workshop) find(root, name string, patterns []string) string {
 	if root == "" {
 		if path, err := exec.LookPath(name); err == nil {
-			// PostgreSQL looks for its files beside its program. Redis goes by the name that it
-			// is started with, and its program has another one.
+			// PostgreSQL looks for its files beside its program. Redis chooses its function by the
+			// name that it is started with, and the file behind the link has another name.
 			if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(real) == name {
 				return real
 			}
@@ -65,7 +64,7 @@ func (w *Workshop) find(root, name string, patterns []string) string {
 	for _, pattern := range patterns {
 		if paths, _ := filepath.Glob(root + pattern); len(paths) > 0 {
 			slices.Sort(paths)
-			return paths[len(paths)-1] // the newest, as versions go
+			return paths[len(paths)-1] // the newest version
 		}
 	}
 	return ""
@@ -92,8 +91,8 @@ func (w *Workshop) unpack(ctx context.Context, pkg string) error {
 	return nil
 }
 
-// download gets a package and those it needs that are not installed. What was
-// downloaded before is not asked for again.
+// download gets a package and the packages that it needs and that are not installed. It does not
+// download them again.
 func (w *Workshop) download(ctx context.Context, pkg, dir string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return errors.New("there is no apt-get")
@@ -110,7 +109,7 @@ func (w *Workshop) download(ctx context.Context, pkg, dir string) error {
 		"-o", "Dir::Cache::archives=" + dir, "install", pkg,
 	}}
 	err := host.Run(ctx, get)
-	if err != nil && os.Geteuid() == 0 && !w.updated { // the lists are old or missing
+	if err != nil && os.Geteuid() == 0 && !w.updated { // the package lists are old or missing
 		w.updated = true
 		if err = host.Run(ctx, host.Spec{Name: "apt-get update", Path: "apt-get", Args: []string{"update", "-qq"}}); err == nil {
 			err = host.Run(ctx, get)
@@ -124,7 +123,7 @@ func (w *Workshop) download(ctx context.Context, pkg, dir string) error {
 
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)+`)
 
-// version is the number that a program says of itself.
+// version returns the version number that a program prints.
 func (w *Workshop) version(ctx context.Context, path string, args ...string) string {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), w.env...)
