@@ -1,7 +1,6 @@
-// Package adk keeps the sessions of the Agent Development Kit for Go in
-// ckptsidecar: what AppendEvent has acknowledged is on disk, and another process
-// goes on with the session. It is a module of its own, so that nobody else needs
-// the kit.
+// Package adk keeps the sessions of the Agent Development Kit for Go in ckptsidecar. An event that
+// AppendEvent has acknowledged is on disk, and another process can continue the session. This is a
+// separate module, so that other users do not need the kit.
 //
 // # What this package may import
 //

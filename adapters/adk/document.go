@@ -23,7 +23,7 @@ const (
 	userWorkflow    = "user-state"
 )
 
-// The bounds of a change, while others change the same.
+// The limits for retries of a change while other processes change the same document.
 const (
 	tries      = 50
 	firstPause = 20 * time.Millisecond
@@ -31,7 +31,7 @@ const (
 	mostKnown  = 64 // documents that are remembered between two changes
 )
 
-// place is where something is kept: a run, and what people are told of it.
+// place is where a document is kept: a run, with its workflow and the id that people see.
 type place struct{ run, workflow, external string }
 
 func sessionPlace(app, user, id string) place {
@@ -44,7 +44,7 @@ func userPlace(app, user string) place {
 	return place{runName(user, userWorkflow, app, user), userWorkflow, user}
 }
 
-// documents are what this process has claimed: a document is a run whose newest
+// documents are the documents that this process has claimed. A document is a run whose newest
 // checkpoint is its content.
 type documents struct {
 	mu    sync.Mutex
@@ -53,15 +53,15 @@ type documents struct {
 	own   *client.Client
 }
 
-// claimed is a document whose run is ours, as far as we know.
+// claimed is a document whose run this process owns, as far as it knows.
 type claimed struct {
 	mu    sync.Mutex
 	held  bool
 	epoch int64
-	state []byte // nil where nothing was saved
+	state []byte // nil if nothing was saved
 }
 
-// client answers the client to use.
+// client returns the client to use.
 func (s *Service) client() *client.Client {
 	if s.Client != nil {
 		return s.Client
@@ -87,8 +87,8 @@ func (s *Service) document(run string) *claimed {
 	return c
 }
 
-// change changes what is kept at a place. work is given the content, nil for none,
-// and answers the new one, nil to leave it. It may be called more than once.
+// change changes the document at a place. work gets the content, or nil if there is none, and
+// returns the new content, or nil to leave it. change can call work more than once.
 func (s *Service) change(ctx context.Context, at place, work func(old []byte) ([]byte, error)) error {
 	c := s.document(at.run)
 	c.mu.Lock()
@@ -109,8 +109,8 @@ func (s *Service) change(ctx context.Context, at place, work func(old []byte) ([
 	})
 }
 
-// insist does something as the owner of a document, again where another process
-// has become it.
+// insist runs work as the owner of a document. If another process has become the owner, it claims
+// the document and tries again.
 func (s *Service) insist(ctx context.Context, at place, c *claimed, work func() error) error {
 	pause := firstPause
 	for n := 1; ; n++ {
@@ -121,7 +121,7 @@ func (s *Service) insist(ctx context.Context, at place, c *claimed, work func() 
 		if err == nil {
 			return nil
 		}
-		c.held = false // whatever it was: what the daemon has is not known any more
+		c.held = false // after any error, it is unknown what the daemon has
 		if code := ckpt.CodeOf(err); n >= tries || code != ckpt.CodeFenced && code != ckpt.CodeConflict {
 			return err
 		}
@@ -165,8 +165,7 @@ func (s *Service) claim(ctx context.Context, at place, c *claimed) error {
 	return nil
 }
 
-// prepare turns drift off for an agent that is new: a session that is cut or
-// rewritten is no drift.
+// prepare turns drift off for a new agent: a session that is cut or rewritten is not drift.
 func (s *Service) prepare(ctx context.Context) error {
 	wire := s.client().Wire()
 	if _, err := wire.Policy(ctx, s.agent()); ckpt.CodeOf(err) != ckpt.CodeNotFound {
@@ -179,7 +178,7 @@ func (s *Service) prepare(ctx context.Context) error {
 }
 
 func (s *Service) save(ctx context.Context, at place, epoch int64, state []byte) error {
-	id, err := uuid.NewV7() // made here, so that it stays the same however often it is sent
+	id, err := uuid.NewV7() // made here, so that it stays the same for each repetition
 	if err != nil {
 		return err
 	}
@@ -190,8 +189,8 @@ func (s *Service) save(ctx context.Context, at place, epoch int64, state []byte)
 	return err
 }
 
-// verify is an error where another process has become the owner, so that what is
-// known here may be old.
+// verify returns an error if another process has become the owner, because then the content that is
+// known here can be old.
 func (s *Service) verify(ctx context.Context, at place, c *claimed) error {
 	run, err := s.client().Wire().Run(ctx, ckpt.RunRef{Agent: s.agent(), Run: at.run})
 	if err != nil {
@@ -203,8 +202,7 @@ func (s *Service) verify(ctx context.Context, at place, c *claimed) error {
 	return nil
 }
 
-// remove ends a document and removes its checkpoints. A change after it begins
-// anew.
+// remove ends a document and removes its checkpoints. A later change starts a new document.
 func (s *Service) remove(ctx context.Context, at place) error {
 	if state, err := s.latest(ctx, at.run); state == nil || err != nil {
 		return err
@@ -215,7 +213,7 @@ func (s *Service) remove(ctx context.Context, at place) error {
 	wire := s.client().Wire()
 	var ids []string
 	err := s.insist(ctx, at, c, func() (err error) {
-		if ids, err = s.checkpoints(ctx, at.run); err == nil { // and none after them: who saves must claim the run first
+		if ids, err = s.checkpoints(ctx, at.run); err == nil { // others must claim the run before they add one
 			_, _, err = wire.EndRun(ctx, ckpt.RunRef{Agent: s.agent(), Run: at.run, Epoch: &c.epoch},
 				ckpt.EndRequest{Status: ckpt.RunCompleted, Epoch: &c.epoch})
 		}
@@ -250,8 +248,7 @@ func (s *Service) checkpoints(ctx context.Context, run string) (ids []string, er
 	}
 }
 
-// latest answers the content of a document, nil where there is none or it was
-// removed.
+// latest returns the content of a document, nil if there is none or it was removed.
 func (s *Service) latest(ctx context.Context, run string) ([]byte, error) {
 	info, err := s.client().Wire().Run(ctx, ckpt.RunRef{Agent: s.agent(), Run: run})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
@@ -274,7 +271,7 @@ func (s *Service) newest(ctx context.Context, run string) ([]byte, error) {
 	return c.State, nil
 }
 
-// runs are the names of the runs of a workflow that hold something.
+// runs returns the names of the runs of a workflow that have content.
 func (s *Service) runs(ctx context.Context, workflow string) (names []string, err error) {
 	f := ckpt.RunFilter{Agent: s.agent(), Limit: ckpt.MaxLimit}
 	for {
@@ -303,7 +300,7 @@ func foreign(run string, err error) error {
 
 const readable = 100 // bytes of an id that are in the name of its run
 
-// runName is a name of a run that people can read, another one for each key.
+// runName returns a name of a run that people can read, and that is different for each key.
 func runName(id string, key ...string) string {
 	text, _ := json.Marshal(key)
 	sum := sha256.Sum256(text)
@@ -315,7 +312,7 @@ func runName(id string, key ...string) string {
 	return name + hex.EncodeToString(sum[:8])
 }
 
-// nameRune replaces what the name of a run may not have.
+// nameRune replaces characters that the name of a run must not contain.
 func nameRune(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._:@+-", r):

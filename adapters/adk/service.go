@@ -21,10 +21,11 @@ import (
 // DefaultAgent is the agent of a Service that names none.
 const DefaultAgent = "adk"
 
-// Service is a session.Service. Each session is a run of the agent, and each
-// event a checkpoint of it with the whole session; so are the state of an app and
-// that of a user. Any number of processes may use one session: each claims the run
-// for its change, and one that was overtaken reads again and changes it again.
+// Service is a session.Service. Each session is a run of the agent, and each event is a checkpoint
+// of the run with the whole session. The state of an app and the state of a user are runs in the
+// same way. Any number of processes can use one session: each process claims the run for its
+// change. If another process claims the run meanwhile, it reads the session again and repeats the
+// change.
 type Service struct {
 	Client *client.Client // nil means one with the defaults
 	Agent  string         // "" means DefaultAgent
@@ -34,7 +35,7 @@ type Service struct {
 
 var _ session.Service = (*Service)(nil)
 
-// kept is a session as it is saved.
+// kept is the saved form of a session.
 type kept struct {
 	App     string            `json:"app"`
 	User    string            `json:"user"`
@@ -44,14 +45,14 @@ type kept struct {
 	Events  []json.RawMessage `json:"events"`
 }
 
-// shared is the state of an app or a user as it is saved.
+// shared is the saved form of the state of an app or a user.
 type shared struct {
 	App   string         `json:"app"`
 	User  string         `json:"user,omitempty"`
 	State map[string]any `json:"state"`
 }
 
-// Create begins a session. One that is there already is an error.
+// Create begins a session. It returns an error if the session exists.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req.AppName == "" || req.UserID == "" {
 		return nil, fmt.Errorf("app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
@@ -86,7 +87,7 @@ func (s *Service) response(ctx context.Context, k *kept) (*session.CreateRespons
 	return &session.CreateResponse{Session: made}, nil
 }
 
-// Get answers a session with its events, or those that are asked for.
+// Get returns a session with its events, or with the requested part of them.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	if err := checkNames(req.AppName, req.UserID, req.SessionID); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	return &session.GetResponse{Session: got}, nil
 }
 
-// List answers the sessions of an app, or those of one user, without their events.
+// List returns the sessions of an app, or those of one user, without their events.
 func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	if req.AppName == "" {
 		return nil, fmt.Errorf("app_name is required, got app_name: %q", req.AppName)
@@ -146,8 +147,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return answer, nil
 }
 
-// Delete removes a session, also from the daemon's disk. The state of its user
-// and app stays.
+// Delete removes a session, also from the daemon's disk. The state of its user and app stays.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if err := checkNames(req.AppName, req.UserID, req.SessionID); err != nil {
 		return err
@@ -155,9 +155,9 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	return s.remove(ctx, sessionPlace(req.AppName, req.UserID, req.SessionID))
 }
 
-// AppendEvent adds an event to a session of this service, and its changes of the
-// state. A partial event is not kept. An event whose id is there already is left
-// out, so that an append whose answer was lost may be tried again.
+// AppendEvent adds an event to a session of this service, and applies its changes of the state. It
+// does not keep a partial event. It skips an event whose id the session already has, so that a
+// caller can repeat an append whose answer was lost.
 func (s *Service) AppendEvent(ctx context.Context, current session.Session, event *session.Event) error {
 	switch {
 	case current == nil:
@@ -211,7 +211,7 @@ func (s *Service) AppendEvent(ctx context.Context, current session.Session, even
 	return nil
 }
 
-// has says whether an event of an id, which may be "", is among those of a session.
+// has says whether the events of a session include one with an id. It returns false for the id "".
 func has(events []json.RawMessage, id string) bool {
 	return id != "" && slices.ContainsFunc(events, func(text json.RawMessage) bool {
 		var e struct{ ID string }
@@ -262,7 +262,7 @@ func (s *Service) share(ctx context.Context, app, user string, d deltas) error {
 	return nil
 }
 
-// open makes a session of what is kept, with the state of its app and user.
+// open makes a session from its saved form, with the state of its app and user.
 func (s *Service) open(ctx context.Context, k *kept, events []*session.Event) (*opened, error) {
 	o := &opened{app: k.App, user: k.User, id: k.ID, updated: k.Updated, state: map[string]any{}, events: events}
 	maps.Copy(o.state, k.State)
@@ -284,7 +284,7 @@ func (s *Service) open(ctx context.Context, k *kept, events []*session.Event) (*
 	return o, nil
 }
 
-// deltas are the changes of a state, by whose it is, without their prefixes.
+// deltas are the changes of a state, separated by app, user and session, without their prefixes.
 type deltas struct{ app, user, session map[string]any }
 
 func split(state map[string]any) deltas {
@@ -301,7 +301,7 @@ func split(state map[string]any) deltas {
 	return d
 }
 
-// decodeEvents reads events, without those before a time.
+// decodeEvents reads events, except those before a time.
 func decodeEvents(texts []json.RawMessage, after time.Time) ([]*session.Event, error) {
 	events := make([]*session.Event, 0, len(texts))
 	for _, text := range texts {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/adk/session"
 )
 
-// opened is a session as it was read, with what was added to it here.
+// opened is a session as it was read, plus the events that were added here.
 type opened struct {
 	app, user, id string
 
@@ -38,8 +38,7 @@ func (o *opened) LastUpdateTime() time.Time {
 	return o.updated
 }
 
-// append adds an event that was stored. Its temporary changes of the state are
-// seen here alone.
+// append adds an event that was stored. Its temporary changes of the state are visible only here.
 func (o *opened) append(event, stored *session.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,8 +61,8 @@ func (s *state) Get(key string) (any, error) {
 	return value, nil
 }
 
-// Set changes the state of this session alone, as in the kit's own services: what
-// is to be kept goes through an event.
+// Set changes the state of this session only, as in the kit's own services. To keep a change, send
+// it with an event.
 func (s *state) Set(key string, value any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

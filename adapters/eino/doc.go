@@ -1,7 +1,6 @@
-// Package eino keeps the checkpoints of eino graphs in ckptsidecar: a graph
-// that was interrupted goes on in another process, and what its checkpoint
-// holds is on disk when Set has answered. It is a module of its own, so that
-// nobody else needs eino.
+// Package eino keeps the checkpoints of eino graphs in ckptsidecar. A graph that was interrupted
+// can continue in another process, and the content of its checkpoint is on disk when Set returns.
+// This is a separate module, so that other users do not need eino.
 //
 // # What this package may import
 //

@@ -13,16 +13,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Store is a compose.CheckPointStore. Each checkpoint id of eino is a run of
-// the agent, each Set a checkpoint of it: earlier ones stay as long as the
-// agent's policy says.
+// Store is a compose.CheckPointStore. Each checkpoint id of eino is a run of the agent, and each
+// Set is a checkpoint of that run. Earlier checkpoints stay as long as the agent's policy says.
 type Store struct {
 	Agent *client.Agent
 }
 
 var errNoAgent = errors.New("eino.Store has no Agent: say which with (&client.Client{}).Agent(name)")
 
-// Set saves a checkpoint of a graph. It answers when that is on disk.
+// Set saves a checkpoint of a graph. It returns when the checkpoint is on disk.
 func (s *Store) Set(ctx context.Context, checkPointID string, checkPoint []byte) error {
 	if s.Agent == nil {
 		return errNoAgent
@@ -35,8 +34,8 @@ func (s *Store) Set(ctx context.Context, checkPointID string, checkPoint []byte)
 	return err
 }
 
-// Get answers the newest checkpoint of a graph, and false where there is none.
-// The audit log records it.
+// Get returns the newest checkpoint of a graph, and false if there is none. The audit log records
+// it.
 func (s *Store) Get(ctx context.Context, checkPointID string) ([]byte, bool, error) {
 	if s.Agent == nil {
 		return nil, false, errNoAgent
@@ -56,8 +55,7 @@ type about struct {
 
 const readable = 100 // bytes of an id that are in the name of its run
 
-// RunName is the run in which the checkpoints of an id are, which may be any
-// text.
+// RunName returns the run that has the checkpoints of an id. The id can be any text.
 func RunName(checkPointID string) string {
 	sum := sha256.Sum256([]byte(checkPointID))
 	text := strings.TrimLeft(strings.Map(nameRune, checkPointID), "._:@+-")
@@ -68,7 +66,7 @@ func RunName(checkPointID string) string {
 	return text + hex.EncodeToString(sum[:8])
 }
 
-// nameRune replaces what the name of a run may not have.
+// nameRune replaces characters that the name of a run must not contain.
 func nameRune(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._:@+-", r):

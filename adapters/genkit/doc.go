@@ -1,6 +1,6 @@
-// Package genkit keeps the sessions of Genkit for Go in ckptsidecar: what Save has
-// acknowledged is on disk, and another process goes on with the session. It is a
-// module of its own, so that nobody else needs Genkit.
+// Package genkit keeps the sessions of Genkit for Go in ckptsidecar. A session that Save has
+// acknowledged is on disk, and another process can continue it. This is a separate module, so that
+// other users do not need Genkit.
 //
 // # What this package may import
 //

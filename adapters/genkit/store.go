@@ -13,16 +13,16 @@ import (
 	"github.com/firebase/genkit/go/core/x/session"
 )
 
-// Store is a session.Store. Each session is a run of the agent, and each Save a
-// checkpoint of it: earlier ones stay as long as the agent's policy says. The last
-// Save counts, as in Genkit's own stores.
+// Store is a session.Store. Each session is a run of the agent, and each Save is a checkpoint of
+// it. Earlier checkpoints stay as long as the agent's policy says. The last Save wins, as in
+// Genkit's own stores.
 type Store[S any] struct {
 	Agent *client.Agent
 }
 
 var errNoAgent = errors.New("genkit.Store has no Agent: say which with (&client.Client{}).Agent(name)")
 
-// Save saves a session. It answers when that is on disk.
+// Save saves a session. It returns when the session is on disk.
 func (s *Store[S]) Save(ctx context.Context, sessionID string, data *session.Data[S]) error {
 	if s.Agent == nil {
 		return errNoAgent
@@ -38,7 +38,7 @@ func (s *Store[S]) Save(ctx context.Context, sessionID string, data *session.Dat
 	return err
 }
 
-// Get answers a session, and nil where there is none. The audit log records it.
+// Get returns a session, and nil if there is none. The audit log records it.
 func (s *Store[S]) Get(ctx context.Context, sessionID string) (*session.Data[S], error) {
 	if s.Agent == nil {
 		return nil, errNoAgent
@@ -65,7 +65,7 @@ type about struct {
 
 const readable = 100 // bytes of an id that are in the name of its run
 
-// RunName is the run in which a session is, whose id may be any text.
+// RunName returns the run that has a session. The session's id can be any text.
 func RunName(sessionID string) string {
 	sum := sha256.Sum256([]byte(sessionID))
 	text := strings.TrimLeft(strings.Map(nameRune, sessionID), "._:@+-")
@@ -76,7 +76,7 @@ func RunName(sessionID string) string {
 	return text + hex.EncodeToString(sum[:8])
 }
 
-// nameRune replaces what the name of a run may not have.
+// nameRune replaces characters that the name of a run must not contain.
 func nameRune(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._:@+-", r):

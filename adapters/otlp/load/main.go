@@ -1,10 +1,10 @@
-// The command load sends spans to a daemon of its own at a steady rate, and says
-// what the daemon took for it: processor time, memory, and what it kept.
+// The command load starts a daemon, sends spans to it at a steady rate, and prints what that cost
+// the daemon: processor time, memory, and what it kept.
 //
 //	go run -mod=mod ./load --program ../../dist/ckptsidecar
 //
-// A trace has 20 spans: a segment of an agent, two answers of its model, two calls
-// of tools, five spans of a framework's structure and ten that mean nothing here.
+// A trace has 20 spans: a segment of an agent, two answers of its model, two tool calls, five spans
+// of a framework's structure and ten spans that have no meaning here.
 package main
 
 import (
@@ -198,7 +198,7 @@ func post(http2 *http.Client, body []byte) error {
 	return nil
 }
 
-// made is the nth batch.
+// made returns the nth batch.
 func made(n int) (body []byte, spans int, err error) {
 	list := make([]*trace.Span, 0, *batch)
 	for i := range *batch / perTrace {
@@ -259,7 +259,7 @@ func number(key string, value int64) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: value}}}
 }
 
-// processorTime is what a process has used of the processors. Linux alone.
+// processorTime returns the processor time that a process has used. It works only on Linux.
 func processorTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -277,7 +277,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// peak is the most memory that a process had.
+// peak returns the peak memory use of a process in bytes.
 func peak(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
