@@ -38,7 +38,7 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// statesText is what states are to their agent; "" where nobody has asked.
+// statesText returns the size of an agent's states; "" if nobody has asked for it.
 func statesText(bytes *int64) string {
 	if bytes == nil {
 		return ""
@@ -46,7 +46,7 @@ func statesText(bytes *int64) string {
 	return term.Bytes(*bytes)
 }
 
-// filesText is what files take; "" for nothing.
+// filesText returns the size of files; "" if there are none.
 func filesText(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -54,7 +54,7 @@ func filesText(bytes int64) string {
 	return term.Bytes(bytes)
 }
 
-// andFiles says what files take beside the states; "" for nothing.
+// andFiles returns the size of the files beside the states; "" if there are none.
 func andFiles(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -87,7 +87,7 @@ type eraseCmd struct {
 	Timeout ckpt.Duration `help:"With --wait: how long at most, such as 10m. The exit code is 75 then. Default: no limit." placeholder:"TIME"`
 }
 
-// Help is what `erase --help` adds.
+// Help returns the text that `erase --help` adds.
 func (c *eraseCmd) Help() string {
 	return "Backups that were made before keep the agent until they go; remove them by hand where that is too late.\n" +
 		"On a host of a fleet the answer names the hosts that have not erased their copies yet. They do it when they\n" +
@@ -134,14 +134,14 @@ func erasedText(a *app, gone *ckpt.Erased) error {
 	return nil
 }
 
-// confirm asks for the agent's name, because a yes is typed too easily.
+// confirm asks the user to type the agent's name, because a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.Interactive {
 		return cli.Usagef("erase asks for confirmation, and standard input is not a terminal: add --yes")
 	}
 	term.Printf(a.Stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.Err.Bold(agent))
 	typed, err := cli.Stoppable(ctx, func() (typed string, _ error) {
-		_, _ = fmt.Fscanln(a.Stdin, &typed) // nothing typed is not its name either
+		_, _ = fmt.Fscanln(a.Stdin, &typed) // an empty input is not its name either
 		return typed, nil
 	})
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// process is what the program sees of its process, so that tests can be one.
+// process is the program's view of its process, which tests can replace.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            daemon.Environment
-	environ        []string        // the same, whole, for children
-	interactive    bool            // a person sits at stdin
-	hurry          <-chan struct{} // closes when a person asks a second time to stop
+	environ        []string        // the whole environment of env, for children
+	interactive    bool            // a person is at stdin
+	hurry          <-chan struct{} // closes when the user asks a second time to stop
 }
 
 // app is what every command gets.

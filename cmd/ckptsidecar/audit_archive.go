@@ -24,7 +24,7 @@ type auditArchiveCmd struct {
 	cli.DatabaseFlag `embed:""`
 }
 
-// Help is what `audit archive --help` adds.
+// Help returns the text that `audit archive --help` adds.
 func (c *auditArchiveCmd) Help() string {
 	return `The file is a database of SQLite with the same views: sqlite3 FILE 'SELECT * FROM audit_log'.
 Only once it has been verified and is on disk do its rows go from the daemon's database. Rows stay that

@@ -68,7 +68,7 @@ func (c *auditListCmd) Run(ctx context.Context, a *app) error {
 
 type auditCheckCmd struct{}
 
-// Run ends with 5 where the log is not as it was written.
+// Run fails with exit code 5 if the log is not as it was written.
 func (c *auditCheckCmd) Run(ctx context.Context, a *app) error {
 	v, err := client.Operator{Client: a.Client()}.VerifyChain(ctx)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 )
 
-// benchCmd is what users measure on their own disk. The module bench has more.
+// benchCmd has the measurements that users can run on their own disk. The module bench has more.
 type benchCmd struct {
 	Save measure.Save `cmd:"" help:"Measure durable saves a second over the socket, and compare with a plain log on the same disk."`
 }
 
-// measuring is what a measurement needs of this program.
+// measuring returns what a measurement needs from this program.
 func (a *app) measuring() *measure.Env {
 	return &measure.Env{
 		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Out: a.Out, Err: a.Err,
@@ -22,8 +22,8 @@ func (a *app) measuring() *measure.Env {
 	}
 }
 
-// databaseFolder is the folder where the database is or would be, or the nearest one
-// above it that exists.
+// databaseFolder returns the folder where the database is or would be. If that does not exist, it
+// returns the nearest existing folder above it.
 func (a *app) databaseFolder() (string, error) {
 	config, err := new(cli.SettingFlags).Settings(a.App)
 	if err != nil {

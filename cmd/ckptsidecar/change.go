@@ -36,7 +36,7 @@ func (c *tagCmd) Run(ctx context.Context, a *app) error {
 	return a.patch(ctx, before.ID, ckpt.CheckpointPatch{Labels: &after})
 }
 
-// relabel applies changes to labels: k=v sets, k- takes away.
+// relabel applies changes to labels: k=v sets a label, k- removes it.
 func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 	labels := maps.Clone(old)
 	if labels == nil {

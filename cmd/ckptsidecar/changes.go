@@ -32,7 +32,7 @@ func (c *changesCmd) Run(ctx context.Context, a *app) error {
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) || ctx.Err() != nil { // Ctrl-C is how following ends
+	if errors.Is(err, errEnough) || ctx.Err() != nil { // Ctrl-C is the normal end of following
 		return nil
 	}
 	return err

@@ -21,7 +21,7 @@ type chownCmd struct {
 	cli.ReasonFlag
 }
 
-// Help is what `chown --help` adds.
+// Help returns the text that `chown --help` adds.
 func (c *chownCmd) Help() string {
 	return "For administrators. All agents move in one transaction, or none. Nothing moves where the new owner has an agent of the same name. " +
 		"Each agent keeps its policy. The audit log is not rewritten: it gets two rows for each agent, give_agent and receive_agent. " +
@@ -60,8 +60,8 @@ func (c *chownCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// ownerNamed is the owner that a word names: one as the daemon writes it, the number of
-// a user, or the name of a user of this machine.
+// ownerNamed returns the owner that a word names. The word can be an owner as the daemon writes it,
+// the number of a user, or the name of a user of this machine.
 func ownerNamed(word string) (string, error) {
 	if ckpt.IsOwner(word) {
 		return word, nil
@@ -76,5 +76,5 @@ func ownerNamed(word string) (string, error) {
 	if number := "uid:" + u.Uid; ckpt.IsOwner(number) {
 		return number, nil
 	}
-	return u.Uid, nil // of Windows: a SID
+	return u.Uid, nil // on Windows: a SID
 }

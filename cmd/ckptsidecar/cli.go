@@ -22,7 +22,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/transfercmd"
 )
 
-// grammar is the command line. Each command is a file or a part of one.
+// grammar is the command line. Each command is in one file or in a part of a file.
 type grammar struct {
 	cli.Flags
 
@@ -100,7 +100,7 @@ const description = "The flight recorder of AI agents: checkpoints that are safe
 	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
 
-// run is the whole program but for signals and os.Exit.
+// run is the whole program except for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
 	g := &grammar{}
 	a := &app{App: &cli.App{
@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, p process) int {
 	return code
 }
 
-// command reads the command line and does what it says.
+// command parses the command line and runs the command.
 func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if hookcmd.Handles(args) {
 		return hookcmd.Main(ctx, a.App, args[1:])
@@ -134,7 +134,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 		return a.Fail(err)
 	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help has spoken
+	if ended >= 0 { // --help has printed its text
 		return ended
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	return a.Fail(parsed.Run(a, a.App, a.measuring(), parser, manual.Groups(groups)))
 }
 
-// shape reads -q and --format. import has a --format of its own, which is no template.
+// shape reads -q and --format. import has its own --format, which is not a template.
 func (a *app) shape(parsed *kong.Context) error {
 	if a.Format != "" && !cli.IsTemplate(a.Format) && parsed.Command() != "import" && parsed.Command() != "import <files>" {
 		return cli.Usagef("--format takes a Go template such as '{{.id}}'; got %s", a.Format)

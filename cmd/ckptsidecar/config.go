@@ -15,7 +15,7 @@ type configCmd struct {
 	Show  configShowCmd  `cmd:"" help:"Print the settings and where each comes from, as a commented file."`
 }
 
-// configFlags say which daemon's settings are meant.
+// configFlags choose the daemon whose settings are used.
 type configFlags struct {
 	System bool `help:"The system's daemon instead of your own."`
 }
@@ -54,7 +54,7 @@ type configShowCmd struct {
 	Example     bool   `help:"Print the defaults instead, commented out: a file to start from."`
 }
 
-// settingShape is one setting for programs.
+// settingShape is one setting in JSON.
 type settingShape struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -85,7 +85,7 @@ func (c *configShowCmd) Run(ctx context.Context, a *app) error {
 	return a.WriteJSON(list)
 }
 
-// ofDaemon prints the settings that the running daemon has in force.
+// ofDaemon prints the settings that the running daemon uses.
 func (c *configShowCmd) ofDaemon(ctx context.Context, a *app) error {
 	if c.Example || c.Config != "" || c.System {
 		return cli.Usagef("--daemon reads the settings of the running daemon: leave the file and --system out")

@@ -60,7 +60,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// shortDiff is a line for each member of the top level.
+// shortDiff prints a line for each changed member of the top level.
 func shortDiff(a *app, s *ckpt.DiffSummary) {
 	for _, f := range s.Removed {
 		term.Printf(a.Stdout, "%s  %s\n", a.Out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
@@ -83,7 +83,7 @@ func rooted(path string) string {
 	return path
 }
 
-// valueOrSize shows a value where it fits into the line.
+// valueOrSize returns a value if it fits into the line, else its size.
 func valueOrSize(value json.RawMessage, size int64) string {
 	if len(value) > 0 && size <= 40 {
 		return oneLine(ckpt.JSON(value))
@@ -91,7 +91,7 @@ func valueOrSize(value json.RawMessage, size int64) string {
 	return term.Bytes(size)
 }
 
-// pathDiff is each change by its path, with the old value and the new one.
+// pathDiff prints each change with its path, the old value and the new one.
 func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 	changes, err := explainPatch(from, patch)
 	if err != nil {
@@ -112,7 +112,7 @@ func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 	return nil
 }
 
-// clipped keeps a long value from filling the screen; --json has it whole.
+// clipped shortens a long value, so that it does not fill the screen; --json has it complete.
 func clipped(value json.RawMessage) string {
 	const most = 500
 	text := strings.ToValidUTF8(oneLine(ckpt.JSON(value)), "\uFFFD")
@@ -137,8 +137,8 @@ func diffName(c *ckpt.Checkpoint) string {
 	return term.Escape(fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID))
 }
 
-// indented is a state with a line for each value. A state that is not JSON stays
-// as it is.
+// indented returns a state with a line for each value. It returns a state that is not JSON
+// unchanged.
 func indented(state []byte) []byte {
 	var b bytes.Buffer
 	if json.Indent(&b, bytes.TrimSpace(state), "", "  ") != nil {

@@ -66,7 +66,7 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case errors.Is(err, errEnough):
 		return nil
-	case ctx.Err() != nil: // Ctrl-C is how following ends
+	case ctx.Err() != nil: // Ctrl-C is the normal end of following
 		return nil
 	case err == nil && shown == 0 && !a.JSON:
 		a.Tell("no event of %s yet", cmp.Or(c.Agent, "any run"))
@@ -115,8 +115,8 @@ func eachEvent[Event any](after int64, show func(Event) error, page func(after i
 	})
 }
 
-// writeEvent writes one line, so that followers can read line by line. of is whose it is, "" for nobody's in
-// particular; whole is what --json prints.
+// writeEvent writes one line, so that followers can read line by line. of is the run of the event, or "" if the line
+// does not name one; whole is the value that --json prints.
 func (a *app) writeEvent(of string, e *ckpt.Event, whole any) error {
 	var line bytes.Buffer
 	if a.Shaped() {

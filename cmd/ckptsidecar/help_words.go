@@ -2,8 +2,8 @@ package main
 
 import "github.com/alecthomas/kong"
 
-// helpVars are parts of the help of commands: what other programs say otherwise, what several
-// commands say, and what is too long for a tag.
+// helpVars are parts of the help of commands: texts that other programs replace, texts that several
+// commands share, and texts that are too long for a tag.
 var helpVars = kong.Vars{
 	"disk": "where your database is or would be",
 	"checkpoint": "its id or the beginning of it, AGENT (its newest), AGENT@SEQ, AGENT/RUN/SEQ, AGENT/RUN@-1 " +

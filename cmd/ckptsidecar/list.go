@@ -70,8 +70,8 @@ func (c *listCmd) check() error {
 	)
 }
 
-// follow prints checkpoints as they are saved, and again when they are pinned, labeled
-// or found suspect.
+// follow prints checkpoints as they are saved, and again when they are pinned, labeled or found
+// suspect.
 func (c *listCmd) follow(ctx context.Context, a *app) error {
 	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Checkpoint]{
 		Concerns: func(change *survey.Change) bool {
@@ -81,7 +81,7 @@ func (c *listCmd) follow(ctx context.Context, a *app) error {
 		Read: func() ([]ckpt.Checkpoint, error) {
 			page, err := c.pages(ctx, a)
 			switch {
-			case ckpt.CodeOf(err) == ckpt.CodeNotFound: // its first save makes it
+			case ckpt.CodeOf(err) == ckpt.CodeNotFound: // the agent's first save creates it
 				return nil, nil
 			case err != nil:
 				return nil, err

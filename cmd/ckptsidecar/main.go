@@ -1,10 +1,9 @@
-// Command ckptsidecar is the flight recorder of AI agents: the daemon, and
-// every command that a person or a script needs to talk to it.
+// Command ckptsidecar is the flight recorder of AI agents: the daemon, and every command that a
+// person or a script needs to talk to it.
 //
 // This package may import the root package, internal/cli and the packages below it,
-// internal/daemon, internal/fleet, internal/hook, internal/ipc/client,
-// internal/jsontext, internal/mcpserver, internal/osfile,
-// internal/survey, internal/wellformed and client.
+// internal/daemon, internal/fleet, internal/hook, internal/ipc/client, internal/jsontext,
+// internal/mcpserver, internal/osfile, internal/survey, internal/wellformed and client.
 package main
 
 import (
@@ -23,9 +22,8 @@ func main() {
 	}))
 }
 
-// untilSignal gives a context that ends at the first signal and a channel that
-// closes at the second. The third kills the process the hard way, which is
-// safe: what was acknowledged is on disk.
+// untilSignal returns a context that ends at the first signal and a channel that closes at the
+// second. A third signal kills the process. This is safe, because all acknowledged data is on disk.
 func untilSignal(which ...os.Signal) (context.Context, <-chan struct{}) {
 	ctx, stop := context.WithCancel(context.Background())
 	signals, hurry := make(chan os.Signal, 2), make(chan struct{})

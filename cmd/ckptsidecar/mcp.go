@@ -21,7 +21,7 @@ type mcpCmd struct {
 	InRun string `name:"run" help:"The run where a tool names none. Default: main, or under exec its run." placeholder:"NAME"`
 }
 
-// Help is what `mcp --help` adds.
+// Help returns the text that `mcp --help` adds.
 func (c *mcpCmd) Help() string {
 	return "A host such as Claude Code, Cursor or VS Code starts this command and speaks to it over standard input and output. " +
 		"Settings for the usual hosts are in docs/MCP.md."
@@ -42,7 +42,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	return mcpserver.New(o).Serve(ctx, closable(a.Stdin), unclosed{term.Raw(a.Stdout)})
 }
 
-// closable is standard input, which is closed to end a read that waits.
+// closable returns standard input in a form that can be closed to end a waiting read.
 func closable(r io.Reader) io.ReadCloser {
 	if c, ok := r.(io.ReadCloser); ok {
 		return c
@@ -50,7 +50,7 @@ func closable(r io.Reader) io.ReadCloser {
 	return io.NopCloser(r)
 }
 
-// unclosed is standard output, which stays open for what is said at the end.
+// unclosed is standard output. It stays open for messages at the end.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }

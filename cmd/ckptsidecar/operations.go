@@ -90,7 +90,7 @@ type operationCmd struct {
 	Resolve operationResolveCmd `cmd:"" help:"Record whether an uncertain operation took effect."`
 }
 
-// ofOperation is what every operation command has.
+// ofOperation has the arguments that every operation command has.
 type ofOperation struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Key   string `arg:"" help:"The operation's key: the same work has the same key whenever it is tried."`
@@ -105,8 +105,9 @@ type operationBeginCmd struct {
 	Label map[string]string `mapsep:"none" help:"A label of the checkpoint; may be repeated." placeholder:"K=V"`
 }
 
-// Run prints the status alone on standard output, so that
-// if [ "$(ckptsidecar operation begin …)" = open ] works.
+// Run prints only the status on standard output, so that this works in a shell:
+//
+//	if [ "$(ckptsidecar operation begin …)" = open ]
 func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
 	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label}
@@ -209,7 +210,7 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 	return nil
 }
 
-// endedShape is the answer with the state to go back to, as the API writes it.
+// endedShape is the answer with the state to go back to, in the JSON form of the API.
 type endedShape struct {
 	*ckpt.OperationEnded
 	Restore *view.CheckpointShape `json:"restore,omitempty"`

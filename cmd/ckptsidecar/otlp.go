@@ -40,7 +40,7 @@ func (c *otlpEnvCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// otlpEnvironment is what exporters must be told.
+// otlpEnvironment returns the environment variables that exporters need.
 func otlpEnvironment(o *ckpt.OTLPStatus, byHTTP bool) (map[string]string, error) {
 	switch {
 	case !o.Enabled:
@@ -49,7 +49,7 @@ func otlpEnvironment(o *ckpt.OTLPStatus, byHTTP bool) (map[string]string, error)
 		return map[string]string{
 			"OTEL_TRACES_EXPORTER":        "otlp",
 			"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-			"OTEL_EXPORTER_OTLP_ENDPOINT": "unix://" + o.Socket, // three slashes: the path has one of its own
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "unix://" + o.Socket, // three slashes, because the path begins with one
 			"OTEL_EXPORTER_OTLP_INSECURE": "true",
 		}, nil
 	case o.Loopback == "":

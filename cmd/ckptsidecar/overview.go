@@ -52,7 +52,7 @@ func (c *overviewCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// needsText says what waits for a person.
+// needsText prints the tasks that wait for a person.
 func needsText(a *app, v *survey.Overview) {
 	if len(v.Needs) == 0 {
 		term.Println(a.Stdout, "nothing waits for you")

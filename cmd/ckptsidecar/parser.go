@@ -10,11 +10,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// needWhole are the words that need the whole grammar, wherever they stand.
+// needWhole are the words that need the whole grammar, wherever they are in the command line.
 var needWhole = []string{"-h", "--help", "--version"}
 
-// parserFor reads a command line: with the part of the grammar that it needs, or with
-// the whole of it.
+// parserFor returns a parser for a command line. It has only the part of the grammar that the line
+// needs, or the whole grammar.
 func parserFor(g *grammar, args []string, options []kong.Option) (*kong.Kong, error) {
 	if part, enough := partOf(g, args); enough {
 		return kong.New(&g.Flags, append(options, part)...)
@@ -22,9 +22,9 @@ func parserFor(g *grammar, args []string, options []kong.Option) (*kong.Kong, er
 	return kong.New(g, options...)
 }
 
-// partOf is the part of the grammar that a command line needs: the flags of the whole
-// program and the command that it begins with. Building the rest takes longer than most
-// commands. It answers false where the line needs the whole grammar.
+// partOf returns the part of the grammar that a command line needs: the flags of the whole program,
+// and the command that the line begins with. Building the rest takes longer than most commands. It
+// returns false if the line needs the whole grammar.
 func partOf(g *grammar, args []string) (kong.Option, bool) {
 	if len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(needWhole, arg) }) {
 		return nil, false
@@ -45,7 +45,7 @@ func partOf(g *grammar, args []string) (kong.Option, bool) {
 
 var wordEnds = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// commandName is how the parser calls the command of a field.
+// commandName returns the parser's name for the command of a field.
 func commandName(field reflect.StructField) string {
 	return cmp.Or(field.Tag.Get("name"), strings.ToLower(wordEnds.ReplaceAllString(field.Name, "$1-$2")))
 }

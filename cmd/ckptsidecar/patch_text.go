@@ -11,14 +11,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// change is one difference for people: nil is a value that is not there.
+// change is one difference for people. A nil value does not exist.
 type change struct {
 	path     string
 	old, new json.RawMessage
 }
 
-// explainPatch finds the old values, which a JSON Patch does not say: it plays
-// the patch on the first state and looks before each operation.
+// explainPatch finds the old values, which a JSON Patch does not contain: it applies the patch to
+// the first state, and reads the old value before each operation.
 func explainPatch(from []byte, patch json.RawMessage) ([]change, error) {
 	var ops []struct {
 		Op    string          `json:"op"`
@@ -53,7 +53,7 @@ func explainPatch(from []byte, patch json.RawMessage) ([]change, error) {
 	return changes, nil
 }
 
-// exact keeps numbers as they are written.
+// exact decodes JSON and keeps numbers as they are written.
 func exact(text []byte) (v any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -61,7 +61,7 @@ func exact(text []byte) (v any, err error) {
 	return v, err
 }
 
-// tokens takes a JSON Pointer apart.
+// tokens splits a JSON Pointer into its parts.
 func tokens(path string) []string {
 	if path == "" {
 		return nil
@@ -73,8 +73,7 @@ func tokens(path string) []string {
 	return parts
 }
 
-// play applies one operation below v and answers what v is then, and what was
-// at the place before.
+// play applies one operation below v. It returns the new v, and the old value at the path.
 func play(v any, path []string, op string, value json.RawMessage) (now, old any, there bool, err error) {
 	if len(path) == 0 {
 		now, err = exact(value)

@@ -10,8 +10,8 @@ import (
 
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-// reloads reports each SIGHUP. In a terminal the signal keeps its usual meaning:
-// the terminal is gone.
+// reloads reports each SIGHUP. In a terminal the signal keeps its usual meaning: the terminal has
+// been closed.
 func reloads(interactive bool) <-chan struct{} {
 	if interactive {
 		return nil

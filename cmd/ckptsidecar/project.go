@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// projectAgent is the named agent, or else the agent of the folder's project,
-// which hooks record.
+// projectAgent returns the named agent. If none is named, it returns the agent that hooks record
+// for the folder's project.
 func (a *app) projectAgent(ctx context.Context, named, folder string) string {
 	if named = a.NamedAgent(named); named != "" {
 		return named
@@ -21,8 +21,8 @@ func (a *app) projectAgent(ctx context.Context, named, folder string) string {
 	return chosen
 }
 
-// tellFormer says where the checkpoints of an earlier version may be. That
-// version did not record the folder.
+// tellFormer tells the user where the checkpoints of an earlier version can be. That version did
+// not record the folder.
 func (a *app) tellFormer(ctx context.Context, p hook.Project) {
 	_, errNow := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Agent, Limit: 1})
 	_, errFormer := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: 1})

@@ -70,8 +70,7 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// promptText shows a prompt. In a list the reason of a decision is left out, which
-// prompts show tells.
+// promptText shows a prompt. In a list it omits the reason of a decision; `prompts show` prints it.
 func promptText(a *app, p *ckpt.Prompt, whole bool) {
 	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(a.Out.ID(p.ID)), p.Run, p.Agent, term.Moment(p.At))
 	term.Paragraph(a.Stdout, a.Out, 2, p.Question)
@@ -104,7 +103,7 @@ func promptText(a *app, p *ckpt.Prompt, whole bool) {
 	}
 }
 
-// answerLine shows a command, and behind it or below it what it does.
+// answerLine shows a command, and its explanation on the same line or below it.
 func answerLine(a *app, line string) {
 	command, why, _ := strings.Cut(line, "  ")
 	if width := a.Out.Columns(); why == "" || width == 0 || term.Visible(line)+2 <= width {
@@ -115,7 +114,7 @@ func answerLine(a *app, line string) {
 	a.Out.Hanging(a.Stdout, "      ", strings.TrimSpace(why))
 }
 
-// answerText is an answer in one line.
+// answerText returns an answer in one line.
 func answerText(p *ckpt.Prompt) string {
 	if len(p.Data) == 0 {
 		return string(p.Choice)
@@ -199,7 +198,8 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// jsonArgument is JSON of the command line: as it stands, or read from where @FILE or - say.
+// jsonArgument returns JSON from the command line: the text itself, or the content of the file that
+// @FILE or - names.
 func (a *app) jsonArgument(ctx context.Context, text string) (ckpt.JSON, error) {
 	name, isFile := strings.CutPrefix(text, "@")
 	switch {
@@ -256,8 +256,8 @@ func (c *promptsAskCmd) Run(ctx context.Context, a *app) error {
 	return a.showAnswer(p)
 }
 
-// showAnswer prints an answer for a program. A question without one is a conflict,
-// or open.
+// showAnswer prints an answer for a program. If the question has no answer, it prints the id of an
+// open question, or fails with a conflict.
 func (a *app) showAnswer(p *ckpt.Prompt) error {
 	if a.JSON {
 		return a.WriteJSON(p)
@@ -282,7 +282,7 @@ type promptsWaitCmd struct {
 	ID string `arg:"" help:"The prompt's id, or the beginning of it."`
 }
 
-// Run waits, also over a restart of the daemon, and prints the answer.
+// Run waits, even across a restart of the daemon, and prints the answer.
 func (c *promptsWaitCmd) Run(ctx context.Context, a *app) error {
 	id, err := a.PromptID(ctx, c.ID)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// ahead says what goes next, and what is kept for what reason.
+// ahead shows what is removed next, and what is kept and why.
 func (c *pruneCmd) ahead(ctx context.Context, a *app) error {
 	v, err := client.Operator{Client: a.Client()}.Forecast(ctx, survey.ForecastQuery{Agent: c.Agent})
 	switch {

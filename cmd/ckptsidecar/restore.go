@@ -52,7 +52,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// resolve looks up the checkpoint that was named, in the place of the agent or by the flag.
+// resolve looks up the checkpoint that the user named by the flag or in place of the agent.
 func (c *restoreCmd) resolve(ctx context.Context, a *app) (err error) {
 	agent, run, found := strings.Cut(c.Agent, "/")
 	switch {

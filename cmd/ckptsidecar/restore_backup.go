@@ -15,7 +15,7 @@ type restoreBackupCmd struct {
 	System bool   `help:"Replace the system service's database."`
 }
 
-// Help is what `restore-backup --help` adds.
+// Help returns the text that `restore-backup --help` adds.
 func (c *restoreBackupCmd) Help() string {
 	return `The daemon must be stopped: ckptsidecar service stop. The backup is verified first.
 Nothing is deleted: what was there is kept beside it, under a name that is printed.
@@ -26,9 +26,9 @@ Where root restores into a folder of another user, all is done with that user's 
 type restoredShape struct {
 	Database string   `json:"database"`
 	Backup   string   `json:"backup"`
-	Kept     string   `json:"kept,omitempty"`    // what was there before
-	Earlier  []string `json:"earlier,omitempty"` // what interrupted restores had set aside
-	Undone   bool     `json:"undone,omitempty"`  // an interrupted restore was taken back, and nothing restored
+	Kept     string   `json:"kept,omitempty"`    // the database from before
+	Earlier  []string `json:"earlier,omitempty"` // files that interrupted restores had set aside
+	Undone   bool     `json:"undone,omitempty"`  // an interrupted restore was undone, and nothing was restored
 }
 
 func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
@@ -53,7 +53,7 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	return errors.Join(err, told)
 }
 
-// tell ends with what was kept and where.
+// tell reports at the end what was kept and where.
 func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) error {
 	if a.JSON {
 		return a.WriteJSON(restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})

@@ -23,7 +23,7 @@ type resumeCmd struct {
 	ProgressTimeout  *ckpt.Duration `help:"${progress_timeout}" placeholder:"TIME"`
 }
 
-// Help is what `resume --help` adds.
+// Help returns the text that `resume --help` adds.
 func (c *resumeCmd) Help() string {
 	return "Exit codes: 0 fresh or resume (go on), 10 repair (go on with the changes that are listed), 20 ask (an " +
 		"operator must decide first), 30 unsafe."

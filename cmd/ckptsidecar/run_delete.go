@@ -14,7 +14,7 @@ type runDeleteCmd struct {
 	Force bool   `help:"Delete even if the owner is alive, or an operation is open or uncertain. For administrators."`
 }
 
-// Help is what `run delete --help` adds.
+// Help returns the text that `run delete --help` adds.
 func (c *runDeleteCmd) Help() string {
 	return "It is refused while the run's owner lives, while an operation is open or uncertain, and while a checkpoint is pinned. " +
 		"The audit log keeps that the run was there and who removed it."
@@ -42,7 +42,7 @@ type runClearCmd struct {
 	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 }
 
-// Help is what `run clear --help` adds.
+// Help returns the text that `run clear --help` adds.
 func (c *runClearCmd) Help() string {
 	return "What is pinned stays, and what an operation, a prompt or a fork needs. The run, its steps and its events stay as well."
 }

@@ -28,7 +28,7 @@ type runForkCmd struct {
 	To    string   `name:"agent" help:"The new run belongs to this agent. Default: the same." placeholder:"NAME"`
 }
 
-// Help is what `run fork --help` adds.
+// Help returns the text that `run fork --help` adds.
 func (c *runForkCmd) Help() string {
 	return "The first checkpoint of the new run is the edited state, and its parent is the one that it began with, " +
 		"so that tree shows it as a fork. " +
@@ -93,7 +93,7 @@ func (c *runForkCmd) checkpoint(ctx context.Context, a *app) (*ckpt.Checkpoint, 
 	return from, err
 }
 
-// state is the state of the new run.
+// state returns the state of the new run.
 func (c *runForkCmd) state(ctx context.Context, a *app, from *ckpt.Checkpoint) ([]byte, error) {
 	switch {
 	case c.Edit == "-":
@@ -115,8 +115,8 @@ func (c *runForkCmd) state(ctx context.Context, a *app, from *ckpt.Checkpoint) (
 	return state, nil
 }
 
-// setIn changes one place of a JSON state. What is there is replaced; a member of
-// an object, or one behind the last of an array ("/list/-"), is added.
+// setIn changes one place of a JSON state. It replaces an existing value. It adds a new member of
+// an object, or a new value at the end of an array ("/list/-").
 func setIn(state []byte, change string) ([]byte, error) {
 	path, text, found := strings.Cut(change, "=")
 	if !found || path != "" && path[0] != '/' {

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
-// splitRunName lets AGENT/RUN stand for AGENT --run RUN in every command that has both.
+// splitRunName accepts AGENT/RUN for AGENT --run RUN in every command that has both.
 func splitRunName(parsed *kong.Context) error {
 	selected := parsed.Selected()
 	if selected == nil {

@@ -20,7 +20,7 @@ type runRecorderCmd struct {
 	Bins  int    `help:"Where a part has more entries than this, they are counted in so many bins (with --json)." placeholder:"N"`
 }
 
-// Run says who ran a run when, and what came of it. All of it is in --json.
+// Run shows who ran a run and when, and what the result was. The complete data is in --json.
 func (c *runRecorderCmd) Run(ctx context.Context, a *app) error {
 	q := survey.RecorderQuery{Bins: c.Bins}
 	from, err := instant("--from", c.From, time.Now())

@@ -77,8 +77,8 @@ func runTable(runs []ckpt.Run, s *term.Style) *term.Table {
 	return t
 }
 
-// follow prints runs as they begin, end, change their owner or their goal. A save alone
-// does not print a run again.
+// follow prints runs as they begin, end, or change their owner or their goal. A save alone does not
+// print a run again.
 func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) error {
 	filter.Limit = c.Limit
 	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Run]{
@@ -113,7 +113,7 @@ func (c *runsCmd) filter(now time.Time) (f ckpt.RunFilter, err error) {
 	return f, err
 }
 
-// instant is a time as a person types it: a date, an instant, or how long ago.
+// instant reads a time that a user typed: a date, an instant, or how long ago.
 func instant(flag, typed string, now time.Time) (ckpt.Time, error) {
 	if typed == "" {
 		return ckpt.Time{}, nil
@@ -174,8 +174,7 @@ type runStartCmd struct {
 	ProgressTimeout  *ckpt.Duration    `help:"${progress_timeout}" placeholder:"TIME"`
 }
 
-// Run prints the epoch alone on standard output, so that
-// epoch=$(ckptsidecar run start …) works.
+// Run prints only the epoch on standard output, so that epoch=$(ckptsidecar run start …) works.
 func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 	if err := c.resolve(ctx, a); err != nil {
 		return err

@@ -26,8 +26,8 @@ type saveCmd struct {
 	Epoch       *int64            `help:"The run's epoch that you hold; a newer owner's run then refuses the save." placeholder:"N"`
 }
 
-// Run prints the id alone on standard output, so that id=$(ckptsidecar save …)
-// works, and the rest beside it on standard error.
+// Run prints only the id on standard output, so that id=$(ckptsidecar save …) works. It prints the
+// rest on standard error.
 func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err

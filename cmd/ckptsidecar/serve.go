@@ -43,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	return d.Run(ctx)
 }
 
-// daemon is the daemon of these settings, still without a manager.
+// daemon returns the daemon for these settings, without a manager.
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
 		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside,
@@ -51,7 +51,7 @@ func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	}
 }
 
-// untilEnd ends the context when nothing more can be read.
+// untilEnd returns a context that ends when nothing more can be read.
 func untilEnd(ctx context.Context, r io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -61,8 +61,8 @@ func untilEnd(ctx context.Context, r io.Reader) context.Context {
 	return ctx
 }
 
-// backupAside makes a scheduled backup in a process of its own: it takes a
-// hundred megabytes to check a large database, which the daemon would keep.
+// backupAside makes a scheduled backup in a separate process. Checking a large database takes a
+// hundred megabytes of memory, which the daemon would keep.
 func (a *app) backupAside(ctx context.Context, database, out string) error {
 	cmd, err := a.Again(ctx, "backup", out, "--db", database)
 	if err != nil {

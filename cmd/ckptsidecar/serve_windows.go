@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// runService serves under the service control manager. Nobody hears standard
-// error there, so the end of a daemon is in the event log.
+// runService serves under the service control manager. Nobody reads standard error there, so the
+// end of the daemon is written to the event log.
 func (c *serveCmd) runService(a *app) error {
 	s := &daemon.Service{Run: func(ctx context.Context, m daemon.Manager, reload, hurry <-chan struct{}) error {
 		config, err := c.Settings(a.App)

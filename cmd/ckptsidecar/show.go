@@ -71,8 +71,8 @@ func metadataText(m json.RawMessage) string {
 	return ""
 }
 
-// stateText is the state as people read it: JSON indented, other text as it
-// is, and of anything else only how much there is.
+// stateText returns the state for people: indented JSON, other text unchanged, and only the size of
+// any other data.
 func stateText(c *ckpt.Checkpoint) string {
 	var b bytes.Buffer
 	switch {

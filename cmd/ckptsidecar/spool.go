@@ -20,7 +20,7 @@ type spoolFolder struct {
 
 type spoolReplayCmd struct{ spoolFolder }
 
-// Run replays as a client of this user would. It fails if something is left.
+// Run replays the spool as a client of this user would. It fails if something is left.
 func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
 	sender := &client.Client{Socket: a.Socket, SpoolDir: c.Dir}
 	defer sender.Close()

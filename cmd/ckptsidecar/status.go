@@ -15,8 +15,8 @@ import (
 
 type statusCmd struct{}
 
-// Run ends with 1 if the daemon answers and is not well, so that a script need
-// not read the text.
+// Run fails with exit code 1 if the daemon answers and has problems, so that a script need not read
+// the text.
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
 	s, err := a.Client().Status(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func stateWord(state string, s *term.Style) string {
 	return s.Red(state)
 }
 
-// runsText is how far runs are; "" where there are none.
+// runsText counts the runs by status; "" if there are none.
 func runsText(s *ckpt.Status) string {
 	var parts []string
 	for _, status := range ckpt.RunStatuses {
@@ -84,7 +84,7 @@ func runsText(s *ckpt.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// waitingText is what waits for a person; "" for nothing.
+// waitingText counts the tasks that wait for a person; "" if there are none.
 func waitingText(s *ckpt.Status) string {
 	var parts []string
 	if n := s.Waiting.UncertainOperations; n > 0 {
@@ -170,7 +170,7 @@ func workerText(s *ckpt.Status) string {
 	return text
 }
 
-// driftLine counts what is open, the gravest first.
+// driftLine counts the open findings, the most severe first.
 func driftLine(d *ckpt.DriftStatus) string {
 	var list []string
 	for _, severity := range []ckpt.Severity{ckpt.SeverityCritical, ckpt.SeverityWarn, ckpt.SeverityInfo} {

@@ -64,7 +64,7 @@ func stepTable(steps []ckpt.Step, style *term.Style) *term.Table {
 
 // follow prints steps as they begin and end.
 func (c *stepsCmd) follow(ctx context.Context, a *app, ref ckpt.RunRef) error {
-	from := "" // the first page that still has a step that is open, or the last one
+	from := "" // the first page that still has an open step, or the last page
 	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Step]{
 		Concerns: func(change *survey.Change) bool {
 			return change.Agent == c.Agent && change.Run == cmp.Or(ref.Run, ckpt.MainRun) && change.What == survey.ChangedStep
@@ -119,7 +119,7 @@ type stepCmd struct {
 	Record stepRecordCmd `cmd:"" help:"Record a step that has ended."`
 }
 
-// ofStep is what every step command has.
+// ofStep has the arguments that every step command has.
 type ofStep struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Key   string `arg:"" help:"The step's key: the same work has the same key whenever it is tried."`
@@ -127,13 +127,13 @@ type ofStep struct {
 	Epoch *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 }
 
-// began is what a step begins with.
+// began has the flags for the beginning of a step.
 type began struct {
 	Name string `help:"What is done, such as the tool's name. Default: the key." placeholder:"TEXT"`
 	Args string `help:"The arguments, as JSON." placeholder:"JSON"`
 }
 
-// stepEnd is how a step ended.
+// stepEnd has the flags for the end of a step.
 type stepEnd struct {
 	Failed       bool     `help:"The step failed. Implied by --error."`
 	Result       string   `help:"What came out, as JSON." placeholder:"JSON"`
@@ -220,8 +220,9 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 	return a.showStep(step, ref)
 }
 
-// showStep prints the status alone on standard output, so that
-// if [ "$(ckptsidecar step begin …)" = started ] works.
+// showStep prints only the status on standard output, so that this works in a shell:
+//
+//	if [ "$(ckptsidecar step begin …)" = started ]
 func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	if a.JSON {
 		return a.WriteJSON(s)

@@ -22,7 +22,7 @@ func kindText(k ckpt.Kind, s *term.Style) string {
 	return string(k)
 }
 
-// labelText is labels as they are typed: k=v, in order.
+// labelText formats labels as they are typed: k=v, in order.
 func labelText(labels ckpt.Labels) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -31,7 +31,7 @@ func labelText(labels ckpt.Labels) string {
 	return strings.Join(list, " ")
 }
 
-// came is what came of something, short enough for a line.
+// came returns the outcome, shortened to fit a line.
 func came(result ckpt.JSON, problem ckpt.Ref) string {
 	text := outcome(result, problem)
 	if runes := []rune(text); len(runes) > 60 {
@@ -40,7 +40,7 @@ func came(result ckpt.JSON, problem ckpt.Ref) string {
 	return text
 }
 
-// outcome is what came of something, for a table that cuts it.
+// outcome returns the first line of the problem, else of the result, for a table that cuts it.
 func outcome(result ckpt.JSON, problem ckpt.Ref) string {
 	text := view.FirstLine(string(problem))
 	if problem == "" {
@@ -52,15 +52,14 @@ func outcome(result ckpt.JSON, problem ckpt.Ref) string {
 	return text
 }
 
-// isText says whether a terminal shows these bytes without harm.
+// isText says whether a terminal can show these bytes without harm.
 func isText(b []byte) bool {
 	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r >= 0x80 && r < 0xa0
 	})
 }
 
-// jsonOf is an optional JSON argument. The check of the request finds what is
-// wrong with it.
+// jsonOf returns an optional JSON argument. The check of the request finds its mistakes.
 func jsonOf(text string) ckpt.JSON {
 	if text == "" {
 		return nil

@@ -24,8 +24,8 @@ func (c *treeCmd) Run(ctx context.Context, a *app) error {
 	return (&listCmd{Agent: c.Agent, InRun: c.InRun, Tree: true, Paged: cli.Paged{All: true, Limit: ckpt.MaxLimit}}).Run(ctx, a)
 }
 
-// history is an agent's checkpoints as a tree. A save after a restore or a fork
-// makes a branch. Nothing is ever overwritten.
+// history is an agent's checkpoints as a tree. A save after a restore or a fork makes a branch.
+// Nothing is ever overwritten.
 type history struct {
 	children map[string][]*ckpt.Checkpoint // oldest first
 	roots    []*ckpt.Checkpoint
@@ -59,8 +59,8 @@ func newHistory(list []ckpt.Checkpoint) *history {
 	return h
 }
 
-// trunk is the child that goes on in its parent's column: the newest of the
-// same run, else the newest.
+// trunk returns the child that continues in its parent's column: the newest of the same run, else
+// the newest. It returns the other children as branches.
 func (h *history) trunk(c *ckpt.Checkpoint) (trunk *ckpt.Checkpoint, branches []*ckpt.Checkpoint) {
 	for _, child := range h.children[c.ID] {
 		if trunk == nil || child.Run == c.Run || trunk.Run != c.Run {
@@ -75,8 +75,8 @@ func (h *history) trunk(c *ckpt.Checkpoint) (trunk *ckpt.Checkpoint, branches []
 	return trunk, branches
 }
 
-// write draws the tree from the oldest down. A chain stays in its column, so
-// that a long history is not wide.
+// write draws the tree, the oldest first. A chain stays in its column, so that a long history is
+// not wide.
 func (h *history) write(w io.Writer, s *term.Style) {
 	for i, root := range h.roots {
 		if i > 0 {
@@ -89,8 +89,8 @@ func (h *history) write(w io.Writer, s *term.Style) {
 	}
 }
 
-// chain draws a checkpoint and what came of it: the first line behind one
-// prefix, the others behind another.
+// chain draws a checkpoint and its descendants: the first line after one prefix, the others after
+// another.
 func (h *history) chain(w io.Writer, s *term.Style, c, parent *ckpt.Checkpoint, first, prefix string) {
 	for ; c != nil; first = prefix {
 		term.Println(w, s.FitBefore(first+h.line(c, parent, s), "  "+s.Dim(s.ID(c.ID))))
@@ -102,7 +102,7 @@ func (h *history) chain(w io.Writer, s *term.Style, c, parent *ckpt.Checkpoint, 
 	}
 }
 
-// line is what a reader must know of a checkpoint here.
+// line returns the description of a checkpoint in the tree.
 func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	words := []string{"●", fmt.Sprintf("%d", c.Seq)}
 	if parent == nil || parent.Run != c.Run {
@@ -124,8 +124,9 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	return strings.Join(words, "  ")
 }
 
-// forkOf says of what a run's first checkpoint is a fork: by its parent, or where that
-// is gone or of another agent by what the fork has noted. "" is of nothing.
+// forkOf returns the checkpoint that a run's first checkpoint is a fork of. It uses the parent. If
+// the parent was removed or belongs to another agent, it uses what the fork has noted. "" means
+// that it is not a fork.
 func forkOf(c, parent *ckpt.Checkpoint) string {
 	if c.Seq != 1 {
 		return ""

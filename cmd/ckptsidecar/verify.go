@@ -18,14 +18,14 @@ type verifyCmd struct {
 	cli.DatabaseFlag `embed:""`
 }
 
-// Help is what `verify --help` adds.
+// Help returns the text that `verify --help` adds.
 func (c *verifyCmd) Help() string {
 	return `The daemon logs the head of the audit log at its start and stop, after each backup and every hour.
 Whoever changes the database cannot change what was logged elsewhere:
   journalctl -u ckptsidecar -g 'audit head' | ckptsidecar verify --against-log -`
 }
 
-// heads are those that --against-log names, nil where it names none.
+// heads returns the heads that --against-log names, nil if it names none.
 func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
 	if c.AgainstLog == "" {
 		return nil, nil
@@ -79,10 +79,10 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	return verifyText(a, report)
 }
 
-// addArchives adds what was found of the archives to the report of the database.
+// addArchives adds the results of the archives to the report of the database.
 func addArchives(r *daemon.VerifyReport, archives []*daemon.VerifyReport) {
 	r.Archives = int64(len(archives))
-	r.HeadsArchived = 0 // they were looked for where they lie
+	r.HeadsArchived = 0 // the check of each archive has looked for them
 	for _, archive := range archives {
 		r.ArchivedRows += archive.AuditRows
 		for _, problem := range archive.Problems {
@@ -92,12 +92,11 @@ func addArchives(r *daemon.VerifyReport, archives []*daemon.VerifyReport) {
 	}
 }
 
-// damageTold is the largest number of damaged checkpoints that a daemon is told
-// of.
+// damageTold is the maximum number of damaged checkpoints that the daemon is told about.
 const damageTold = 100
 
-// tellDamage makes the running daemon of this database read the damaged
-// checkpoints, so that it makes a finding of each. Its answers are ignored.
+// tellDamage makes the running daemon of this database read the damaged checkpoints, so that it
+// makes a finding of each. It ignores the daemon's answers.
 func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -116,7 +115,7 @@ func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 	}
 }
 
-// verifyText says each problem in one line.
+// verifyText prints each problem in one line.
 func verifyText(a *app, r *daemon.VerifyReport) error {
 	if a.JSON {
 		if err := a.WriteJSON(r); err != nil {
@@ -144,7 +143,7 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 	return nil
 }
 
-// comparedText says how much of the daemon's log was compared with.
+// comparedText says how much of the daemon's log was compared.
 func comparedText(r *daemon.VerifyReport) string {
 	text := ""
 	if r.Archives > 0 {

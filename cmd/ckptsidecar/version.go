@@ -27,7 +27,7 @@ type versionShape struct {
 	SQLite   string `json:"sqlite"`
 }
 
-// daemonWait is how long version waits for the daemon to say which it is.
+// daemonWait is how long version waits for the daemon's version.
 const daemonWait = 2 * time.Second
 
 func (c *versionCmd) Run(ctx context.Context, a *app) error {
@@ -53,11 +53,11 @@ func (c *versionCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// apiVersion is the number in the paths of the API that this program speaks.
+// apiVersion is the number in the paths of the API that this program uses.
 const apiVersion = 1
 
-// tooDifferent says why this program may not understand a daemon, "" if it does. Releases of the same major and minor
-// version understand each other; so does a build that has no number.
+// tooDifferent returns the reason why this program may not understand a daemon, "" if it does. Releases of the same
+// major and minor version understand each other. Releases are not compared if one of the two has no number.
 func tooDifferent(mine string, theirs *ckpt.Version) string {
 	switch {
 	case theirs.API != apiVersion:
@@ -74,12 +74,12 @@ func tooDifferent(mine string, theirs *ckpt.Version) string {
 	return ""
 }
 
-// series is the major and minor number of a release, "" for a build that has none.
+// series returns the major and minor number of a release, "" for a build that has none.
 func series(version string) string {
 	return strings.TrimPrefix(releaseSeries.FindString(version), "v")
 }
 
-// programVersion is the release, or what Go knows of how this was built.
+// programVersion returns the release, or the version that Go has recorded in the build.
 func programVersion() string {
 	if version != "" {
 		return version
