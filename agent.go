@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// Caller is the identity of the process that asks, as the kernel reports it.
+// Caller is the identity of the process that makes a call, as the kernel reports it.
 type Caller struct {
 	Owner string // "uid:1000", or a SID
 	PID   int    // a hint for the audit log; pids are reused
@@ -12,12 +12,12 @@ type Scope struct {
 	Caller
 	Target string // an owner, AllOwners, or "" for the caller's own
 
-	// Spooled is when a client put this write aside because there was no daemon,
-	// zero for one that comes directly. A late write says nothing of whether the
-	// owner of its run lives now.
+	// Spooled is when a client put this write into its spool because there was no daemon. It is
+	// zero for a write that comes directly. A late write does not show that the owner of its run
+	// is alive now.
 	Spooled Time
 
-	// Reason is why the caller does it, for the audit log; "" where he does not say.
+	// Reason is why the caller makes the call, for the audit log; "" if the caller does not say.
 	Reason string
 }
 
@@ -32,7 +32,7 @@ func (c Caller) For(owner string) (Scope, error) {
 	return Scope{Caller: c, Target: owner}, nil
 }
 
-// Whose is the owner whose agents names refer to.
+// Whose returns the owner whose agents names refer to.
 func (s Scope) Whose() string {
 	if s.Target == "" {
 		return s.Caller.Owner
@@ -48,12 +48,13 @@ type Agent struct {
 	Agent       string `json:"agent" db:"agent"`
 	Owner       string `json:"owner" db:"owner"`
 	CreatedAt   Time   `json:"created_at" db:"created_at"`
-	UpdatedAt   Time   `json:"updated_at" db:"updated_at"` // of its newest run
+	UpdatedAt   Time   `json:"updated_at" db:"updated_at"` // of the agent's newest run
 	Runs        int64  `json:"runs" db:"runs"`
 	Checkpoints int64  `json:"checkpoints" db:"checkpoints"`
 	StoredBytes int64  `json:"stored_bytes" db:"stored_bytes"` // of the states of its checkpoints
 	FilesBytes  int64  `json:"files_bytes" db:"files_bytes"`   // of the contents of its files
-	// StateBytes are those of the states as the agent sees them, where the filter asks for it.
+	// StateBytes is the size of the states as the agent sees them. It is set only if the filter
+	// asks for it.
 	StateBytes *int64 `json:"state_bytes,omitempty" db:"state_bytes"`
 }
 
@@ -65,9 +66,9 @@ type AgentPage struct {
 
 // AgentFilter chooses agents.
 type AgentFilter struct {
-	Before string // a cursor: the Next of the page before
+	Before string // a cursor: Next of the previous page
 	Limit  int
-	States bool // also add up the states: it looks at every checkpoint
+	States bool // also add up the sizes of the states; this reads every checkpoint
 }
 
 // Erased is the answer to the erasure of an agent.
@@ -82,9 +83,9 @@ type Erased struct {
 	Fleet *ErasedFleet `json:"fleet,omitempty"` // nil for a host that belongs to no fleet
 }
 
-// ErasedFleet says which hosts of the fleet have erased an agent. The others hear of it
-// when they next speak to the engine. N is the row of this host's audit log by which the
-// fleet knows the erasure.
+// ErasedFleet says which hosts of the fleet have erased an agent. The other hosts learn of it
+// when they next speak to the engine. N is the row of this host's audit log by which the fleet
+// identifies the erasure.
 type ErasedFleet struct {
 	N         int64    `json:"n"`
 	Confirmed []string `json:"confirmed"`

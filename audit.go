@@ -11,14 +11,14 @@ type AuditRow struct {
 	Owner   Ref    `json:"owner" db:"owner"`
 	Agent   Ref    `json:"agent" db:"agent"`
 	Run     Ref    `json:"run" db:"run"`
-	Subject Ref    `json:"subject" db:"subject"` // the id of what it was done to
+	Subject Ref    `json:"subject" db:"subject"` // the id of the object of the action
 	Outcome string `json:"outcome" db:"outcome"` // done, or an error code
 	Reason  Ref    `json:"reason" db:"reason"`
 	Retries int    `json:"retries" db:"retries"`
 	Detail  JSON   `json:"detail" db:"detail"`       // a JSON object
-	Prev    string `json:"prev,omitempty" db:"prev"` // of the row before; administrators alone get it
-	Hash    string `json:"hash,omitempty" db:"hash"` // administrators alone get it
-	Removed JSON   `json:"removed" db:"removed"`     // the checkpoints that went because of it: a JSON array of {id, kind, seq, reason}
+	Prev    string `json:"prev,omitempty" db:"prev"` // the Hash of the previous row; only administrators get it
+	Hash    string `json:"hash,omitempty" db:"hash"` // only administrators get it
+	Removed JSON   `json:"removed" db:"removed"`     // the checkpoints that the action removed: a JSON array of {id, kind, seq, reason}
 }
 
 // AuditFilter chooses audit rows, oldest first. Empty fields choose all rows; a row must match all
@@ -29,17 +29,17 @@ type AuditFilter struct {
 	Action  string // an action, or AuditDecisions
 	Who     string // who did it: an identity, or "daemon"
 	Outcome string // OutcomeRefused, "done" or an error code
-	Since   Time   // rows since then
+	Since   Time   // rows from this time on
 	Newest  bool   // newest first
 	After   int64  // oldest first: only rows with a greater n
 	Before  int64  // newest first: only rows with a smaller n; 0 for all
 	Limit   int
 }
 
-// Words of an AuditFilter that each stand for several values.
+// Values of an AuditFilter that stand for several values each.
 const (
-	AuditDecisions = "decisions" // every action but saves, steps, events and reads
-	OutcomeRefused = "refused"   // every outcome but done
+	AuditDecisions = "decisions" // every action except saves, steps, events and reads
+	OutcomeRefused = "refused"   // every outcome except done
 )
 
 // Check refuses a filter that contradicts itself.
@@ -62,7 +62,7 @@ func (f *AuditFilter) Check() error {
 // AuditPage is one page of audit rows.
 type AuditPage struct {
 	Audit []AuditRow `json:"audit"`
-	Next  *int64     `json:"next"` // the After of the next page, or newest first the Before; null on the last
+	Next  *int64     `json:"next"` // After of the next page, or Before if newest first; null on the last page
 }
 
 // Refusal is a request that was refused before it reached the store.
@@ -83,18 +83,18 @@ type PruneRequest struct {
 type PruneReport struct {
 	DryRun  bool      `json:"dry_run"`
 	Removed []Removal `json:"removed"`
-	Guarded bool      `json:"guarded"` // nothing goes by age just now: the daemon has just started or the clock jumped
+	Guarded bool      `json:"guarded"` // no age limit applies now: the daemon has just started or the clock jumped
 }
 
 // ExportRequest chooses what an export contains.
 type ExportRequest struct {
-	Agents []string // none means all of the owner's
-	Run    string   // of a single agent: this run alone
+	Agents []string // empty means all agents of the owner
+	Run    string   // of a single agent: export only this run
 
 	NoFiles bool // without the files that checkpoints name
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *ExportRequest) Check() error {
 	for _, name := range r.Agents {
 		if err := CheckAgentName(name); err != nil {
@@ -109,21 +109,21 @@ func (r *ExportRequest) Check() error {
 
 // ImportRequest chooses the agent of an import.
 type ImportRequest struct {
-	Agent string // "" means the names that the export carries
+	Agent string // "" means the names that the export contains
 }
 
 // ImportReport describes the result of an import. Importing the same file again changes nothing.
 type ImportReport struct {
-	Agent       string            `json:"agent"`             // the first one
-	Agents      []string          `json:"agents"`            // all
+	Agent       string            `json:"agent"`             // the first imported agent
+	Agents      []string          `json:"agents"`            // all imported agents
 	Version     int               `json:"version"`           // of the file
-	Runs        int               `json:"runs"`              // that were made
-	RunsPresent int               `json:"runs_present"`      // that were there already
+	Runs        int               `json:"runs"`              // runs that were created
+	RunsPresent int               `json:"runs_present"`      // runs that existed already
 	Imported    int               `json:"imported"`          // checkpoints
-	Present     int               `json:"present"`           // checkpoints that were there already, or are of runs that were
-	Rows        map[string]int64  `json:"rows,omitempty"`    // what else was brought in: how many of each kind
-	Uncertain   []UncertainRun    `json:"uncertain"`         // runs that a person must decide about, because the file does not say all of them
-	Renamed     map[string]string `json:"renamed,omitempty"` // ids that another agent has, and the new ones
+	Present     int               `json:"present"`           // checkpoints that existed already, or whose runs existed already
+	Rows        map[string]int64  `json:"rows,omitempty"`    // other imported rows: the number of each kind
+	Uncertain   []UncertainRun    `json:"uncertain"`         // runs that a person must decide about: the file does not contain all of them
+	Renamed     map[string]string `json:"renamed,omitempty"` // ids that another agent already has, and their new ids
 	Pruned      []string          `json:"pruned"`
 }
 

@@ -5,20 +5,20 @@ package ckptsidecar
 type AuditArchive struct {
 	FromN  int64  `json:"from_n" db:"from_n"`
 	ToN    int64  `json:"to_n" db:"to_n"`
-	Hash   string `json:"hash" db:"hash"`     // of row ToN: the next row of the log follows it
+	Hash   string `json:"hash" db:"hash"`     // of row ToN; the next row of the log follows it
 	Name   string `json:"name" db:"name"`     // of the file, without its folder
 	SHA256 string `json:"sha256" db:"sha256"` // of the file
 	Bytes  int64  `json:"bytes" db:"bytes"`   // of the file
 }
 
-// AuditArchived answers an AuditArchive. Removed is the number of rows that were removed from the
-// database. Rows that something in the database still names stay.
+// AuditArchived is the answer to an AuditArchive. Removed is the number of rows that were removed
+// from the database. Rows that are still referenced in the database stay.
 type AuditArchived struct {
 	AuditArchive
 	Removed int64 `json:"removed"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *AuditArchive) Check() error {
 	switch {
 	case r.FromN < 1 || r.ToN < r.FromN:

@@ -35,7 +35,7 @@ func ParsePercent(text string) (Percent, error) {
 	return Percent(x), nil
 }
 
-// MarshalJSON writes it as a text.
+// MarshalJSON writes the share as text.
 func (p Percent) MarshalJSON() ([]byte, error) { return json.Marshal(p.String()) }
 
 // UnmarshalJSON reads a text, or a number from 0 to 1.
@@ -51,8 +51,8 @@ func (p *Percent) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Needs is the number of good runs that are needed to promise at most this share of false alarms.
-// With fewer runs, no threshold is proven high enough.
+// Needs returns the number of good runs that are needed to promise at most this share of false
+// alarms. With fewer runs, no threshold is proven high enough.
 func (p Percent) Needs() int {
 	if p <= 0 {
 		return 0
@@ -66,9 +66,9 @@ type Calibration struct {
 	Source   string  `json:"source,omitempty"` // the agent
 	Workflow Ref     `json:"workflow"`
 	Asked    Percent `json:"false_alarms"`
-	Runs     int     `json:"runs"`   // that ended well
-	Needs    int     `json:"needs"`  // as many for this share
-	Factor   float64 `json:"factor"` // a rule warns above so many times its threshold; 0 while there are too few runs
-	Quiet    int     `json:"quiet"`  // runs of those in which nothing came above it
-	Capped   bool    `json:"capped"` // the runs ask for a laxer factor than the policy allows: more are warned than was asked for
+	Runs     int     `json:"runs"`   // runs that ended well
+	Needs    int     `json:"needs"`  // the number of good runs that this share needs
+	Factor   float64 `json:"factor"` // a rule warns above this multiple of its threshold; 0 while there are too few runs
+	Quiet    int     `json:"quiet"`  // the number of these runs in which no rule came above the factor
+	Capped   bool    `json:"capped"` // the runs ask for a laxer factor than the policy allows: more runs get warnings than asked for
 }

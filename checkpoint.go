@@ -26,10 +26,10 @@ type Checkpoint struct {
 	Operation   Ref             `json:"operation" db:"operation"`
 	Pinned      bool            `json:"pinned" db:"pinned"`
 	Suspect     bool            `json:"suspect" db:"suspect"`
-	Trees       []string        `json:"trees,omitempty" db:"-"` // of its files
+	Trees       []string        `json:"trees,omitempty" db:"-"` // the ids of the trees of its files
 
-	// State is the state's bytes where they were asked for, nil otherwise.
-	// On the wire it is "state" where it is JSON, "state_base64" where not.
+	// State is the bytes of the state if the caller asked for them, nil otherwise. On the wire it is
+	// "state" if it is JSON, and "state_base64" if it is not.
 	State []byte `json:"-" db:"-"`
 }
 
@@ -43,14 +43,14 @@ func IsJSON(contentType string) bool {
 	return media == ContentTypeJSON || strings.HasSuffix(media, "+json")
 }
 
-// Program is generated code and the part of it that has run, so that a resumed agent continues with
+// Program is generated code and the part of it that has run. With it, a resumed agent continues with
 // exactly the rest.
 type Program struct {
 	Source   string `json:"source"`
 	Executed int64  `json:"executed"` // bytes of Source that have run
 }
 
-// Check refuses an offset outside the source or inside a character.
+// Check refuses an offset that is outside the source or inside a character.
 func (p *Program) Check() error {
 	switch {
 	case p == nil:
@@ -65,35 +65,35 @@ func (p *Program) Check() error {
 
 // SaveRequest asks for a checkpoint.
 type SaveRequest struct {
-	ID             string // made by the client (then it is the idempotency key), or "" for one of ours
-	IdempotencyKey string // "" for none; unused where ID is set
+	ID             string // made by the client (then it is the idempotency key), or "" to let the daemon make one
+	IdempotencyKey string // "" for none; unused if ID is set
 	Agent          string
 	Run            string // "" means MainRun
 	Kind           Kind
-	Epoch          *int64 // the writer's fencing token; nil where it knows none
+	Epoch          *int64 // the writer's fencing token; nil if the writer knows none
 	Parent         Ref    // "" means the run's newest or last restored checkpoint
-	ForkFrom       Ref    // "" or a checkpoint of the owner's that a new run begins with; the run must not be there
+	ForkFrom       Ref    // "" or a checkpoint of the same owner that a new run begins with; the run must not exist
 	Step           Ref
 	Labels         Labels
 	Metadata       json.RawMessage // a JSON object, or nil
 	Program        *Program
 	ContentType    string
-	Trees          []string // of its files, at most MaxTrees: one for each root
-	State          []byte   // taken over: the caller must not change it afterwards
-	Lent           bool     // State is memory that the store has lent for it: the caller must not read it afterwards either
+	Trees          []string // the ids of the trees of its files, at most MaxTrees: one for each root
+	State          []byte   // the callee takes it over: the caller must not change it afterwards
+	Lent           bool     // the store has lent the memory of State: the caller must not read it afterwards either
 
-	// Same is what State has in common with the state whose SHA-256 is SameAs,
-	// where that is known, in order. It saves a comparison; it must be true.
+	// Same lists, in order, the parts that State shares with the state whose SHA-256 is SameAs, if
+	// they are known. It saves a comparison, so it must be true.
 	Same   []Copy
 	SameAs string
 }
 
-// Copy is a part that a text shares with an earlier text: its Length bytes from At on equal the
-// bytes of the earlier text from From on.
+// Copy is a part that a text shares with an earlier text: the Length bytes at At equal the bytes of
+// the earlier text at From.
 type Copy struct{ At, From, Length int }
 
-// Check refuses a request that is wrong in itself. It does not read the state and the metadata;
-// internal/wellformed reads them.
+// Check refuses an invalid request. It does not read the state and the metadata; internal/wellformed
+// reads them.
 func (r *SaveRequest) Check() error {
 	checks := []func() error{
 		func() error { return CheckAgentName(r.Agent) },
@@ -126,14 +126,14 @@ func optional(s string, check func(string) error) error {
 	return check(s)
 }
 
-// Saved is the answer to a save: the checkpoint, on disk.
+// Saved is the answer to a save: the checkpoint that is now on disk.
 type Saved struct {
 	Checkpoint
 	Pruned   []string      `json:"pruned"` // ids of the checkpoints that this save's retention removed
-	Drift    *DriftVerdict `json:"drift"`  // as it is now, also where the reply is given again
-	Replayed bool          `json:"-"`      // this is the first reply, given again
-	AsSent   bool          `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
-	// Durability is not there where this host has no engine of a fleet and the policy asks for none.
+	Drift    *DriftVerdict `json:"drift"`  // the current verdict, even if the reply is a replay
+	Replayed bool          `json:"-"`      // this is the reply to the first request, given again
+	AsSent   bool          `json:"-"`      // the state is stored byte for byte as it was sent: nothing was redacted
+	// Durability is absent if this host has no engine of a fleet and the policy asks for none.
 	Durability Durability `json:"durability,omitempty"`
 }
 
@@ -142,9 +142,9 @@ type CheckpointFilter struct {
 	Agent   string
 	Run     string // "" means every run
 	Kind    Kind   // "" means every kind
-	Labels  Labels // all of them must match
+	Labels  Labels // a checkpoint must have all of them
 	Suspect *bool
-	Before  string // a cursor: the Next of the page before
+	Before  string // a cursor: Next of the previous page
 	Limit   int    // 0 means DefaultLimit; at most MaxLimit
 }
 
@@ -157,7 +157,7 @@ const (
 // CheckpointPage is one page of a list, newest first.
 type CheckpointPage struct {
 	Checkpoints []Checkpoint `json:"checkpoints"`
-	Next        Ref          `json:"next"` // the cursor of the next page, null on the last
+	Next        Ref          `json:"next"` // the cursor of the next page, null on the last page
 }
 
 // CheckpointPatch changes the labels and the pin of a checkpoint. A nil field stays unchanged.
@@ -169,15 +169,15 @@ type CheckpointPatch struct {
 // RestoreRequest chooses the checkpoint to go back to.
 type RestoreRequest struct {
 	Agent          string `json:"-"`
-	Checkpoint     string `json:"checkpoint,omitempty"` // an id; else the newest that the rest allows
+	Checkpoint     string `json:"checkpoint,omitempty"` // an id; "" means the newest one that the other members allow
 	Kind           Kind   `json:"kind,omitempty"`
-	Clean          bool   `json:"clean,omitempty"` // pass over suspect checkpoints
-	Run            string `json:"run,omitempty"`   // "" means the checkpoint's, or MainRun
+	Clean          bool   `json:"clean,omitempty"` // skip suspect checkpoints
+	Run            string `json:"run,omitempty"`   // "" means the run of the checkpoint, or MainRun
 	Reason         string `json:"reason,omitempty"`
 	IdempotencyKey string `json:"-"`
 }
 
-// Removal is a checkpoint that was removed, or would be, and the reason.
+// Removal is a checkpoint that was removed or would be removed, and the reason.
 type Removal struct {
 	Checkpoint string `json:"checkpoint"`
 	Agent      string `json:"agent"`

@@ -6,13 +6,13 @@ import "strings"
 type ChownRequest struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
-	Agent  string `json:"agent,omitempty"`   // "": all of them
-	Force  bool   `json:"force,omitempty"`   // also while a run has an owner that is alive
-	DryRun bool   `json:"dry_run,omitempty"` // change nothing, and say what would move
+	Agent  string `json:"agent,omitempty"`   // "" means all of them
+	Force  bool   `json:"force,omitempty"`   // also while a run has a live owner
+	DryRun bool   `json:"dry_run,omitempty"` // change nothing, and report what would be moved
 	Reason string `json:"reason,omitempty"`
 }
 
-// Chowned lists what was moved, or would be.
+// Chowned lists what was moved or would be moved.
 type Chowned struct {
 	From   string         `json:"from"`
 	To     string         `json:"to"`
@@ -29,7 +29,7 @@ type ChownedAgent struct {
 	FilesBytes  int64  `json:"files_bytes"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *ChownRequest) Check() error {
 	for _, owner := range [...]string{r.From, r.To} {
 		if !IsOwner(owner) {

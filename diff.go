@@ -9,7 +9,7 @@ type Diff struct {
 }
 
 // DiffSummary is the difference for people: one line for each top-level member, in the order of the
-// states. If a state is not an object, its one line has the path "".
+// states. If a state is not an object, there is one line with the path "".
 type DiffSummary struct {
 	Added   []DiffField `json:"added"`
 	Removed []DiffField `json:"removed"`

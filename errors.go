@@ -12,22 +12,22 @@ type Code string
 
 // The codes of errors.
 const (
-	CodeInvalid             Code = "invalid"              // the request is wrong; saying it again will not help
+	CodeInvalid             Code = "invalid"              // the request is wrong; repeating it does not help
 	CodeDenied              Code = "denied"               // only an administrator may do this
-	CodeNotFound            Code = "not_found"            // missing, or another user's
-	CodeConflict            Code = "conflict"             // it contradicts what is there
+	CodeNotFound            Code = "not_found"            // it does not exist, or belongs to another user
+	CodeConflict            Code = "conflict"             // the request contradicts the stored data
 	CodeFenced              Code = "fenced"               // a newer owner has taken the run over
-	CodeBaseMissing         Code = "base_missing"         // the base of a change is gone: send the whole state
-	CodeFilesMissing        Code = "files_missing"        // contents or a tree of files are not there, or not any more: store them again
+	CodeBaseMissing         Code = "base_missing"         // the base of a change no longer exists: send the whole state
+	CodeFilesMissing        Code = "files_missing"        // contents or a tree of files are missing or were removed: store them again
 	CodeTooLarge            Code = "too_large"            // over a size limit
-	CodeIdempotencyMismatch Code = "idempotency_mismatch" // the same key came with another request
-	CodeSchemaMismatch      Code = "schema_mismatch"      // the state breaks the agent's schema
+	CodeIdempotencyMismatch Code = "idempotency_mismatch" // the same key was used with another request
+	CodeSchemaMismatch      Code = "schema_mismatch"      // the state violates the agent's schema
 	CodeQuota               Code = "quota"                // the owner's share is used up
-	CodeBusy                Code = "busy"                 // too much at once, or the database is locked: try again
+	CodeBusy                Code = "busy"                 // too many requests, or the database is locked: try again
 	CodeCorrupt             Code = "corrupt"              // stored data is damaged and is not served
 	CodeStorageFull         Code = "storage_full"         // no room on the disk or in the database
-	CodeNotReplicated       Code = "not_replicated"       // it is on this host's disk, and the engine of the fleet does not have it: try again
-	CodeInternal            Code = "internal"             // our fault
+	CodeNotReplicated       Code = "not_replicated"       // on this host's disk, but the engine of the fleet does not have it: try again
+	CodeInternal            Code = "internal"             // a fault of the daemon
 )
 
 // Codes lists every code.
@@ -37,7 +37,7 @@ var Codes = []Code{
 	CodeCorrupt, CodeStorageFull, CodeNotReplicated, CodeInternal,
 }
 
-// Outcome is what is known about a write that was answered with an error.
+// Outcome is what is known about a write whose answer is an error.
 type Outcome string
 
 // The outcomes of a write.
@@ -47,24 +47,24 @@ const (
 	OutcomeUnknown  Outcome = "unknown"   // ask again with the same idempotency key
 )
 
-// Error is the one error type of the product.
+// Error is the only error type of the product.
 type Error struct {
 	Code       Code
 	Message    string        // one sentence: what is wrong, where, and what to do; never a payload
 	Outcome    Outcome       // "" means not_saved
-	RetryAfter time.Duration // when to try again; 0 where trying again will not help or is up to the caller
-	Missing    []string      // the SHA-256s of contents, or the ids of trees, that are not there
-	Host       string        // of the fleet that owns the run now; with fenced, where it is known
-	Term       int64         // under which it owns the run
+	RetryAfter time.Duration // when to try again; 0 if a retry does not help or is up to the caller
+	Missing    []string      // the SHA-256s of the contents, or the ids of the trees, that are missing
+	Host       string        // the host of the fleet that owns the run now; set with fenced, if it is known
+	Term       int64         // the term under which that host owns the run
 	Err        error         // the cause, for the log only
 }
 
-// Errorf makes an error of a code with a message for people.
+// Errorf returns an error with a code and a message for people.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrap makes an error of a code with a cause that stays out of the reply.
+// Wrap returns an error with a code and a cause. The cause stays out of the reply.
 func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Err: cause}
 }
@@ -88,7 +88,7 @@ func (e *Error) Retryable() bool {
 	return e.Outcome == OutcomeUnknown
 }
 
-// OutcomeOrDefault is the outcome, or not_saved if none was set.
+// OutcomeOrDefault returns the outcome, or not_saved if none was set.
 func (e *Error) OutcomeOrDefault() Outcome {
 	if e.Outcome == "" {
 		return OutcomeNotSaved
@@ -96,7 +96,7 @@ func (e *Error) OutcomeOrDefault() Outcome {
 	return e.Outcome
 }
 
-// AsError finds the *Error in err; any other error becomes an internal one.
+// AsError returns the *Error in err. It turns any other error into an internal one.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -105,7 +105,7 @@ func AsError(err error) *Error {
 	return Wrap(CodeInternal, err, "the daemon had an internal error: read the daemon's log")
 }
 
-// CodeOf is the code of err, "" for nil.
+// CodeOf returns the code of err, or "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

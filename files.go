@@ -41,17 +41,17 @@ type LeftOutBecause string
 
 // The reasons why a path is not in a tree.
 const (
-	LeftOutTooLarge   LeftOutBecause = "too_large"   // over MaxTreeFile, or a target over MaxTreeTarget
+	LeftOutTooLarge   LeftOutBecause = "too_large"   // a file over MaxTreeFile, or a link's target over MaxTreeTarget
 	LeftOutTooMany    LeftOutBecause = "too_many"    // the tree has MaxTreeFiles files already
 	LeftOutTreeFull   LeftOutBecause = "tree_full"   // the tree has MaxTreeBytes bytes already
 	LeftOutPath       LeftOutBecause = "path"        // the path cannot be in a tree
 	LeftOutSpecial    LeftOutBecause = "special"     // a device, a socket, a named pipe
-	LeftOutSecretName LeftOutBecause = "secret_name" // an untracked file whose name is that of a secret
-	LeftOutSecret     LeftOutBecause = "secret"      // its bytes hold a secret, and the policy refuses them
+	LeftOutSecretName LeftOutBecause = "secret_name" // an untracked file with a name that suggests a secret
+	LeftOutSecret     LeftOutBecause = "secret"      // its bytes contain a secret, and the policy refuses secrets
 	LeftOutUnstable   LeftOutBecause = "unstable"    // it changed while being read, three times
 	LeftOutUnreadable LeftOutBecause = "unreadable"  // the user may not read it
 	LeftOutElsewhere  LeftOutBecause = "elsewhere"   // it lies on another file system
-	LeftOutTooDeep    LeftOutBecause = "too_deep"    // a repository more than 32 deep in others
+	LeftOutTooDeep    LeftOutBecause = "too_deep"    // a repository that is more than 32 levels deep in other repositories
 )
 
 // LeftOutReasons lists every reason.
@@ -60,15 +60,15 @@ var LeftOutReasons = []LeftOutBecause{
 	LeftOutUnstable, LeftOutUnreadable, LeftOutElsewhere, LeftOutTooDeep,
 }
 
-// Tree is the files below a root at one moment. It never changes. Its id is the
-// SHA-256 of its canonical text, which internal/tree writes: everything here
-// but ID, CapturedAt, Files and Bytes.
+// Tree is the files below a root at one moment. It never changes. Its id is the SHA-256 of its
+// canonical text, which internal/tree writes. The text has all members except ID, CapturedAt, Files
+// and Bytes.
 type Tree struct {
 	ID         string      `json:"id" db:"id"`
 	Root       string      `json:"root" db:"root"`         // the folder, as an absolute path of the client's system
-	GitHead    string      `json:"git_head" db:"git_head"` // the commit that was checked out; "" where there was none
+	GitHead    string      `json:"git_head" db:"git_head"` // the commit that was checked out; "" if there was none
 	CapturedAt Time        `json:"captured_at" db:"captured_at"`
-	Complete   bool        `json:"complete" db:"complete"` // false where more may be missing than LeftOut names
+	Complete   bool        `json:"complete" db:"complete"` // false if more paths can be missing than LeftOut names
 	Files      int         `json:"files" db:"files"`
 	Bytes      int64       `json:"bytes" db:"bytes"`
 	LeftOut    []LeftOut   `json:"left_out,omitempty" db:"-"`
@@ -80,7 +80,7 @@ type FileChange struct {
 	Path   string         `json:"path"`
 	Change FileChangeKind `json:"change"`
 	Before *TreeEntry     `json:"before,omitempty"` // nil for an added file
-	After  *TreeEntry     `json:"after,omitempty"`  // nil for a removed one
+	After  *TreeEntry     `json:"after,omitempty"`  // nil for a removed file
 }
 
 // FileChangeKind is how a path differs between two trees.
@@ -90,11 +90,11 @@ type FileChangeKind string
 const (
 	FileAdded    FileChangeKind = "added"
 	FileModified FileChangeKind = "modified" // its bytes, its target, or whether it is a link
-	FileMode     FileChangeKind = "mode"     // its permission bits alone
+	FileMode     FileChangeKind = "mode"     // only its permission bits
 	FileRemoved  FileChangeKind = "removed"
 )
 
-// TreeRequest stores a tree: the entries of a base, without the removed ones, with the ones in Set.
+// TreeRequest stores a tree: the entries of a base, without the removed ones, plus the ones in Set.
 type TreeRequest struct {
 	Agent      string      `json:"-"`
 	Base       string      `json:"base,omitempty"` // the id of a tree of the same agent; "" for an empty one
@@ -107,7 +107,7 @@ type TreeRequest struct {
 	Removed    []string    `json:"removed,omitempty"`
 }
 
-// TreeStored is the answer to a TreeRequest. A save or an attachment may name the tree until it
+// TreeStored is the answer to a TreeRequest. A save or an attachment can name the tree until it
 // expires. A tree that a checkpoint names stays as long as that checkpoint.
 type TreeStored struct {
 	ID      string `json:"id"`
@@ -116,20 +116,20 @@ type TreeStored struct {
 	Expires Time   `json:"expires"`
 }
 
-// MaxTrees bounds the trees of one checkpoint.
+// MaxTrees is the maximum number of trees of one checkpoint.
 const MaxTrees = 8
 
-// FileContent is the content of a file that is to be stored.
+// FileContent is the content of a file to store.
 type FileContent struct {
 	SHA256 string
-	Was    string // the SHA-256 of the version before, which it may be stored as a change to; "" for none
+	Was    string // the SHA-256 of the previous version, as the base for storing only the change; "" for none
 	Data   []byte
 }
 
 // Limits of the calls that store contents and trees.
 const (
-	MaxContentsAsked = 10_000   // hashes in one question which are missing
-	MaxContentsBody  = 64 << 20 // bytes of contents in one call, with their first lines
+	MaxContentsAsked = 10_000   // hashes in one question for missing contents
+	MaxContentsBody  = 64 << 20 // bytes of contents in one call, including their header lines
 	MaxTreeBody      = 8 << 20  // bytes of a TreeRequest
 )
 
@@ -141,24 +141,25 @@ type ContentsMissing struct {
 
 // ContentsStored is the result for each content of a request.
 type ContentsStored struct {
-	Stored      int              `json:"stored"`       // that were new
-	Known       int              `json:"known"`        // that were there already
+	Stored      int              `json:"stored"`       // the number of contents that were new
+	Known       int              `json:"known"`        // the number of contents that were there already
 	Bytes       int64            `json:"bytes"`        // of the new ones
-	StoredBytes int64            `json:"stored_bytes"` // what the new ones take in the database
-	Refused     []ContentRefused `json:"refused"`      // their files are to be left out
+	StoredBytes int64            `json:"stored_bytes"` // bytes that the new ones use in the database
+	Refused     []ContentRefused `json:"refused"`      // their files must be left out of the tree
 }
 
-// ContentRefused is a content that is not stored, and the reason.
+// ContentRefused is a content that was not stored, and the reason.
 type ContentRefused struct {
 	SHA256 string         `json:"sha256"`
 	Why    LeftOutBecause `json:"why"`
 	Detail string         `json:"detail"` // never a part of the content
 }
 
-// AttachRequest gives a saved checkpoint its trees: once, and within a minute of the save.
+// AttachRequest adds trees to a saved checkpoint. This is possible once, and within a minute of the
+// save.
 type AttachRequest struct {
 	Checkpoint     string   `json:"-"`
-	Trees          []string `json:"trees"` // at most MaxTrees, each of another root
+	Trees          []string `json:"trees"` // at most MaxTrees, each with a different root
 	Run            string   `json:"run,omitempty"`
 	Epoch          *int64   `json:"epoch,omitempty"`
 	IdempotencyKey string   `json:"-"`
@@ -167,34 +168,34 @@ type AttachRequest struct {
 // FilesFilter chooses files of a checkpoint.
 type FilesFilter struct {
 	Checkpoint string
-	Tree       string // the id of one of its trees; "" for the first
-	After      string // the Next of the page before
+	Tree       string // the id of one of its trees; "" for the first one
+	After      string // Next of the previous page
 	Limit      int    // 0 for MaxFilesPage
 }
 
-// MaxFilesPage bounds a page of files and of their changes.
+// MaxFilesPage is the maximum size of a page of files, or of their changes.
 const MaxFilesPage = 10_000
 
 // FilesPage is one page of the files of a checkpoint, by path.
 type FilesPage struct {
 	Trees []Tree      `json:"trees"` // of the checkpoint, without entries
-	Tree  string      `json:"tree"`  // whose files these are
+	Tree  string      `json:"tree"`  // the id of the tree that these files belong to
 	Files []TreeEntry `json:"files"`
 	Next  Ref         `json:"next"` // null on the last page
 }
 
-// FilesDiffFilter chooses what is compared.
+// FilesDiffFilter chooses what to compare.
 type FilesDiffFilter struct {
-	From, To string // checkpoints
-	Root     string // "" where each has one tree
-	After    string // the Next of the page before
+	From, To string // ids of checkpoints
+	Root     string // "" if each checkpoint has one tree
+	After    string // Next of the previous page
 	Limit    int    // 0 for MaxFilesPage
 }
 
-// FilesDiff is how the files of two checkpoints differ, by path.
+// FilesDiff lists the differences between the files of two checkpoints, by path.
 type FilesDiff struct {
 	Root    string       `json:"root"`
-	From    string       `json:"from"` // the trees that are compared
+	From    string       `json:"from"` // the ids of the compared trees
 	To      string       `json:"to"`
 	Changes []FileChange `json:"changes"`
 	Next    Ref          `json:"next"` // null on the last page
@@ -208,7 +209,7 @@ func CheckSHA256(what, sum string) error {
 	return Errorf(CodeInvalid, "the %s is not a SHA-256: it must have 64 hexadecimal digits in lower case", what)
 }
 
-// CheckTrees accepts the ids of at most MaxTrees trees, no two the same.
+// CheckTrees accepts the ids of at most MaxTrees trees without duplicates.
 func CheckTrees(ids []string) error {
 	if len(ids) > MaxTrees {
 		return Errorf(CodeInvalid, "%d trees are named: a checkpoint has at most %d", len(ids), MaxTrees)

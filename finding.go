@@ -1,27 +1,27 @@
 package ckptsidecar
 
-// The rules of the store itself. The detectors have the other rules.
+// The rules of the store itself. All other rules belong to the detectors.
 const (
-	RuleSecret     = "secret"      // a state holds what looks like a secret
-	RuleCorruption = "corruption"  // a stored state does not read back intact
-	RuleSharedKeys = "shared_keys" // agents do not agree
+	RuleSecret     = "secret"      // a state contains something that looks like a secret
+	RuleCorruption = "corruption"  // a stored state cannot be read back intact
+	RuleSharedKeys = "shared_keys" // agents disagree on a shared key
 
 	RuleFilesVanished = "files_vanished" // most files of a tree are not in the next one
 )
 
 // EventGoalUpdate is the type of the event that allows a run to change its first goal. Its payload
-// may name the new goal: {"goal": "…"}.
+// can name the new goal: {"goal": "…"}.
 const EventGoalUpdate = "goal_update"
 
 // LabelCompaction is the label of a checkpoint whose state was made smaller on purpose, for example
 // by a summary. The value of the label does not matter.
 const LabelCompaction = "compaction"
 
-// MaxFindings is how many findings of a run may be open. Later findings are not recorded, except a
-// critical one while no other critical one is open.
+// MaxFindings is the maximum number of open findings of a run. Later findings are not recorded,
+// except a critical one while no other critical one is open.
 const MaxFindings = 1000
 
-// FindingRequest is a finding that the agent reports itself.
+// FindingRequest is a finding that the agent itself reports.
 type FindingRequest struct {
 	Run      string   `json:"run,omitempty"` // "" means MainRun
 	Epoch    *int64   `json:"epoch,omitempty"`
@@ -30,13 +30,13 @@ type FindingRequest struct {
 	Message  string   `json:"message"`
 	Advice   Ref      `json:"advice,omitempty"`
 	Evidence JSON     `json:"evidence,omitempty"` // an object
-	// SinceSeq is of a critical one the newest checkpoint that is still good;
-	// without it the run's newest. 0 says that none is.
+	// SinceSeq belongs to a critical finding: the newest checkpoint that is still good. If it is
+	// nil, that is the run's newest checkpoint. 0 means that no checkpoint is good.
 	SinceSeq       *int64 `json:"since_seq,omitempty"`
 	IdempotencyKey string `json:"-"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *FindingRequest) Check() error {
 	if err := checkRuleName(r.Rule); err != nil {
 		return err
@@ -72,7 +72,7 @@ type DismissRequest struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *DismissRequest) Check() error {
 	if err := CheckID(r.ID); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (r *DismissRequest) Check() error {
 // DismissedFinding is the answer to a DismissRequest.
 type DismissedFinding struct {
 	Finding
-	Cleaned []string      `json:"cleaned"` // the checkpoints that are suspect no more
+	Cleaned []string      `json:"cleaned"` // the checkpoints that are no longer suspect
 	Drift   *DriftVerdict `json:"drift"`
 }
 
@@ -91,24 +91,25 @@ type DismissedFinding struct {
 type DriftFilter struct {
 	Agent  string
 	Run    string // "" means MainRun
-	All    bool   // also findings that are closed
+	All    bool   // also closed findings
 	Line   bool   // with the timeline
 	Before string // a cursor
 	Limit  int
 }
 
-// TimelineLength is how many steps and checkpoints a timeline has at most.
+// TimelineLength is the maximum number of steps and checkpoints in a timeline.
 const TimelineLength = 200
 
-// TimelineEntry is a step or a checkpoint in the order in which they came.
+// TimelineEntry is a step or a checkpoint. A timeline has them in the order in which they were
+// made.
 type TimelineEntry struct {
 	What    string `json:"what"` // step or checkpoint
 	At      Time   `json:"at"`   // when it ended, or was saved
-	Key     string `json:"key"`  // of the step; the id of the checkpoint
-	Name    string `json:"name"` // of the step; the kind of the checkpoint
+	Key     string `json:"key"`  // the key of the step, or the id of the checkpoint
+	Name    string `json:"name"` // the name of the step, or the kind of the checkpoint
 	Status  string `json:"status"`
-	Seq     int64  `json:"seq"`     // of the checkpoint; of the newest one before the step
-	Suspect bool   `json:"suspect"` // a checkpoint that is suspect
+	Seq     int64  `json:"seq"`     // of the checkpoint; for a step, of the newest checkpoint before it
+	Suspect bool   `json:"suspect"` // whether the checkpoint is suspect
 }
 
 // DriftReport is everything known about a run's drift.
@@ -118,25 +119,25 @@ type DriftReport struct {
 	Run   string `json:"run"`
 	DriftVerdict
 	Next     Ref             `json:"next"`               // the cursor of the next page of findings, newest first
-	Timeline []TimelineEntry `json:"timeline,omitempty"` // the newest ones, oldest first, where it was asked for
-	// Calibration is what the good runs of this agent and workflow make of the
-	// thresholds, where its policy asks for a share of false alarms.
+	Timeline []TimelineEntry `json:"timeline,omitempty"` // the newest entries, oldest first, if the filter asks for them
+	// Calibration describes how the good runs of this agent and workflow change the thresholds. It
+	// is set if the agent's policy asks for a share of false alarms.
 	Calibration *Calibration `json:"calibration,omitempty"`
-	// Unseen are the rules that cannot see anything in this run, because it is
-	// observed and what they look at was not sent.
+	// Unseen lists the rules that cannot see anything in this run, because the run is observed and
+	// the data that they look at was not sent.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
 // DriftStatus is the status of the drift detectors.
 type DriftStatus struct {
-	Watched  int64          `json:"watched"`  // runs whose steps and states are being watched, as far as memory holds them
-	Findings []FindingCount `json:"findings"` // open ones, by rule and severity
-	// Calibrations are the thresholds that were made of good runs, by agent and
-	// workflow, where policies ask for a share of false alarms.
+	Watched  int64          `json:"watched"`  // the runs in memory whose steps and states are being watched
+	Findings []FindingCount `json:"findings"` // the open ones, by rule and severity
+	// Calibrations are the thresholds that come from good runs, by agent and workflow, if policies
+	// ask for a share of false alarms.
 	Calibrations []Calibration `json:"calibrations"`
 }
 
-// FindingCount is how many findings of a rule are open.
+// FindingCount is the number of open findings of a rule.
 type FindingCount struct {
 	Rule     string   `json:"rule" db:"rule"`
 	Severity Severity `json:"severity" db:"severity"`

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// The words of LangGraph's checkpointers: docs/LANGGRAPH.md has what they mean.
+// The terms of LangGraph's checkpointers. docs/LANGGRAPH.md explains them.
 
 // The limits of a checkpointer's requests.
 const (
@@ -16,13 +16,13 @@ const (
 	maxGraphWrites   = 10_000 // in one call
 )
 
-// ContentTypeGraph is the content type of a state that is a checkpoint of LangGraph.
+// ContentTypeGraph is the content type of a state that is a LangGraph checkpoint.
 const ContentTypeGraph = "application/vnd.ckptsidecar.langgraph+json"
 
-// GraphTasks is the channel of LangGraph on which tasks send to nodes.
+// GraphTasks is the LangGraph channel on which tasks send to nodes.
 const GraphTasks = "__pregel_tasks"
 
-// GraphThread names a thread and a namespace in it; "" is the root graph's.
+// GraphThread names a thread and a namespace in it. The namespace "" is the one of the root graph.
 type GraphThread struct {
 	Thread string `json:"thread"`
 	NS     string `json:"ns"`
@@ -45,13 +45,13 @@ type GraphBytes struct {
 // GraphValue is the value of a channel in a checkpoint.
 type GraphValue struct {
 	Channel string
-	Version JSON // as the checkpoint has it, nil for none
+	Version JSON // as the checkpoint has it; nil for none
 	GraphBytes
-	Tag  string // names these very bytes as long as the daemon runs; "" where nobody asked, or the value is small
+	Tag  string // identifies these exact bytes while the daemon runs; "" if the caller did not ask, or the value is small
 	Held bool   // the caller has the value of this tag, so Data is left out
 }
 
-// GraphTagFrom is the size from which a value has a tag.
+// GraphTagFrom is the smallest size in bytes of a value that gets a tag.
 const GraphTagFrom = 256
 
 // GraphWrite is a write of a task.
@@ -68,14 +68,13 @@ type GraphPut struct {
 	Agent string
 	GraphThread
 	Parent     Ref
-	Checkpoint JSON // LangGraph's, without channel_values
+	Checkpoint JSON // the LangGraph checkpoint, without channel_values
 	Metadata   JSON // an object; nil for none
 	Values     []GraphValue
-	Carry      []string // channels whose values are the parent's
+	Carry      []string // channels that keep the values of the parent
 }
 
-// Check refuses what is wrong in itself. It does not read the metadata: internal/wellformed
-// does.
+// Check refuses an invalid request. It does not read the metadata: internal/wellformed does.
 func (p *GraphPut) Check() error {
 	if err := p.GraphThread.Check(); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (p *GraphPut) Check() error {
 	return p.checkChannels()
 }
 
-// checkChannels refuses a channel that comes twice.
+// checkChannels refuses a channel that occurs twice.
 func (p *GraphPut) checkChannels() error {
 	if n := len(p.Values) + len(p.Carry); n > maxGraphChannels {
 		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", n, maxGraphChannels)
@@ -124,12 +123,12 @@ type GraphHead struct {
 	Versions map[string]JSON
 }
 
-// ReadGraphHead reads the head of a checkpoint that is strict JSON.
+// ReadGraphHead reads the head of a checkpoint. The checkpoint must be strict JSON.
 func ReadGraphHead(checkpoint []byte) (h GraphHead, err error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(checkpoint, " \t\r\n"), []byte("{")) {
 		return h, Errorf(CodeInvalid, "checkpoint is missing or is not a JSON object")
 	}
-	var members map[string]JSON // by their exact names, which struct tags would not ask for
+	var members map[string]JSON // a map finds members by their exact names; struct tags would not
 	if err := json.Unmarshal(checkpoint, &members); err != nil {
 		return h, Errorf(CodeInvalid, "the checkpoint is wrong: %v", err)
 	}
@@ -149,18 +148,18 @@ func ReadGraphHead(checkpoint []byte) (h GraphHead, err error) {
 
 // GraphSaved is the answer to a put.
 type GraphSaved struct {
-	Missing    []string `json:"missing"`    // channels that the parent has not: then nothing was written
-	Checkpoint Ref      `json:"checkpoint"` // our id of it
+	Missing    []string `json:"missing"`    // channels that the parent does not have; if there are any, nothing was written
+	Checkpoint Ref      `json:"checkpoint"` // the daemon's id of the checkpoint
 	Run        string   `json:"run"`
 	Seq        int64    `json:"seq"`
-	Replaced   bool     `json:"replaced"` // another one of that id
+	Replaced   bool     `json:"replaced"` // it replaced another checkpoint with the same LangGraph id
 
 	Tags map[string]string `json:"tags"` // by channel, the tags of the values that were sent
 
-	Drift *DriftVerdict `json:"drift,omitempty"` // as it is now; not where nothing was written
+	Drift *DriftVerdict `json:"drift,omitempty"` // the current verdict; absent if nothing was written
 }
 
-// GraphPutWrites asks for writes of a task.
+// GraphPutWrites asks to store writes of a task.
 type GraphPutWrites struct {
 	Agent string
 	GraphThread
@@ -168,7 +167,7 @@ type GraphPutWrites struct {
 	Writes     []GraphWrite
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid request.
 func (p *GraphPutWrites) Check() error {
 	if err := p.GraphThread.Check(); err != nil {
 		return err
@@ -228,7 +227,7 @@ type GraphQuery struct {
 	Cursor     string
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid query.
 func (q *GraphQuery) Check() error {
 	for name, text := range map[string]*string{"thread": q.Thread, "ns": q.NS, "checkpoint": &q.Checkpoint, "before": &q.Before} {
 		if text == nil {
@@ -249,10 +248,10 @@ type GraphGet struct {
 	Agent string
 	GraphThread
 	Checkpoint string            // its id; "" for the newest
-	Have       map[string]string // by channel, the tag of a value that the caller has: that value is not sent again
+	Have       map[string]string // by channel, the tag of a value that the caller has: it is not sent again
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid request.
 func (g *GraphGet) Check() error {
 	if err := g.GraphThread.Check(); err != nil {
 		return err
@@ -268,7 +267,7 @@ func (g *GraphGet) Check() error {
 	return checkGraphText("checkpoint", g.Checkpoint)
 }
 
-// GraphTuple is a checkpoint with all that belongs to it.
+// GraphTuple is a checkpoint with everything that belongs to it.
 type GraphTuple struct {
 	GraphThread
 	ID         string
@@ -277,7 +276,7 @@ type GraphTuple struct {
 	Metadata   JSON
 	Values     []GraphValue
 	Writes     []GraphWrite
-	Sends      []GraphBytes // of old checkpoints: what the parent's tasks have sent
+	Sends      []GraphBytes // only for checkpoints of old versions: what the tasks of the parent have sent
 }
 
 // GraphPage is a page of a list.
@@ -286,7 +285,8 @@ type GraphPage struct {
 	Next   Ref
 }
 
-// GraphHistoryQuery asks for the writes that make up delta channels. "" is the newest checkpoint.
+// GraphHistoryQuery asks for the writes that make up delta channels. The checkpoint "" is the
+// newest one.
 type GraphHistoryQuery struct {
 	Agent string
 	GraphThread
@@ -294,7 +294,7 @@ type GraphHistoryQuery struct {
 	Channels   []string
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid query.
 func (q *GraphHistoryQuery) Check() error {
 	if err := q.GraphThread.Check(); err != nil {
 		return err
@@ -310,15 +310,15 @@ func (q *GraphHistoryQuery) Check() error {
 	return checkGraphText("checkpoint", q.Checkpoint)
 }
 
-// GraphHistory is the content of a delta channel: writes, oldest first, on top of a seed, which is
-// nil if there is none.
+// GraphHistory is the content of a delta channel: writes, oldest first, on top of a seed. The seed
+// is nil if there is none.
 type GraphHistory struct {
 	Channel string
 	Seed    *GraphBytes
 	Writes  []GraphWrite
 }
 
-// GraphStrategy says what a prune leaves.
+// GraphStrategy says what a prune keeps.
 type GraphStrategy string
 
 // The strategies.
@@ -334,7 +334,7 @@ type GraphPrune struct {
 	Strategy GraphStrategy `json:"strategy"`
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid request.
 func (p *GraphPrune) Check() error {
 	if p.Strategy != GraphKeepLatest && p.Strategy != GraphDelete {
 		return Errorf(CodeInvalid, "strategy is %q: it must be keep_latest or delete", cut(string(p.Strategy)))
@@ -354,7 +354,7 @@ type GraphCopy struct {
 	To    string `json:"to"`
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses an invalid request.
 func (c *GraphCopy) Check() error {
 	if err := checkGraphName("thread from which to copy", c.From); err != nil {
 		return err
@@ -372,7 +372,7 @@ type GraphCopied struct {
 	Copied int64 `json:"copied"`
 }
 
-// GraphPolicy is the policy of an agent whose first save comes from a checkpointer: the whole
+// GraphPolicy returns the policy of an agent whose first save comes from a checkpointer: the whole
 // history stays, and going back does not count as drift.
 func GraphPolicy() Policy {
 	p := DefaultPolicy()
@@ -382,7 +382,7 @@ func GraphPolicy() Policy {
 	return p
 }
 
-// checkGraphName accepts any text that is not empty.
+// checkGraphName accepts any nonempty text that checkGraphText accepts.
 func checkGraphName(what, s string) error {
 	if s == "" {
 		return Errorf(CodeInvalid, "the %s is missing or empty", what)
@@ -390,7 +390,7 @@ func checkGraphName(what, s string) error {
 	return checkGraphText(what, s)
 }
 
-// checkGraphText accepts any text that SQLite's command line shows whole.
+// checkGraphText accepts any text that SQLite's command line can show completely.
 func checkGraphText(what, s string) error {
 	switch {
 	case len(s) > MaxGraphName:

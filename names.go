@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of names and small values. Bodies have limits of their own in the
-// daemon's configuration.
+// Limits of names and small values. The daemon's configuration has the limits of bodies.
 const (
 	MaxAgentName   = 128
 	MaxRunName     = 255
@@ -77,7 +76,7 @@ func AgentNameOf(text string) string {
 	return name[:min(len(name), MaxAgentName)]
 }
 
-// CheckKind accepts the three kinds; the message for "" says that it is missing.
+// CheckKind accepts the three kinds. The message for "" says that the kind is missing.
 func CheckKind(k Kind) error {
 	if slices.Contains(Kinds, k) {
 		return nil
@@ -147,8 +146,8 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// CheckLabels accepts at most maxLabels labels with keys of letters, digits
-// and ._/- and values of printable UTF-8.
+// CheckLabels accepts at most maxLabels labels. Keys have letters, digits and ._/-. Values are
+// printable UTF-8.
 func CheckLabels(labels Labels) error {
 	if len(labels) > maxLabels {
 		return Errorf(CodeInvalid, "there are %d labels: at most %d are allowed", len(labels), maxLabels)
@@ -160,7 +159,7 @@ func CheckLabels(labels Labels) error {
 		if len(value) > MaxLabelValue {
 			return Errorf(CodeInvalid, "label %s is %d bytes long: at most %d are allowed", key, len(value), MaxLabelValue)
 		}
-		if checkText("label", value) != nil { // without the value, which may be a secret
+		if checkText("label", value) != nil { // the message leaves out the value, which can be a secret
 			return Errorf(CodeInvalid, "label %s has a control character or is not valid UTF-8", key)
 		}
 	}
@@ -180,7 +179,7 @@ func CheckContentType(s string) error {
 	return nil
 }
 
-// cut shortens a caller's text for a message.
+// cut shortens a text of the caller for a message.
 func cut(s string) string {
 	const most = 64
 	if len(s) <= most {

@@ -4,44 +4,43 @@ import (
 	"time"
 )
 
-// Policy is an agent's settings. Members that a stored or sent policy leaves out have their
-// defaults.
+// Policy is an agent's settings. If a stored or sent policy leaves out a member, the member has its default.
 type Policy struct {
 	RoutineKeep  int      `json:"routine_keep"`  // how many routine checkpoints of a run stay; 0 keeps all
 	RecoveryKeep Duration `json:"recovery_keep"` // how long a recovery checkpoint stays
-	// PreOperationKeep is how long a pre_operation checkpoint stays that was saved without an operation; 0 keeps
-	// it. One that belongs to an operation stays until that has succeeded.
+	// PreOperationKeep is how long a pre_operation checkpoint stays if it was saved without an operation; 0
+	// keeps it. If it belongs to an operation, it stays until the operation has succeeded.
 	PreOperationKeep Duration    `json:"pre_operation_keep"`
 	EndedKeep        Duration    `json:"ended_keep"` // how long an ended run and its checkpoints stay
 	MaxBytes         int64       `json:"max_bytes"`  // budget of stored bytes; 0 for none
-	MaxEvents        int         `json:"max_events"` // of a run; the oldest go
+	MaxEvents        int         `json:"max_events"` // of a run; the oldest are removed
 	Secrets          SecretsMode `json:"secrets"`
 
-	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; without it an operator is asked
-	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // of runs that set none themselves; 0 for none
+	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; if false, an operator is asked
+	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // for runs that set none themselves; 0 for none
 	ProgressTimeout  Duration `json:"progress_timeout"`  // likewise
 
 	Sensitivity        Sensitivity         `json:"sensitivity"`         // scales the thresholds of all detectors; off watches nothing
-	Detectors          map[string]Detector `json:"detectors"`           // by rule; what is not there has the default
+	Detectors          map[string]Detector `json:"detectors"`           // by rule; a rule not listed has its default
 	FalseAlarms        Percent             `json:"false_alarms"`        // calibrate the loop rules on this agent's own good runs; 0 means off
-	FalseAlarmsLaxest  float64             `json:"false_alarms_laxest"` // and never beyond so many times the thresholds
+	FalseAlarmsLaxest  float64             `json:"false_alarms_laxest"` // the largest factor of calibrated thresholds
 	IgnoreTools        []string            `json:"ignore_tools"`        // tools whose steps no loop detector counts
-	NoProgressSteps    int64               `json:"no_progress_steps"`   // declared progress must grow within so many steps; 0 for no such rule
+	NoProgressSteps    int64               `json:"no_progress_steps"`   // declared progress must grow within this many steps; 0 for no such rule
 	NoProgressTime     Duration            `json:"no_progress_time"`    // likewise, in time
-	Budget             Budget              `json:"budget"`              // of a run
+	Budget             Budget              `json:"budget"`              // what a run may use
 	CheckpointInterval Duration            `json:"checkpoint_interval"` // a routine checkpoint is due after it; 0s for never
 	RefreshAfter       Duration            `json:"refresh_after"`       // a refresh is advised after it; 0s for never
 	Schema             JSON                `json:"schema"`              // a JSON Schema of the agent's states, the name of a shipped one, or null
 	SchemaMode         SchemaMode          `json:"schema_mode"`
 	SharedKeys         []string            `json:"shared_keys"` // JSON pointers on which this owner's agents must agree
-	Settle             Duration            `json:"settle"`      // for how long they may differ
-	Rules              []Rule              `json:"rules"`       // of the user's own
+	Settle             Duration            `json:"settle"`      // how long the agents may differ
+	Rules              []Rule              `json:"rules"`       // rules that the user has written
 
-	Durability Durability `json:"durability"` // where a write is safe before it is answered
-	OnOutage   OnOutage   `json:"on_outage"`  // what the answer is where the engine of the fleet is away; with fleet durability alone
+	Durability Durability `json:"durability"` // where a write must be safe before it is acknowledged
+	OnOutage   OnOutage   `json:"on_outage"`  // the answer if the engine of the fleet is unreachable; only with fleet durability
 
-	Takeover    Takeover    `json:"takeover"`      // who may bring the agent's runs to another host
-	OnLeaseLost OnLeaseLost `json:"on_lease_lost"` // what exec does when this host may have lost the run
+	Takeover    Takeover    `json:"takeover"`      // who may move the agent's runs to another host
+	OnLeaseLost OnLeaseLost `json:"on_lease_lost"` // what exec does if this host may have lost the run
 }
 
 // Sensitivity scales the thresholds of the detectors.
@@ -59,13 +58,13 @@ const (
 type Detector struct {
 	Tier           string  `json:"tier,omitempty"`            // off, or the highest severity of a finding: info, warn or critical
 	Warn           float64 `json:"warn,omitempty"`            // the threshold of the tier, in the rule's own unit
-	WarnWindow     int     `json:"warn_window,omitempty"`     // in so many steps or checkpoints
+	WarnWindow     int     `json:"warn_window,omitempty"`     // the number of steps or checkpoints that the tier looks at
 	Critical       float64 `json:"critical,omitempty"`        // likewise
 	CriticalWindow int     `json:"critical_window,omitempty"` // likewise
-	Cooldown       int     `json:"cooldown,omitempty"`        // steps for which the rule is silent after a finding of the same tier
+	Cooldown       int     `json:"cooldown,omitempty"`        // after a finding, the rule is silent at this tier for this many steps
 }
 
-// Budget is what a run may use. 0 means no limit.
+// Budget is the maximum that a run may use. 0 means no limit.
 type Budget struct {
 	Steps    int64    `json:"steps,omitempty"`
 	Tokens   int64    `json:"tokens,omitempty"` // input and output together
@@ -73,24 +72,24 @@ type Budget struct {
 	WallTime Duration `json:"wall_time,omitempty"`
 }
 
-// SchemaMode is what happens to a state that breaks the schema.
+// SchemaMode is what happens to a state that violates the schema.
 type SchemaMode string
 
 // The schema modes.
 const (
 	SchemaRefuse SchemaMode = "refuse" // it is not saved: schema_mismatch
-	SchemaReport SchemaMode = "report" // it is saved, and a critical finding made
+	SchemaReport SchemaMode = "report" // it is saved, and the daemon makes a critical finding
 )
 
-// Rule is a rule of the user: an expression that is true when something is wrong.
+// Rule is a rule of the user: an expression that is true if something is wrong.
 type Rule struct {
 	Name     string   `json:"name"`
-	When     string   `json:"when"` // over state, previous, step, run, measures
+	When     string   `json:"when"` // an expression over state, previous, step, run, measures
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
 }
 
-// DefaultPolicy is the policy of an agent without a policy of its own.
+// DefaultPolicy returns the policy of an agent that has no policy of its own.
 func DefaultPolicy() Policy {
 	return Policy{
 		RoutineKeep:  3,

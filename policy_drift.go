@@ -20,18 +20,19 @@ const (
 	maxWhen        = 4 << 10 // bytes of an expression
 	maxMessage     = 1 << 10 // bytes of a finding's message and advice
 	maxPointer     = 512     // bytes of a JSON pointer
-	maxWindow      = 1000    // steps or checkpoints that a detector looks back
+	maxWindow      = 1000    // the most steps or checkpoints that a detector looks back
 )
 
 // The tiers of a detector.
 const (
 	TierOff      = "off"
-	TierInfo     = "info"     // a finding is for reading later, and nothing more
-	TierWarn     = "warn"     // it never becomes critical
+	TierInfo     = "info"     // a finding is only for reading later
+	TierWarn     = "warn"     // a finding never becomes critical
 	TierCritical = "critical" // both tiers
 )
 
-// Fill replaces missing lists with empty ones, so that they are written as lists.
+// Fill replaces nil lists with empty ones, so that JSON has them as lists. It also sets
+// the members that follow from others.
 func (p *Policy) Fill() {
 	if p.Detectors == nil {
 		p.Detectors = map[string]Detector{}
@@ -51,8 +52,8 @@ func (p *Policy) Fill() {
 	p.fillFleet()
 }
 
-// checkDrift checks what a policy says of drift as far as that can be done
-// without the detectors; DriftWatch.Check does the rest.
+// checkDrift checks the drift settings of a policy as far as that is possible without the
+// detectors. DriftWatch.Check does the rest.
 func (p *Policy) checkDrift() error {
 	for _, check := range []func() error{
 		p.checkDriftWords, p.checkFalseAlarms, p.checkDetectors, p.checkIgnoreTools,
@@ -107,7 +108,7 @@ func (d *Detector) check(place string) error {
 		return Errorf(CodeInvalid, "%s.tier is %q: it must be off, info, warn or critical", place, cut(d.Tier))
 	}
 	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical} {
-		if !(threshold >= 0 && threshold <= 1e9) { // also not a number
+		if !(threshold >= 0 && threshold <= 1e9) { // this also refuses NaN
 			return Errorf(CodeInvalid, "%s.%s is %v: it must be between 0 (the default) and 1000000000", place, name, threshold)
 		}
 	}
@@ -221,7 +222,7 @@ func checkMessage(what, s string) error {
 // checkRuleName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$.
 func checkRuleName(name string) error { return checkName("rule", name, maxRuleName, "._-") }
 
-// checkSeverity accepts the severities that a finding may have.
+// checkSeverity accepts the severities that a finding can have.
 func checkSeverity(s Severity) error {
 	switch s {
 	case SeverityInfo, SeverityWarn, SeverityCritical:

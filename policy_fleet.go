@@ -15,15 +15,15 @@ type OnOutage string
 // The answers in an outage.
 const (
 	OutageRefuse  OnOutage = "refuse"  // not_replicated: the write is on this host's disk
-	OutageDegrade OnOutage = "degrade" // a success that says local
+	OutageDegrade OnOutage = "degrade" // a success whose durability is local
 )
 
-// Takeover says how a run comes to another host when the lease of its own host is over.
+// Takeover says how a run gets to another host when the lease of its own host is over.
 type Takeover string
 
 // The takeovers.
 const (
-	TakeoverAuto   Takeover = "auto"   // who resumes it there claims it
+	TakeoverAuto   Takeover = "auto"   // a process that resumes the run on another host claims it
 	TakeoverManual Takeover = "manual" // a person claims it
 	TakeoverNever  Takeover = "never"  // a person claims it, and must force it
 )
@@ -31,22 +31,22 @@ const (
 // OnLeaseLost is what exec does with its agent when this host's lease is over.
 type OnLeaseLost string
 
-// What exec does.
+// The values of OnLeaseLost.
 const (
 	LeaseLostStop     OnLeaseLost = "stop"     // it stops the agent
-	LeaseLostContinue OnLeaseLost = "continue" // the agent goes on
+	LeaseLostContinue OnLeaseLost = "continue" // the agent continues
 )
 
-// PolicyToRead is what a policy is read over: the defaults without those that follow from
-// other members. Fill sets these when it was read.
+// PolicyToRead returns the policy that a JSON policy is read into: the defaults without
+// the members that follow from other members. Fill sets these after reading.
 func PolicyToRead() Policy {
 	p := DefaultPolicy()
 	p.Takeover, p.OnLeaseLost = "", ""
 	return p
 }
 
-// fillFleet sets what follows from other members: runs that lose nothing may move by
-// themselves, and an agent whose run may move must stop.
+// fillFleet sets the members that follow from other members. Runs that lose nothing can
+// move automatically, and an agent must stop if its run can move.
 func (p *Policy) fillFleet() {
 	if p.Takeover == "" {
 		p.Takeover = TakeoverManual

@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// PromptKind is who asks: the daemon for a decision, or a run.
+// PromptKind says who asks: the daemon for a decision, or a run.
 type PromptKind string
 
 // The kinds of prompts.
 const (
-	PromptDecision PromptKind = "decision" // the daemon: how to go on with a run
-	PromptQuestion PromptKind = "question" // the run itself, while it works
+	PromptDecision PromptKind = "decision" // the daemon asks how to continue a run
+	PromptQuestion PromptKind = "question" // the run itself asks while it works
 )
 
 // PromptStatus reports whether a prompt can still be answered.
@@ -27,7 +27,7 @@ const (
 	PromptOpen      PromptStatus = "open"
 	PromptAnswered  PromptStatus = "answered"
 	PromptExpired   PromptStatus = "expired"   // nobody answered in time
-	PromptWithdrawn PromptStatus = "withdrawn" // the run went on or ended without an answer
+	PromptWithdrawn PromptStatus = "withdrawn" // the run continued or ended without an answer
 )
 
 // PromptChoice is an operator's answer.
@@ -48,27 +48,27 @@ type Prompt struct {
 	Agent      string       `json:"agent" db:"agent"`
 	Owner      string       `json:"owner" db:"owner"`
 	Run        string       `json:"run" db:"run"`
-	Key        Ref          `json:"key" db:"key"` // of a question: asked again under it, it is the same prompt
+	Key        Ref          `json:"key" db:"key"` // of a question: asked again with this key, it is the same prompt
 	At         Time         `json:"at" db:"at"`
 	Question   string       `json:"question" db:"question"`
 	Reason     string       `json:"reason" db:"reason"`
-	Choices    Choices      `json:"choices" db:"choices"`       // of a question: the only answers; null where any is allowed
-	Schema     JSON         `json:"schema" db:"schema"`         // of a question: the JSON Schema of the data
-	ExpiresAt  Time         `json:"expires_at" db:"expires_at"` // of a question: when it can be answered no more
+	Choices    Choices      `json:"choices" db:"choices"`       // of a question: the only answers; null if any is allowed
+	Schema     JSON         `json:"schema" db:"schema"`         // for a question: the JSON Schema of the data
+	ExpiresAt  Time         `json:"expires_at" db:"expires_at"` // for a question: after this time it cannot be answered
 	Checkpoint Ref          `json:"checkpoint" db:"checkpoint"`
 	MemoryDiff JSON         `json:"memory_diff" db:"memory_diff"` // what reinitialize would lose
-	Choice     Ref          `json:"choice" db:"choice"`           // of a decision a PromptChoice, null while unanswered
-	Data       JSON         `json:"data" db:"data"`               // what came with the answer to a question
+	Choice     Ref          `json:"choice" db:"choice"`           // for a decision a PromptChoice; null while unanswered
+	Data       JSON         `json:"data" db:"data"`               // for a question: the data of the answer
 	AnsweredAt Time         `json:"answered_at" db:"answered_at"`
 	AnsweredBy Ref          `json:"answered_by" db:"answered_by"`
 }
 
-// HasSchema reports whether the data of the answer must fit a schema. A client reads a missing
-// schema as the JSON value null.
+// HasSchema reports whether the data of the answer must fit a schema. A client reads a missing schema as the JSON
+// value null.
 func (p *Prompt) HasSchema() bool { return len(p.Schema) > 0 && string(p.Schema) != "null" }
 
-// StatusAt is the prompt's status at a moment. daemon is the name under which
-// the daemon withdraws.
+// StatusAt returns the prompt's status at a moment. daemon is the name in answered_by if the daemon has withdrawn
+// the prompt.
 func (p *Prompt) StatusAt(now Time, daemon string) PromptStatus {
 	switch {
 	case !p.AnsweredAt.IsZero() && string(p.AnsweredBy) == daemon:
@@ -91,7 +91,7 @@ const (
 	MaxAnswer  = 64 << 10 // bytes of the data that comes with an answer
 	maxExpires = Duration(366 * Day)
 
-	// MaxWait is how long one request may wait for an answer.
+	// MaxWait is the longest time that one request can wait for an answer.
 	MaxWait = Duration(10 * time.Minute)
 )
 
@@ -169,24 +169,25 @@ func checkChoice(choice string) error {
 	return nil
 }
 
-// QuestionRequest asks a person something during a run.
+// QuestionRequest asks a person a question during a run.
 type QuestionRequest struct {
 	Agent    string   `json:"-"`
 	Run      string   `json:"-"`
 	Epoch    *int64   `json:"epoch,omitempty"`
-	Key      string   `json:"key,omitempty"` // the same at each attempt; asked again under it, it is the same prompt
+	Key      string   `json:"key,omitempty"` // the same at each attempt: asked again with this key, it is the same prompt
 	Question string   `json:"question"`
-	Reason   string   `json:"reason,omitempty"`  // why it is asked, for the person
-	Choices  Choices  `json:"choices,omitempty"` // none: any answer is allowed
-	Schema   JSON     `json:"schema,omitempty"`  // of the data of the answer; without one any data is allowed
+	Reason   string   `json:"reason,omitempty"`  // why the run asks, for the person
+	Choices  Choices  `json:"choices,omitempty"` // empty: any answer is allowed
+	Schema   JSON     `json:"schema,omitempty"`  // of the data of the answer; if absent, any data is allowed
 	Expires  Duration `json:"expires,omitempty"` // from now; 0 for never
-	Suspend  bool     `json:"suspend,omitempty"` // where it has no answer yet, the run is suspended until it is resumed
-	// After is for a question without a key: the prompt of the same words whose answer this process has had already.
+	Suspend  bool     `json:"suspend,omitempty"` // if there is no answer yet, the run is suspended until it is resumed
+	// After is for a question without a key: the earlier prompt with the same text whose answer this process already
+	// has.
 	After          string `json:"after,omitempty"`
 	IdempotencyKey string `json:"-"`
 }
 
-// Check refuses a question that is wrong in itself.
+// Check refuses an invalid question.
 func (r *QuestionRequest) Check() error {
 	if err := (RunRef{Agent: r.Agent, Run: r.Run}).Check(); err != nil {
 		return err
@@ -225,7 +226,7 @@ type PromptAnswer struct {
 	IdempotencyKey string       `json:"-"`
 }
 
-// Check refuses an answer that is wrong in itself.
+// Check refuses an invalid answer.
 func (a *PromptAnswer) Check() error {
 	if err := CheckID(a.ID); err != nil {
 		return err

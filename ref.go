@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Ref is a name or id that may be absent. The empty Ref is null in JSON and NULL in the database,
+// Ref is a name or id that can be absent. The empty Ref is null in JSON and NULL in the database,
 // so that "none" looks the same everywhere.
 type Ref string
 
@@ -42,7 +42,7 @@ func (r *Ref) Scan(v any) error {
 // Labels are an agent's own short names for finding a checkpoint again.
 type Labels map[string]string
 
-// MarshalJSON writes an object, also for nil.
+// MarshalJSON writes an object, even for nil.
 func (l Labels) MarshalJSON() ([]byte, error) {
 	if len(l) == 0 {
 		return []byte("{}"), nil

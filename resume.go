@@ -6,13 +6,13 @@ type ResumeVerdict string
 // The verdicts of a resume plan.
 const (
 	VerdictFresh  ResumeVerdict = "fresh"  // nothing to resume
-	VerdictResume ResumeVerdict = "resume" // the newest checkpoint is clean, nothing is open
-	VerdictRepair ResumeVerdict = "repair" // go on, with the changes that the plan lists
+	VerdictResume ResumeVerdict = "resume" // the newest checkpoint is clean, and nothing is open
+	VerdictRepair ResumeVerdict = "repair" // continue, with the changes that the plan lists
 	VerdictAsk    ResumeVerdict = "ask"    // an operator must decide first
-	VerdictUnsafe ResumeVerdict = "unsafe" // somebody still owns the run, or nothing reads back intact
+	VerdictUnsafe ResumeVerdict = "unsafe" // the run still has an owner, or no checkpoint can be read back intact
 )
 
-// ResumeRequest claims a run. With DryRun, it only returns the plan.
+// ResumeRequest claims a run. With DryRun, it only asks for the plan.
 type ResumeRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"-"`
@@ -22,16 +22,16 @@ type ResumeRequest struct {
 	Reason           string    `json:"reason,omitempty"`
 	DryRun           bool      `json:"dry_run,omitempty"`
 	Force            bool      `json:"force,omitempty"` // take the run over from a live owner
-	// Fleet, if false, looks at this host only: a run of another host of the fleet stays there.
+	// Fleet limits the request to this host if it is false: a run of another host of the fleet stays there.
 	Fleet *bool `json:"fleet,omitempty"`
-	// Standby asks for a run that is here already, or that can be claimed from another host now. Otherwise the answer
-	// is conflict, with the time after which to ask again.
+	// Standby asks for a run only if it is on this host already, or can be claimed from another host now. Otherwise
+	// the answer is conflict, with the time after which to ask again.
 	Standby        bool       `json:"standby,omitempty"`
 	Claimed        *PlanFleet `json:"-"` // the daemon has just claimed the run from another host
 	IdempotencyKey string     `json:"-"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *ResumeRequest) Check() error {
 	if err := (RunRef{Agent: r.Agent, Run: r.Run}).Check(); err != nil {
 		return err
@@ -55,10 +55,10 @@ type Plan struct {
 	Reasons             []string          `json:"reasons"`
 	Agent               string            `json:"agent"`
 	Run                 string            `json:"run"`
-	Epoch               int64             `json:"epoch"` // the new owner's fencing token; the present one where nothing was claimed
+	Epoch               int64             `json:"epoch"` // the new owner's fencing token; the present one if not claimed
 	Attempt             int64             `json:"attempt"`
 	Claimed             bool              `json:"claimed"`
-	Checkpoint          *Checkpoint       `json:"checkpoint"` // with its state; null where there is none to load
+	Checkpoint          *Checkpoint       `json:"checkpoint"` // with its state; null if there is none to load
 	CompletedSteps      []CompletedStep   `json:"completed_steps"`
 	InterruptedSteps    []InterruptedStep `json:"interrupted_steps"`
 	UncertainOperations []Operation       `json:"uncertain_operations"`
@@ -68,20 +68,19 @@ type Plan struct {
 	ContinuationPrompt  Ref               `json:"continuation_prompt"`
 	AccumulatedMS       int64             `json:"accumulated_ms"`
 	ExternalSession     Ref               `json:"external_session"`
-	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a new beginning loses
+	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a fresh start loses
 	Prompt              *Prompt           `json:"prompt"`
-	Fleet               *PlanFleet        `json:"fleet,omitempty"` // where the run was just claimed from another host
-	Questions           []Prompt          `json:"questions"`       // the run's own, oldest first: open, or answered after the checkpoint
+	Fleet               *PlanFleet        `json:"fleet,omitempty"` // set if the run was just claimed from another host
+	Questions           []Prompt          `json:"questions"`       // of the run, oldest first: open, or answered after the checkpoint
 }
 
-// PlanFleet says in a plan what is known of a run that was claimed from another host of
-// the fleet.
+// PlanFleet is the part of a plan about a run that was claimed from another host of the fleet.
 type PlanFleet struct {
 	FromHost       string   `json:"from_host"`
 	Term           int64    `json:"term"`
 	AcknowledgedTo int64    `json:"acknowledged_to"` // the newest checkpoint that the engine had
-	LostAtMost     Duration `json:"lost_at_most"`    // for how long the former host may have worked on what the engine has not
-	StrandPossible bool     `json:"strand_possible"` // the former host may have more of the run, and has not been heard of
+	LostAtMost     Duration `json:"lost_at_most"`    // how long the former host may have done work that the engine lacks
+	StrandPossible bool     `json:"strand_possible"` // the former host may have more of the run, and has not reported
 }
 
 // CompletedStep is a step that does not have to run again.
@@ -101,8 +100,7 @@ type InterruptedStep struct {
 	SyntheticResult SyntheticResult `json:"synthetic_result"`
 }
 
-// SyntheticResult answers a tool call whose real result was lost, in the forms
-// that model APIs accept.
+// SyntheticResult is the result for a tool call whose real result was lost, in the forms that model APIs accept.
 type SyntheticResult struct {
 	Text      string `json:"text"`
 	Anthropic JSON   `json:"anthropic"` // a tool_result block with is_error

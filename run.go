@@ -12,16 +12,16 @@ type Run struct {
 	Run                string    `json:"run" db:"run"`
 	Workflow           Ref       `json:"workflow" db:"workflow"`
 	Status             RunStatus `json:"status" db:"status"`
-	Epoch              int64     `json:"epoch" db:"epoch"`     // the fencing token that the owner's writes name
-	Attempt            int64     `json:"attempt" db:"attempt"` // how often it was begun or resumed
-	PID                int       `json:"pid" db:"pid"`         // of the owner, 0 where none is known
+	Epoch              int64     `json:"epoch" db:"epoch"`     // the fencing token in the writes of the owner
+	Attempt            int64     `json:"attempt" db:"attempt"` // the number of times that it was started or resumed
+	PID                int       `json:"pid" db:"pid"`         // of the owner; 0 if none is known
 	ParentRun          Ref       `json:"parent_run" db:"parent_run"`
 	ForkedFrom         Ref       `json:"forked_from" db:"forked_from"` // the checkpoint of another run that it began with
 	StartedAt          Time      `json:"started_at" db:"started_at"`
 	UpdatedAt          Time      `json:"updated_at" db:"updated_at"`
 	EndedAt            Time      `json:"ended_at" db:"ended_at"`
-	AccumulatedMS      int64     `json:"accumulated_ms" db:"accumulated_ms"` // time over all segments, the present one included
-	StepsEnded         int64     `json:"steps_ended" db:"steps_ended"`       // since its present beginning, every attempt of each
+	AccumulatedMS      int64     `json:"accumulated_ms" db:"accumulated_ms"` // time over all segments, with the present one
+	StepsEnded         int64     `json:"steps_ended" db:"steps_ended"`       // since it last began anew; counts every attempt
 	Goal               Ref       `json:"goal" db:"goal"`
 	Progress           *float64  `json:"progress" db:"progress"` // as declared; it should only grow
 	ContinuationPrompt Ref       `json:"continuation_prompt" db:"continuation_prompt"`
@@ -31,23 +31,23 @@ type Run struct {
 	ProgressTimeout    Duration  `json:"progress_timeout" db:"-"`
 	Result             JSON      `json:"result" db:"result"`
 	Error              Ref       `json:"error" db:"error"`
-	Source             Ref       `json:"source" db:"source"`   // SourceOTLP where it is observed; null where its agent speaks for it
-	Partial            bool      `json:"partial" db:"partial"` // of an observed run: its emitter did not send all of it
-	// Drift is in the answers to heartbeats and to the end of a run alone.
+	Source             Ref       `json:"source" db:"source"`   // SourceOTLP if the run is observed; null if its agent reports it
+	Partial            bool      `json:"partial" db:"partial"` // for an observed run: its emitter did not send everything
+	// Drift is only in the answers to heartbeats and to the end of a run.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
-	// These are in the answers to heartbeats alone, on a host that belongs to a fleet.
+	// These are only in the answers to heartbeats, on a host that belongs to a fleet.
 	Lease       LeaseState  `json:"lease,omitempty" db:"-"`
 	LeaseLeftMS int64       `json:"lease_left_ms,omitempty" db:"-"` // how long the host may still act
 	OnLeaseLost OnLeaseLost `json:"on_lease_lost,omitempty" db:"-"`
-	// These are in the answer about one run alone, on a host that belongs to a fleet.
-	Host       string     `json:"host,omitempty" db:"-"` // the one that owns the run, by name
+	// These are only in the answer about one run, on a host that belongs to a fleet.
+	Host       string     `json:"host,omitempty" db:"-"` // the name of the host that owns the run
 	Term       int64      `json:"term,omitempty" db:"-"`
 	Ownership  string     `json:"ownership,omitempty" db:"-"` // held, doubtful, released or fenced
 	Durability Durability `json:"durability,omitempty" db:"-"`
-	FleetAsOf  int64      `json:"fleet_as_of,omitempty" db:"-"` // up to which row of the audit log the engine has this host
+	FleetAsOf  int64      `json:"fleet_as_of,omitempty" db:"-"` // the engine has the audit log of this host up to this row
 }
 
-// LeaseState says whether the host that answers still owns its runs in the fleet.
+// LeaseState says whether the host that sends the answer still owns its runs in the fleet.
 type LeaseState string
 
 // The states of a lease.
@@ -69,7 +69,7 @@ type RunRequest struct {
 	Goal             Ref       `json:"goal,omitempty"`
 	ExternalSession  Ref       `json:"external_session,omitempty"`
 	Labels           Labels    `json:"labels,omitempty"`
-	AccumulatedMS    *int64    `json:"accumulated_ms,omitempty"` // time that it ran elsewhere before it came here
+	AccumulatedMS    *int64    `json:"accumulated_ms,omitempty"` // how long it ran elsewhere before it came here
 	IdempotencyKey   string    `json:"-"`
 }
 
@@ -77,11 +77,11 @@ type RunRequest struct {
 const (
 	MaxText    = 64 << 10 // a goal, a continuation prompt, an error
 	MaxValue   = 8 << 20  // JSON arguments, results, payloads
-	MaxEvents  = 1000     // of one batch
+	MaxEvents  = 1000     // events of one batch
 	maxTimeout = 30 * Day
 )
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *RunRequest) Check() error {
 	checks := []func() error{
 		func() error { return CheckAgentName(r.Agent) },
@@ -127,12 +127,12 @@ func checkTimeout(what string, d *Duration) error {
 type RunFilter struct {
 	Agent    string
 	Status   RunStatus
-	Workflow string   // exactly
-	Labels   Labels   // all of these
-	Goal     string   // every word of it is a word of the goal; a word that ends with * is the beginning of one
-	Since    Time     // started then or later
+	Workflow string   // the exact name
+	Labels   Labels   // a run must have all of these
+	Goal     string   // each word must be a word of the goal; a word with * at its end matches the beginning of one
+	Since    Time     // started at this time or later
 	Until    Time     // started before
-	Severity Severity // has a finding of this severity or a worse one that nobody has dismissed
+	Severity Severity // has a finding of at least this severity that nobody has dismissed
 	Sort     RunSort
 	Before   string // a cursor
 	Limit    int
@@ -143,14 +143,14 @@ type RunSort string
 
 // The orders of runs.
 const (
-	SortUpdated RunSort = "updated" // the last changed first; the default. Who changes between two pages may be passed over
-	SortStarted RunSort = "started" // the last started first: each run that is there all the time comes exactly once
+	SortUpdated RunSort = "updated" // the last changed first; the default. A run that changes between two pages can be missed
+	SortStarted RunSort = "started" // the last started first: each run that exists all the time is listed exactly once
 )
 
-// maxGoalWords is how many words of a goal may be looked for at once.
+// maxGoalWords is the maximum number of words to look for in goals.
 const maxGoalWords = 16
 
-// Check refuses a filter that is wrong in itself.
+// Check refuses an invalid filter.
 func (f *RunFilter) Check() error {
 	if err := CheckStatus("run", f.Status, RunStatuses); err != nil {
 		return err
@@ -191,9 +191,9 @@ type GoalWord struct {
 	Prefix bool // it is the beginning of a word
 }
 
-// GoalWords splits a text into words as the database splits goals: at blanks and at
-// / - _ . , : " and \, without other punctuation around them, ASCII letters in lower
-// case, at most 64 characters of each.
+// GoalWords splits a text into words in the way that the database splits goals: at blanks
+// and at / - _ . , : " and \, without other punctuation around the words, with ASCII
+// letters in lower case, at most 64 characters of each.
 func GoalWords(text string) (words []GoalWord) {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n\r\t/-_.,:\"\\", r) }) {
 		text, prefix := strings.CutSuffix(word, "*")
@@ -208,7 +208,7 @@ func GoalWords(text string) (words []GoalWord) {
 	return words
 }
 
-// lowerASCII is what lower does in SQLite: other letters stay as they are.
+// lowerASCII does what lower does in SQLite: it changes ASCII letters only.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -229,7 +229,7 @@ type RunPage struct {
 type RunRef struct {
 	Agent string
 	Run   string // "" means MainRun
-	Epoch *int64 // nil where the writer knows none; then it is not fenced
+	Epoch *int64 // nil if the writer knows none; then the write is not fenced
 }
 
 // Check refuses invalid names.
@@ -243,7 +243,7 @@ func (r RunRef) Check() error {
 // Heartbeat reports that the owner is alive, and its progress.
 type Heartbeat struct {
 	Epoch    *int64   `json:"epoch,omitempty"`
-	PID      int      `json:"pid,omitempty"` // the owner it is told for, by a supervisor; default: the caller
+	PID      int      `json:"pid,omitempty"` // the process of the owner that a supervisor reports for; default: the caller
 	Progress *float64 `json:"progress,omitempty"`
 }
 
@@ -262,7 +262,7 @@ type EndRequest struct {
 	ContinuationPrompt Ref       `json:"continuation_prompt,omitempty"`
 	Error              Ref       `json:"error,omitempty"`
 	Result             JSON      `json:"result,omitempty"`
-	State              JSON      `json:"state,omitempty"` // saved as the final checkpoint, where given
+	State              JSON      `json:"state,omitempty"` // if set, it is saved as the final checkpoint
 	IdempotencyKey     string    `json:"-"`
 }
 

@@ -9,7 +9,8 @@ type DeletedRun struct {
 	Rows        int64  `json:"rows"` // steps, operations, events, findings, prompts and pieces of states
 }
 
-// ClearedRun lists which checkpoints of a run were removed, and which stayed.
+// ClearedRun lists the checkpoints of a run that were removed, and counts those that
+// stayed.
 type ClearedRun struct {
 	Agent   string `json:"agent"`
 	Owner   string `json:"owner"`

@@ -1,14 +1,14 @@
 package ckptsidecar
 
-// Status is everything a person can ask a daemon about itself. It counts the caller's own agents;
-// for an administrator, it counts all.
+// Status is what a daemon reports about itself. It counts the caller's own agents; for an
+// administrator, it counts all agents.
 type Status struct {
 	Version   string         `json:"version"`
 	PID       int            `json:"pid"`
 	StartedAt Time           `json:"started_at"`
 	Now       Time           `json:"now"`
 	State     string         `json:"state"`    // ready, degraded, read_only or failed
-	Problems  []string       `json:"problems"` // each a sentence, with what to do
+	Problems  []string       `json:"problems"` // each is a sentence that also says what to do
 	Endpoint  string         `json:"endpoint"`
 	Agents    int64          `json:"agents"`
 	Runs      int64          `json:"runs"`
@@ -36,8 +36,8 @@ type WaitingStatus struct {
 // OTLPStatus is the status of receiving OpenTelemetry spans.
 type OTLPStatus struct {
 	Enabled  bool       `json:"enabled"`
-	Socket   string     `json:"socket"`   // "" where there is none
-	Loopback string     `json:"loopback"` // the address of the port, "" where there is none
+	Socket   string     `json:"socket"`   // "" if there is none
+	Loopback string     `json:"loopback"` // the address of the port, "" if there is none
 	Content  string     `json:"content"`
 	Spans    SpanCounts `json:"spans"`
 }
@@ -59,7 +59,7 @@ type DatabaseStatus struct {
 	SchemaVersion     int    `json:"schema_version"`
 	SQLite            string `json:"sqlite"`
 	Bytes             int64  `json:"bytes"`
-	MaxBytes          int64  `json:"max_bytes"` // 0 for none
+	MaxBytes          int64  `json:"max_bytes"` // 0 for no limit
 	FreeBytes         int64  `json:"free_bytes"`
 	WALBytes          int64  `json:"wal_bytes"`
 	WALPending        int64  `json:"wal_pending_bytes"` // not yet copied into the file
@@ -85,7 +85,7 @@ type WriterStatus struct {
 type WorkerStatus struct {
 	LastRun      Time   `json:"last_run"`
 	Removed      int64  `json:"removed"`
-	GuardedUntil Time   `json:"guarded_until"` // nothing goes by age before
+	GuardedUntil Time   `json:"guarded_until"` // no checkpoint is removed by age before this time
 	LastError    string `json:"last_error"`
 }
 
@@ -93,8 +93,8 @@ type WorkerStatus struct {
 type BackupStatus struct {
 	Interval  Duration `json:"interval"` // 0s for none
 	Folder    string   `json:"folder"`
-	Kept      int      `json:"kept"` // how many there are
-	Last      Time     `json:"last"` // of the newest
+	Kept      int      `json:"kept"` // the number of stored backups
+	Last      Time     `json:"last"` // the time of the newest backup
 	LastBytes int64    `json:"last_bytes"`
-	LastError string   `json:"last_error"` // "" where the last one succeeded
+	LastError string   `json:"last_error"` // "" if the last one succeeded
 }

@@ -11,8 +11,8 @@ const (
 	StepInterrupted StepStatus = "interrupted"
 )
 
-// StepNegative is the outcome of a step whose answer was no: a search that found nothing, two files
-// that differ. It is not an error, whatever its status.
+// StepNegative is the outcome of a step whose answer is no, such as a search that found nothing or
+// two files that differ. It is not an error, whatever its status.
 const StepNegative = "negative"
 
 // MaxTurn is the maximum length of the id of a turn.
@@ -38,13 +38,13 @@ type Step struct {
 	Error     Ref        `json:"error" db:"error"`
 	StartedAt Time       `json:"started_at" db:"started_at"`
 	EndedAt   Time       `json:"ended_at" db:"ended_at"`
-	Turn      Ref        `json:"turn" db:"turn"`       // of the model: the id of the answer in which it made this call; null where nobody said
-	Outcome   Ref        `json:"outcome" db:"outcome"` // StepNegative, as the agent said or as its result shows; null for any other
+	Turn      Ref        `json:"turn" db:"turn"`       // the id of the model's answer that contains this call; null if not reported
+	Outcome   Ref        `json:"outcome" db:"outcome"` // StepNegative, if the agent said so or the result shows it; null otherwise
 	Measures
-	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
-	// Drift is in the answers to writes alone, as it is now.
+	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, and do not run it again
+	// Drift is only in the answers to writes. It is the current verdict.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
-	// Durability is in the answers to writes alone, likewise.
+	// Durability is only in the answers to writes.
 	Durability Durability `json:"durability,omitempty" db:"-"`
 }
 
@@ -54,11 +54,11 @@ type StepRequest struct {
 	Name           string     `json:"name"`
 	Epoch          *int64     `json:"epoch,omitempty"`
 	Args           JSON       `json:"args,omitempty"`
-	Status         StepStatus `json:"status,omitempty"` // "" or started begins it; succeeded or failed records it whole
+	Status         StepStatus `json:"status,omitempty"` // "" or started begins it; succeeded or failed records a whole step
 	Result         JSON       `json:"result,omitempty"`
 	Error          Ref        `json:"error,omitempty"`
-	Turn           Ref        `json:"turn,omitempty"`    // the model's: the id of the answer that made this call
-	Outcome        Ref        `json:"outcome,omitempty"` // StepNegative: it was answered, and the answer was no
+	Turn           Ref        `json:"turn,omitempty"`    // of the model: the id of its answer that contains this call
+	Outcome        Ref        `json:"outcome,omitempty"` // StepNegative: the answer of the step was no
 	DurationMS     *int64     `json:"duration_ms,omitempty"`
 	InputTokens    *int64     `json:"input_tokens,omitempty"`
 	OutputTokens   *int64     `json:"output_tokens,omitempty"`
@@ -67,12 +67,12 @@ type StepRequest struct {
 	IdempotencyKey string     `json:"-"`
 }
 
-// Measured returns the request's measures.
+// Measured returns the measures in the request.
 func (r *StepRequest) Measured() Measures {
 	return Measures{r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress}
 }
 
-// Check refuses a request that is wrong in itself. A request that ends a step needs no name.
+// Check refuses an invalid request. A request that ends a step needs no name.
 func (r *StepRequest) Check(finish bool) error {
 	if err := CheckKey("step key", r.Key); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *StepRequest) Check(finish bool) error {
 	return checkLong("error", string(r.Error))
 }
 
-// checkTurn refuses a turn or an outcome that cannot be.
+// checkTurn refuses an invalid turn or outcome.
 func (r *StepRequest) checkTurn() error {
 	switch {
 	case len(r.Turn) > MaxTurn:
@@ -122,7 +122,7 @@ type StepPage struct {
 // ListFilter chooses a page of items that belong to a run.
 type ListFilter struct {
 	Status string
-	Before string // a cursor: the Next of the page before
+	Before string // a cursor: Next of the previous page
 	Limit  int
 }
 
@@ -132,22 +132,22 @@ type Operation struct {
 	Name       string          `json:"name" db:"name"`
 	Attempt    int64           `json:"attempt" db:"attempt"`
 	Status     OperationStatus `json:"status" db:"status"`
-	Checkpoint Ref             `json:"checkpoint" db:"checkpoint"` // the pre_operation checkpoint; null where the run had no state yet
+	Checkpoint Ref             `json:"checkpoint" db:"checkpoint"` // the pre_operation checkpoint; null if the run had no state yet
 	StartedAt  Time            `json:"started_at" db:"started_at"`
 	EndedAt    Time            `json:"ended_at" db:"ended_at"`
 	Result     JSON            `json:"result" db:"result"`
 	Error      Ref             `json:"error" db:"error"`
 	Replayed   bool            `json:"replayed" db:"-"` // it succeeded before: do not run it again
-	// Drift is in the answer to its beginning alone, which is a save.
+	// Drift is only in the answer to the start of the operation, which is a save.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
-	// Durability is in the answers to writes alone.
+	// Durability is only in the answers to writes.
 	Durability Durability `json:"durability,omitempty" db:"-"`
 }
 
 // OperationEnded is the answer to the end of an operation.
 type OperationEnded struct {
 	Operation
-	Released []string    `json:"released"`          // the pre_operation checkpoints that its success let go
+	Released []string    `json:"released"`          // the pre_operation checkpoints that its success released
 	Restore  *Checkpoint `json:"restore,omitempty"` // after a failure: the pre_operation checkpoint with its state
 }
 
@@ -156,12 +156,12 @@ type OperationRequest struct {
 	Key            string `json:"key"`
 	Name           string `json:"name"`
 	Epoch          *int64 `json:"epoch,omitempty"`
-	State          JSON   `json:"state,omitempty"` // the state to go back to; without it the run's newest
+	State          JSON   `json:"state,omitempty"` // the state to go back to; if absent, the newest state of the run
 	Labels         Labels `json:"labels,omitempty"`
 	IdempotencyKey string `json:"-"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *OperationRequest) Check() error {
 	if err := CheckKey("operation key", r.Key); err != nil {
 		return err
@@ -180,12 +180,12 @@ type OperationEnd struct {
 	Status         OperationStatus `json:"status,omitempty"` // to resolve: succeeded or failed
 	Result         JSON            `json:"result,omitempty"`
 	Error          Ref             `json:"error,omitempty"`
-	Reason         string          `json:"reason,omitempty"` // to resolve: how it is known
+	Reason         string          `json:"reason,omitempty"` // to resolve: how the operator knows it
 	Resolve        bool            `json:"-"`
 	IdempotencyKey string          `json:"-"`
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *OperationEnd) Check() error {
 	if err := CheckKey("operation key", r.Key); err != nil {
 		return err
@@ -215,7 +215,7 @@ type Event struct {
 
 // OwnerEvent is an event with its place in the order of all events of its owner.
 type OwnerEvent struct {
-	N     int64  `json:"n" db:"-"` // names its place; it is no count, and never comes again
+	N     int64  `json:"n" db:"-"` // identifies its place; it is not a count, and is never used again
 	Agent string `json:"agent" db:"agent"`
 	Run   string `json:"run" db:"run"`
 	Event
@@ -224,7 +224,7 @@ type OwnerEvent struct {
 // OwnerEventPage is one page of the events of all runs of an owner.
 type OwnerEventPage struct {
 	Events []OwnerEvent `json:"events"`
-	Next   *int64       `json:"next"` // the after of the next page, null on the last
+	Next   *int64       `json:"next"` // After of the next page, null on the last page
 }
 
 // NewEvent is an event to append.
@@ -233,7 +233,7 @@ type NewEvent struct {
 	Payload JSON   `json:"payload,omitempty"` // nil means {}
 }
 
-// CheckEvents refuses a batch that is wrong in itself.
+// CheckEvents refuses an invalid batch.
 func CheckEvents(events []NewEvent) error {
 	if len(events) == 0 || len(events) > MaxEvents {
 		return Errorf(CodeInvalid, "there are %d events: send 1 to %d at once", len(events), MaxEvents)
@@ -257,5 +257,5 @@ type Appended struct {
 // EventPage is some events, oldest first.
 type EventPage struct {
 	Events []Event `json:"events"`
-	Next   *int64  `json:"next"` // the after of the next page, null on the last
+	Next   *int64  `json:"next"` // After of the next page, null on the last page
 }

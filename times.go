@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// TimeLayout is RFC 3339 in UTC with milliseconds: the only form in which times are written, on the
-// wire and in the database. It sorts as text.
+// TimeLayout is RFC 3339 in UTC with milliseconds. Times are written only in this form, on the wire
+// and in the database. It sorts as text.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time is a moment, written as TimeLayout. The zero Time is null.
 type Time struct{ time.Time }
 
-// At rounds t down to the precision of TimeLayout.
+// At returns t rounded down to the precision of TimeLayout.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 
-// ParseTime reads RFC 3339 of any precision and zone.
+// ParseTime reads RFC 3339 with any precision and time zone.
 func ParseTime(s string) (Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -111,7 +111,7 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(days + d), nil
 }
 
-// String is the written form, without units that are zero.
+// String returns the written form, without units that are zero.
 func (d Duration) String() string {
 	t := time.Duration(d)
 	if t != 0 && t%Day == 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 // Token identifies an owner where the kernel cannot: at the loopback port that receives
-// OpenTelemetry spans. It has no other use. The daemon never has the token itself. Whoever creates
-// a token sends the daemon a hash of the secret part.
+// OpenTelemetry spans. It has no other use. The daemon never has the token itself. The client that
+// creates a token sends the daemon a hash of the secret part.
 type Token struct {
 	ID        string `json:"id" db:"id"`
 	Owner     string `json:"owner" db:"owner"`
@@ -22,7 +22,7 @@ type Token struct {
 type TokenRequest struct {
 	ID     string `json:"-"`
 	SHA256 string `json:"sha256"`         // of the secret part
-	Note   string `json:"note,omitempty"` // for people: what it is for
+	Note   string `json:"note,omitempty"` // for people: the purpose of the token
 }
 
 // TokenPage is one page of tokens, newest first.
@@ -37,11 +37,11 @@ type TokenFilter struct {
 	Limit  int
 }
 
-// MaxTokens is how many live tokens an owner may have.
+// MaxTokens is the maximum number of live tokens of an owner.
 const MaxTokens = 100
 
-// The parts of a token: a word by which programs that look for secrets know it, an
-// id, and a secret of 256 bits.
+// The parts of a token: a prefix by which secret scanners recognize it, an id, and a secret of 256
+// bits.
 const (
 	tokenWord   = "ckpt"
 	tokenID     = 16
@@ -85,7 +85,7 @@ func CheckTokenID(id string) error {
 	return nil
 }
 
-// Check refuses a request that is wrong in itself.
+// Check refuses an invalid request.
 func (r *TokenRequest) Check() error {
 	if err := CheckTokenID(r.ID); err != nil {
 		return err

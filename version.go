@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// Version is what /v1/version answers.
+// Version is the answer of /v1/version.
 type Version struct {
 	Name    string `json:"name"` // ckptsidecar
 	Version string `json:"version"`

@@ -10,7 +10,7 @@ const (
 	KindRecovery     Kind = "recovery"      // on error or drift; stays by age
 )
 
-// Kinds lists every kind, in the order in which people read them.
+// Kinds lists every kind, in the order that people expect.
 var Kinds = []Kind{KindRoutine, KindPreOperation, KindRecovery}
 
 // RunStatus is the status of a run.
@@ -41,8 +41,8 @@ func (s RunStatus) Resumable() bool {
 // OperationStatus is the status of an operation.
 type OperationStatus string
 
-// The statuses of an operation. An uncertain operation lost its owner before it ended, so nobody
-// knows whether it took effect.
+// The statuses of an operation. An uncertain operation lost its owner before it ended, so it is
+// unknown whether it took effect.
 const (
 	OperationOpen      OperationStatus = "open"
 	OperationSucceeded OperationStatus = "succeeded"
@@ -61,7 +61,7 @@ const (
 	SecretsReject SecretsMode = "reject" // refuse the save
 )
 
-// MainRun is the run that every agent has by default.
+// MainRun is the default run of every agent.
 const MainRun = "main"
 
 // AllOwners as an owner means all owners. Only an administrator may use it.
