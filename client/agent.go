@@ -21,21 +21,21 @@ type Agent struct {
 type Saved struct {
 	ckpt.Saved
 	Fate    Fate
-	Removed []string // JSON pointers of what the state could not hold, see Encode
+	Removed []string // JSON pointers of the parts of the state that JSON cannot hold, see Encode
 }
 
 // SaveOptions are the options of a save.
 type SaveOptions struct {
 	Kind     ckpt.Kind     // "" means routine
 	Run      string        // "" means main
-	Labels   ckpt.Labels   // to find it by
+	Labels   ckpt.Labels   // to find the checkpoint by
 	Metadata any           // a JSON object
 	Program  *ckpt.Program // generated code, and how far it has run
-	Step     string        // the key of the step after which it is taken
-	Parent   string        // the checkpoint that it comes from; "" for the run's last
-	ID       string        // a UUID of version 7, to repeat a save; "" makes one
+	Step     string        // the key of the step after which the state is saved
+	Parent   string        // the checkpoint that the state comes from; "" for the run's last one
+	ID       string        // a UUID of version 7, to repeat a save; "" makes a new one
 	Content  string        // the content type of a state given as []byte; "" means JSON for json.RawMessage, else bytes
-	Strict   bool          // refuse what Encode would take out
+	Strict   bool          // return an error instead of taking out what JSON cannot hold
 	epoch    *int64
 }
 
@@ -67,7 +67,7 @@ func (a *Agent) request(state any, o SaveOptions) (*ckpt.SaveRequest, []string, 
 	if r.Kind == "" {
 		r.Kind = ckpt.KindRoutine
 	}
-	if r.ID == "" { // made here, so that it stays the same however often it is sent
+	if r.ID == "" { // made here, so that every attempt to send has the same id
 		id, err := uuid.NewV7()
 		if err != nil {
 			return nil, nil, err
@@ -106,7 +106,7 @@ func encodeState(state any, o SaveOptions) (body []byte, content string, removed
 type RestoreOptions struct {
 	Checkpoint string // an id
 	Kind       ckpt.Kind
-	Clean      bool // pass over what was saved after the first evidence of drift
+	Clean      bool // skip checkpoints that were saved after the first evidence of drift
 	Run        string
 	Reason     string // for the audit log
 }

@@ -11,19 +11,18 @@ import (
 
 // Question is a question of a run to a person, and its possible answers.
 type Question struct {
-	// Key makes it the same question when it is asked again after a crash. Without
-	// a key it is the same where the words are, until the run has saved something
-	// after the answer.
+	// Key identifies the question if it is asked again after a crash. Without a key, a question
+	// with the same words is the same question until the run has saved something after the answer.
 	Key     string
-	Reason  string        // why it is asked, for the person
-	Choices []string      // the only answers; none: any is allowed
+	Reason  string        // why the run asks, for the person
+	Choices []string      // the only possible answers; empty: any answer is allowed
 	Schema  any           // the JSON Schema of the data, as JSON text or as a value; nil: any data is allowed
 	Expires time.Duration // from now; 0 means never
-	Suspend bool          // where there is no answer yet, suspend the run and do not wait
-	NoWait  bool          // answer the prompt as it is; [Run.Await] waits for it
+	Suspend bool          // if there is no answer yet, suspend the run and do not wait
+	NoWait  bool          // return the prompt as it is; [Run.Await] waits for the answer
 }
 
-// UnansweredError means that a question has no answer: the run was suspended until somebody answers
+// UnansweredError means that a question has no answer: the run was suspended until a person answers
 // (the prompt is open), nobody answered in time, or the prompt was withdrawn.
 type UnansweredError struct{ Prompt *ckpt.Prompt }
 
@@ -79,8 +78,8 @@ func (r *Run) Await(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	return r.answered(p)
 }
 
-// answered notes that an answer was had, so that asking the same words again is
-// another question.
+// answered records that the run has got the answer to a prompt, so that asking the same words again
+// is a new question.
 func (r *Run) answered(p *ckpt.Prompt) (*ckpt.Prompt, error) {
 	if p.Status == ckpt.PromptOpen {
 		return p, nil
@@ -103,7 +102,7 @@ func (r *Run) answeredBefore(question string) string {
 	return r.asked[question]
 }
 
-// schemaText is a schema as JSON, nil for none.
+// schemaText returns a schema as JSON, or nil if there is none.
 func schemaText(schema any) (ckpt.JSON, error) {
 	switch s := schema.(type) {
 	case nil:

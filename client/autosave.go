@@ -12,8 +12,8 @@ func (r *Run) Autosave(ctx context.Context, every time.Duration) (stop func()) {
 	return r.work.every(ctx, every, func(ctx context.Context) { last = r.saveChanged(ctx, last) })
 }
 
-// saveChanged saves the state if it differs from the last saved one, and answers
-// the last saved one.
+// saveChanged saves the state if it differs from the last saved one, and returns the last
+// saved one.
 func (r *Run) saveChanged(ctx context.Context, last string) string {
 	r.mu.Lock()
 	get := r.state

@@ -18,18 +18,18 @@ const (
 	startAgain = 30 * time.Second
 )
 
-// starter starts the user's own daemon, and not over and over.
+// starter starts the user's own daemon, at most once in startAgain.
 type starter struct {
-	probe  string // the socket that a Client names, where it may be found
-	socket string // the endpoint that the user has chosen, "" where none was
+	probe  string // the socket that a Client names, to check whether a daemon answers there
+	socket string // the endpoint that the user has chosen, "" if none
 	log    func() *slog.Logger
 
 	mu   sync.Mutex
 	last time.Time
 }
 
-// start starts the user's own daemon if err says that there is none. It answers
-// whether a daemon answers now.
+// start starts the user's own daemon if err says that there is none. It returns whether a
+// daemon is ready now.
 func (s *starter) start(ctx context.Context, err error) bool {
 	var nobody *DialError
 	if !errors.As(err, &nobody) || nobody.Stranger() {
@@ -77,6 +77,6 @@ func (s *starter) serve() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // not to leave a zombie
+	go func() { _ = cmd.Wait() }() // avoids a zombie process
 	return nil
 }

@@ -4,6 +4,6 @@ package client
 
 import "syscall"
 
-// detached puts a process into a session of its own, which no signal to this
-// one's terminal reaches.
+// detached puts a process into its own session, so that signals from the terminal of this
+// process do not reach it.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

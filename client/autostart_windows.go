@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// detached gives a process no console, so that closing this one's does not end it.
+// detached gives a process no console, so that closing the console of this process does
+// not end it.
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}
 }

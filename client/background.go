@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// background is the work that a run does by itself, until it ends.
+// background is the work that a run does in the background until the run ends.
 type background struct {
 	ended context.Context
 	end   context.CancelFunc
@@ -19,7 +19,8 @@ func newBackground() *background {
 	return b
 }
 
-// every works after each pause, until ctx ends, stop is called, or the run ends.
+// every calls work after each pause, until ctx ends, the caller calls stop, or the run
+// ends.
 func (b *background) every(ctx context.Context, pause time.Duration, work func(context.Context)) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	forget := context.AfterFunc(b.ended, stop)
@@ -39,7 +40,7 @@ func (b *background) every(ctx context.Context, pause time.Duration, work func(c
 	return stop
 }
 
-// stop ends all work, and waits for what is under way.
+// stop ends all work, and waits for the work in progress.
 func (b *background) stop() {
 	b.end()
 	b.done.Wait()

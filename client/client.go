@@ -22,21 +22,20 @@ const (
 // requests use one connection, in order. It must not be copied after first use.
 type Client struct {
 	Socket   string        // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
-	Owner    string        // whose agents; "" for the caller's own. For administrators
+	Owner    string        // whose agents; "" for the caller's own. Only administrators can set it
 	Deadline time.Duration // how long a call waits for a daemon that is away, busy or silent; 0 means DefaultDeadline, below 0 not at all
-	// FailOpen lets the agent go on without a daemon: what cannot be sent
-	// within the deadline is spooled.
+	// FailOpen lets the agent continue without a daemon: a write that cannot be sent within the
+	// deadline is spooled.
 	FailOpen  bool
 	SpoolDir  string // "" for the usual folder (docs/SPOOL.md)
-	SpoolSize int64  // bytes that may wait; 0 means DefaultSpoolSize
-	// DropWhenFull makes a write that cannot be spooled either, because the
-	// folder is full or cannot be written, succeed as dropped, and logs it.
-	// Without it, it is an error.
+	SpoolSize int64  // the most bytes that can wait; 0 means DefaultSpoolSize
+	// DropWhenFull decides about a write that cannot be spooled either, because the folder is full
+	// or cannot be written. If it is true, the write succeeds as dropped, and the client logs it.
+	// If it is false, the write returns an error.
 	DropWhenFull bool
-	// Autostart starts "ckptsidecar serve", found on the path, where no daemon
-	// answers.
+	// Autostart starts "ckptsidecar serve", found on the path, if no daemon answers.
 	Autostart bool
-	Log       *slog.Logger // what the client has to say about itself; nil for slog.Default
+	Log       *slog.Logger // the log for the client's own messages; nil for slog.Default
 
 	once     sync.Once
 	wire     *client.Client
@@ -59,7 +58,7 @@ func (c *Client) init() {
 
 func (c *Client) deadline() time.Duration { return cmp.Or(c.Deadline, DefaultDeadline) }
 
-// send sends a write that waited in the spool since it was made.
+// send sends a write that was made at the given time and waited in the spool since.
 func (c *Client) send(ctx context.Context, r *client.Request, made ckpt.Time) error {
 	_, err := c.wire.Send(ctx, r, made)
 	return err

@@ -10,11 +10,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// delivery is the outbox of a Client: the connection asks it about every write
-// that may be made later.
+// delivery is the outbox of a Client. The connection hands it each write that can also be
+// sent later.
 type delivery struct {
 	spool        *spool
-	deadline     time.Duration // below 0 for none
+	deadline     time.Duration // below 0 for no waiting
 	failOpen     bool
 	dropWhenFull bool
 	log          func() *slog.Logger
@@ -33,12 +33,12 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 		}
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return err // the agent itself has given up
+		return err // the agent itself has canceled the call
 	}
 	return d.keep(r, err)
 }
 
-// tryToSend sends within the deadline.
+// tryToSend tries to send until the deadline.
 func (d *delivery) tryToSend(ctx context.Context, send func(context.Context) error) error {
 	if d.deadline > 0 {
 		var cancel context.CancelFunc
@@ -50,7 +50,7 @@ func (d *delivery) tryToSend(ctx context.Context, send func(context.Context) err
 
 var errSilent = errors.New("the daemon did not answer in time")
 
-// keep spools a write. If that fails, it does what the user chose.
+// keep spools a write. If that fails, it does what DropWhenFull says.
 func (d *delivery) keep(r *client.Request, why error) error {
 	err := d.spool.add(r)
 	if err == nil {

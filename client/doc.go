@@ -4,9 +4,8 @@
 //	agent := sidecar.Agent("fixer")
 //	agent.Save(ctx, state)
 //
-// The zero Client is ready: it finds the daemon by itself. A [Run] is one
-// execution that survives its process: it says where to go on, beats for the
-// owner, and makes steps and operations happen once.
+// The zero Client is ready to use: it finds the daemon by itself. A [Run] is one execution that survives its
+// process. It says where to continue, sends heartbeats for the owner, and makes steps and operations happen once.
 //
 //	err := agent.Run(ctx, client.RunOptions{Name: "nightly"}, func(ctx context.Context, run *client.Run) error {
 //		var state State

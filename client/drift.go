@@ -46,7 +46,7 @@ func (r *Run) Dismiss(ctx context.Context, finding, reason string) (*ckpt.Dismis
 	return dismissed, err
 }
 
-// noteDrift takes in the verdict of an answer, nil where it had none.
+// noteDrift stores the verdict of an answer. It is nil if the answer had none.
 func (r *Run) noteDrift(v *ckpt.DriftVerdict) {
 	if v == nil {
 		return

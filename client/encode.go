@@ -51,10 +51,10 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// encoder walks a value and makes of it one that JSON can hold.
+// encoder walks a value and builds a copy that JSON can hold.
 type encoder struct {
 	removed []string
-	inside  []visit // the pointers on the way to here
+	inside  []visit // the pointers on the path to the current value
 }
 
 type visit struct {
@@ -63,13 +63,13 @@ type visit struct {
 	of  reflect.Type
 }
 
-// member is a field or an entry, in its order.
+// member is one field of a struct or one entry of a map.
 type member struct {
 	name  string
 	value any
 }
 
-// object is a struct's fields in their order, which a map would lose.
+// object holds a struct's fields in their order. A map would lose the order.
 type object []member
 
 // MarshalJSON writes the members in order.
@@ -142,13 +142,13 @@ func (e *encoder) value(v reflect.Value, path string) any {
 	return v.Interface()
 }
 
-// own lets a value write itself, where its type does.
+// own encodes a value with its own method, if its type has one.
 func (e *encoder) own(v reflect.Value, path string) (any, bool) {
 	if (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil() || !v.CanInterface() {
 		return nil, false
 	}
 	x := v.Interface()
-	if v.CanAddr() && v.Addr().CanInterface() { // a method may stand on the pointer
+	if v.CanAddr() && v.Addr().CanInterface() { // the method can be declared on the pointer
 		x = v.Addr().Interface()
 	}
 	switch x.(type) {
@@ -163,7 +163,7 @@ func (e *encoder) own(v reflect.Value, path string) (any, bool) {
 	return json.RawMessage(text), true
 }
 
-// through goes on inside a pointer, unless that is where we came from.
+// through follows a pointer, a slice or a map, unless the value contains itself.
 func (e *encoder) through(v reflect.Value, path string, inside func() any) any {
 	if v.Kind() == reflect.Interface {
 		return inside()
@@ -219,7 +219,7 @@ func keyText(k reflect.Value) (string, bool) {
 	return "", false
 }
 
-// fields are a struct's, by the rules of encoding/json.
+// fields encodes a struct's fields by the rules of encoding/json.
 func (e *encoder) fields(v reflect.Value, path string) any {
 	o := object{}
 	for _, f := range reflect.VisibleFields(v.Type()) {
@@ -245,8 +245,8 @@ func (e *encoder) fields(v reflect.Value, path string) any {
 	return o
 }
 
-// quoted is what the option string of a field's tag asks for: a number or a
-// truth value as text.
+// quoted implements the option "string" of a field's tag: it returns a number, a boolean
+// or a string as JSON text.
 func quoted(value any) any {
 	switch reflect.ValueOf(value).Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
@@ -259,8 +259,8 @@ func quoted(value any) any {
 	return value
 }
 
-// insideNamed says that a field is one of an embedded struct that is a member
-// of its own.
+// insideNamed reports whether a field belongs to an embedded struct that is a member with
+// its own name.
 func insideNamed(t reflect.Type, f reflect.StructField) bool {
 	for n := 1; n < len(f.Index); n++ {
 		if name, _, _ := strings.Cut(t.FieldByIndex(f.Index[:n]).Tag.Get("json"), ","); name != "" {
@@ -277,7 +277,8 @@ func structOf(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// hidden says that a field of an embedded struct is not the one that its name means.
+// hidden reports whether another field has the same name as this field of an embedded
+// struct and takes precedence.
 func hidden(t reflect.Type, f reflect.StructField) bool {
 	found, ok := t.FieldByName(f.Name)
 	return ok && !slices.Equal(found.Index, f.Index)

@@ -24,11 +24,11 @@ var errDropped = errors.New("dropped: it could be neither sent nor spooled")
 // not spooled, return it.
 type DialError = client.DialError
 
-// KeptError means that a write of [Wire] was not sent, but is in the spool to be sent later. Err is
-// the reason.
+// KeptError means that a write of [Wire] was not sent, but is in the spool and will be sent later.
+// Err is the reason.
 type KeptError = client.KeptError
 
-// fate sorts the error of a write.
+// fate turns the error of a write into its fate. It returns the error if the write failed.
 func fate(err error) (Fate, error) {
 	var kept *KeptError
 	switch {
@@ -42,14 +42,14 @@ func fate(err error) (Fate, error) {
 	return "", err
 }
 
-// passes says whether a write that failed with err may succeed later.
+// passes reports whether a write that failed with err can succeed later.
 func passes(err error) bool {
 	if err == nil {
 		return false
 	}
 	var e *ckpt.Error
 	if !errors.As(err, &e) {
-		return true // nobody there
+		return true // no daemon answered
 	}
 	switch e.Code {
 	case ckpt.CodeBusy, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal, ckpt.CodeCorrupt, ckpt.CodeNotReplicated:

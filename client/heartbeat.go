@@ -8,13 +8,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// heartbeat tells that the owner of a run is alive, and how far the run has come.
+// heartbeat reports that the owner of a run is alive, and the progress of the run.
 type heartbeat struct {
 	wire     *client.Client
 	run      ckpt.RunRef
-	most     time.Duration // how long one may take
+	most     time.Duration // the longest time that one heartbeat may take
 	progress func() *float64
-	told     func(error) // is told of each how it went
+	told     func(error) // gets the result of each heartbeat
 	drift    func(*ckpt.DriftVerdict)
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	DefaultHeartbeat        = 10 * time.Second
 	DefaultHeartbeatTimeout = 30 * time.Second
-	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
+	endMost                 = 10 * time.Second // how long the end of a run may take after its context has ended
 )
 
 // RunOptions are the options for starting a run.
@@ -29,11 +29,11 @@ type RunOptions struct {
 	ExternalSession  string
 	Labels           ckpt.Labels
 	Heartbeat        time.Duration // how often; 0 means DefaultHeartbeat
-	HeartbeatTimeout time.Duration // after which silence the run counts as frozen; 0 means DefaultHeartbeatTimeout
-	ProgressTimeout  time.Duration // after which lack of progress; 0 means the policy's
+	HeartbeatTimeout time.Duration // after this silence the run counts as frozen; 0 means DefaultHeartbeatTimeout
+	ProgressTimeout  time.Duration // the longest time without progress; 0 means the policy's
 	Force            bool          // take the run over from a live owner
 	Reason           string        // for the audit log
-	// OnDrift is called when the run's verdict gets worse or something new was found: see [Run.OnDrift].
+	// OnDrift is called when the run's verdict gets worse or there is a new finding: see [Run.OnDrift].
 	OnDrift func(ckpt.DriftVerdict)
 }
 
@@ -53,22 +53,22 @@ func (e *NotResumableError) Error() string {
 type Run struct {
 	Agent *Agent
 	Name  string
-	Plan  *ckpt.Plan // how it goes on; of a run that began without a daemon an empty one, fresh
+	Plan  *ckpt.Plan // how the run continues; empty and fresh if the run began without a daemon
 
 	options RunOptions
-	epoch   *int64      // nil where it began without a daemon
+	epoch   *int64      // nil if the run began without a daemon
 	work    *background // heartbeats and autosaves
 
 	mu       sync.Mutex
-	lost     error // why this process is not the owner any more
+	lost     error // why this process is no longer the owner
 	onLost   []func(error)
-	drift    ckpt.DriftVerdict // as the last answer said
+	drift    ckpt.DriftVerdict // the verdict of the last answer
 	onDrift  []func(ckpt.DriftVerdict)
 	progress *float64
 	state    func() any
 	ended    bool
 	results  map[string][]byte // of steps that were done without a daemon
-	asked    map[string]string // for the words of each question the last prompt that had an answer
+	asked    map[string]string // for the words of each question, the last prompt that had an answer
 }
 
 // Start claims a new or unfinished run, and starts its heartbeats. The caller ends it with
@@ -105,7 +105,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	return r, nil
 }
 
-// claim sends the spooled writes of the run, and then asks how to go on.
+// claim sends the spooled writes of the run, and then asks how to continue.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
 	return c.delivery.tryToSend(ctx, func(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (r *Run) Lost() error {
 	return r.lost
 }
 
-// noteLost remembers that another owner has come.
+// noteLost records that another owner has taken over the run.
 func (r *Run) noteLost(err error) {
 	if ckpt.CodeOf(err) != ckpt.CodeFenced {
 		return
@@ -169,7 +169,7 @@ func (r *Run) noteLost(err error) {
 	}
 }
 
-// declared is the progress that was declared last, nil for none.
+// declared returns the progress that was declared last, or nil if there is none.
 func (r *Run) declared() *float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,13 +286,13 @@ func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, 
 	return r.End(ctx, ckpt.EndRequest{Status: ckpt.RunCompleted})
 }
 
-// giveUp leaves the run as one that can be resumed.
+// giveUp ends the run as interrupted, so that it can be resumed.
 func (r *Run) giveUp(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endMost)
 	defer cancel()
 	if r.Lost() != nil {
 		r.work.stop()
-		return nil // it is another's
+		return nil // another process owns the run
 	}
 	r.mu.Lock()
 	get, ended := r.state, r.ended

@@ -30,23 +30,23 @@ const (
 
 // spool is a folder in which writes wait for a daemon.
 type spool struct {
-	dir    string // "" for the usual one
+	dir    string // "" for the default folder
 	most   int64
-	socket string                                                  // the endpoint that the user has chosen, "" where none was
-	send   func(context.Context, *client.Request, ckpt.Time) error // sends a write that was made at a time
+	socket string                                                  // the endpoint that the user has chosen, "" if none
+	send   func(context.Context, *client.Request, ckpt.Time) error // sends a write that was made at the given time
 	log    func() *slog.Logger
 
 	mu       sync.Mutex
 	runs     map[[2]string]*runLock
-	last     uint64 // the greatest order that was seen or given out
+	last     uint64 // the greatest order number that was seen or assigned
 	files    int
 	bytes    int64
 	measured time.Time
-	retry    time.Time // after a failure nothing is tried before it
+	retry    time.Time // after a failure, nothing is sent before this time
 }
 
-// runLock keeps the writes of one run in order. It exists as long as somebody
-// holds it or waits for it.
+// runLock keeps the writes of one run in order. It exists as long as a caller holds it or
+// waits for it.
 type runLock struct {
 	sync.Mutex
 	users int
@@ -85,7 +85,7 @@ func (s *spool) folder() (string, error) {
 	return SpoolDir()
 }
 
-// add puts a write at the end.
+// add appends a write to the spool.
 func (s *spool) add(r *client.Request) error {
 	dir, err := s.folder()
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *spool) content(r *client.Request) ([]byte, error) {
 	return append(append(head, '\n'), r.Body...), nil
 }
 
-// idOf is the id of a save, or the key of another write. If the key is not an
-// id, it makes a new id.
+// idOf returns the id of a save, or the key of another write. If neither is a valid id,
+// it makes a new id.
 func idOf(r *client.Request) string {
 	last := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
 	for _, candidate := range [...]string{last, r.Header["Idempotency-Key"]} {
@@ -143,7 +143,7 @@ func idOf(r *client.Request) string {
 	return id.String()
 }
 
-// measure counts what is there, at most once a second. The lock is held.
+// measure counts the files and their bytes, at most once a second. The caller holds s.mu.
 func (s *spool) measure(dir string) error {
 	if time.Since(s.measured) < measureEvery {
 		return nil
@@ -168,7 +168,7 @@ func (s *spool) measure(dir string) error {
 	return nil
 }
 
-// orderOf reads the name of a file that waits.
+// orderOf reads the order number from the name of a waiting file.
 func orderOf(name string) (uint64, bool) {
 	if !strings.HasSuffix(name, spoolSuffix) || len(name) < 17 || name[16] != '-' {
 		return 0, false
@@ -177,7 +177,7 @@ func orderOf(name string) (uint64, bool) {
 	return order, err == nil
 }
 
-// waiting lists the names of the files that wait, in their order.
+// waiting lists the names of the waiting files, in their order.
 func (s *spool) waiting() (dir string, names []string, err error) {
 	if dir, err = s.folder(); err != nil {
 		return "", nil, err

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// SpoolDir is the folder in which this user's writes wait.
+// SpoolDir returns the folder in which this user's writes wait.
 func SpoolDir() (string, error) {
 	if dir := os.Getenv(EnvSpool); dir != "" {
 		return dir, nil
@@ -16,7 +16,8 @@ func SpoolDir() (string, error) {
 	return usualSpool()
 }
 
-// openFolder makes a folder for this user alone, or checks that it is one.
+// openFolder creates a folder for this user only, or checks that an existing one is
+// private.
 func openFolder(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -28,7 +29,7 @@ func openFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() { // a link could lead into a folder that is not for this
+	if !info.IsDir() { // a link could lead to a folder that has another purpose
 		return fmt.Errorf("%s is not a folder", dir)
 	}
 	return checkOwner(dir, info)

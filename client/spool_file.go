@@ -25,7 +25,8 @@ const (
 	staleTemp    = time.Hour
 )
 
-// errNewer is a file of a later version, which is left alone.
+// errNewer means that a later version of the client wrote the file. The file is left
+// alone.
 var errNewer = errors.New("a newer version of the client wrote it")
 
 // readFile reads a file of the spool and checks it.
@@ -76,7 +77,7 @@ func readHead(in *bufio.Reader) (*spooled, error) {
 	return &head, head.check()
 }
 
-// check lets nothing through but what clients spool.
+// check refuses every request that clients do not spool.
 func (h *spooled) check() error {
 	if err := (ckpt.RunRef{Agent: h.Agent, Run: h.Run}).Check(); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (h *spooled) check() error {
 	return fmt.Errorf("requests of this kind are never spooled: %s %s", h.Method, h.Path)
 }
 
-// reject puts a file aside, with the reason.
+// reject moves a file aside, together with the reason.
 func reject(dir, name string, why *ckpt.Error) error {
 	aside := filepath.Join(dir, rejectedDir)
 	if err := openFolder(aside); err != nil {
@@ -118,7 +119,7 @@ func reject(dir, name string, why *ckpt.Error) error {
 	return os.Rename(filepath.Join(dir, name), filepath.Join(aside, name))
 }
 
-// sweepTemps removes what writers that died have left.
+// sweepTemps removes the temporary files of writers that died.
 func sweepTemps(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// SpooledFile is a write that waits in the spool, or that was refused.
+// SpooledFile is a write that waits in the spool, or one that was refused.
 type SpooledFile struct {
 	Path      string    `json:"path"`
 	State     string    `json:"state"` // waiting, rejected, damaged, newer

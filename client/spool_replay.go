@@ -17,15 +17,15 @@ import (
 
 // Replayed is the result of a replay.
 type Replayed struct {
-	Sent     int      `json:"sent"`     // stored now, or found to be stored before
+	Sent     int      `json:"sent"`     // stored now, or found to be stored already
 	Rejected int      `json:"rejected"` // refused for good, and put aside
-	Left     int      `json:"left"`     // still waiting
-	Other    int      `json:"other"`    // of another daemon, or of a newer version
-	Why      string   `json:"why"`      // why the first that was left was
+	Left     int      `json:"left"`     // they still wait
+	Other    int      `json:"other"`    // they belong to another daemon, or come from a newer version
+	Why      string   `json:"why"`      // why the first write of those in Left still waits
 	Aside    []string `json:"aside"`    // the files that were put aside
 }
 
-// replay sends all that belongs to this daemon.
+// replay sends all writes that belong to this daemon.
 func (s *spool) replay(ctx context.Context) (Replayed, error) {
 	return s.replayWhere(ctx, func(*spooled) bool { return true })
 }
@@ -60,7 +60,7 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 	path := filepath.Join(dir, name)
 	head, body, err := readFile(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // another replayer was quicker
+	case errors.Is(err, fs.ErrNotExist): // another replayer was faster
 		return nil
 	case errors.Is(err, errNewer):
 		r.Other++
@@ -107,13 +107,13 @@ func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 	return reject(dir, name, why)
 }
 
-// isOurs says whether a file belongs to the daemon that this client speaks to.
+// isOurs reports whether a file belongs to the daemon that this client uses.
 func (s *spool) isOurs(h *spooled) bool {
 	mine := s.socket
 	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(client.Usual(), h.Endpoint+mine)
 }
 
-// A lock keeps two processes from replaying the same writes. It only saves work:
+// A lock prevents two processes from replaying the same writes. It only saves work:
 // replaying twice does no harm.
 type lock struct{ path, token string }
 
@@ -160,7 +160,7 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 func (l *lock) isStale(host string) bool {
 	info, err := os.Stat(l.path)
 	if err != nil {
-		return false // just gone
+		return false // the holder has just removed it
 	}
 	if time.Since(info.ModTime()) > lockStale {
 		return true
@@ -183,7 +183,7 @@ func (l *lock) leave() {
 	}
 }
 
-// clear sends the spooled writes of a run. It answers why some still wait.
+// clear sends the spooled writes of a run. It returns the reason if some still wait.
 func (s *spool) clear(ctx context.Context, agent, run string) error {
 	s.mu.Lock()
 	dir, err := s.folder()
@@ -193,7 +193,7 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	empty, early := s.files == 0, time.Now().Before(s.retry)
 	s.mu.Unlock()
 	if err != nil || empty {
-		return nil // what cannot be read does not wait
+		return nil // a spool that cannot be read does not hold the run up
 	}
 	if early {
 		return errWaits

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// usualSpool is where XDG puts what must survive a restart.
+// usualSpool returns the default folder: XDG keeps data there that must survive a
+// restart.
 func usualSpool() (string, error) {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "ckptsidecar", "spool"), nil
@@ -21,7 +22,7 @@ func usualSpool() (string, error) {
 	return "", fmt.Errorf("no folder to spool to: set %s, XDG_STATE_HOME or HOME", EnvSpool)
 }
 
-// checkOwner refuses a folder in which somebody else could put or take things.
+// checkOwner refuses a folder in which another user could add or remove files.
 func checkOwner(dir string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -33,5 +34,5 @@ func checkOwner(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-// isGone says whether no process of this machine has a number.
+// isGone reports whether no process on this machine has this id.
 func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }

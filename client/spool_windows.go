@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// usualSpool is below the user's local data.
+// usualSpool returns the default folder, below the user's local data.
 func usualSpool() (string, error) {
 	if local := os.Getenv("LocalAppData"); filepath.IsAbs(local) {
 		return filepath.Join(local, "ckptsidecar", "spool"), nil
@@ -17,10 +17,10 @@ func usualSpool() (string, error) {
 	return "", fmt.Errorf("no folder to spool to: set %s or LocalAppData", EnvSpool)
 }
 
-// checkOwner has nothing to do: what is below LocalAppData is the user's.
+// checkOwner does nothing: everything below LocalAppData belongs to the user.
 func checkOwner(string, fs.FileInfo) error { return nil }
 
-// isGone says whether no process of this machine has a number.
+// isGone reports whether no process on this machine has this id.
 func isGone(pid int) bool {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {

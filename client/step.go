@@ -13,12 +13,12 @@ import (
 // StepOptions are the options of a step.
 type StepOptions struct {
 	Name string // "" means the key
-	Args any    // what it is called with, for the record and for finding loops
-	// Turn is the model's: the id of its answer that made this call. Equal calls of
-	// one turn with equal results count once for drift.
+	Args any    // the arguments, for the record and for finding loops
+	// Turn is the id of the model's answer that made this call. Equal calls of one turn with
+	// equal results count once for drift.
 	Turn string
-	// Negative says whether the answer was no, such as a search that found nothing.
-	// That is no error. It is given what do answered, and may be nil.
+	// Negative reports whether the answer was no, for example a search that found nothing. That
+	// is no error. It gets what do returned, and can be nil.
 	Negative func(result any, err error) bool
 }
 
@@ -60,8 +60,8 @@ func Step[T any](ctx context.Context, r *Run, key string, do func(context.Contex
 	return result, failed
 }
 
-// beginStep answers the stored result of a step that was done before, or nil if
-// the step is still to be done.
+// beginStep returns the stored result of a step that was done before, or nil if the step must
+// still be done.
 func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte, error) {
 	r.mu.Lock()
 	result, known := r.results[key]
@@ -101,7 +101,7 @@ func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
 	if step != nil {
 		r.noteDrift(step.Drift)
 	}
-	if err == nil && what != Stored && end.Status == ckpt.StepSucceeded { // the daemon cannot be asked for it yet
+	if err == nil && what != Stored && end.Status == ckpt.StepSucceeded { // the daemon does not have the result yet
 		r.mu.Lock()
 		if r.results == nil {
 			r.results = map[string][]byte{}

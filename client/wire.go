@@ -8,11 +8,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Wire has one method for each call of the API, over the connection of its
-// Client. Writes of a run go through the spool of a Client with FailOpen, as the
-// writes of Agent and Run do.
+// Wire has one method for each call of the API. They use the connection of its Client. Writes of a
+// run go through the spool of a Client with FailOpen, as the writes of Agent and Run do.
 //
-// replayed says that a call with the same idempotency key was made before.
+// A result named replayed is true if a call with the same idempotency key was made before.
 type Wire struct{ client *client.Client }
 
 // Wire returns the calls of the API, over the same connection.

@@ -6,13 +6,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// GraphPut puts a checkpoint of LangGraph on disk, or says what it has to be sent
-// with.
+// GraphPut puts a checkpoint of LangGraph on disk, or returns the channels whose values must be
+// sent with it.
 func (w *Wire) GraphPut(ctx context.Context, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	return w.client.GraphPut(ctx, r)
 }
 
-// GraphPutWrites puts what one task has written on disk.
+// GraphPutWrites puts the writes of one task on disk.
 func (w *Wire) GraphPutWrites(ctx context.Context, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
 	return w.client.GraphPutWrites(ctx, r)
 }
