@@ -15,12 +15,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// nameOfSpans is the name under which systemd hands over the socket for
-// OpenTelemetry's spans: FileDescriptorName= of its unit.
+// nameOfSpans is the name under which systemd passes the socket for OpenTelemetry spans:
+// FileDescriptorName= of its unit.
 const nameOfSpans = "otlp"
 
-// takeSocket takes the sockets that systemd may have handed over. They are taken
-// first, so that whatever goes wrong later can be told to who waits in them.
+// takeSocket takes the sockets that systemd passed to this process, if any. It does this first, so
+// that the clients that wait in them can be told about any later problem.
 func (s *service) takeSocket(context.Context) error {
 	named, err := inherited()
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *service) takeSocket(context.Context) error {
 	return nil
 }
 
-// openEndpoint takes the inherited socket into use, or makes one.
+// openEndpoint uses the inherited socket, or creates one.
 func (s *service) openEndpoint(ctx context.Context) error {
 	c := &s.daemon.Config
 	options := s.endpointOptions(c.Socket)
@@ -68,7 +68,8 @@ func (s *service) openEndpoint(ctx context.Context) error {
 	return err
 }
 
-// refuseTime is how long those are answered who wait in an inherited socket.
+// refuseTime is how long a daemon that cannot start answers the clients that wait in an inherited
+// socket.
 const refuseTime = 250 * time.Millisecond
 
 // RefuseCallers is for a program that cannot even start a daemon. It answers the clients that wait
@@ -81,9 +82,9 @@ func RefuseCallers() {
 	}
 }
 
-// refuseCallers answers those who wait in the inherited socket of a daemon that
-// cannot start. Unanswered, they would have systemd start it again and again,
-// and would wait for what only a person can bring about.
+// refuseCallers answers the clients that wait in the inherited socket of a daemon that cannot
+// start. Without an answer, they would make systemd start the daemon again and again, and would
+// wait for something that only a person can fix.
 func (s *service) refuseCallers() {
 	if s.inherited == nil {
 		return
@@ -103,7 +104,7 @@ func (s *service) refuseCallers() {
 		defer close(told)
 		ctx, cancel := context.WithTimeout(context.Background(), refuseTime)
 		defer cancel()
-		_ = server.Shutdown(ctx) // who is not told by then finds the connection closed
+		_ = server.Shutdown(ctx) // a client without an answer by then finds the connection closed
 	})
 	if err := server.Serve(s.inherited); !errors.Is(err, http.ErrServerClosed) {
 		s.log.Warn("the clients that wait at the socket could not be told", "error", err)

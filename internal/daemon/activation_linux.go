@@ -7,8 +7,8 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// inherited are the sockets that systemd hands over, and nobody after us, by the
-// names that their units give them.
+// inherited returns the sockets that systemd passed to this process, by the names in
+// their units. Child processes do not inherit them.
 func inherited() (map[string][]net.Listener, error) {
 	named, err := activation.ListenersWithNames()
 	for _, list := range named {
@@ -22,7 +22,8 @@ func inherited() (map[string][]net.Listener, error) {
 	return named, err
 }
 
-// keepSocketFile keeps the file of a socket that belongs to who made it.
+// keepSocketFile makes sure that closing the socket keeps its file: the file belongs to
+// systemd, which created it.
 func keepSocketFile(l net.Listener) net.Listener {
 	if unix, ok := l.(*net.UnixListener); ok {
 		unix.SetUnlinkOnClose(false)

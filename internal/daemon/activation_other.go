@@ -4,5 +4,5 @@ package daemon
 
 import "net"
 
-// inherited answers none: only systemd hands sockets over.
+// inherited returns nothing: only systemd passes sockets.
 func inherited() (map[string][]net.Listener, error) { return nil, nil }

@@ -12,25 +12,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// archives moves old rows of the audit log into files when it is time, and lets rows go
-// that an archive has and an earlier call did not come to.
+// archives moves old rows of the audit log into files when it is time. It also removes
+// rows that are in an archive already but that an earlier call did not remove.
 type archives struct {
 	store interface {
 		ArchiveOld(ctx context.Context, folder string, keep time.Duration) (*ckpt.AuditArchived, error)
 	}
 	folder string
-	mode   fs.FileMode // of the folder, where it has to be made
+	mode   fs.FileMode // of the folder, if it must be created
 	keep   time.Duration
 	log    *slog.Logger
 }
 
-// The pauses of archives: the first one lets the start pass.
+// The pauses of archives. The first one waits until the start is over.
 const (
 	firstArchive = 2 * time.Minute
 	archiveEvery = 6 * time.Hour
 )
 
-// set takes settings into use.
+// set applies the settings.
 func (a *archives) set(c *Config) {
 	a.keep, a.folder, a.mode = time.Duration(c.AuditKeep), c.beside(c.AuditFolder, "audit"), c.folderMode()
 }

@@ -19,33 +19,32 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// The names of scheduled backups, which sort by their time. Other files in the
-// folder are nobody's business here.
+// The names of scheduled backups sort by their time. The daemon ignores other files in
+// the folder.
 const (
 	backupPrefix = "ckpt-"
 	backupSuffix = ".db"
 	backupTime   = "20060102T150405Z"
 )
 
-// The pauses of backups: the first one lets the start pass, and a failure is
+// The pauses of backups. The first one waits until the start is over. A failed backup is
 // tried again before the next one is due.
 const (
 	firstBackup = time.Minute
 	retryBackup = time.Hour
 )
 
-// backups copies the database when it is time, and removes the oldest copies
-// when a newer one has been verified. What cannot be verified is no backup and
-// gets no name.
+// backups copies the database when it is time, and removes the oldest copies when a newer
+// one has been verified. A copy that cannot be verified is no backup and gets no name.
 type backups struct {
 	database, folder string
-	mode             fs.FileMode // of the folder, where it has to be made
+	mode             fs.FileMode // of the folder, if it must be created
 	interval         time.Duration
 	keep             int
 	log              *slog.Logger
 	now              func() time.Time
 	copy             func(ctx context.Context, database, out string) error
-	made             func() // told of each new backup
+	made             func() // called after each new backup
 	failed           func(context.Context, error)
 
 	mu      sync.Mutex
@@ -59,7 +58,7 @@ func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
 	return b
 }
 
-// set takes settings into use. Nobody else uses b meanwhile, but for status.
+// set applies the settings. Only the status may use b at the same time.
 func (b *backups) set(c *Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,10 +66,11 @@ func (b *backups) set(c *Config) {
 	b.interval, b.keep = time.Duration(c.BackupInterval), c.BackupKeep
 }
 
-// backupFolder is where backups go.
+// backupFolder returns the folder for backups.
 func (c *Config) backupFolder() string { return c.beside(c.BackupFolder, "backups") }
 
-// beside is a folder of the settings, or where they name none, one beside the database.
+// beside returns a folder from the settings, or if they name none, one next to the
+// database.
 func (c *Config) beside(set, name string) string {
 	if set != "" {
 		return set
@@ -78,8 +78,8 @@ func (c *Config) beside(set, name string) string {
 	return filepath.Join(filepath.Dir(c.Database), name)
 }
 
-// folderMode is the mode of such a folder: who may read the database may read what
-// lies in it.
+// folderMode returns the mode of such a folder: users who may read the database may read
+// the files in the folder.
 func (c *Config) folderMode() fs.FileMode {
 	if c.DatabaseMode&0o040 != 0 {
 		return 0o750
@@ -107,8 +107,8 @@ func (b *backups) Run(ctx context.Context) error {
 	}
 }
 
-// due is how long it is until the next backup. A newest one from the future was
-// made before the clock was set back, and says nothing.
+// due returns the time until the next backup. If the newest backup is from the future, it
+// was made before the clock was set back, and does not count.
 func (b *backups) due() time.Duration {
 	list, err := b.list()
 	if err != nil || len(list) == 0 {
@@ -143,8 +143,8 @@ func (b *backups) Once(ctx context.Context) (name string, err error) {
 	return name, b.thin(name)
 }
 
-// prepare makes the folder, and refuses where the copy would fill the disk: the
-// daemon needs what is left.
+// prepare creates the folder. It returns an error if the copy would fill the disk: the
+// daemon needs the remaining space.
 func (b *backups) prepare() error {
 	if err := os.MkdirAll(b.folder, b.mode); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (b *backups) prepare() error {
 	return nil
 }
 
-// thin removes the oldest backups beyond those that stay, never the one that
-// was just made.
+// thin removes the oldest backups beyond the number to keep. It never removes the one
+// that was just made.
 func (b *backups) thin(made string) error {
 	list, err := b.list()
 	if err != nil {
@@ -187,7 +187,7 @@ type backupFile struct {
 	bytes int64
 }
 
-// list is the scheduled backups, the oldest first.
+// list returns the scheduled backups, oldest first.
 func (b *backups) list() ([]backupFile, error) {
 	b.mu.Lock()
 	folder := b.folder
@@ -230,7 +230,7 @@ func (b *backups) Status() ckpt.BackupStatus {
 	return s
 }
 
-// problem says what is wrong with backups, "" where nothing is.
+// problem describes what is wrong with backups, "" if nothing is.
 func (b *backups) problem(s ckpt.BackupStatus, now time.Time) string {
 	switch {
 	case s.Interval == 0:

@@ -20,8 +20,8 @@ type Config struct {
 	Socket    string
 	MultiUser bool
 
-	Policy PolicyText // for everybody's agents
-	Notify NotifyText // who is told of what has happened
+	Policy PolicyText // for the agents of all owners
+	Notify NotifyText // who gets notices
 
 	DatabaseMode FileMode
 	SocketMode   FileMode
@@ -65,34 +65,35 @@ type Config struct {
 	FleetInterval ckpt.Duration
 	FleetBatch    Size
 	FleetShip     string // which agents are shipped: fleet.ShipAll or fleet.ShipPolicy
-	FleetAssume   bool   // it replicates, whatever it says
-	FleetKeys     string // the file with the keys that seal what is shipped
+	FleetAssume   bool   // assume that the engine replicates, whatever it reports
+	FleetKeys     string // the file with the keys that encrypt what is shipped
 	FleetLease    ckpt.Duration
 	FleetGrace    ckpt.Duration
 	FleetHealWait ckpt.Duration
 
-	FleetJanitorAfter ckpt.Duration // how long a host is lost before its runs are cleaned up
-	PrincipalBytes    Size          // what the engine may have of one principal
+	FleetJanitorAfter ckpt.Duration // how long a host must be lost before its runs are cleaned up
+	PrincipalBytes    Size          // the most bytes that the engine stores for one principal
 
-	FleetPrincipals NamesText // who users of this host are in the fleet
-	FleetRealms     NamesText // ranges of uids that a directory gives on every host
+	FleetPrincipals NamesText // the principals of this host's users in the fleet
+	FleetRealms     NamesText // ranges of uids that a directory assigns on every host
 
 	OTLP         bool
 	OTLPLoopback string
 	OTLPContent  string
 
-	from map[string]string // where each setting was set that is not its default
+	from map[string]string // the source of each setting that is not its default
 }
 
 // The forms of the log.
 const (
-	LogAuto = "auto" // what suits where the log goes
+	LogAuto = "auto" // the form that suits the destination of the log
 	LogText = "text"
 	LogJSON = "json"
 )
 
-// Default is the configuration of a system service, or of a user's own daemon, before any file is
-// read. If the environment names no folder, the files have no names, and Check says what to do.
+// Default returns the configuration of a system service, or of a user's own daemon, before any
+// file is read. If the environment names no folder, the files have no names, and Check says what
+// to do.
 func Default(system bool, env Environment) Config {
 	p := defaultPaths(system, env)
 	c := Config{
@@ -130,17 +131,17 @@ func Default(system bool, env Environment) Config {
 		OTLPContent:          string(observed.Hash),
 	}
 	if system {
-		c.DatabaseMode = 0o640 // auditors' group reads
+		c.DatabaseMode = 0o640 // the auditors' group can read it
 		c.SocketMode = 0o660
 		c.SocketGroup = serviceGroup
 		c.BackupInterval = ckpt.Duration(ckpt.Day)
-		c.MaxDatabase, c.OwnerBytes, c.OwnerShare = 64<<30, 16<<30, 75 // many share it
+		c.MaxDatabase, c.OwnerBytes, c.OwnerShare = 64<<30, 16<<30, 75 // many owners share it
 		c.OwnerWritesPerSecond = 5000
 	}
 	return c
 }
 
-// Level is the level below which nothing is logged.
+// Level returns the lowest level that is logged.
 func (c *Config) Level() (slog.Level, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {

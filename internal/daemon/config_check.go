@@ -12,7 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Check refuses settings that cannot work. It names each of them, as the file does, and its source.
+// Check refuses settings that cannot work. It lists each of them by its name in the file, with its
+// source.
 func (c *Config) Check() error {
 	k := checking{c: c}
 	k.places()
@@ -33,7 +34,7 @@ type checking struct {
 	mistakes []error
 }
 
-// bad notes a mistake.
+// bad records a mistake.
 func (k *checking) bad(key, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if from := k.c.from[key]; from != "" {
@@ -77,7 +78,7 @@ func (k *checking) log() {
 }
 
 func (k *checking) limits() {
-	const most = Size(1 << 30) // SQLite's own limit of a value
+	const most = Size(1 << 30) // SQLite's own limit for a value
 	c := k.c
 	if c.MaxBody < 1<<10 || c.MaxBody > most {
 		k.bad("limits.max_body", "is %v: it must be between 1KiB and 1GiB", c.MaxBody)
@@ -152,7 +153,7 @@ func (k *checking) backups() {
 	}
 }
 
-// policy checks what only the detectors of drift can say of a policy.
+// policy checks the parts of the policy that only the drift detectors can check.
 func (k *checking) policy() {
 	if k.c.Policy == "" {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Load reads a file over c. An error names the file and the line.
+// Load reads a file and overwrites the settings in c that the file has. An error names
+// the file and the line.
 func (c *Config) Load(path string) error {
 	text, err := os.ReadFile(path)
 	switch {
@@ -24,7 +25,7 @@ func (c *Config) Load(path string) error {
 	return c.parse(path, string(text))
 }
 
-// LoadIfThere is Load for the default file, which may be missing.
+// LoadIfThere is Load for the default file, which can be missing.
 func (c *Config) LoadIfThere(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -40,8 +41,8 @@ func (c *Config) parse(path, text string) error {
 	return c.apply(path, text, "", tree)
 }
 
-// apply sets what a table holds, in the order of its keys, and goes on after a
-// mistake, so that one look finds all of them.
+// apply sets the values of a table, in the order of its keys. It continues after a
+// mistake, so that it reports all mistakes at once.
 func (c *Config) apply(path, text, prefix string, table map[string]any) error {
 	var mistakes []error
 	for _, name := range slices.Sorted(maps.Keys(table)) {
@@ -86,9 +87,9 @@ func syntaxError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// lineOf finds the line where a file sets a key. The library knows the place
-// of a syntax error only; the file is small and its tables are one level deep,
-// so looking again is enough.
+// lineOf returns the line where a file sets a key. The library reports positions only for
+// syntax errors. The file is small and its tables are one level deep, so a second search
+// through the text is enough.
 func lineOf(text, key string) int {
 	prefix, first := "", 1
 	for i, line := range strings.Split(text, "\n") {
@@ -107,7 +108,7 @@ func lineOf(text, key string) int {
 	return first
 }
 
-// bare takes quotes and blanks out of a key.
+// bare removes quotes and blanks from a key.
 func bare(s string) string {
 	return strings.NewReplacer(`"`, "", "'", "", " ", "", "\t", "").Replace(s)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// ticker lets time go by for the drift detectors. Its store decides what is
-// due; a tick is bounded there.
+// ticker tells the drift detectors that time has passed. Its store decides what is due,
+// and bounds the work of a tick.
 type ticker struct {
 	store interface {
 		TickDrift(ctx context.Context) error
 	}
 	every time.Duration
 	log   *slog.Logger
-	said  string // the failure that was last logged
+	said  string // the failure that was logged last
 }
 
-// run ticks until ctx ends. A failure is logged once for as long as it stays
-// the same; the next tick tries again.
+// run ticks until ctx ends. It logs a failure once as long as the failure stays the same.
+// The next tick tries again.
 func (t *ticker) run(ctx context.Context) {
 	_ = periodic.Every(ctx, t.every, func(ctx context.Context) error { t.once(ctx); return nil })
 }

@@ -24,8 +24,8 @@ func (c *Config) Environment(env Environment) error {
 	return errors.Join(mistakes...)
 }
 
-// DefaultFile is the configuration file that is read if none is named. It is "" if the environment
-// names no folder for it.
+// DefaultFile returns the path of the configuration file that is read if none is named. It is ""
+// if the environment names no folder for it.
 func DefaultFile(system bool, env Environment) string {
 	return defaultPaths(system, env).config
 }

@@ -14,7 +14,7 @@ func (c Config) Print(w io.Writer) error {
 }
 
 // Example writes the file that packages install. It has each setting with its default, as a
-// comment, so that a newer default applies unless somebody has chosen a value.
+// comment. Therefore a newer default applies unless a person has set a value.
 func (c Config) Example(w io.Writer) error {
 	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# "+
 		"`ckptsidecar config check --system` reports mistakes. `systemctl reload\n# ckptsidecar` applies "+
@@ -40,7 +40,7 @@ func (c Config) write(w io.Writer, heading, before string) error {
 	return b.Flush()
 }
 
-// change is what brings a changed setting into use.
+// change says how a changed setting takes effect.
 func (s Setting) change() string {
 	if s.Live {
 		return "a reload"

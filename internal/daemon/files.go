@@ -7,10 +7,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// sweepEvery is how often files are looked at that no checkpoint names any more.
+// sweepEvery is the interval at which the daemon looks for files that no checkpoint names
+// anymore.
 const sweepEvery = time.Minute
 
-// sweepFiles removes files that no checkpoint names any more, again and again.
+// sweepFiles regularly removes files that no checkpoint names anymore.
 func (s *service) sweepFiles(ctx context.Context) {
 	_ = periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := s.store.SweepFiles(ctx); err != nil && ctx.Err() == nil {

@@ -46,7 +46,7 @@ func (k *checking) fleet() {
 	k.checkSecretFile("fleet.key_file", c.FleetKeys)
 }
 
-// checkSecretFile refuses what names no file and no credential.
+// checkSecretFile refuses a value that names neither a file nor a credential.
 func (k *checking) checkSecretFile(key, value string) {
 	switch name, isCredential := strings.CutPrefix(value, host.Credential); {
 	case value == "":
@@ -57,7 +57,7 @@ func (k *checking) checkSecretFile(key, value string) {
 	}
 }
 
-// Fleet is what the settings say of this host in its fleet.
+// Fleet returns the configuration of this host in its fleet.
 func (c *Config) Fleet(env Environment, version string) host.Config {
 	return host.Config{
 		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
@@ -72,7 +72,7 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 	}
 }
 
-// hostName is the name of this host in the fleet, for people.
+// hostName returns the name of this host in the fleet, for people.
 func (c *Config) hostName() string {
 	if c.FleetName != "" {
 		return c.FleetName
@@ -81,12 +81,12 @@ func (c *Config) hostName() string {
 	return name
 }
 
-// fleetUsers say who the users of this host are in the fleet.
+// fleetUsers returns the mapping of this host's users to principals of the fleet.
 func (c *Config) fleetUsers() fleet.Identities {
 	return fleet.Identities{Named: c.FleetPrincipals.names(), Realms: c.FleetRealms.names()}
 }
 
-// identityMap is the map as it is in force, for the audit log. It is "" where nothing
+// identityMap returns the mapping that is in use, for the audit log. It is "" if nothing
 // is mapped.
 func (c *Config) identityMap() string {
 	if c.FleetPrincipals == "" && c.FleetRealms == "" {
@@ -95,13 +95,13 @@ func (c *Config) identityMap() string {
 	return fmt.Sprintf(`{"principals":%v,"realms":%v}`, c.FleetPrincipals, c.FleetRealms)
 }
 
-// tellIdentities lets the audit log say who the users of this host are in the fleet,
-// where that has changed.
+// tellIdentities records in the audit log which principals of the fleet this host's users
+// are, if that has changed.
 func (s *service) tellIdentities() error {
 	return s.store.SetIdentityMap(s.daemon.Config.identityMap())
 }
 
-// renameUsers takes changed principals into use.
+// renameUsers applies changed principals.
 func (s *service) renameUsers() {
 	if err := s.tellIdentities(); err != nil {
 		s.log.Error("fleet.principals could not be noted in the audit log", "error", err)
@@ -109,7 +109,7 @@ func (s *service) renameUsers() {
 	s.fleet.SetUsers(s.daemon.Config.fleetUsers())
 }
 
-// startFleet ships what this host commits, where an engine is set.
+// startFleet starts shipping what this host commits, if an engine is set.
 func (s *service) startFleet(ctx context.Context) {
 	s.fleet = host.New(ctx, s.store, s.daemon.Config.Fleet(os.Getenv, s.daemon.Version), s.log)
 	s.workers.Go(func() { s.fleet.Run(ctx) })

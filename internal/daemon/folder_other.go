@@ -2,6 +2,6 @@
 
 package daemon
 
-// checkDataFolder has nothing to say where modes and owners rule: opening the
-// database looks at those.
+// checkDataFolder does nothing on systems with modes and owners: the code that opens the
+// database checks those.
 func checkDataFolder(string) error { return nil }

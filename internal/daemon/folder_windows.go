@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// folderRights is the descriptor of the data folder of a daemon for all users:
-// it belongs to Administrators, inherits nothing, and gives everything below it
-// to LocalSystem and Administrators. Everybody may make folders in ProgramData,
-// so one that was made without it may be anybody's.
+// folderRights is the security descriptor of the data folder of a daemon for all users.
+// Administrators own the folder. It inherits nothing, and gives LocalSystem and Administrators
+// full access to everything below it. Every user can create folders in ProgramData, so a folder
+// without this descriptor can belong to any user.
 const folderRights = "O:BAG:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 
 // ProtectFolder creates a folder that only LocalSystem and Administrators can access, or restricts
@@ -57,12 +57,12 @@ func reprotect(dir string, descriptor *windows.SECURITY_DESCRIPTOR) error {
 	return retake(dir, owner)
 }
 
-// fileRights is the list of what lies in the folder: as what is made in it.
+// fileRights is the access list for existing files in the folder: the same that new files get.
 const fileRights = "D:AI(A;;FA;;;SY)(A;;FA;;;BA)"
 
-// retake makes what lies in the folder already belong to its new owner. An owner
-// may change the rights of a file at any time, so that whoever put one there before
-// could go on reading and writing it. The folder is closed to others by now.
+// retake gives existing files in the folder to the new owner. An owner can change the rights of a
+// file at any time, so a user who had put a file there could still read and write it. At this
+// point, the folder is already closed to other users.
 func retake(dir string, owner *windows.SID) error {
 	descriptor, err := windows.SecurityDescriptorFromString(fileRights)
 	if err != nil {
@@ -80,7 +80,7 @@ func retake(dir string, owner *windows.SID) error {
 		if err := isPlain(path, entry); err != nil {
 			return err
 		}
-		// The owner first: it may then set the rights, whatever they were.
+		// Set the owner first: an owner can set the rights, whatever they were.
 		err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION, owner, nil, nil, nil)
 		if err == nil {
 			const what = windows.DACL_SECURITY_INFORMATION | windows.UNPROTECTED_DACL_SECURITY_INFORMATION
@@ -93,7 +93,7 @@ func retake(dir string, owner *windows.SID) error {
 	})
 }
 
-// isPlain refuses what leads elsewhere: the rights of another file would be set.
+// isPlain refuses links: they would change the rights of another file.
 func isPlain(path string, entry fs.DirEntry) error {
 	if entry.IsDir() {
 		return nil
@@ -121,8 +121,8 @@ func isPlain(path string, entry fs.DirEntry) error {
 	return nil
 }
 
-// mayTakeOwnership switches on the right of administrators to take what others
-// own. Where it cannot be had, taking says so.
+// mayTakeOwnership enables the privilege of administrators to take ownership. If that fails,
+// taking ownership returns the error.
 func mayTakeOwnership() {
 	var token windows.Token
 	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
@@ -148,8 +148,8 @@ func IsProtected(dir string) bool {
 		strings.Contains(text, ";;;SY)") && strings.Contains(text, ";;;BA)")
 }
 
-// checkDataFolder refuses a folder that somebody else owns, who could put
-// another database into it, and makes one that is missing.
+// checkDataFolder refuses a folder that another user owns, because that user could put another
+// database into it. It creates a missing folder.
 func checkDataFolder(dir string) error {
 	_, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

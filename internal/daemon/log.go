@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// Logger makes the log in its configured form. w is standard error, which
-// counts unless the form is auto and the service manager has a log of its own:
-// the journal of systemd, or, for a service, the event log of Windows. The
-// level may be changed while the log is in use.
+// Logger creates the log in its configured form. w is standard error. The log goes to w
+// unless the form is auto and the service manager has its own log: the journal of
+// systemd, or, for a service, the event log of Windows. The level can be changed while
+// the log is in use.
 func (c *Config) Logger(w io.Writer, service bool) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
-	if l, err := c.Level(); err == nil { // Check says what is wrong with it
+	if l, err := c.Level(); err == nil { // Check reports what is wrong with it
 		level.Set(l)
 	}
 	options := &slog.HandlerOptions{Level: level}
@@ -31,16 +31,16 @@ func (c *Config) Logger(w io.Writer, service bool) (*slog.Logger, *slog.LevelVar
 	return slog.New(slog.NewTextHandler(w, options)), level
 }
 
-// entry is a log line for a log that keeps fields.
+// entry is a log line for a log that stores fields.
 type entry struct {
 	level   slog.Level
 	message string
 	text    string      // the fields as text, for people
-	fields  []slog.Attr // groups are part of the names: "request.route"
+	fields  []slog.Attr // the names contain the groups: "request.route"
 }
 
-// sending is a handler that hands each line to a log that keeps fields. What
-// that log does not take goes to the other handler, so that nothing is lost.
+// sending is a handler that sends each line to a log that stores fields. If that log does
+// not accept a line, the line goes to the other handler, so that nothing is lost.
 type sending struct {
 	level slog.Leveler
 	send  func(entry) error
@@ -86,7 +86,7 @@ func (h *sending) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// flatten gives the fields of a group names of their own.
+// flatten replaces a group by its fields, with the group in their names.
 func flatten(list []slog.Attr, group string, a slog.Attr) []slog.Attr {
 	v := a.Value.Resolve()
 	if v.Kind() != slog.KindGroup {
@@ -101,7 +101,7 @@ func flatten(list []slog.Attr, group string, a slog.Attr) []slog.Attr {
 	return list
 }
 
-// texts writes fields as slog's own text handler does.
+// texts holds buffers for writing fields in the way of slog's own text handler.
 var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func textOf(fields []slog.Attr) string {
@@ -117,6 +117,6 @@ func textOf(fields []slog.Attr) string {
 	}})
 	r := slog.Record{}
 	r.AddAttrs(fields...)
-	_ = h.Handle(context.Background(), r) // a buffer takes everything
+	_ = h.Handle(context.Background(), r) // writing to a buffer cannot fail
 	return strings.TrimSpace(b.String())
 }

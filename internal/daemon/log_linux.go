@@ -7,8 +7,8 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// managersLog is the journal where standard error goes there, else nil. Spoken
-// to directly, it keeps each field, so that `journalctl CKPT_ERROR=…` finds it.
+// managersLog returns the journal if standard error goes there, else nil. Writing to the
+// journal directly keeps each field, so that `journalctl CKPT_ERROR=…` finds it.
 func managersLog(bool) func(entry) error {
 	if is, err := journal.StderrIsJournalStream(); err != nil || !is || !journal.Enabled() {
 		return nil
@@ -38,8 +38,8 @@ func priority(l slog.Level) journal.Priority {
 	return journal.PriDebug
 }
 
-// journalName makes "request.route" into CKPT_REQUEST_ROUTE: the journal takes
-// capitals, digits and underscores only.
+// journalName turns "request.route" into CKPT_REQUEST_ROUTE: the journal accepts only
+// capitals, digits and underscores.
 func journalName(key string) string {
 	return "CKPT_" + strings.Map(func(r rune) rune {
 		switch {

@@ -2,5 +2,5 @@
 
 package daemon
 
-// managersLog answers none: launchd takes what comes on standard error.
+// managersLog returns nil: launchd reads standard error.
 func managersLog(bool) func(entry) error { return nil }

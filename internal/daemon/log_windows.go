@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/windows/svc/eventlog"
 )
 
-// EventSource is the name under which a service writes into the event log.
+// EventSource is the name under which a service writes to the event log.
 const EventSource = "ckptsidecar"
 
-// The numbers of events, for who watches the event log. docs/WINDOWS.md has the
-// same list.
+// The event numbers, for programs that watch the event log. docs/WINDOWS.md has the same
+// list.
 const (
 	eventInfo    = 1
 	eventWarning = 2
@@ -20,7 +20,7 @@ const (
 	eventFault   = ExitFault
 )
 
-// managersLog is the event log for a service, else nil.
+// managersLog returns the event log for a service, else nil.
 func managersLog(service bool) func(entry) error {
 	if !service {
 		return nil

@@ -5,23 +5,24 @@ import "time"
 // Manager is the program that started the daemon and wants its status: systemd, or the service
 // control manager of Windows. Its methods must not block.
 type Manager interface {
-	// Starting says that the start goes on, and to wait so much longer for it.
+	// Starting reports that the start is still in progress, and asks the manager to wait this
+	// much longer.
 	Starting(more time.Duration)
-	// Ready says that saves are acknowledged, after a start or a reload.
+	// Ready reports that saves are acknowledged, after a start or a reload.
 	Ready()
-	// Reloading says that the settings are being read anew; Ready follows.
+	// Reloading reports that the daemon reads its settings again. Ready follows.
 	Reloading()
-	// Stopping says that the end has begun and takes no longer than that.
+	// Stopping reports that the stop has begun and does not take longer than the given time.
 	Stopping(within time.Duration)
-	// Status is a line for people.
+	// Status sets a line of text for people.
 	Status(text string)
-	// Alive says that the daemon does its work. A manager whose WatchdogTimeout is not
-	// 0 ends a daemon that has not said so for that long.
+	// Alive reports that the daemon does its work. If WatchdogTimeout is not 0, the manager
+	// ends a daemon that has not called Alive for that long.
 	Alive()
 	WatchdogTimeout() time.Duration
 }
 
-// nobody started the daemon but a person.
+// nobody is the manager of a daemon that a person started. It does nothing.
 type nobody struct{}
 
 func (nobody) Starting(time.Duration)         {}
@@ -32,15 +33,15 @@ func (nobody) Status(string)                  {}
 func (nobody) Alive()                         {}
 func (nobody) WatchdogTimeout() time.Duration { return 0 }
 
-// moreTime is what a long start asks for at a time, and mostTime when it asks
-// no more: then the manager may end it.
+// moreTime is how much time a long start asks for at once. After mostTime it asks for no more,
+// and the manager may end it.
 const (
 	moreTime = 30 * time.Second
 	mostTime = 20 * time.Minute
 )
 
-// startPatiently tells the manager, for as long as the start goes on, that it
-// does. A check of a big database after a fault takes minutes.
+// startPatiently tells the manager regularly that the start is still in progress. The check of
+// a big database after a fault takes minutes.
 func startPatiently(m Manager) (started func()) {
 	done := make(chan struct{})
 	go func() {

@@ -7,12 +7,12 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 )
 
-// systemd is the manager that hears through the socket in NOTIFY_SOCKET. That
-// nobody listens there any more is no error.
+// systemd is the manager that listens at the socket in NOTIFY_SOCKET. It is no error if no
+// program listens there anymore.
 type systemd struct{ timeout time.Duration }
 
-// Systemd is the manager that the environment describes. It is nil if systemd did not start this
-// process or does not want its status.
+// Systemd returns the manager that the environment describes. It is nil if systemd did not start
+// this process or does not want its status.
 func Systemd(env Environment) (Manager, error) {
 	if env("NOTIFY_SOCKET") == "" {
 		return nil, nil

@@ -23,8 +23,7 @@ type Service struct {
 // session 0.
 func (s *Service) Serve() error { return svc.Run(ServiceName, s) }
 
-// scm is the Manager that the service control manager is. It hears through the
-// loop of Execute.
+// scm is the Manager for the service control manager. The loop of Execute passes its states on.
 type scm struct{ states chan svc.Status }
 
 const accepted = svc.AcceptStop | svc.AcceptShutdown | svc.AcceptParamChange
@@ -79,7 +78,7 @@ type execution struct {
 	now    svc.Status
 }
 
-// loop hands on what either side says until the daemon has ended.
+// loop passes messages between the manager and the daemon until the daemon has ended.
 func (e *execution) loop(requests <-chan svc.ChangeRequest, changes chan<- svc.Status) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -89,7 +88,7 @@ func (e *execution) loop(requests <-chan svc.ChangeRequest, changes chan<- svc.S
 			return err
 		case e.now = <-e.states:
 			changes <- e.now
-		case <-tick.C: // a pending state must show that it gets on
+		case <-tick.C: // a pending state must show progress
 			if e.now.State == svc.StopPending {
 				e.now.CheckPoint++
 				changes <- e.now
@@ -111,7 +110,7 @@ func (e *execution) answer(request svc.ChangeRequest, changes chan<- svc.Status)
 	case svc.ParamChange:
 		select {
 		case e.reload <- struct{}{}:
-		default: // one is under way already
+		default: // a reload is waiting already
 		}
 	}
 }

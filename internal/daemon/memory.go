@@ -10,37 +10,37 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// giver gives memory back to the system after load. The run-time keeps what it
-// has had: until the next collection, which may be minutes away where nothing
-// happens any more, and some of it for long after that.
+// giver returns memory to the system after load. The Go run-time keeps memory until the
+// next collection, which can be minutes away on an idle daemon, and keeps some of it for
+// much longer.
 type giver struct {
 	every    time.Duration
-	garbage  int64         // how many bytes of it may be garbage; 0 leaves that to the run-time
+	garbage  int64         // the bytes of memory that may be garbage; 0 leaves the decision to the run-time
 	held     func() uint64 // bytes of memory that the heap has from the system
-	live     func() uint64 // and of it what was in use when it was last collected
+	live     func() uint64 // the part of it that was in use at the last collection
 	collect  func(percent int)
-	answered func() int64 // requests, ever
-	free     func()       // collects, and gives back what is free
+	answered func() int64 // the number of requests since the start
+	free     func()       // collects, and returns free memory to the system
 
-	percent int // how much garbage the run-time lets be, of what is in use
+	percent int // the garbage that the run-time tolerates, in percent of the memory in use
 
-	floor uint64 // what was held after the last time
-	least uint64 // the least that was ever held after a time
-	seen  int64  // answered, when last looked
+	floor uint64 // what was held after the last return of memory
+	least uint64 // the least that was ever held after a return of memory
+	seen  int64  // the value of answered at the last look
 
-	skip, wait int // at rest: how many looks to pass over now, and after the next time
+	skip, wait int // at rest: how many looks to skip now, and after the next attempt
 }
 
-// What is worth giving back, and how little work is none.
+// The amounts that are worth returning, and the amount of work that counts as rest.
 const (
 	giveLeast = 16 << 20
 	giveEvery = 10 * time.Second
-	giveQuiet = 10 // requests in giveEvery
-	giveRest  = 30 // looks between two tries at rest, at most
+	giveQuiet = 10 // at most this many requests in giveEvery count as rest
+	giveRest  = 30 // the most looks between two attempts at rest
 )
 
-// What the run-time lets be garbage: as much as is in use, and more where that is
-// little.
+// The garbage that the run-time may keep: as much as the memory in use, and more if
+// little is in use.
 const (
 	leastPercent = 100
 	mostPercent  = 400
@@ -52,15 +52,16 @@ func newGiver(garbage int64, answered func() int64) *giver {
 	if os.Getenv("GOGC") != "" {
 		g.garbage = 0
 	}
-	g.free() // what the start has left
+	g.free() // return what the start no longer needs
 	g.floor = g.held()
 	g.least = g.floor
 	g.pace()
 	return g
 }
 
-// pace says how much garbage may be: collecting costs the same however much there
-// is, so that less of it saves processor time.
+// pace sets how much garbage may exist. A collection costs the same however much garbage
+// there is, so the run-time collects less often, and uses less processor time, if more
+// garbage may exist.
 func (g *giver) pace() {
 	percent := leastPercent
 	if g.garbage > 0 {
@@ -76,10 +77,10 @@ func (g *giver) run(ctx context.Context) {
 	_ = periodic.Every(ctx, g.every, func(context.Context) error { g.once(); return nil })
 }
 
-// once gives back where much more is held than after the last time, and than the
-// garbage that may be. At rest it also gives back where more is held than the
-// least ever: what was in use when it last gave may be free by now. It tries that
-// less and less often, because the memory may well be in use.
+// once returns memory if the heap holds much more than after the last time, and more than
+// the garbage that may exist. At rest, it also returns memory if the heap holds more than
+// the least ever, because the memory that was in use at the last time can be free now. At
+// rest, it tries less and less often, because the memory can really be in use.
 func (g *giver) once() (gave bool) {
 	defer g.pace()
 	held, answered := g.held(), g.answered()
@@ -95,7 +96,7 @@ func (g *giver) once() (gave bool) {
 	return true
 }
 
-// restDue says whether it is time to try at rest.
+// restDue reports whether it is time for an attempt at rest.
 func (g *giver) restDue(quiet bool, held uint64) bool {
 	if !quiet || held <= g.least+giveLeast {
 		g.skip, g.wait = 0, 1
@@ -110,7 +111,7 @@ func (g *giver) restDue(quiet bool, held uint64) bool {
 	return true
 }
 
-// heapHeld is the memory that the heap has and has not given back.
+// heapHeld returns the memory that the heap has from the system and has not returned.
 func heapHeld() uint64 {
 	samples := []runtimemetrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
@@ -123,7 +124,7 @@ func heapHeld() uint64 {
 	return sum
 }
 
-// heapLive is what of the heap was in use when it was last collected.
+// heapLive returns the part of the heap that was in use at the last collection.
 func heapLive() uint64 {
 	sample := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	runtimemetrics.Read(sample)

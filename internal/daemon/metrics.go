@@ -14,9 +14,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// metrics are what /metrics answers. No label names an agent, an owner or
-// anything that came with a request: their values are the fixed sets of routes,
-// codes, kinds and states.
+// metrics are the values that /metrics returns. No label names an agent, an owner or
+// anything from a request: the values of labels are the fixed sets of routes, codes,
+// kinds and states.
 type metrics struct {
 	status   func(context.Context) (*ckpt.Status, error)
 	stats    func() server.Stats
@@ -27,10 +27,10 @@ type metrics struct {
 	rules    map[string]bool
 }
 
-// scrapeTime is how long a scrape may ask the database.
+// scrapeTime is the time limit for database queries of a scrape.
 const scrapeTime = 5 * time.Second
 
-// rules are those that come with the program; others have names that users or
+// rules are the rules that come with the program. Other rules have names that users or
 // agents made up.
 func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() server.Stats, rules []observer.Rule) *metrics {
 	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry(), rules: map[string]bool{ckpt.RuleSecret: true}}
@@ -57,8 +57,8 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// observe counts one request. What reached no route counts as "none", because
-// what a client made up must not become a label.
+// observe counts one request. A request that reached no route counts as "none", because a
+// client's own text must not become a label.
 func (m *metrics) observe(o server.Observation) {
 	route, code := o.Route, string(o.Code)
 	if route == "" {
@@ -74,7 +74,7 @@ func (m *metrics) observe(o server.Observation) {
 	}
 }
 
-// gauge is a number that is read out of the status at each scrape.
+// gauge is a number that each scrape reads from the status.
 type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -164,8 +164,9 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is for Prometheus: it asks the store once a scrape. Where the store
-// does not answer, its numbers are left out, and the others still tell.
+// Collect implements prometheus.Collector: it asks the store once for each scrape. If the
+// store does not answer, the numbers of the store are left out, and the others are still
+// reported.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	stats := m.stats()
 	ch <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(stats.Connections))
@@ -206,8 +207,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// findings are the open ones by rule and severity. What somebody made up must
-// not become a label.
+// findings counts the open findings by rule and severity. Names that users or agents made
+// up must not become labels.
 func (m *metrics) findings(status *ckpt.Status) map[[2]string]int64 {
 	counts := map[[2]string]int64{}
 	for _, f := range status.Drift.Findings {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic is the clock by which systemd tells a reload from an older one.
+// monotonic returns the clock by which systemd recognizes that a reload is newer than
+// another.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

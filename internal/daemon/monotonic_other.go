@@ -4,5 +4,5 @@ package daemon
 
 import "time"
 
-// monotonic is asked for by systemd only, which is not here.
+// monotonic is needed for systemd only, which this system does not have.
 func monotonic() time.Duration { return 0 }

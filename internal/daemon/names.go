@@ -8,7 +8,7 @@ import (
 // NamesText is the value of a setting that maps names to texts, as a JSON object.
 type NamesText string
 
-// UnmarshalText reads a JSON object. If it is none, n stays unchanged.
+// UnmarshalText reads a JSON object. If the text is not a JSON object, n stays unchanged.
 func (n *NamesText) UnmarshalText(b []byte) error {
 	var names map[string]string
 	if len(b) > 0 {
@@ -20,7 +20,7 @@ func (n *NamesText) UnmarshalText(b []byte) error {
 		*n = ""
 		return nil
 	}
-	text, err := json.Marshal(names) // in the order of the names
+	text, err := json.Marshal(names) // sorted by name
 	*n = NamesText(text)
 	return err
 }
@@ -33,7 +33,7 @@ func (n NamesText) String() string {
 	return string(n)
 }
 
-// setTable takes a table of the settings' file.
+// setTable sets the value from a table of the settings file.
 func (n *NamesText) setTable(table map[string]any) error {
 	text, err := json.Marshal(table)
 	if err != nil {
@@ -42,10 +42,10 @@ func (n *NamesText) setTable(table map[string]any) error {
 	return n.UnmarshalText(text)
 }
 
-// toml is the object as one line of the settings' file.
+// toml returns the object as one line of the settings file.
 func (n NamesText) toml() string { return objectTOML(n.String()) }
 
-// names are the entries, nil for none.
+// names returns the entries, nil for none.
 func (n NamesText) names() (m map[string]string) {
 	_ = json.Unmarshal([]byte(n), &m)
 	return m

@@ -48,7 +48,7 @@ func (n *NotifyText) setTable(table map[string]any) error {
 
 func (n NotifyText) toml() string { return objectTOML(n.String()) }
 
-// hooks are who is told. The text was checked when it was read.
+// hooks returns the hooks that get notices. The text was checked when it was read.
 func (n NotifyText) hooks() (c notify.Config, list []db.Hook) {
 	c, _ = notify.ParseConfig([]byte(n))
 	for _, name := range c.Names() {
@@ -57,7 +57,7 @@ func (n NotifyText) hooks() (c notify.Config, list []db.Hook) {
 	return c, list
 }
 
-// setHooks takes [notify] into use.
+// setHooks applies [notify].
 func (s *service) setHooks() {
 	config, hooks := s.daemon.Config.Notify.hooks()
 	s.notifier.Store(&notify.Worker{Store: s.store, Config: config, Log: s.log, Now: s.daemon.Now})
@@ -66,10 +66,10 @@ func (s *service) setHooks() {
 	}
 }
 
-// lookInterval is how often the state of the storage is looked at.
+// lookInterval is how often the daemon checks the state of the storage.
 const lookInterval = 2 * time.Second
 
-// watchStorage tells of the store's troubles when they begin, or become others.
+// watchStorage sends notices about problems of the store when they begin or change.
 func (s *service) watchStorage(ctx context.Context) error {
 	told := ""
 	return periodic.Every(ctx, lookInterval, func(ctx context.Context) error {
@@ -83,8 +83,8 @@ func (s *service) watchStorage(ctx context.Context) error {
 	})
 }
 
-// announce puts a notice of the daemon's own into the queue. Where that cannot be written, which may
-// be what it tells of, the hooks are told once without it.
+// announce puts a notice of the daemon itself into the queue. If the queue cannot be written, which can
+// be the problem that the notice reports, the hooks are told once without the queue.
 func (s *service) announce(ctx context.Context, kind ckpt.NoticeType, message string) {
 	_, err := s.store.Announce(ctx, kind, message)
 	if err == nil {
@@ -98,7 +98,8 @@ func (s *service) announce(ctx context.Context, kind ckpt.NoticeType, message st
 	}
 }
 
-// notifyStatus is how notices go, of each hook of the settings and of those that are not there any more.
+// notifyStatus returns the status of notices, for each hook in the settings and for hooks that are no
+// longer there.
 func (s *service) notifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
 	st, err := s.store.NotifyStatus(ctx)
 	if err != nil {
@@ -118,10 +119,10 @@ func (s *service) notifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) 
 	return st, nil
 }
 
-// lateNotice is how long a notice may wait before that is a problem.
+// lateNotice is how long a notice can wait before the delay counts as a problem.
 const lateNotice = 10 * time.Minute
 
-// notifyProblems says which hooks cannot be told.
+// notifyProblems lists the hooks that cannot be reached.
 func notifyProblems(st *ckpt.NotifyStatus, now time.Time) (problems []string) {
 	for _, h := range st.Hooks {
 		late := !h.Oldest.IsZero() && now.Sub(h.Oldest.Time) > lateNotice

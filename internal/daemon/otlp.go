@@ -16,14 +16,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// settleEvery is how often spans are looked at that wait for the rest of their
-// trace, and settleIdle the same where none are taken.
+// settleEvery is how often the daemon looks for spans that wait for the rest of their
+// trace. settleIdle is the same for a daemon that receives no spans.
 const (
 	settleEvery = 500 * time.Millisecond
 	settleIdle  = time.Minute
 )
 
-// openReceiver opens where OpenTelemetry's spans are taken, if anywhere.
+// openReceiver opens the socket and the port for OpenTelemetry spans, as the settings
+// say.
 func (s *service) openReceiver(ctx context.Context) error {
 	c := &s.daemon.Config
 	if !c.OTLP {
@@ -51,9 +52,9 @@ func (s *service) openReceiver(ctx context.Context) error {
 	return nil
 }
 
-// openSpanSocket takes the socket that systemd hands over for spans, or makes one
-// beside the daemon's own. Where systemd made that one, its folder may not be the
-// daemon's to write in: then the daemon starts all the same.
+// openSpanSocket takes the socket that systemd passed for spans, or creates one next to
+// the daemon's own socket. If systemd created the daemon's socket, the daemon may be
+// unable to write to its folder. In this case, the daemon starts anyway.
 func (s *service) openSpanSocket(ctx context.Context) error {
 	path := otlpSocket(s.daemon.Config.Socket)
 	var listener net.Listener
@@ -92,13 +93,13 @@ func (k *checking) otlp() {
 	}
 }
 
-// isLoopbackPort says whether a setting names a port that only this machine reaches.
+// isLoopbackPort reports whether a setting names a port that only this machine can reach.
 func isLoopbackPort(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	return err == nil && at.Addr().IsLoopback()
 }
 
-// startReceiver serves what openReceiver has opened, and settles what was taken.
+// startReceiver serves what openReceiver has opened, and turns received spans into steps.
 func (s *service) startReceiver(ctx context.Context) {
 	every := settleIdle
 	if len(s.spanListeners) > 0 {
@@ -120,7 +121,7 @@ func (s *service) startReceiver(ctx context.Context) {
 	s.workers.Go(func() { s.settle(ctx, every) })
 }
 
-// settle lets spans become steps, again and again.
+// settle regularly turns received spans into steps.
 func (s *service) settle(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -136,7 +137,7 @@ func (s *service) settle(ctx context.Context, every time.Duration) {
 	}
 }
 
-// stopReceiver takes no more spans, and waits for the requests in flight.
+// stopReceiver stops receiving spans, and waits for the requests in progress.
 func (s *service) stopReceiver(ctx context.Context) error {
 	if s.receiver == nil {
 		return nil
@@ -144,14 +145,14 @@ func (s *service) stopReceiver(ctx context.Context) error {
 	return s.receiver.Shutdown(ctx)
 }
 
-// closeReceiver gives back what was opened and is not served yet.
+// closeReceiver closes what was opened and is not served yet.
 func (s *service) closeReceiver() {
 	for _, listener := range s.spanListeners {
 		_ = listener.Close()
 	}
 }
 
-// otlpStatus is what status says of it.
+// otlpStatus returns the receiver's part of the status.
 func (s *service) otlpStatus() ckpt.OTLPStatus {
 	status := s.otlp
 	if s.receiver != nil {
@@ -161,7 +162,7 @@ func (s *service) otlpStatus() ckpt.OTLPStatus {
 	return status
 }
 
-// endpointOptions are how to listen at a path.
+// endpointOptions returns the options for listening at a path.
 func (s *service) endpointOptions(path string) endpoint.Options {
 	c := &s.daemon.Config
 	return endpoint.Options{
@@ -174,7 +175,7 @@ func (s *service) endpointOptions(path string) endpoint.Options {
 	}
 }
 
-// beside is a socket in the folder of the daemon's own.
+// beside returns the path of a socket in the folder of the daemon's own socket.
 func beside(socket, name string) string {
 	if socket == "" {
 		return ""

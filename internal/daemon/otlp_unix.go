@@ -2,5 +2,5 @@
 
 package daemon
 
-// otlpSocket is where spans are taken, "" where there is no such place.
+// otlpSocket returns the path of the socket for spans, "" if there is none.
 func otlpSocket(socket string) string { return beside(socket, "otlp.sock") }

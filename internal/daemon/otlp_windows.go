@@ -1,4 +1,5 @@
 package daemon
 
-// otlpSocket is where spans are taken: nowhere, because exporters know no pipes.
+// otlpSocket returns "": there is no socket for spans, because exporters do not support
+// pipes.
 func otlpSocket(string) string { return "" }

@@ -1,8 +1,8 @@
 package daemon
 
-// Environment looks up an environment variable. The command hands in the real
-// one; nothing in this package reads the process's environment by itself.
+// Environment looks up an environment variable. The command passes the real one. This
+// package itself does not read the environment of the process.
 type Environment func(name string) string
 
-// paths are where things lie when nobody says otherwise.
+// paths are the default paths.
 type paths struct{ database, config string }

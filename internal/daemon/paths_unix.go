@@ -9,15 +9,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// servesAll says whether a daemon that was started by hand takes more than its
-// own user's calls: root's does, where the kernel can tell users apart. Who
-// reaches its socket is still for the socket's mode and folder to say.
+// servesAll reports whether a daemon that a person started by hand accepts calls of other
+// users. The daemon of root does, if the kernel can tell users apart. The mode and the
+// folder of its socket still decide who can reach the socket.
 func servesAll() bool { return os.Geteuid() == 0 && endpoint.CheckIdentityMap() == nil }
 
-// serviceGroup is the group whose members may speak to the system service.
+// serviceGroup is the group whose members may connect to the system service.
 const serviceGroup = "ckptsidecar"
 
-// homeVariables are what decides where a user's own files lie, for messages.
+// homeVariables are the variables that decide where a user's own files are, for messages.
 const homeVariables = "XDG_STATE_HOME, HOME"
 
 func defaultPaths(system bool, env Environment) paths {
@@ -33,8 +33,9 @@ func defaultPaths(system bool, env Environment) paths {
 	}
 }
 
-// userFile is a file below a folder of the XDG standard, which says to ignore a
-// folder that is not absolute; "" where the environment names none at all.
+// userFile returns the path of a file below a folder of the XDG standard. The standard
+// says to ignore a folder that is not absolute. The path is "" if the environment names
+// no folder.
 func userFile(env Environment, variable, belowHome, name string) string {
 	if dir := env(variable); filepath.IsAbs(dir) {
 		return filepath.Join(dir, name)

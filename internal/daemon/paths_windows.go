@@ -2,14 +2,14 @@ package daemon
 
 import "path/filepath"
 
-// serviceGroup is none: every user who has logged on to this machine may speak
-// to the service, as the pipe's descriptor says.
+// serviceGroup is empty: the pipe's descriptor lets every user who has logged on to this
+// machine connect to the service.
 const serviceGroup = ""
 
 const homeVariables = "ProgramData"
 
-// Windows has one place for both: the pipe's descriptor and the agents' owners
-// tell users apart.
+// defaultPaths returns one place for both kinds of daemon: the pipe's descriptor and the
+// owners of agents keep users apart.
 func defaultPaths(_ bool, env Environment) paths {
 	p := paths{}
 	if data := env("ProgramData"); data != "" {
@@ -19,6 +19,6 @@ func defaultPaths(_ bool, env Environment) paths {
 	return p
 }
 
-// servesAll says whether a daemon that was started by hand takes more than its
-// own user's calls.
+// servesAll reports whether a daemon that a person started by hand accepts calls of other
+// users.
 func servesAll() bool { return false }

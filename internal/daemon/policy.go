@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// PolicyText is the value of [policy] in the settings, which applies to everybody's agents, as a
-// JSON object.
+// PolicyText is the value of [policy] in the settings, as a JSON object. It applies to the
+// agents of all owners.
 type PolicyText string
 
 // UnmarshalText reads a JSON object. If it is not a policy, p stays unchanged.
@@ -36,7 +36,7 @@ func (p PolicyText) String() string {
 	return string(p)
 }
 
-// setTable takes a table of the settings' file.
+// setTable sets the value from a table of the settings file.
 func (p *PolicyText) setTable(table map[string]any) error {
 	text, err := json.Marshal(table)
 	if err != nil {
@@ -45,19 +45,19 @@ func (p *PolicyText) setTable(table map[string]any) error {
 	return p.UnmarshalText(text)
 }
 
-// toml is the policy as one line of the settings' file.
+// toml returns the policy as one line of the settings file.
 func (p PolicyText) toml() string { return objectTOML(p.String()) }
 
-// objectTOML is a JSON object as one line of the settings' file.
+// objectTOML returns a JSON object as one line of the settings file.
 func objectTOML(text string) string {
 	var table map[string]any
 	if json.Unmarshal([]byte(text), &table) != nil || strings.Contains(text, ":null") {
-		return strconv.Quote(text) // TOML has no null; the file may also have the JSON in quotes
+		return strconv.Quote(text) // TOML has no null; the file can also have the JSON in quotes
 	}
 	return inlineTOML(table)
 }
 
-// inlineTOML is a JSON value without a null in the words of TOML.
+// inlineTOML returns a JSON value without a null as TOML.
 func inlineTOML(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// reload reads the settings anew and takes those into use that can be changed
-// while the daemon runs. The others are named, and go on as they were; so do
-// all where the new ones are wrong.
+// reload reads the settings again and applies those that can be changed while the daemon
+// runs. It logs the names of the other changed settings, which keep their old values. If
+// the new settings are wrong, all settings keep their old values.
 func (s *service) reload() {
 	if s.daemon.Load == nil {
 		s.log.Warn("asked to reload the settings, but the daemon has no source to read them from")
@@ -28,8 +28,8 @@ func (s *service) reload() {
 	}
 }
 
-// changedSettings are those of next that are not as they were: what can be
-// changed while the daemon runs, and what cannot.
+// changedSettings returns the settings that differ in next: those that can be changed
+// while the daemon runs, and the others.
 func changedSettings(was, next *Config) (live, later []Setting) {
 	before := was.Settings()
 	for i, setting := range next.Settings() {
@@ -52,15 +52,15 @@ func keysOf(list []Setting) []string {
 	return keys
 }
 
-// adopt takes changed settings into use. The loops beside the requests end and
-// begin anew, because their pace is what may have changed.
+// adopt applies changed settings. It ends the background loops and starts them again,
+// because their pace may have changed.
 func (s *service) adopt(changed []Setting, next *Config) {
 	if len(changed) == 0 {
 		return
 	}
 	c := &s.daemon.Config
 	for _, setting := range changed {
-		_ = c.Set(setting.Key, setting.Text(), next.SetBy(setting.Key)) // it was checked, and reads what it writes
+		_ = c.Set(setting.Key, setting.Text(), next.SetBy(setting.Key)) // it was checked, and Set reads what Text writes
 	}
 	s.tellSettings()
 	if err := s.store.SetDaemonPolicy([]byte(c.Policy)); err != nil {
@@ -76,7 +76,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 	s.startPaced()
 }
 
-// pace gives the loops their intervals. They do not run just now.
+// pace sets the intervals of the loops. The loops do not run at this time.
 func (s *service) pace(c *Config) {
 	s.worker.Interval, s.worker.KeyKeep = time.Duration(c.RetentionInterval), time.Duration(c.RetentionKeys)
 	s.monitor.Interval = time.Duration(c.MonitorInterval)

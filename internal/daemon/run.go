@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run serves until ctx ends, which is a clean stop and returns nil, or until the store is no longer
-// certain what is on disk. Its errors are *EndError.
+// Run serves until ctx ends, or until the store is no longer certain what is on disk. If ctx ends,
+// the stop is clean and Run returns nil. Its errors are *EndError.
 func (d *Daemon) Run(ctx context.Context) error {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -33,8 +33,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return s.stop(cause)
 }
 
-// failedStart takes back what was begun. Who waits in the socket is told where
-// another start would end the same way.
+// failedStart undoes what the start has done. If another start would fail in the same way, it tells
+// the clients that wait in the socket.
 func (s *service) failedStart(ctx context.Context, err error) error {
 	if ctx.Err() != nil { // asked to stop before it was ready
 		s.abandon()
@@ -48,7 +48,7 @@ func (s *service) failedStart(ctx context.Context, err error) error {
 	return end
 }
 
-// wait answers why the daemon ends: nil for a stop that was asked for.
+// wait returns the reason why the daemon ends: nil if it was asked to stop.
 func (s *service) wait(ctx context.Context) error {
 	for {
 		select {
@@ -58,7 +58,7 @@ func (s *service) wait(ctx context.Context) error {
 		case <-s.daemon.Reload:
 			s.reload()
 		case <-s.store.Failed():
-			return s.store.Fault() // the upkeep may wait for the writer
+			return s.store.Fault() // the upkeep may be waiting for the writer
 		case err := <-s.upkeep:
 			return err
 		case err := <-s.stuck:

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// scrapes answers Prometheus at a loopback port. The port gives the metrics and
-// nothing else: they name no agent, no owner, and nothing that came with a request.
+// scrapes answers Prometheus at a loopback port. The port returns only the metrics: they
+// name no agent, no owner, and nothing from a request.
 type scrapes struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// The bounds of the port: a scraper needs one connection and a short request.
+// The limits of the port: a scraper needs one connection and a short request.
 const (
 	scrapeHeaders     = 8 << 10
 	scrapePatience    = 10 * time.Second
 	scrapeConnections = 8
 )
 
-// openScrapes takes the port that the settings name, if any.
+// openScrapes opens the port that the settings name, if any.
 func (s *service) openScrapes(context.Context) error {
 	if s.daemon.Config.MetricsListen == "" {
 		return nil
@@ -39,7 +39,7 @@ func (s *service) openScrapes(context.Context) error {
 	return nil
 }
 
-// startScrapes answers at the port.
+// startScrapes starts to answer at the port.
 func (s *service) startScrapes(metrics http.Handler) {
 	if s.scrapes.listener == nil {
 		return
@@ -57,7 +57,7 @@ func (s *service) startScrapes(metrics http.Handler) {
 	}()
 }
 
-// closeScrapes gives the port back.
+// closeScrapes closes the port.
 func (s *service) closeScrapes() {
 	if s.scrapes.server != nil {
 		_ = s.scrapes.server.Close()
@@ -67,8 +67,9 @@ func (s *service) closeScrapes() {
 	}
 }
 
-// onlyMetrics is the one route of the port. A page in a browser can be made to ask this
-// machine under another name, so the name must be this machine's.
+// onlyMetrics is the only route of the port. A page in a browser can be made to call this
+// machine under another name, so the host name in the request must be a name of this
+// machine.
 func onlyMetrics(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {

@@ -21,17 +21,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// service is what a running daemon is made of, in the order of starting.
+// service holds the parts of a running daemon, in the order of starting.
 type service struct {
 	daemon    *Daemon
 	manager   Manager
 	processes monitor.Processes
 	log       *slog.Logger
-	inherited net.Listener // from systemd, nil where there is none
+	inherited net.Listener // from systemd, nil if there is none
 	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
-	settings  atomic.Pointer[[]survey.Setting] // those in force, for who asks
+	settings  atomic.Pointer[[]survey.Setting] // the settings in use, for status requests
 	drift     observer.Watcher
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
@@ -45,41 +45,41 @@ type service struct {
 	metrics http.Handler
 	scrapes scrapes
 
-	otlp           ckpt.OTLPStatus // where OpenTelemetry's spans are taken
+	otlp           ckpt.OTLPStatus // where the daemon receives OpenTelemetry spans
 	spanListeners  []net.Listener
 	inheritedSpans []net.Listener     // from systemd, at most one
-	receiver       *receiver.Receiver // nil where none are
+	receiver       *receiver.Receiver // nil if no spans are received
 
-	serving chan error // how serving ended
-	upkeep  chan error // how the store's maintenance ended
-	stuck   chan error // why the writer is given up, or the socket
+	serving chan error // the result of serving
+	upkeep  chan error // the result of the store's maintenance
+	stuck   chan error // why the daemon gives up the writer or the socket
 
-	workers   sync.WaitGroup // the upkeep
+	workers   sync.WaitGroup // the background loops
 	endUpkeep context.CancelFunc
-	paced     sync.WaitGroup // the loops that a reload starts anew
+	paced     sync.WaitGroup // the loops that a reload starts again
 	endPaced  context.CancelFunc
 }
 
-// Daemon is the whole service. Config must have been checked; the other fields may be zero.
+// Daemon is the whole service. Config must have been checked; the other fields can be zero.
 type Daemon struct {
 	Config  Config
 	Version string
 	Log     *slog.Logger
-	Level   *slog.LevelVar   // of Log, for a reload to change; nil where it cannot be
+	Level   *slog.LevelVar   // of Log, for a reload to change; nil if it cannot be changed
 	Now     func() time.Time // the wall clock; nil means the system's
-	Hurry   <-chan struct{}  // closed when a stop shall wait for nobody any more
-	Manager Manager          // who started it; nil for a person
+	Hurry   <-chan struct{}  // closed when a stop must not wait any longer
+	Manager Manager          // the program that started the daemon; nil for a person
 
-	// Backup makes a verified copy of the database and gives it a name. nil makes
-	// it in this process, which then keeps some of the memory that it takes.
+	// Backup makes a verified copy of the database and gives it a name. If it is nil, this
+	// process makes the copy, and then keeps some of the memory that the copy needs.
 	Backup func(ctx context.Context, database, out string) error
 
-	Reload <-chan struct{}        // each one asks to read the settings anew
-	Load   func() (Config, error) // reads them; nil where they cannot be
+	Reload <-chan struct{}        // each message asks to read the settings again
+	Load   func() (Config, error) // reads the settings; nil if they cannot be read again
 }
 
-// The messages by which others know what happened. MessageEnded is for who runs
-// a Daemon where nobody sees its error.
+// The log messages by which other programs know what happened. MessageEnded is for a
+// program that runs a Daemon whose error no person sees.
 const (
 	messageReady   = "ready"
 	messageStopped = "stopped"

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// newServer puts the API over the store.
+// newServer creates the API server for the store.
 func (s *service) newServer() *server.Server {
 	c := &s.daemon.Config
 	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
@@ -48,13 +48,13 @@ func (s *service) newServer() *server.Server {
 	return api
 }
 
-// tellSettings notes the settings as they are for those who ask.
+// tellSettings stores the current settings for status requests.
 func (s *service) tellSettings() {
 	list := told(&s.daemon.Config)
 	s.settings.Store(&list)
 }
 
-// served is the store as the API sees it: its status also has what only the
+// served is the store as the API sees it. Its status also has the parts that only the
 // daemon knows.
 type served struct {
 	server.Store
@@ -82,7 +82,7 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	return st, nil
 }
 
-// backups tells how they go, and what is wrong with them.
+// backups adds the status of backups, and their problem.
 func (v *served) backups(st *ckpt.Status) {
 	st.Backup = v.service.backups.Status()
 	problem := v.service.backups.problem(st.Backup, v.service.daemon.Now())
@@ -95,7 +95,7 @@ func (v *served) backups(st *ckpt.Status) {
 	}
 }
 
-// fleet tells why nothing is shipped.
+// fleet adds the reason why nothing is shipped.
 func (v *served) fleet(st *ckpt.Status) {
 	if problem := v.service.fleet.Problem(); problem != "" {
 		st.Problems = append(st.Problems, problem)
@@ -105,7 +105,7 @@ func (v *served) fleet(st *ckpt.Status) {
 	}
 }
 
-// notify tells how notices go, and which hooks cannot be told.
+// notify adds the status of notices, and the hooks that cannot be reached.
 func (v *served) notify(ctx context.Context, st *ckpt.Status) error {
 	told, err := v.service.notifyStatus(ctx)
 	if err != nil {

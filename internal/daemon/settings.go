@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Setting is one setting of the configuration: its name, what it does, and
-// where it is kept.
+// Setting is one setting of the configuration: its name, what it does, and where its value is
+// stored.
 type Setting struct {
 	Key string // as in the file: "limits.max_body" is max_body in [limits]
 	Env string // the environment variable
 	Doc string // one or two sentences
 
-	Live bool // a reload takes it into use; the others need a restart
+	Live bool // a reload applies it; the others need a restart
 
-	at any // points into a Config: *string, *bool, *int, or something that reads text
+	at any // points into a Config: *string, *bool, *int, or a type that reads text
 }
 
-// Settings lists every setting of c. It is the one table behind the file, the
-// environment, the flags and the printed example.
+// Settings lists every setting of c. The file, the environment, the flags and the printed example
+// all use this one table.
 func (c *Config) Settings() []Setting {
 	const live, start = true, false
 	list := []Setting{
@@ -134,11 +134,11 @@ func (c *Config) Settings() []Setting {
 	return list
 }
 
-// renamed are the settings that have a new name. The old one still works, so
-// that an upgrade starts with the file that is there.
+// renamed lists the settings that have a new name. The old name still works, so that an upgraded
+// daemon starts with the existing file.
 var renamed = map[string]string{"limits.owner_saves_per_second": "limits.owner_writes_per_second"}
 
-// currentKey is the name of a setting today.
+// currentKey returns the current name of a setting.
 func currentKey(key string) string {
 	if now, ok := renamed[key]; ok {
 		return now
@@ -146,7 +146,7 @@ func currentKey(key string) string {
 	return key
 }
 
-// formerEnvs are the environment variables of a setting's former names.
+// formerEnvs returns the environment variables of a setting's former names.
 func (s *Setting) formerEnvs() []string {
 	var envs []string
 	for old, now := range renamed {
@@ -174,7 +174,7 @@ func (c *Config) Set(key, text, place string) error {
 	return fmt.Errorf("there is no setting %q%s", key, c.nearest(key))
 }
 
-// setBy notes where a setting comes from.
+// setBy records the source of a setting.
 func (c *Config) setBy(key, place string) {
 	if c.from == nil {
 		c.from = map[string]string{}
@@ -182,11 +182,11 @@ func (c *Config) setBy(key, place string) {
 	c.from[key] = place
 }
 
-// SetBy is the source of a setting: a file and its line, an environment variable, or a flag. It is
-// "" for a default.
+// SetBy returns the source of a setting: a file and its line, an environment variable, or a flag.
+// It is "" for a default.
 func (c *Config) SetBy(key string) string { return c.from[key] }
 
-// nearest offers the settings whose last word is the same or contains the key's.
+// nearest suggests the settings whose last word is the same as the key's or contains it.
 func (c *Config) nearest(key string) string {
 	word := key[strings.LastIndexByte(key, '.')+1:]
 	for _, s := range c.Settings() {
@@ -220,7 +220,7 @@ func (s Setting) setText(text string) error {
 	return because(err, "%s: %w", s.Key, err)
 }
 
-// take sets what can be read, and leaves the rest as it is.
+// take sets a value that can be read, and otherwise leaves the setting unchanged.
 func take[T any](at *T, read func(string) (T, error), text, wrong string) error {
 	v, err := read(text)
 	if err != nil {
@@ -238,7 +238,7 @@ func because(err error, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// setTOML takes a value as the file has it, refusing another type than the setting's.
+// setTOML sets a value from the file. It refuses a value whose type is not the setting's.
 func (s Setting) setTOML(v any) error {
 	switch at := s.at.(type) {
 	case *bool:
@@ -326,7 +326,7 @@ func (s Setting) Text() string {
 	return text
 }
 
-// tomlText is the setting's value as the file would write it.
+// tomlText returns the setting's value as the file would have it.
 func (s Setting) tomlText() string {
 	switch at := s.at.(type) {
 	case *bool:

@@ -10,8 +10,8 @@ import (
 // Size is a number of bytes, written like "64MiB", "2GB" or "512".
 type Size int64
 
-// units are the factors of sizes, the longest suffix first, so that "B" does
-// not win over "MiB".
+// units are the factors of sizes, the longest suffix first, so that "B" does not match
+// before "MiB".
 var units = []struct {
 	suffix string
 	factor int64

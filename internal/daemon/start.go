@@ -17,8 +17,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// start takes the steps of the package comment. What was started when one
-// fails is in s.
+// start takes the steps of the package comment. If a step fails, s has what was started
+// until then.
 func (s *service) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		s.takeSocket, s.checkIdentity, s.openDatabase, s.openEndpoint, s.openReceiver, s.openScrapes, s.startWorkers, s.startServing,
@@ -37,8 +37,8 @@ func (s *service) checkIdentity(context.Context) error {
 	return errors.Join(endpoint.CheckIdentityMap(), checkDataFolder(filepath.Dir(s.daemon.Config.Database)))
 }
 
-// openDatabase opens the store, and then makes the guard of the clock from what
-// the store has seen.
+// openDatabase opens the store, and then creates the clock guard from the newest time in
+// the store.
 func (s *service) openDatabase(ctx context.Context) error {
 	c := &s.daemon.Config
 	s.drift = drift.New()
@@ -80,7 +80,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 	return s.tellIdentities()
 }
 
-// orNone is a setting as the store takes it, whose zero is its default.
+// orNone returns a setting in the form of the store, which uses its default for 0.
 func orNone(s Size) int64 {
 	if s == 0 {
 		return -1
@@ -88,8 +88,8 @@ func orNone(s Size) int64 {
 	return int64(s)
 }
 
-// trusted is the clock as its guard sees it. Until the database has said what
-// the newest time in it is, there is no guard and no trust.
+// trusted returns the time as the clock guard sees it. Until the database has reported
+// its newest time, there is no guard, and the clock is not trusted.
 func (s *service) trusted() time.Time {
 	if guard := s.guard.Load(); guard != nil {
 		return guard.Trusted()
@@ -97,8 +97,8 @@ func (s *service) trusted() time.Time {
 	return time.Time{}
 }
 
-// startWorkers starts what goes on beside the requests. Its context is not the
-// caller's: the loops end after the requests, not with them.
+// startWorkers starts the background loops. Their context is not the caller's: the loops
+// end after the requests, not together with them.
 func (s *service) startWorkers(context.Context) error {
 	c := &s.daemon.Config
 	s.worker = &retention.Worker{
@@ -137,8 +137,8 @@ func (s *service) startWorkers(context.Context) error {
 	return nil
 }
 
-// startPaced starts the loops whose pace is a setting. They log their own
-// errors and go on.
+// startPaced starts the loops whose pace is a setting. They log their own errors and
+// continue.
 func (s *service) startPaced() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endPaced = cancel

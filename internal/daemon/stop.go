@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// afterFault is how long those are waited for who asked before a fail-stop:
+// afterFault is how long the daemon waits for requests that came before a fail-stop:
 // their answers need no disk.
 const afterFault = time.Second
 
-// stop ends everything in order: listener, requests in flight, workers,
-// readers and writer. Nobody is waited for beyond the limit; what was
-// acknowledged is on disk whichever way it ends.
+// stop ends everything in order: listener, requests in progress, workers, readers and
+// writer. It does not wait beyond the limit. Every acknowledged write is on disk in any
+// case.
 func (s *service) stop(cause error) error {
 	limit := time.Duration(s.daemon.Config.StopTimeout)
 	if cause != nil {
@@ -34,7 +34,7 @@ func (s *service) stop(cause error) error {
 	return nil
 }
 
-// bounded ends after a time, or when somebody is in a hurry.
+// bounded returns a context that ends after a time, or when Hurry is closed.
 func (s *service) bounded(limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	go func() {
@@ -48,7 +48,7 @@ func (s *service) bounded(limit time.Duration) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-// stopServing takes the endpoint away and waits for the requests in flight.
+// stopServing closes the endpoint and waits for the requests in progress.
 func (s *service) stopServing(ctx context.Context) error {
 	s.closeScrapes()
 	if err := errors.Join(s.server.Shutdown(ctx), s.stopReceiver(ctx)); err != nil {
@@ -67,7 +67,7 @@ func (s *service) closeStore(ctx context.Context) error {
 	return waitFor(ctx, "the database", s.store.Close)
 }
 
-// waitFor waits for something that ends soon, unless ctx ends before.
+// waitFor waits until end returns, unless ctx ends first.
 func waitFor(ctx context.Context, what string, end func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- end() }()
@@ -76,7 +76,7 @@ func waitFor(ctx context.Context, what string, end func() error) error {
 		return err
 	case <-ctx.Done():
 	}
-	// Those who were asked to end may just be doing so.
+	// The part that was asked to end may have just ended.
 	select {
 	case err := <-done:
 		return err
@@ -85,7 +85,7 @@ func waitFor(ctx context.Context, what string, end func() error) error {
 	}
 }
 
-// abandon takes back what a start that failed had begun.
+// abandon undoes what a failed start has done.
 func (s *service) abandon() {
 	if s.endUpkeep != nil {
 		s.endUpkeep()

@@ -2,10 +2,10 @@ package daemon
 
 import "github.com/ckptsidecar/ckptsidecar/internal/survey"
 
-// hidden are settings whose values may hold credentials.
+// hidden lists settings whose values can contain credentials.
 var hidden = map[string]string{"notify": "hooks are set: see the file"}
 
-// told are settings as administrators may see them.
+// told returns the settings in the form that administrators may see.
 func told(c *Config) []survey.Setting {
 	var list []survey.Setting
 	for _, s := range c.Settings() {

@@ -14,15 +14,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// VerifyReport is what Verify found.
+// VerifyReport is the result of Verify.
 type VerifyReport = audit.VerifyReport
 
-// Verify checks a whole database without changing it. A daemon may run meanwhile.
+// Verify checks a whole database without changing it. A daemon can run at the same time.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	return audit.Verify(ctx, path, progress)
 }
 
-// Head is an earlier end of the audit log, as the daemon logged it.
+// Head is a former end of the audit log, as the daemon logged it.
 type Head = audit.Head
 
 // ParseHead reads a head: NUMBER:HASH, or a line of the daemon's log.
@@ -31,7 +31,7 @@ func ParseHead(line string) (Head, bool) { return audit.ParseHead(line) }
 // ReadHeads finds the heads in a daemon's log.
 func ReadHeads(log io.Reader) ([]Head, error) { return audit.ReadHeads(log) }
 
-// VerifyAgainst is Verify, and checks that the audit log still has these heads.
+// VerifyAgainst is Verify, and also checks that the audit log still has these heads.
 func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	return audit.VerifyAgainst(ctx, path, heads, progress)
 }
@@ -47,8 +47,8 @@ func VerifyArchives(ctx context.Context, path, folder string, heads []Head, prog
 	return audit.VerifyArchives(ctx, path, folder, heads, progress)
 }
 
-// Backup copies a database. A daemon may run meanwhile. The copy gets its name after it has been
-// verified.
+// Backup copies a database. A daemon can run at the same time. The copy gets its name after it has
+// been verified.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	return db.Backup(ctx, path, out, progress)
 }
@@ -62,8 +62,8 @@ type Restored = db.Restored
 // ErrRunning means that a daemon is using the database.
 var ErrRunning = db.ErrLocked
 
-// RestoreBackup puts a verified backup in the place of the configured database, while no daemon
-// uses it. tell is called with the files that were kept.
+// RestoreBackup puts a verified backup in the place of the configured database. No daemon may be
+// using the database. It calls tell with the files that were kept.
 func RestoreBackup(ctx context.Context, backup string, c Config, version string, progress func(done, total int64), tell func(*Restored)) error {
 	_, err := db.RestoreBackup(ctx, backup, db.Options{
 		Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Version: version,
@@ -72,7 +72,7 @@ func RestoreBackup(ctx context.Context, backup string, c Config, version string,
 	return err
 }
 
-// SQLiteVersion is the version of the SQLite that is built in.
+// SQLiteVersion returns the version of the SQLite that is built in.
 func SQLiteVersion() string { return db.SQLiteVersion() }
 
 // Unreachable reports whether an error means that no daemon could be reached. A connection refused
@@ -82,5 +82,5 @@ func Unreachable(err error) bool {
 	return errors.As(err, &dial) && !dial.Stranger()
 }
 
-// CheckIdentityMap returns the reason why users could not be told apart here, or nil if they can.
+// CheckIdentityMap returns the reason why users cannot be told apart here, or nil if they can.
 func CheckIdentityMap() error { return endpoint.CheckIdentityMap() }

@@ -10,16 +10,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// statusEvery is how often a manager hears how the daemon is doing, where its
-// watchdog does not want to hear more often.
+// statusEvery is how often the manager gets the daemon's status, unless its watchdog needs it more often.
 const statusEvery = 15 * time.Second
 
 // errStuck ends a daemon whose writer has committed nothing for too long.
 var errStuck = errors.New("the writer is stuck: it has had work and committed nothing for longer than limits.stuck_after")
 
-// watch tells the manager that the daemon is alive for as long as its writer
-// gets on. One slow flush is no reason to end it, a writer that stands still
-// is, and so is one that tries for limits.stuck_after and commits nothing.
+// watch tells the manager that the daemon is alive as long as its writer makes progress. One slow flush is no reason to
+// end the daemon. A writer that stands still is a reason, and so is a writer that tries for limits.stuck_after and
+// commits nothing.
 func (s *service) watch(ctx context.Context) error {
 	err := s.watchWriter(ctx, s.store.Stalled, s.store.Behind, s.statusLine)
 	if errors.Is(err, errStuck) {
@@ -52,8 +51,8 @@ func (s *service) watchWriter(ctx context.Context, stalledFor, behindFor func() 
 	}
 }
 
-// pause waits for the next tick, and for one more where this process itself did not run for a while: after a SIGSTOP the
-// writer has to have a chance to get on. It answers false where it is over.
+// pause waits for the next tick. If this process itself did not run for a while, it waits for one more: after a
+// SIGSTOP, the writer must have a chance to make progress. It returns false if ctx has ended.
 func (s *service) pause(ctx context.Context, tick <-chan time.Time, last time.Time, every time.Duration) bool {
 	for {
 		select {
@@ -68,18 +67,17 @@ func (s *service) pause(ctx context.Context, tick <-chan time.Time, last time.Ti
 	}
 }
 
-// reachEvery is how often it is looked whether callers still find the socket.
+// reachEvery is how often the daemon checks whether callers can still find the socket.
 const reachEvery = 500 * time.Millisecond
 
-// watchSocket answers an error once callers cannot find the socket any more: somebody has removed or replaced it, or its
-// folder. A daemon that is started afresh makes another.
+// watchSocket returns an error when callers can no longer find the socket, because the socket or its folder was removed
+// or replaced. A restarted daemon creates a new one.
 func (s *service) watchSocket(ctx context.Context) error {
 	return periodic.Every(ctx, reachEvery, func(context.Context) error { return endpoint.Reachable(s.listener) })
 }
 
-// watchPace is how often the writer is looked at, for how long it may stand
-// still before the manager is told nothing more (0: for ever), and for how long it
-// may commit nothing before the daemon ends itself (0: for ever).
+// watchPace returns how often to look at the writer, how long the writer may stand still before the daemon stops
+// reporting to the manager (0: forever), and how long it may commit nothing before the daemon ends itself (0: forever).
 func (s *service) watchPace() (every, timeout, limit time.Duration) {
 	every, timeout, limit = statusEvery, s.manager.WatchdogTimeout(), time.Duration(s.daemon.Config.StuckAfter)
 	if timeout > 0 {
@@ -91,7 +89,7 @@ func (s *service) watchPace() (every, timeout, limit time.Duration) {
 	return every, timeout / 2, limit
 }
 
-// statusLine is what `systemctl status` shows.
+// statusLine returns the line that `systemctl status` shows.
 func (s *service) statusLine(stalled time.Duration) string {
 	state, problems := s.store.Health()
 	switch {
