@@ -37,9 +37,9 @@ func (c *Client) Policy(ctx context.Context, agent string) (*ckpt.Policy, error)
 	return orNil(p, err)
 }
 
-// SetPolicy replaces an agent's own policy by what p has other than the defaults.
-// What is as the default is left to the policies of its owner and of the daemon;
-// SetOwnPolicy sets that too.
+// SetPolicy replaces an agent's own policy by the values of p that differ from the
+// defaults. The values equal to the defaults are left to the policies of the owner and of
+// the daemon; SetOwnPolicy can set those too.
 func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
 	own, err := wellformed.PolicyText(p)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*c
 	return c.SetOwnPolicy(ctx, agent, own)
 }
 
-// SetOwnPolicy replaces an agent's own policy by a JSON object with what it sets,
-// and answers what then counts.
+// SetOwnPolicy replaces an agent's own policy by a JSON object with the values that it
+// sets, and returns the effective policy.
 func (c *Client) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -57,13 +57,13 @@ func (c *Client) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) 
 	return c.setPolicy(ctx, agent, own, "")
 }
 
-// setPolicy is SetOwnPolicy where the policy that is replaced has a tag; "" is any.
+// setPolicy is SetOwnPolicy for a policy with this tag; "" accepts any policy.
 func (c *Client) setPolicy(ctx context.Context, agent string, own ckpt.JSON, tag string) (*ckpt.Policy, error) {
 	a, err := jsonAsk(http.MethodPut, agentPath(agent)+"/policy", own)
 	if err != nil {
 		return nil, err
 	}
-	a.repeatable = tag == "" // the second time it would not match
+	a.repeatable = tag == "" // a second attempt would not match the tag
 	a.because(ctx)
 	if tag != "" {
 		a.header = http.Header{"If-Match": {strconv.Quote(tag)}}
@@ -74,8 +74,8 @@ func (c *Client) setPolicy(ctx context.Context, agent string, own ckpt.JSON, tag
 	return orNil(set, err)
 }
 
-// PolicyLayers reads an agent's policy with where each value comes from; with
-// ckpt.AllAgents that of the owner's agents that have set nothing themselves.
+// PolicyLayers reads an agent's policy with the source of each value. For ckpt.AllAgents,
+// it reads the policy of the owner's agents that have none of their own.
 func (c *Client) PolicyLayers(ctx context.Context, agent string) (*ckpt.PolicyLayers, error) {
 	a := &ask{method: http.MethodGet, path: ownerPolicyPath, repeatable: true}
 	if agent != ckpt.AllAgents {
@@ -93,8 +93,8 @@ func (c *Client) PolicyLayers(ctx context.Context, agent string) (*ckpt.PolicyLa
 
 const ownerPolicyPath = "/v1/policy"
 
-// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object with
-// what it sets.
+// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object with the
+// values that it sets.
 func (c *Client) SetOwnerPolicy(ctx context.Context, set ckpt.JSON) (*ckpt.OwnerPolicySet, error) {
 	a, err := jsonAsk(http.MethodPut, ownerPolicyPath, set)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) 
 	return orNil(erased, err)
 }
 
-// Prune applies the policies now, or says what they would remove.
+// Prune applies the policies now, or reports what they would remove.
 func (c *Client) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error) {
 	a, err := keyedAsk("/v1/prune", r, key)
 	if err != nil {
@@ -141,8 +141,8 @@ func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
 	return c.ExportAgents(ctx, ckpt.ExportRequest{Agents: []string{agent}}, w)
 }
 
-// ExportAgents writes some agents as NDJSON, or all, or one run of an agent.
-// After an error the text is incomplete, and Import refuses it.
+// ExportAgents writes some agents as NDJSON, or all agents, or one run of an agent. After
+// an error the text is incomplete, and Import refuses it.
 func (c *Client) ExportAgents(ctx context.Context, r ckpt.ExportRequest, w io.Writer) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -166,16 +166,16 @@ func (c *Client) ExportAgents(ctx context.Context, r ckpt.ExportRequest, w io.Wr
 	if _, err = io.Copy(w, from); err != nil && err == from.err {
 		return broken(err, false)
 	}
-	return err // w's own, nil for none
+	return err // the error of w, nil for none
 }
 
-// sourceReader tells errors of reading from errors of writing.
+// sourceReader distinguishes errors of reading from errors of writing.
 type sourceReader struct {
 	body io.Reader
 	err  error
 }
 
-// Read reads on.
+// Read reads from the source and remembers its error.
 func (r *sourceReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	r.err = err
@@ -223,27 +223,28 @@ func (c *Client) Audit(ctx context.Context, f ckpt.AuditFilter) (*ckpt.AuditPage
 	return orNil(page, err)
 }
 
-// Status asks how the daemon is.
+// Status returns the daemon's status.
 func (c *Client) Status(ctx context.Context) (*ckpt.Status, error) {
 	st := new(ckpt.Status)
 	_, err := c.fetch(ctx, probe("/v1/status"), st)
 	return orNil(st, err)
 }
 
-// Version asks which daemon answers.
+// Version returns the version of the daemon.
 func (c *Client) Version(ctx context.Context) (*ckpt.Version, error) {
 	v := new(ckpt.Version)
 	_, err := c.fetch(ctx, probe("/v1/version"), v)
 	return orNil(v, err)
 }
 
-// Health asks whether the daemon answers at all.
+// Health checks whether the daemon answers at all.
 func (c *Client) Health(ctx context.Context) error {
 	_, err := c.fetch(ctx, probe("/healthz"), new(json.RawMessage))
 	return err
 }
 
-// Ready asks whether saves are acknowledged, and answers why not.
+// Ready checks whether the daemon acknowledges saves. If it does not, the error has the
+// reason.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.fetch(ctx, probe("/readyz"), new(json.RawMessage))
 	return err
@@ -253,8 +254,8 @@ func probe(path string) *ask {
 	return &ask{method: http.MethodGet, path: path, repeatable: true}
 }
 
-// ArchiveAudit records that a file has the oldest rows of the audit log, and lets them
-// go from the database. For administrators. The same again changes nothing.
+// ArchiveAudit records that a file has the oldest rows of the audit log, and allows the
+// database to remove them. It is for administrators. Repeating the call changes nothing.
 func (c *Client) ArchiveAudit(ctx context.Context, r ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
 	if err := r.Check(); err != nil {
 		return nil, err

@@ -21,17 +21,17 @@ type ask struct {
 	method, path string // the path is escaped
 	query        values
 	header       http.Header
-	rawQuery     string // instead of query
+	rawQuery     string // used instead of query
 	body         []byte
 	contentType  string
 	write        bool
-	repeatable   bool // making it twice does it once
-	conditional  bool // the answer may be that nothing has changed, which has no body
+	repeatable   bool // repeating it changes nothing
+	conditional  bool // the answer can be "not modified", which has no body
 
-	agent, run string // whose it is, where an outbox may keep it; else ""
+	agent, run string // whose it is, if an outbox may keep it; else ""
 }
 
-// answer is a reply with a good status, read to its end.
+// answer is a reply with a good status. Its body was read to the end.
 type answer struct {
 	header http.Header
 	body   []byte
@@ -39,7 +39,7 @@ type answer struct {
 
 func (a *answer) replayed() bool { return a.header.Get(ipc.HeaderReplayed) == "true" }
 
-// values is a query that keeps its order.
+// values is a query that keeps the order of its parameters.
 type values []ipc.Parameter
 
 func (v *values) add(name, value string) {
@@ -59,9 +59,9 @@ func (v values) encode() string {
 	return string(b)
 }
 
-// broken turns an error of the connection into one of the API. The error of a
-// failed dial says best what to do. It is hidden if something was sent before:
-// then a first connection broke, and the second dial failed.
+// broken turns an error of the connection into an error of the API. It returns the error
+// of a failed dial unchanged, because that error says best what to do, unless something
+// was sent before: then a first connection broke, and the second dial failed.
 func broken(err error, sent bool) error {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) && !sent {
@@ -73,7 +73,7 @@ func broken(err error, sent bool) error {
 	}
 	if sent {
 		if nobody != nil {
-			e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
+			e.Err = errors.New(err.Error()) // without the failed dial, which means that nothing was sent
 		}
 		e.Outcome = ckpt.OutcomeUnknown
 		e.Message += ", so it is not known whether this was done"
@@ -81,7 +81,7 @@ func broken(err error, sent bool) error {
 	return e
 }
 
-// jsonAsk is a call with a JSON body.
+// jsonAsk returns a call with a JSON body.
 func jsonAsk(method, path string, v any) (*ask, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -96,7 +96,7 @@ func (v *values) addLimit(limit int) {
 	}
 }
 
-// orNil answers nil after an error, so that nobody uses a half-read answer.
+// orNil returns nil after an error, so that no caller uses an incomplete answer.
 func orNil[T any](v *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func orNil[T any](v *T, err error) (*T, error) {
 	return v, nil
 }
 
-// keyedAsk is a POST with an idempotency key, so that it may be repeated. An
-// empty key means a new one.
+// keyedAsk returns a POST with an idempotency key, so that it can be repeated. An empty
+// key means a new one.
 func keyedAsk(path string, body any, key string) (*ask, error) {
 	a, err := jsonAsk(http.MethodPost, path, body)
 	if err != nil {

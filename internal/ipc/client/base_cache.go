@@ -14,22 +14,23 @@ import (
 
 const (
 	deltaLeast    = 8 << 10  // smaller states are sent whole: a change would save nothing
-	baseCacheMost = 64 << 20 // bytes of states that a client keeps; no single one may have more than half
+	baseCacheMost = 64 << 20 // bytes of states that a client keeps; one state may have at most half of it
 
-	// A comparison that finds nothing is most of what a client does for a save. A run whose states were all new
-	// for missesFew saves is compared only once in missesTry, or if a state begins as the one before.
+	// A comparison that finds nothing is most of the client's work for a save. If the states of a run had
+	// little in common with their predecessors for missesFew saves, only one in missesTry states is compared,
+	// or a state that begins like the last one.
 	missesFew  = 3
 	missesTry  = 8
 	sameAtHead = 1 << 10 // bytes
 )
 
-// base is a state that the daemon acknowledged byte for byte. The next save may
-// be sent as a change of it. It is a copy, because the caller may change its own.
+// base is a state that the daemon acknowledged byte for byte. The next save can be sent as a change to it. It
+// is a copy, because the caller may change its own state.
 type base struct {
 	key        baseKey
 	id, sha256 string
 	state      []byte
-	misses     int // states in a row, up to this one, that were sent whole because they had little in common
+	misses     int // the number of states in a row, up to this one, that were sent whole because they had little in common
 }
 
 type baseKey struct{ agent, run string }
@@ -38,12 +39,12 @@ type baseKey struct{ agent, run string }
 type baseCache struct {
 	mu    sync.Mutex
 	held  int
-	order list.List // of *base, the last used first
+	order list.List // of *base, the most recently used first
 	keys  map[baseKey]*list.Element
 }
 
-// take removes a run's last state and answers it, or nil. The caller owns it
-// until it puts it back.
+// take removes a run's last state and returns it, or nil if there is none. The caller owns it until the caller
+// puts it back.
 func (a *baseCache) take(key baseKey) *base {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,12 +82,11 @@ type saver struct {
 	state  []byte
 	key    baseKey
 	last   *base      // nil for none
-	ops    []delta.Op // that make the state of the last one, once they are known
-	misses int        // with this state, if it is sent whole
+	ops    []delta.Op // they make the state from the last one; set once they are known
+	misses int        // the misses of this state if it is sent whole
 }
 
-// newSaver prepares to send only what changed. It answers nil if the whole state
-// is to be sent.
+// newSaver prepares a save that sends only what changed. It returns nil if the whole state must be sent.
 func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
 	if c.Whole || len(r.State) < deltaLeast || len(r.State) > baseCacheMost/2 {
 		return nil
@@ -98,9 +98,8 @@ func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
 	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.bases.take(key)}
 }
 
-// change is the call that sends only what changed, or nil if that is not much
-// smaller. Its checksum makes sure that the daemon arrives at this very state,
-// because the client does not compute the hash.
+// change returns the call that sends only what changed, or nil if that is not much smaller. Its checksum makes
+// sure that the daemon gets exactly this state, because the client does not compute the hash.
 func (s *saver) change() *ask {
 	if s.last == nil {
 		return nil
@@ -132,17 +131,17 @@ func (s *saver) change() *ask {
 	return &a
 }
 
-// worthComparing says whether a state may have much in common with the one before.
+// worthComparing reports whether a state probably has much in common with the last one.
 func (b *base) worthComparing(state []byte) bool {
 	return b.misses < missesFew || b.misses%missesTry == 0 ||
 		len(b.state) > sameAtHead && bytes.HasPrefix(state, b.state[:sameAtHead])
 }
 
-// done keeps the state for the next save, if the daemon stored these very bytes.
-// It stored others if a policy redacts secrets.
+// done keeps the state for the next save, if the daemon stored exactly these bytes. It stores other bytes if a
+// policy redacts secrets.
 func (s *saver) done(saved *ckpt.Saved) {
 	switch {
-	case saved == nil && s.last != nil: // not saved, or nobody knows: the one before is still there, or is asked for in vain
+	case saved == nil && s.last != nil: // not saved, or unknown: the last state is still the base, or the daemon refuses it as a base
 		s.client.bases.put(s.last)
 		return
 	case saved == nil || !saved.AsSent:
@@ -151,8 +150,8 @@ func (s *saver) done(saved *ckpt.Saved) {
 	s.client.bases.put(&base{s.key, saved.ID, saved.SHA256, s.kept(), s.misses})
 }
 
-// kept is a copy of the state, because the caller may change its own. If there
-// is a copy of the last state, only the bytes that moved or changed are copied.
+// kept returns a copy of the state, because the caller may change its own. If there is a copy of the last
+// state, kept copies only the bytes that moved or changed.
 func (s *saver) kept() []byte {
 	if s.last == nil || s.ops == nil {
 		return slices.Clone(s.state)

@@ -21,8 +21,8 @@ func (c *Client) Checkpoint(ctx context.Context, id string, state bool) (*ckpt.C
 	return c.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: "/v1/checkpoints/" + id, query: stateQuery(nil, state), repeatable: true})
 }
 
-// Latest reads the newest checkpoint that the filter lets through. It heeds the
-// filter's Run and Kind, and Suspect if that is false.
+// Latest reads the newest checkpoint that matches the filter. It uses the filter's Run
+// and Kind, and Suspect if that is false.
 func (c *Client) Latest(ctx context.Context, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckAgentName(f.Agent); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (c *Client) fetchCheckpoint(ctx context.Context, a *ask) (*ckpt.Checkpoint,
 	return readCheckpoint(ans, a.write)
 }
 
-// readCheckpoint cuts the state out of the answer and decodes the rest. That is
-// as fast as copying, and keeps the bytes of the state.
+// readCheckpoint cuts the state out of the answer and decodes the rest. This is as fast
+// as copying, and does not change the bytes of the state.
 func readCheckpoint(ans *answer, write bool) (*ckpt.Checkpoint, error) {
 	body, state, err := cutState(ans)
 	if err != nil {
@@ -160,8 +160,7 @@ func (c *Client) diff(ctx context.Context, path, from, to string) (*ckpt.Diff, e
 	return orNil(d, err)
 }
 
-// Restore answers the checkpoint to go back to, with its state, and records
-// that it did.
+// Restore returns the checkpoint to go back to, with its state, and records the restore.
 func (c *Client) Restore(ctx context.Context, r ckpt.RestoreRequest) (ck *ckpt.Checkpoint, replayed bool, err error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, false, err

@@ -15,25 +15,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// Outbox stands between a client and the wire for the writes that may be made
-// later: saves, and reports of steps, operations and events. It sends a write,
-// or keeps it, in the order of the calls.
+// Outbox stands between a client and the connection for the writes that can be sent
+// later: saves, and reports of steps, operations and events. It sends a write, or keeps
+// it, in the order of the calls.
 type Outbox interface {
-	// Write makes a request by send, or keeps it and answers *KeptError.
+	// Write sends a request with send, or keeps it and returns *KeptError.
 	Write(ctx context.Context, r *Request, send func(context.Context) error) error
 }
 
-// KeptError says that a write was not made, but is kept to be made later.
+// KeptError means that a write was not sent, but is kept to be sent later.
 type KeptError struct {
-	Err error // why it could not be made now
+	Err error // why it could not be sent now
 }
 
 func (e *KeptError) Error() string { return "kept to be sent later: " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *KeptError) Unwrap() error { return e.Err }
 
-// Request is a write that anybody may make at any time and more than once,
+// Request is a write that can be sent at any time, by any client and more than once,
 // because it carries an id or a key.
 type Request struct {
 	Agent, Run   string
@@ -43,7 +43,7 @@ type Request struct {
 	Body         []byte
 }
 
-// Send makes a kept request. It neither repeats nor keeps it.
+// Send sends a kept request. It neither repeats nor keeps it.
 func (c *Client) Send(ctx context.Context, r *Request, at ckpt.Time) (replayed bool, err error) {
 	a := &ask{method: r.Method, path: r.Path, header: http.Header{ipc.HeaderSpooled: {at.String()}}, body: r.Body, write: true,
 		repeatable: true, rawQuery: r.Query}
@@ -57,7 +57,7 @@ func (c *Client) Send(ctx context.Context, r *Request, at ckpt.Time) (replayed b
 	return ans.replayed(), nil
 }
 
-// through makes a write by send, through the outbox if there is one.
+// through sends a write with send, through the outbox if there is one.
 func (c *Client) through(ctx context.Context, a *ask, send func(context.Context) error) error {
 	if c.Outbox == nil || a.agent == "" {
 		return send(ctx)
@@ -78,8 +78,8 @@ func (a *ask) request(owner string) *Request {
 	return r
 }
 
-// mayBeKept says which calls of a run may be made later. To claim a run or to
-// send a heartbeat makes no sense later.
+// mayBeKept reports whether a call of a run can be sent later. It makes no sense to claim
+// a run or to send a heartbeat later.
 func mayBeKept(parts []string) bool {
 	switch {
 	case len(parts) == 0:
@@ -90,7 +90,7 @@ func mayBeKept(parts []string) bool {
 	return strings.Contains(" steps events end ", " "+parts[0]+" ")
 }
 
-// do makes a call. A write that may be kept goes through the outbox.
+// do makes a call. A write that can be sent later goes through the outbox.
 func (c *Client) do(ctx context.Context, a *ask) (ans *answer, err error) {
 	err = c.through(ctx, a, func(ctx context.Context) error {
 		ans, err = c.repeat(ctx, a)
@@ -99,7 +99,7 @@ func (c *Client) do(ctx context.Context, a *ask) (ans *answer, err error) {
 	return orNil(ans, err)
 }
 
-// repeat makes a call, and makes it again for as long as Retry allows.
+// repeat makes a call, and repeats it as long as Retry allows.
 func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 	ans, err := c.try(ctx, a)
 	if err == nil || c.Retry <= 0 {
@@ -120,8 +120,7 @@ func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 	return ans, err
 }
 
-// mayRepeat says whether a repeated call may succeed after err, and can do no
-// harm.
+// mayRepeat reports whether a repeated call can succeed after err, and can do no harm.
 func mayRepeat(a *ask, err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
@@ -132,7 +131,7 @@ func mayRepeat(a *ask, err error) bool {
 		(a.repeatable || e.OutcomeOrDefault() == ckpt.OutcomeNotSaved)
 }
 
-// retryHint is the pause that the daemon asked for, at most the given one.
+// retryHint returns the pause that the daemon asked for, but at most the given one.
 func retryHint(err error, most time.Duration) time.Duration {
 	var e *ckpt.Error
 	if !errors.As(err, &e) {

@@ -30,7 +30,7 @@ func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftRepo
 	return orNil(report, err)
 }
 
-// Evaluate tells in which recorded runs a rule would have warned.
+// Evaluate reports in which recorded runs a rule would have warned.
 func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Ev
 	return orNil(result, err)
 }
 
-// Feedback tells how often an agent's rules warned, how often people dismissed
-// the finding, and which settings would have avoided that.
+// Feedback reports how often an agent's rules warned, how often people dismissed the
+// findings, and which settings would have avoided those.
 func (c *Client) Feedback(ctx context.Context, agent string) (*ckpt.DriftFeedback, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *Client) Finding(ctx context.Context, id string) (*ckpt.Finding, error) 
 	return orNil(f, err)
 }
 
-// PostFinding notes a finding of the agent's own.
+// PostFinding records a finding that the agent itself reports.
 func (c *Client) PostFinding(ctx context.Context, agent string, r ckpt.FindingRequest) (f *ckpt.PostedFinding, replayed bool, err error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, false, err
@@ -83,8 +83,8 @@ func (c *Client) PostFinding(ctx context.Context, agent string, r ckpt.FindingRe
 	return fetchKeyed[ckpt.PostedFinding](ctx, c, a, err)
 }
 
-// Dismiss says that a finding is wrong, or dealt with. Checkpoints that were
-// suspect because of it alone are clean again.
+// Dismiss says that a finding is wrong, or has been dealt with. Checkpoints that were
+// suspect only because of it are clean again.
 func (c *Client) Dismiss(ctx context.Context, r ckpt.DismissRequest) (f *ckpt.DismissedFinding, replayed bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

@@ -5,8 +5,8 @@ import "github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 // EnvSocket is the environment variable that names the endpoint.
 const EnvSocket = endpoint.EnvSocket
 
-// DialError says that nobody could be reached, why, and what to do.
+// DialError means that no daemon could be reached. It says why, and what to do.
 type DialError = endpoint.DialError
 
-// Usual are the user's own endpoint and the system's.
+// Usual returns the user's own endpoint and the system's.
 func Usual() []string { return []string{endpoint.Default(false), endpoint.Default(true)} }

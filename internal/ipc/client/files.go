@@ -9,15 +9,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// MissingContents says which contents an agent does not have, at most 10,000 in
-// one call. Those that it has stay for an hour.
+// MissingContents returns which contents an agent does not have, at most 10,000 in one
+// call. The contents that it has stay for an hour.
 func (c *Client) MissingContents(ctx context.Context, agent string, sums []string) (*ckpt.ContentsMissing, error) {
 	a, err := filesAsk(agent, "contents/missing", ipc.ContentsBody{SHA256: sums})
 	return fetchFiles[ckpt.ContentsMissing](ctx, c, a, err)
 }
 
-// PutContents stores contents, at most 64 MiB in one call. It may be repeated:
-// what is there already is not stored again.
+// PutContents stores contents, at most 64 MiB in one call. It can be repeated: existing
+// contents are not stored again.
 func (c *Client) PutContents(ctx context.Context, agent string, contents []ckpt.FileContent) (*ckpt.ContentsStored, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (c *Client) PutContents(ctx context.Context, agent string, contents []ckpt.
 	return fetchFiles[ckpt.ContentsStored](ctx, c, a, nil)
 }
 
-// AppendContent writes a content as it stands in the body of PutContents.
+// AppendContent appends a content in the form of the body of PutContents.
 func AppendContent(b []byte, content *ckpt.FileContent) []byte {
 	was := content.Was
 	if was == "" {
@@ -45,15 +45,14 @@ func AppendContent(b []byte, content *ckpt.FileContent) []byte {
 	return append(b, content.Data...)
 }
 
-// PutTree stores a tree. Where contents are not there the error has the code
-// files_missing and names them.
+// PutTree stores a tree. If contents are missing, the error has the code files_missing
+// and names them.
 func (c *Client) PutTree(ctx context.Context, r ckpt.TreeRequest) (*ckpt.TreeStored, error) {
 	a, err := filesAsk(r.Agent, "trees", r)
 	return fetchFiles[ckpt.TreeStored](ctx, c, a, err)
 }
 
-// AttachTrees gives a checkpoint its trees after it was saved: once, and within a
-// minute.
+// AttachTrees adds trees to a saved checkpoint: once, and within a minute of the save.
 func (c *Client) AttachTrees(ctx context.Context, r ckpt.AttachRequest) (ck *ckpt.Checkpoint, replayed bool, err error) {
 	if err := ckpt.CheckID(r.Checkpoint); err != nil {
 		return nil, false, err
@@ -74,7 +73,7 @@ func (c *Client) Files(ctx context.Context, f ckpt.FilesFilter) (*ckpt.FilesPage
 	return fetchFiles[ckpt.FilesPage](ctx, c, a, nil)
 }
 
-// FilesDiff says how the files of two checkpoints differ.
+// FilesDiff returns how the files of two checkpoints differ.
 func (c *Client) FilesDiff(ctx context.Context, f ckpt.FilesDiffFilter) (*ckpt.FilesDiff, error) {
 	for _, id := range []string{f.From, f.To} {
 		if err := ckpt.CheckID(id); err != nil {
@@ -103,7 +102,7 @@ func (c *Client) Content(ctx context.Context, agent, sum string) ([]byte, error)
 	return ans.body, nil
 }
 
-// filesAsk is a POST that does the same when it is made twice.
+// filesAsk returns a POST that can be repeated without any effect.
 func filesAsk(agent, part string, body any) (*ask, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err

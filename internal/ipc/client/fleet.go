@@ -31,7 +31,7 @@ func (o Operator) Strands(ctx context.Context) (*fleet.Strands, error) {
 	return orNil(v, err)
 }
 
-// DecideStrand adopts or drops the strand of the run with a uid. For administrators.
+// DecideStrand adopts or drops the strand of the run with this uid. For administrators.
 func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
 	verb := "/adopt"
 	if d.Decision == fleet.Dropped {
@@ -46,7 +46,7 @@ func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDe
 	return orNil(v, err)
 }
 
-// ReleaseRun lets another host claim a run of this host at once.
+// ReleaseRun allows another host to claim a run of this host at once.
 func (o Operator) ReleaseRun(ctx context.Context, ref ckpt.RunRef) (*fleet.Released, error) {
 	path, err := runPath(ref, "release")
 	if err != nil {
@@ -57,7 +57,7 @@ func (o Operator) ReleaseRun(ctx context.Context, ref ckpt.RunRef) (*fleet.Relea
 	return orNil(v, err)
 }
 
-// Drain lets go of all runs of this host, or takes them up again. For administrators.
+// Drain releases all runs of this host, or takes them back. For administrators.
 func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drained, error) {
 	a, err := jsonAsk(http.MethodPost, "/v1/fleet/drain", r)
 	if err != nil {
@@ -68,16 +68,16 @@ func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drain
 	return orNil(v, err)
 }
 
-// Erasure asks the engine which hosts have confirmed an erasure of this host. N is that of
-// the erasure's answer.
+// Erasure asks the engine which hosts have confirmed an erasure of this host. N is the one
+// in the answer to the erasure.
 func (o Operator) Erasure(ctx context.Context, n int64) (*ckpt.ErasedFleet, error) {
 	v := new(ckpt.ErasedFleet)
 	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/erasures/" + strconv.FormatInt(n, 10), repeatable: true}, v)
 	return orNil(v, err)
 }
 
-// FleetPrompts lists one page of the open prompts of all hosts that the caller may see.
-// The filter's Host, Principal, Agent, Before and Limit count.
+// FleetPrompts lists one page of the open prompts of all hosts that the caller may see. It
+// uses the filter's Host, Principal, Agent, Before and Limit.
 func (o Operator) FleetPrompts(ctx context.Context, f fleet.RunsQuery) (*survey.FleetPrompts, error) {
 	var q values
 	q.add("host", f.Host)

@@ -17,11 +17,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// Follow calls f with each event of a run after a sequence number: first the
-// stored ones, then the new ones. It ends when ctx ends, when f answers an
-// error, or when the run is gone, and always with an error. If the daemon
-// restarts, it connects again and goes on after the last event: no event is
-// lost, and none comes twice. Retry limits the first connection only.
+// Follow calls f with each event of a run after a sequence number: first the stored events, then the
+// new ones. It ends when ctx ends, when f returns an error, or when the run is gone, and always with an
+// error. If the daemon restarts, Follow connects again and continues after the last event: it loses no
+// event and repeats none. Retry limits the first connection only.
 func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(ckpt.Event) error) error {
 	path, err := runPath(ref, "events")
 	if err != nil {
@@ -40,9 +39,9 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 	}})
 }
 
-// FollowAll calls f with each event of all runs of the owner after the one whose N is given: first the
-// stored ones, in the order in which they were appended, then the new ones. It ends as Follow does, and
-// goes on over restarts of the daemon in the same way.
+// FollowAll calls f with each event of all runs of the owner after event number N: first the stored
+// events, in the order in which they were appended, then the new ones. It ends as Follow does, and
+// survives restarts of the daemon in the same way.
 func (c *Client) FollowAll(ctx context.Context, after int64, f func(ckpt.OwnerEvent) error) error {
 	return c.follow(ctx, follower{client: c, path: "/v1/events", after: after, tell: func(line []byte, _ int64) (int64, bool, error) {
 		var e ckpt.OwnerEvent
@@ -54,7 +53,7 @@ func (c *Client) FollowAll(ctx context.Context, after int64, f func(ckpt.OwnerEv
 	}})
 }
 
-// EventsOf reads one page of the events of all runs of the owner, after the one whose N is given.
+// EventsOf reads one page of the events of all runs of the owner, after event number N.
 func (c *Client) EventsOf(ctx context.Context, after int64, limit int) (*ckpt.OwnerEventPage, error) {
 	a := &ask{method: http.MethodGet, path: "/v1/events", repeatable: true}
 	if after != 0 {
@@ -66,12 +65,12 @@ func (c *Client) EventsOf(ctx context.Context, after int64, limit int) (*ckpt.Ow
 	return orNil(page, err)
 }
 
-// follow follows until it is told to end, or an error would come again.
+// follow follows until it is told to end, or until it gets an error that a new attempt would get again.
 func (c *Client) follow(ctx context.Context, s follower) error {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(20*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(0), // ctx ends it, or giveUp
+		backoff.WithMaxElapsedTime(0), // ctx or giveUp ends it
 	)
 	began := time.Now()
 	for {
@@ -92,8 +91,8 @@ func (c *Client) follow(ctx context.Context, s follower) error {
 	}
 }
 
-// passes says whether to follow again after err: the daemon is away, stops, or
-// has too many followers. Any other error would come again.
+// passes reports whether to follow again after err: the daemon is away, is stopping, or has too many
+// followers. A new attempt would get any other error again.
 func passes(err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
@@ -103,18 +102,18 @@ func passes(err error) bool {
 	return code == ckpt.CodeBusy || code == ckpt.CodeQuota
 }
 
-// follower is how far a Follow has come.
+// follower is the progress of a Follow.
 type follower struct {
 	client    *Client
 	path      string
 	after     int64
 	tell      func(line []byte, after int64) (next int64, refused bool, err error)
-	single    bool // ends with its first stream
+	single    bool // it ends with its first stream
 	connected bool
-	refused   error // what tell answered
+	refused   error // the error that tell returned
 }
 
-// once follows over one connection until it ends.
+// once follows over one connection until the connection ends.
 func (s *follower) once(ctx context.Context) error {
 	a := &ask{method: http.MethodGet, path: s.path}
 	a.query.add("follow", "true")
@@ -132,7 +131,7 @@ func (s *follower) once(ctx context.Context) error {
 		line, err := lines.ReadBytes('\n')
 		if err == nil {
 			err = s.take(line)
-		} else { // a line without its end was cut off, and comes again
+		} else { // a line without its end was cut off, and is sent again
 			err = ended(err)
 		}
 		if err != nil {
@@ -141,8 +140,8 @@ func (s *follower) once(ctx context.Context) error {
 	}
 }
 
-// ended is the error of a stream that ended. The daemon ends the streams of
-// followers when it stops.
+// ended returns the error of a stream that ended. The daemon ends the streams of followers when it
+// stops.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return ckpt.Errorf(ckpt.CodeBusy, "the daemon closed the stream of events")

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// GraphPut puts a checkpoint of LangGraph on disk, or says what it has to be sent
-// with.
+// GraphPut puts a checkpoint of LangGraph on disk, or returns the channels whose values
+// must be sent with it.
 func (c *Client) GraphPut(ctx context.Context, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	f := new(ipc.GraphFrame)
 	h := ipc.GraphPutHead{Thread: r.Thread, NS: r.NS, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata,
@@ -22,7 +22,7 @@ func (c *Client) GraphPut(ctx context.Context, r *ckpt.GraphPut) (*ckpt.GraphSav
 	return orNil(saved, c.sendGraph(ctx, r.Agent, "put", f, h, saved))
 }
 
-// GraphPutWrites puts what one task has written on disk.
+// GraphPutWrites puts the writes of one task on disk.
 func (c *Client) GraphPutWrites(ctx context.Context, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
 	f := new(ipc.GraphFrame)
 	h := ipc.GraphWritesHead{Thread: r.Thread, NS: r.NS, Checkpoint: r.Checkpoint, Writes: make([]ipc.GraphWriteHead, len(r.Writes))}
@@ -51,7 +51,7 @@ func (c *Client) sendGraph(ctx context.Context, agent, method string, f *ipc.Gra
 	return err
 }
 
-// graphAsk is a call with a JSON body, which can be repeated.
+// graphAsk returns a call with a JSON body. It can be repeated.
 func graphAsk(agent, method string, body any, write bool) (*ask, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func (c *Client) GraphTuples(ctx context.Context, q ckpt.GraphQuery) (*ckpt.Grap
 	return c.graphPage(ctx, a)
 }
 
-// GraphTuple reads one checkpoint, or the newest if none is named. It answers
-// nil if there is none. Values whose tags the request has are not sent again.
+// GraphTuple reads one checkpoint, or the newest if none is named. It returns nil if
+// there is none. Values whose tags are in the request are not sent again.
 func (c *Client) GraphTuple(ctx context.Context, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
 	a, err := graphAsk(r.Agent, "get", ipc.GraphGetBody{Thread: r.Thread, NS: r.NS, Checkpoint: r.Checkpoint, Have: r.Have}, false)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) graphPage(ctx context.Context, a *ask) (*ckpt.GraphPage, error)
 	return page, nil
 }
 
-// fetchFrame makes a call whose answer is framed.
+// fetchFrame makes a call whose answer has a frame.
 func (c *Client) fetchFrame(ctx context.Context, a *ask, head any) (*ipc.GraphRest, error) {
 	ans, err := c.do(ctx, a)
 	if err != nil {
@@ -145,7 +145,7 @@ func readWrites(r *ipc.GraphRest, heads []ipc.GraphTaskHead) []ckpt.GraphWrite {
 	return list
 }
 
-// GraphHistory reads what delta channels are made of.
+// GraphHistory reads the writes that make up delta channels.
 func (c *Client) GraphHistory(ctx context.Context, q ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
 	a, err := graphAsk(q.Agent, "history", ipc.GraphHistoryBody{Thread: q.Thread, NS: q.NS, Checkpoint: q.Checkpoint, Channels: q.Channels}, false)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Operator has the calls of a page for operators, beside those of its Client. They
-// are not methods of Client, because agents need none of them.
+// Operator adds the calls that a page for operators needs to those of its Client. They are
+// not methods of Client, because agents need none of them.
 type Operator struct{ *Client }
 
-// Overview reads what needs a person, and the runs on one time axis. same says that
-// nothing has changed since the answer whose ETag is in the query; then there is no
-// other answer.
+// Overview reads what needs a person, and the runs on one time axis. If same is true,
+// nothing has changed since the answer whose ETag is in the query; then there is no other
+// answer.
 func (o Operator) Overview(ctx context.Context, f survey.OverviewQuery) (v *survey.Overview, same bool, err error) {
 	a := &ask{method: http.MethodGet, path: "/v1/overview", repeatable: true, conditional: true}
 	if f.Span != 0 {
@@ -36,8 +36,8 @@ func (o Operator) Overview(ctx context.Context, f survey.OverviewQuery) (v *surv
 	return v, false, err
 }
 
-// Chown gives agents of one owner to another. The same key with the same request again
-// answers what was answered first. For administrators.
+// Chown gives agents of one owner to another. If the same request is repeated with the same
+// key, it returns the first answer. For administrators.
 func (o Operator) Chown(ctx context.Context, r ckpt.ChownRequest, key string) (done *ckpt.Chowned, replayed bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
@@ -54,7 +54,7 @@ func (o Operator) Chown(ctx context.Context, r ckpt.ChownRequest, key string) (d
 	return done, ans.replayed(), nil
 }
 
-// VerifyChain lets the daemon follow the chain of its audit log. For administrators.
+// VerifyChain makes the daemon check the chain of its audit log. For administrators.
 func (o Operator) VerifyChain(ctx context.Context) (*survey.Verified, error) {
 	a, err := jsonAsk(http.MethodPost, "/v1/verify", survey.VerifyRequest{Chain: true})
 	if err != nil {
@@ -66,7 +66,7 @@ func (o Operator) VerifyChain(ctx context.Context) (*survey.Verified, error) {
 	return orNil(v, err)
 }
 
-// Forecast reads what retention removes next.
+// Forecast reads what retention will remove next.
 func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey.Forecast, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -93,15 +93,15 @@ func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey
 	return orNil(v, err)
 }
 
-// Changes calls f with what changes, until ctx ends or f answers an error. The first one
-// is survey.ChangedBegin. If the daemon restarts, it connects again, and
-// survey.ChangedBegin comes again: what changed in between is not told.
+// Changes calls f with each change, until ctx ends or f returns an error. The first one is
+// survey.ChangedBegin. If the daemon restarts, Changes connects again, and
+// survey.ChangedBegin comes again: the changes in between are not reported.
 func (o Operator) Changes(ctx context.Context, f func(survey.Change) error) error {
 	return o.changes(ctx, false, f)
 }
 
-// ChangesUntilAway is Changes for who shows that the daemon is away: it ends when the
-// daemon goes away, and does not connect again.
+// ChangesUntilAway is Changes for a caller that shows that the daemon is away: it ends when
+// the daemon goes away, and does not connect again.
 func (o Operator) ChangesUntilAway(ctx context.Context, f func(survey.Change) error) error {
 	return o.changes(ctx, true, f)
 }
@@ -117,8 +117,8 @@ func (o Operator) changes(ctx context.Context, single bool, f func(survey.Change
 	}})
 }
 
-// PolicyOf reads an agent's policy with where each value comes from, and the tag that
-// ReplacePolicy takes.
+// PolicyOf reads an agent's policy with the source of each value, and the tag that
+// ReplacePolicy needs.
 func (o Operator) PolicyOf(ctx context.Context, agent string) (*ckpt.PolicyLayers, string, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, "", err
@@ -135,8 +135,8 @@ func (o Operator) PolicyOf(ctx context.Context, agent string) (*ckpt.PolicyLayer
 	return layers, tag, nil
 }
 
-// ReplacePolicy is SetOwnPolicy, refused with conflict where the agent's policy is no
-// longer the one with the tag.
+// ReplacePolicy is SetOwnPolicy, but returns conflict if the agent's policy no longer has
+// this tag.
 func (o Operator) ReplacePolicy(ctx context.Context, agent string, own ckpt.JSON, tag string) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -144,21 +144,22 @@ func (o Operator) ReplacePolicy(ctx context.Context, agent string, own ckpt.JSON
 	return o.setPolicy(ctx, agent, own, tag)
 }
 
-// Settings reads the settings that the daemon has in force. For administrators.
+// Settings reads the settings that the daemon uses. For administrators.
 func (o Operator) Settings(ctx context.Context) (*survey.Settings, error) {
 	v := new(survey.Settings)
 	_, err := o.fetch(ctx, probe("/v1/settings"), v)
 	return orNil(v, err)
 }
 
-// Fleet reads how shipping to the fleet's engine goes. For administrators.
+// Fleet reads the status of shipping to the fleet's engine. For administrators.
 func (o Operator) Fleet(ctx context.Context) (*fleet.Status, error) {
 	v := new(fleet.Status)
 	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet", repeatable: true}, v)
 	return orNil(v, err)
 }
 
-// FleetUsage reads how much the fleet's engine has of principals. A user is told of himself.
+// FleetUsage reads how much the fleet's engine stores for principals. A user sees only their
+// own usage.
 func (o Operator) FleetUsage(ctx context.Context) (*fleet.Usage, error) {
 	v := new(fleet.Usage)
 	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/usage", repeatable: true}, v)
@@ -172,8 +173,9 @@ func (o Operator) FleetHosts(ctx context.Context) (*fleet.Hosts, error) {
 	return orNil(v, err)
 }
 
-// FleetRuns lists one page of the runs of all hosts that the caller may see, the last
-// changed first. Of the query, For and Owner are not sent: the daemon knows them.
+// FleetRuns lists one page of the runs of all hosts that the caller may see, the most
+// recently changed first. It does not send For and Owner of the query: the daemon knows
+// them.
 func (o Operator) FleetRuns(ctx context.Context, f fleet.RunsQuery) (*fleet.Runs, error) {
 	var q values
 	q.add("host", f.Host)
@@ -209,7 +211,7 @@ func (o Operator) Findings(ctx context.Context, f survey.FindingsQuery) (*survey
 	return orNil(page, err)
 }
 
-// Recorder reads a run as its flight recorder.
+// Recorder reads the flight recorder of a run.
 func (o Operator) Recorder(ctx context.Context, ref ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error) {
 	var q values
 	q.add("from", f.From.String())

@@ -4,9 +4,9 @@ import "context"
 
 type reasonKey struct{}
 
-// WithReason lets the calls that are made with a context say why, for the audit log:
-// changes and deletions of checkpoints, policies, prunes, and registered runs. The
-// other calls have a reason in their request, or none.
+// WithReason adds a reason for the audit log to the calls that are made with the context:
+// changes and deletions of checkpoints, policies, prunes, and registered runs. The other
+// calls have a reason in their request, or none.
 func WithReason(ctx context.Context, reason string) context.Context {
 	if reason == "" {
 		return ctx
@@ -14,7 +14,7 @@ func WithReason(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
 }
 
-// because adds the reason of a context to a request that takes one.
+// because adds the reason of a context to a request that accepts one.
 func (a *ask) because(ctx context.Context) {
 	reason, _ := ctx.Value(reasonKey{}).(string)
 	a.query.add("reason", reason)

@@ -13,12 +13,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// request makes the HTTP request of an ask.
+// request creates the HTTP request of an ask.
 func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Request {
 	query := a.query
 	query.add(ipc.OwnerParameter, c.Owner)
 	u := &url.URL{Scheme: "http", Host: "ckptsidecar", RawPath: a.path, RawQuery: query.encode()}
-	u.Path, _ = url.PathUnescape(a.path) // ours, and escaped by segment
+	u.Path, _ = url.PathUnescape(a.path) // the client made the path and escaped its segments
 	r := &http.Request{Method: a.method, URL: u, Host: u.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	for name, v := range a.header {
 		r.Header[name] = v
@@ -32,14 +32,13 @@ func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Requ
 	return r.WithContext(ctx)
 }
 
-// stream makes a call once, over a connection of its own, and hands out the
-// reply's body.
+// stream makes a call once, over its own connection, and returns the body of the reply.
 func (c *Client) stream(ctx context.Context, a *ask, body io.Reader) (io.ReadCloser, error) {
 	c.init()
 	resp, err := c.streams.RoundTrip(c.request(ctx, a, body))
 	if err != nil {
 		var nobody *endpoint.DialError
-		return nil, broken(err, a.write && !errors.As(err, &nobody)) // never repeated by net/http
+		return nil, broken(err, a.write && !errors.As(err, &nobody)) // net/http never repeats it
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp.Body, nil
@@ -52,7 +51,7 @@ func (c *Client) stream(ctx context.Context, a *ask, body io.Reader) (io.ReadClo
 	return nil, ipc.ReadProblem(resp.StatusCode, resp.Header, text, a.write)
 }
 
-// fetch makes a call whose answer is v's JSON.
+// fetch makes a call and decodes the JSON of its answer into v.
 func (c *Client) fetch(ctx context.Context, a *ask, v any) (*answer, error) {
 	ans, err := c.do(ctx, a)
 	if err != nil {
@@ -61,7 +60,7 @@ func (c *Client) fetch(ctx context.Context, a *ask, v any) (*answer, error) {
 	return ans, readAnswer(ans.body, v, a.write)
 }
 
-// readAnswer ignores members that it does not know: a newer daemon may send more.
+// readAnswer ignores members that it does not know: a newer daemon can send more.
 func readAnswer(body []byte, v any, write bool) error {
 	if err := json.Unmarshal(body, v); err != nil {
 		return misunderstood(err, write)

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// StartRun registers a run, or adopts one that its saves have made.
+// StartRun registers a run, or adopts a run that its saves have created.
 func (c *Client) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run, replayed bool, err error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, false, err
@@ -31,7 +31,8 @@ func (c *Client) Run(ctx context.Context, ref ckpt.RunRef) (*ckpt.Run, error) {
 	return fetchPart[ckpt.Run](ctx, c, ref, "", nil)
 }
 
-// DeleteRun removes a run with all that belongs to it. force is for administrators.
+// DeleteRun removes a run with everything that belongs to it. force is for
+// administrators.
 func (c *Client) DeleteRun(ctx context.Context, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
 	path, err := runPath(ref)
 	if err != nil {
@@ -76,8 +77,8 @@ func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, err
 	return orNil(page, err)
 }
 
-// Beat says that the owner is alive. If b names no epoch, the epoch of ref is
-// used. The same holds for every write below.
+// Beat reports that the owner is alive. If b names no epoch, the epoch of ref is used.
+// The same applies to every write below.
 func (c *Client) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	path, err := runPath(ref, "heartbeat")
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Client) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*
 	return orNil(run, err)
 }
 
-// EndRun ends a run, or the present segment of it.
+// EndRun ends a run, or its current segment.
 func (c *Client) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest) (run *ckpt.Run, replayed bool, err error) {
 	raw := []rawMember{{"result", r.Result}, {"state", r.State}}
 	r.Epoch, r.Result, r.State = epochOf(r.Epoch, ref), nil, nil
@@ -102,8 +103,8 @@ func (c *Client) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest)
 	return fetchKeyed[ckpt.Run](ctx, c, a, err)
 }
 
-// Resume asks how to go on with a run. If that is safe, the caller becomes its
-// owner. The plan's checkpoint has its state.
+// Resume asks how to continue a run. If it is safe, the caller becomes the owner. The
+// plan's checkpoint has its state.
 func (c *Client) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, replayed bool, err error) {
 	a, err := runAsk(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r, r.IdempotencyKey, nil, "resume")
 	if err != nil {
@@ -120,8 +121,8 @@ func (c *Client) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.P
 	return plan, ans.replayed(), nil
 }
 
-// BeginStep begins a step, or records a whole one. If replayed is true, the step
-// was done before, and the answer has its result.
+// BeginStep begins a step, or records a whole step. If replayed is true, the step was
+// done before, and the answer has its result.
 func (c *Client) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
 	raw := []rawMember{{"args", r.Args}, {"result", r.Result}}
 	r.Epoch, r.Args, r.Result = epochOf(r.Epoch, ref), nil, nil
@@ -148,7 +149,7 @@ func (c *Client) Steps(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) 
 	return fetchPart[ckpt.StepPage](ctx, c, ref, "steps", listQuery(f))
 }
 
-// BeginOperation begins something risky.
+// BeginOperation begins a risky action.
 func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationRequest) (o *ckpt.Operation, replayed bool, err error) {
 	raw := []rawMember{{"state", r.State}}
 	r.Epoch, r.State = epochOf(r.Epoch, ref), nil
@@ -156,8 +157,8 @@ func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.Ope
 	return fetchKeyed[ckpt.Operation](ctx, c, a, err)
 }
 
-// EndOperation ends an operation. With Resolve it records what an operator found
-// out. After a failure, Restore of the answer has the state to go back to.
+// EndOperation ends an operation. With Resolve, it records what an operator found out.
+// After a failure, Restore in the answer has the state to go back to.
 func (c *Client) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
 	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
@@ -207,7 +208,7 @@ func (c *Client) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewE
 	return fetchKeyed[ckpt.Appended](ctx, c, a, nil)
 }
 
-// eventsBody writes a batch with the payloads as they are.
+// eventsBody writes a batch with unchanged payloads.
 func eventsBody(events []ckpt.NewEvent) ([]byte, error) {
 	b := []byte{'['}
 	for i, e := range events {
@@ -248,8 +249,8 @@ func (c *Client) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.Prompt
 	return orNil(page, err)
 }
 
-// AskQuestion puts a question of a run to a person. replayed says that it was
-// asked before: the prompt is the one that was made then.
+// AskQuestion puts a question of a run to a person. If replayed is true, it was asked
+// before, and the prompt is the earlier one.
 func (c *Client) AskQuestion(ctx context.Context, r ckpt.QuestionRequest) (p *ckpt.Prompt, replayed bool, err error) {
 	raw := []rawMember{{"schema", r.Schema}}
 	r.Schema = nil
@@ -267,8 +268,8 @@ func (c *Client) Prompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	return orNil(p, err)
 }
 
-// AnswerPrompt takes a person's answer: a decision is carried out, and the answer
-// to a question is kept for the run that asked.
+// AnswerPrompt records a person's answer. A decision is carried out. The answer to a
+// question is kept for the run that asked.
 func (c *Client) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
 	if err := answer.Check(); err != nil {
 		return nil, false, err
@@ -282,14 +283,14 @@ func (c *Client) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p 
 	return fetchKeyed[ckpt.Prompt](ctx, c, a, err)
 }
 
-// NotifyTest has a notice of type test told to every hook of the daemon's settings.
+// NotifyTest sends a notice of type test to every hook in the daemon's settings.
 func (c *Client) NotifyTest(ctx context.Context) (*ckpt.NotifyTested, error) {
 	tested := new(ckpt.NotifyTested)
 	_, err := c.fetch(ctx, &ask{method: http.MethodPost, path: "/v1/notify/test", write: true}, tested)
 	return orNil(tested, err)
 }
 
-// runPath is the path of something of a run. Keys may be any text.
+// runPath returns the path of a run or of an object in it. Keys can be any text.
 func runPath(ref ckpt.RunRef, parts ...string) (string, error) {
 	if err := ref.Check(); err != nil {
 		return "", err
@@ -301,7 +302,8 @@ func runPath(ref ckpt.RunRef, parts ...string) (string, error) {
 	return path, nil
 }
 
-// segment escapes one part of a path. Dots alone would mean another place.
+// segment escapes one part of a path. It also escapes parts of only dots, which would
+// mean another path.
 func segment(part string) string {
 	switch part {
 	case ".":
@@ -326,7 +328,7 @@ func listQuery(f ckpt.ListFilter) (q values) {
 	return q
 }
 
-// runAsk is a POST to something of a run.
+// runAsk returns a POST to an object of a run.
 func runAsk(ref ckpt.RunRef, body any, key string, raw []rawMember, parts ...string) (*ask, error) {
 	path, err := runPath(ref, parts...)
 	if err != nil {
@@ -343,13 +345,13 @@ func runAsk(ref ckpt.RunRef, body any, key string, raw []rawMember, parts ...str
 	return a, err
 }
 
-// rawMember is a member of a JSON object whose value is sent as it is.
+// rawMember is a member of a JSON object whose value is sent unchanged.
 type rawMember struct {
 	name  string
 	value []byte
 }
 
-// withRaw writes an object and adds what encoding/json would re-write.
+// withRaw writes an object and adds members that encoding/json would rewrite.
 func withRaw(v any, raw ...rawMember) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -371,7 +373,7 @@ func withRaw(v any, raw ...rawMember) ([]byte, error) {
 	return b, nil
 }
 
-// fetchKeyed makes a call that may be answered with its first reply.
+// fetchKeyed makes a call whose answer can be a repetition of its first reply.
 func fetchKeyed[T any](ctx context.Context, c *Client, a *ask, err error) (*T, bool, error) {
 	if err != nil {
 		return nil, false, err
@@ -384,7 +386,7 @@ func fetchKeyed[T any](ctx context.Context, c *Client, a *ask, err error) (*T, b
 	return v, ans.replayed(), nil
 }
 
-// fetchPart reads a run, or the part of it that is named.
+// fetchPart reads a run, or the named part of it.
 func fetchPart[T any](ctx context.Context, c *Client, ref ckpt.RunRef, part string, q values) (*T, error) {
 	path, err := runPath(ref)
 	if err != nil {
@@ -398,8 +400,8 @@ func fetchPart[T any](ctx context.Context, c *Client, ref ckpt.RunRef, part stri
 	return orNil(v, err)
 }
 
-// fetchWithState makes a call whose answer has a state somewhere inside, which
-// is cut out as it is.
+// fetchWithState makes a call whose answer contains a state, and cuts the state out
+// unchanged.
 func (c *Client) fetchWithState(ctx context.Context, a *ask, v any) (ans *answer, state []byte, err error) {
 	if ans, err = c.do(ctx, a); err != nil {
 		return nil, nil, err

@@ -14,9 +14,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Save puts a state on disk. It makes an id if the request has none. Give an id
-// to repeat a save whose outcome is unknown. Of a large state it sends only what
-// changed since the run's last one.
+// Save puts a state on disk. It makes an id if the request has none. Give an id to repeat
+// a save whose outcome is unknown. For a large state, it sends only the changes since the
+// run's last one.
 func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	a, err := saveAsk(r)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, er
 	return orNil(saved, err)
 }
 
-// saveNow sends what changed, or all.
+// saveNow sends the changes, or the whole state.
 func (c *Client) saveNow(ctx context.Context, r *ckpt.SaveRequest, a *ask) (saved *ckpt.Saved, err error) {
 	s := c.newSaver(r, a)
 	if s == nil {
@@ -139,8 +139,8 @@ func saveHeader(r *ckpt.SaveRequest) (http.Header, error) {
 	return h, nil
 }
 
-// headerJSON writes JSON for a header: in one line of printable ASCII. Other
-// characters can only stand inside strings, and line ends only outside.
+// headerJSON writes JSON for a header: on one line of printable ASCII. In JSON, other
+// characters occur only inside strings, and line ends only outside.
 func headerJSON(raw []byte) string {
 	b := make([]byte, 0, len(raw))
 	for len(raw) > 0 {

@@ -7,7 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// PutToken makes a token known, as ckpt.NewToken made it.
+// PutToken registers a token that ckpt.NewToken created.
 func (c *Client) PutToken(ctx context.Context, r ckpt.TokenRequest) (*ckpt.Token, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -16,13 +16,13 @@ func (c *Client) PutToken(ctx context.Context, r ckpt.TokenRequest) (*ckpt.Token
 	if err != nil {
 		return nil, err
 	}
-	a.repeatable = true // the same one again changes nothing
+	a.repeatable = true // sending the same token again changes nothing
 	token := new(ckpt.Token)
 	_, err = c.fetch(ctx, a, token)
 	return orNil(token, err)
 }
 
-// RevokeToken ends a token at once.
+// RevokeToken revokes a token at once.
 func (c *Client) RevokeToken(ctx context.Context, id string) (*ckpt.Token, error) {
 	if err := ckpt.CheckTokenID(id); err != nil {
 		return nil, err

@@ -20,32 +20,32 @@ import (
 const (
 	idleMost   = 5 * time.Minute // less than the server's
 	bufferSize = 16 << 10
-	joinMost   = 64 << 10 // up to this size a body is written together with its head
+	joinMost   = 64 << 10 // up to this size, body and head are written together
 
-	// A body of at least expectContinue is sent only when the daemon agrees to
-	// take it, or did not answer for expectMost. Asking for a smaller one costs
-	// more than sending it.
+	// A body of at least expectContinue is sent only when the daemon agrees to take it,
+	// or has not answered for expectMost. For a smaller body, asking first costs more
+	// than sending it.
 	expectContinue = 4 << 20
 	expectMost     = 5 * time.Second
 
-	// owedMost is how long an answer may be owed. The daemon answers a write
-	// within its write_timeout, even if only that it is busy. After owedMost the
-	// connection is broken, and a new one is made.
+	// owedMost is how long an answer can be owed. The daemon answers a write within its
+	// write_timeout, even if only to say that it is busy. After owedMost, the client
+	// drops the connection, and makes a new one.
 	owedMost = 30 * time.Second
 )
 
-// line is the one connection of a client, over which requests go in order. The
-// calling goroutine itself writes and reads. net/http's client has goroutines
-// between the socket and the caller, and waking them costs 15 to 17 % of a save.
+// line is the one connection of a client. Requests use it in order. The calling goroutine
+// itself writes and reads. The client of net/http has goroutines between the socket and
+// the caller, and waking them costs 15 to 17 % of a save.
 type line struct {
 	dial func(context.Context) (net.Conn, error)
-	lock chan struct{} // holds one while a request is on its way
+	lock chan struct{} // holds one element while a request is in progress
 
-	conn net.Conn // nil for none; whoever holds the lock has the rest too
+	conn net.Conn // nil for none; the holder of the lock also owns the fields below
 	in   *bufio.Reader
 	out  []byte
 	used time.Time
-	owed time.Time // since when the answer to a write that its caller gave up is still to come; zero for none
+	owed time.Time // since when the answer to a write is owed, because its caller gave up; zero for none
 }
 
 func newLine(dial func(context.Context) (net.Conn, error)) *line {
@@ -66,16 +66,16 @@ func (l *line) drop() {
 	}
 }
 
-// response is an answer, read to its end.
+// response is an answer whose body was read to the end.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// ask makes a request and reads the answer. sent says whether some of it may
-// have reached the daemon. If an idle connection breaks, ask tries once more
-// over a new one, if that can do no harm: the daemon may have restarted.
+// ask makes a request and reads the answer. sent reports whether the daemon may have
+// received a part of it. If an idle connection breaks, the daemon may have restarted. In
+// this case, ask tries once more over a new connection, if that can do no harm.
 func (l *line) ask(ctx context.Context, a *ask, head []byte) (r *response, sent bool, err error) {
 	select {
 	case l.lock <- struct{}{}:
@@ -104,8 +104,8 @@ func (l *line) ask(ctx context.Context, a *ask, head []byte) (r *response, sent 
 	return r, sent || wrote, err
 }
 
-// once makes a request over the existing connection. An error closes it, unless
-// only the answer to a write is missing.
+// once makes a request over the existing connection. An error closes the connection,
+// unless only the answer to a write is missing.
 func (l *line) once(ctx context.Context, a *ask, head []byte) (r *response, wrote bool, err error) {
 	l.in.Reset(l.conn)
 	err = l.within(ctx, func() error {
@@ -115,9 +115,8 @@ func (l *line) once(ctx context.Context, a *ask, head []byte) (r *response, wrot
 	return r, wrote, err
 }
 
-// awaitOwed waits for the answer that is owed. So a write that its caller gave
-// up is done or refused before the next request is sent. Only the end of ctx is
-// an error.
+// awaitOwed waits for the answer that is owed. Therefore a write whose caller gave up is
+// done or refused before the next request is sent. Only the end of ctx is an error.
 func (l *line) awaitOwed(ctx context.Context) error {
 	if l.owed.IsZero() {
 		return nil
@@ -135,13 +134,13 @@ func (l *line) awaitOwed(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		l.drop() // it owes nothing any more
+		l.drop() // a closed connection owes no answer
 	}
 	return nil
 }
 
-// within does something with the connection until the context ends. An error
-// closes the connection, unless only the answer to a write is missing.
+// within runs do with the connection until ctx ends. An error closes the connection,
+// unless only the answer to a write is missing.
 func (l *line) within(ctx context.Context, do func() error) error {
 	conn := l.conn
 	_ = conn.SetDeadline(time.Time{})
@@ -160,8 +159,8 @@ func (l *line) within(ctx context.Context, do func() error) error {
 	return err
 }
 
-// await waits for the first byte of the answer to a write. If the wait is given
-// up, the answer is owed from then on.
+// await waits for the first byte of the answer to a write. If the caller gives up, the
+// answer is owed from then on.
 func (l *line) await() error {
 	_, err := l.in.Peek(1)
 	switch {
@@ -183,7 +182,7 @@ func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error
 		if err != nil {
 			return nil, true, err
 		}
-		if resp != nil { // it does not want the body
+		if resp != nil { // the daemon does not want the body
 			r, err := l.read(resp)
 			l.drop()
 			return r, true, err
@@ -200,7 +199,7 @@ func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error
 		}
 	}
 	r, readErr := l.answer(method)
-	if readErr != nil { // what the daemon said before it hung up is worth more than that it did
+	if readErr != nil { // the daemon's last answer is worth more than the fact that it hung up
 		return nil, true, errors.Join(err, readErr)
 	}
 	if err != nil {
@@ -209,7 +208,7 @@ func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error
 	return r, true, nil
 }
 
-// answer reads an answer to its end, which may be the connection's too.
+// answer reads an answer to its end, which can also be the end of the connection.
 func (l *line) answer(method *http.Request) (*response, error) {
 	resp, err := l.next(method)
 	if err != nil {
@@ -222,7 +221,7 @@ func (l *line) answer(method *http.Request) (*response, error) {
 	return r, err
 }
 
-// write sends the head and the body and says whether any of it went.
+// write sends the head and the body, and returns whether any of it was sent.
 func (l *line) write(head, body []byte) (wrote bool, err error) {
 	var n int64
 	if len(body) <= joinMost {
@@ -235,8 +234,8 @@ func (l *line) write(head, body []byte) (wrote bool, err error) {
 	return n > 0, err
 }
 
-// mayContinue waits until the daemon agrees to take the body. It answers nil to
-// send it, also if the daemon does not answer.
+// mayContinue waits until the daemon agrees to take the body. It returns nil if the body
+// must be sent, even if the daemon has not answered.
 func (l *line) mayContinue(method *http.Request) (*http.Response, error) {
 	conn := l.conn
 	late := time.AfterFunc(expectMost, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
@@ -256,7 +255,7 @@ func (l *line) mayContinue(method *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// next reads the head of the answer, and passes over interim ones.
+// next reads the head of the answer, and skips interim answers.
 func (l *line) next(method *http.Request) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(l.in, method)
@@ -339,7 +338,7 @@ func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
 	return &answer{r.header, r.body}, nil
 }
 
-// dial connects. If nobody answers, it asks Absent and may try once more.
+// dial connects. If no daemon answers, it calls Absent, and may try once more.
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := endpoint.Dial(ctx, c.Socket)
 	if err != nil && c.Absent != nil && c.Absent(ctx, err) {
@@ -348,8 +347,8 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
-// transport dials the endpoint, whatever the host says. It never looks at the
-// environment for a proxy.
+// transport dials the endpoint, whatever the host in the URL is. It never reads a proxy
+// from the environment.
 func (c *Client) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },

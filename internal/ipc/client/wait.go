@@ -12,14 +12,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// waitPart is how long one request waits for an answer. The next one follows at
-// once.
+// waitPart is how long one request waits for an answer. The next request follows at once.
 const waitPart = ckpt.Duration(5 * time.Minute)
 
-// WaitPrompt answers a prompt as soon as it is open no more: answered, expired or
-// withdrawn. The daemon holds the request until then, on a connection of its own,
-// so that heartbeats go on. If the daemon restarts, WaitPrompt asks again. Only
-// the end of ctx, or an error that would come again, ends it earlier.
+// WaitPrompt returns a prompt as soon as it is no longer open: answered, expired or
+// withdrawn. The daemon holds the request until then, on a connection of its own, so that
+// heartbeats continue. If the daemon restarts, WaitPrompt asks again. It ends earlier
+// only if ctx ends, or with an error that a new attempt would get again.
 func (c *Client) WaitPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
