@@ -141,7 +141,7 @@ func (b *base) worthComparing(state []byte) bool {
 // policy redacts secrets.
 func (s *saver) done(saved *ckpt.Saved) {
 	switch {
-	case saved == nil && s.last != nil: // not saved, or unknown: the last state is still the base, or the daemon refuses it as a base
+	case saved == nil && s.last != nil: // not saved, or unknown: the last state is still the base, or the daemon refuses it
 		s.client.bases.put(s.last)
 		return
 	case saved == nil || !saved.AsSent:
