@@ -14,9 +14,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 )
 
-// read reads the body into memory of the owner's share. It must be released.
+// read reads the body into memory of the owner's share. The caller must release the
+// memory.
 func (c *call) read(ctx context.Context) (body []byte, release func(), err error) {
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(readTime)) // of this stream alone
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(readTime)) // the deadline of this stream only
 	length, packed, err := c.announced()
 	if err != nil {
 		return nil, nil, err
@@ -36,8 +37,8 @@ func (c *call) read(ctx context.Context) (body []byte, release func(), err error
 	return c.weighed(ctx, sent, -1)
 }
 
-// announced is how long the body says it is, -1 where it does not, and whether it
-// is packed.
+// announced returns the length that the request announces, -1 if none, and whether the
+// body is compressed.
 func (c *call) announced() (length int64, packed bool, err error) {
 	if !isGRPC(c.r) {
 		switch c.r.Header.Get("Content-Encoding") {
@@ -50,7 +51,7 @@ func (c *call) announced() (length int64, packed bool, err error) {
 		}
 		return c.r.ContentLength, packed, nil
 	}
-	var head [5]byte // whether the message is packed, and its length
+	var head [5]byte // whether the message is compressed, and its length
 	if _, err := io.ReadFull(c.r.Body, head[:]); err != nil {
 		return 0, false, readError(err)
 	}
@@ -62,7 +63,7 @@ func (c *call) announced() (length int64, packed bool, err error) {
 	return int64(binary.BigEndian.Uint32(head[1:])), packed, nil
 }
 
-// receive reads what was sent.
+// receive reads the body as it was sent.
 func (c *call) receive(ctx context.Context, length int64) (sent []byte, give func(), err error) {
 	if length > otlp.MaxBody {
 		return nil, nil, tooLarge()
@@ -87,9 +88,9 @@ func (c *call) receive(ctx context.Context, length int64) (sent []byte, give fun
 	return sent, give, nil
 }
 
-// weighed waits until there is room for what a body becomes when it is decoded.
-// size is that of the body once it is inflated, -1 where it is not packed. All is
-// taken at once: who waits for more while he holds some may wait for himself.
+// weighed waits until there is memory for the decoded body. size is the size of the body
+// after it is inflated, -1 if it is not compressed. The call takes all memory at once:
+// calls that hold some memory and wait for more could wait for each other.
 func (c *call) weighed(ctx context.Context, sent []byte, size int64) (body []byte, release func(), err error) {
 	weight := otlp.WeighAtMost(size)
 	if size < 0 {
@@ -107,11 +108,12 @@ func (c *call) weighed(ctx context.Context, sent []byte, size int64) (body []byt
 	return body, release, nil
 }
 
-// hold takes memory for a decoded body off the owner's share, and off that of all.
+// hold takes memory for a decoded body from the owner's share, and from the memory for
+// all owners.
 func (c *call) hold(ctx context.Context, n int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	n = min(max(n, 1), ownerBytes) // the largest has it all to itself
+	n = min(max(n, 1), ownerBytes) // the largest body has the whole share
 	if c.owner.bytes.Acquire(ctx, n) != nil {
 		return nil, busy("too many of your batches are being processed: try again")
 	}
@@ -125,8 +127,8 @@ func (c *call) hold(ctx context.Context, n int64) (release func(), err error) {
 	}, nil
 }
 
-// holdSent takes memory for a body as it was sent off the owner's share. It is taken
-// before that of hold, and never after.
+// holdSent takes memory for a body as it was sent from the owner's share. It is always
+// called before hold, never after.
 func (c *call) holdSent(ctx context.Context, n int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -136,7 +138,7 @@ func (c *call) holdSent(ctx context.Context, n int64) (release func(), err error
 	return func() { c.owner.sent.Release(max(n, 1)) }, nil
 }
 
-// inflatedSize unpacks a body and keeps nothing of it.
+// inflatedSize decompresses a body without keeping it, and returns its size.
 func inflatedSize(sent []byte) (int64, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(sent))
 	if err != nil {
@@ -172,7 +174,7 @@ func notPacked() error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "the Content-Encoding is gzip, but the body is not gzip")
 }
 
-// readError is about a body that did not come.
+// readError returns the error for a body that did not arrive.
 func readError(err error) error {
 	var known *ckpt.Error
 	if errors.As(err, &known) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// formOf is how the body of a request by HTTP is written; -1 for neither way.
+// formOf returns the form of the body of an HTTP request; -1 for an unknown form.
 func formOf(r *http.Request) otlp.Form {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -25,7 +25,7 @@ func formOf(r *http.Request) otlp.Form {
 	return -1
 }
 
-// take reads, translates and stores what a request carries.
+// take reads, translates and stores the spans of a request.
 func (c *call) take(form otlp.Form) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), readTime+patience)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *call) take(form otlp.Form) ([]byte, error) {
 	return c.store(ctx, who, batch)
 }
 
-// mayAsk refuses what no exporter sends.
+// mayAsk refuses requests that no exporter sends.
 func (c *call) mayAsk(form otlp.Form) error {
 	h := c.r.Header
 	switch {
@@ -65,7 +65,8 @@ func (c *call) mayAsk(form otlp.Form) error {
 	return nil
 }
 
-// store stores a batch, and waits for its turn rather than to refuse it.
+// store stores a batch. It waits until there is room, and does not refuse the batch at
+// once.
 func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([]byte, error) {
 	r := c.receiver
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -75,7 +76,7 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 	}
 	done, err := r.observe(ctx, who, batch.Spans)
 	switch {
-	case ckpt.CodeOf(err) == ckpt.CodeQuota: // it would be the same the next time
+	case ckpt.CodeOf(err) == ckpt.CodeQuota: // another attempt would have the same result
 		batch.Refused += len(batch.Spans)
 		batch.Why = "The owner's quota is reached: none of this was stored."
 		done = &observed.Counts{}
@@ -90,7 +91,7 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 	return otlp.Response(c.form, batch.Refused, batch.Why), nil
 }
 
-// observe tries again while the database is busy, and there is time.
+// observe tries again while the database is busy and there is time left.
 func (r *Receiver) observe(ctx context.Context, who ckpt.Caller, spans []observed.Span) (*observed.Counts, error) {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		done, err := r.opt.Store.Observe(ctx, ckpt.Scope{Caller: who}, spans, r.opt.Content)
@@ -105,8 +106,8 @@ func (r *Receiver) observe(ctx context.Context, who ckpt.Caller, spans []observe
 	}
 }
 
-// statusOf is the status of HTTP of an error. Exporters send again after 429, 502,
-// 503 and 504.
+// statusOf returns the HTTP status of an error. Exporters send again after 429, 502, 503
+// and 504.
 func statusOf(err error) int {
 	var own *refusal
 	if errors.As(err, &own) {
@@ -125,7 +126,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// answer answers a request by HTTP.
+// answer answers an HTTP request.
 func (c *call) answer(reply []byte, err error) {
 	h := c.w.Header()
 	h.Set("Content-Type", "application/x-protobuf")
@@ -145,10 +146,10 @@ func (c *call) answer(reply []byte, err error) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(reply)))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(reply) // to a client that has gone, nobody can be told
+	_, _ = c.w.Write(reply) // a client that has gone cannot be told
 }
 
-// message is what a client is told. What went wrong inside goes into the log.
+// message returns the text for the client. Internal errors go to the log.
 func (c *call) message(err error) string {
 	var known *ckpt.Error
 	if errors.As(err, &known) && known.Code != ckpt.CodeInternal {

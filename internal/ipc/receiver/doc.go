@@ -1,20 +1,20 @@
-// Package receiver takes OpenTelemetry's spans: by gRPC and by HTTP, on a socket of
-// its own and, where the settings say so, on a loopback port.
+// Package receiver receives OpenTelemetry spans: over gRPC and over HTTP, on its own
+// socket and, if the settings say so, on a loopback port.
 //
-// # Why a server of its own
+// # Why it has its own server
 //
-// The server of the API sets deadlines on connections, which the streams of HTTP/2
-// share. So this one is another http.Server, and nothing of the API can be reached
-// through it.
+// The API server sets deadlines on connections, and the streams of HTTP/2 share a
+// connection. Therefore the receiver is a separate http.Server, and nothing of the API
+// can be reached through it.
 //
-// # The way of a request
+// # The path of a request
 //
-// Whose it is says the kernel on the socket, and a token on the port (identity.go).
-// Its body is read and inflated within bounds (body.go), counted, decoded and
-// translated by internal/otlp, and stored in one transaction. It is answered after
-// the commit, late rather than not: some exporters never send again. connect only
-// speaks gRPC around that (grpc.go): it is given an empty message, because the
-// body was read before.
+// On the socket, the kernel identifies the owner; on the port, a token does
+// (identity.go). The receiver reads and inflates the body within limits (body.go), and
+// counts the spans. internal/otlp decodes and translates them. One transaction stores
+// them. The answer follows the commit. A late answer is better than none, because some
+// exporters never send again. connect only implements gRPC around that (grpc.go): it gets
+// an empty message, because the body was read before.
 //
 // It may import the root package, internal/otlp, internal/otlp/observed,
 // internal/ipc/endpoint; of others,

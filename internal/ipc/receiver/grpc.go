@@ -12,7 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// isGRPC says whether a request is one by gRPC with messages in binary form.
+// isGRPC reports whether a request uses gRPC with messages in binary form.
 func isGRPC(r *http.Request) bool {
 	switch r.Header.Get("Content-Type") {
 	case "application/grpc", "application/grpc+proto":
@@ -21,25 +21,25 @@ func isGRPC(r *http.Request) bool {
 	return false
 }
 
-// message is one of gRPC in its encoded form.
+// message is a gRPC message in its encoded form.
 type message struct{ bytes []byte }
 
-// plain is a codec that leaves messages as they are. It takes the place of the one
-// for messages in binary form.
+// plain is a codec that does not change messages. It replaces the codec for messages in
+// binary form.
 type plain struct{}
 
-// Name is that of the codec in whose place it stands.
+// Name returns the name of the codec that plain replaces.
 func (plain) Name() string { return "proto" }
 
-// Marshal gives a message as it is.
+// Marshal returns the message unchanged.
 func (plain) Marshal(v any) ([]byte, error) { return v.(*message).bytes, nil }
 
-// Unmarshal takes nothing: the message that comes here is empty.
+// Unmarshal does nothing: the message that it gets is empty.
 func (plain) Unmarshal([]byte, any) error { return nil }
 
 type callKey struct{}
 
-// newGRPC answers what was taken already.
+// newGRPC returns a handler that answers calls whose spans were taken already.
 func newGRPC() http.Handler {
 	return connect.NewUnaryHandler(pathGRPC, func(ctx context.Context, _ *connect.Request[message]) (*connect.Response[message], error) {
 		c, ours := ctx.Value(callKey{}).(*call)
@@ -53,8 +53,7 @@ func newGRPC() http.Handler {
 	}, connect.WithCodec(plain{}), connect.WithReadMaxBytes(1))
 }
 
-// serveGRPC answers a call whose body was read: in its place stands an empty
-// message.
+// serveGRPC answers a call whose body was read. It replaces the body by an empty message.
 func (c *call) serveGRPC() {
 	r := c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
 	r.Header.Del("Grpc-Encoding")
@@ -63,7 +62,7 @@ func (c *call) serveGRPC() {
 	c.receiver.grpc.ServeHTTP(c.w, r)
 }
 
-// codeOf is the code of gRPC of an error. Exporters send again after Unavailable.
+// codeOf returns the gRPC code of an error. Exporters send again after Unavailable.
 func codeOf(err error) connect.Code {
 	switch statusOf(err) {
 	case http.StatusUnauthorized:

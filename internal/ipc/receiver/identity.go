@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// conn is an accepted connection. Its caller is empty where the kernel names none.
+// conn is an accepted connection. Its caller is empty if the kernel names none.
 type conn struct {
 	net.Conn
 	caller ckpt.Caller
@@ -20,19 +20,19 @@ type conn struct {
 	gone   func()
 }
 
-// Close gives the connection's place back.
+// Close releases the connection's place.
 func (c *conn) Close() error {
 	c.leave.Do(c.gone)
 	return c.Conn.Close()
 }
 
-// door counts connections at accept, and closes those that are too many.
+// door counts connections at accept, and closes those above the limits.
 type door struct {
 	net.Listener
 	receiver *Receiver
 }
 
-// Accept waits for a connection that may stay.
+// Accept waits for a connection within the limits.
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		inner, err := d.Listener.Accept()
@@ -77,7 +77,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// identify says whose spans these are. Nothing in them can change it.
+// identify returns the owner of the spans. Nothing in the spans can change it.
 func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 	at, _ := c.r.Context().Value(connKey{}).(*conn)
 	if at != nil && at.caller.Owner != "" {
@@ -97,7 +97,7 @@ func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 	return ckpt.Caller{Owner: owner}, err
 }
 
-// noToken refuses who does not say who it is.
+// noToken refuses a request without a valid token.
 func (c *call) noToken(why string) error {
 	c.receiver.wrong.Do(func() {
 		c.receiver.log.Warn("spans were refused at the loopback port", "why", why)
@@ -108,8 +108,8 @@ func (c *call) noToken(why string) error {
 		"%s: make one with `ckptsidecar token create`, and send it as Authorization: Bearer TOKEN", why)}
 }
 
-// isLocalHost keeps names of others that lead here, as a web page can make them,
-// from being asked.
+// isLocalHost reports whether a host name means this machine. A web page can make a
+// browser call this machine under another name; such requests are refused.
 func isLocalHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

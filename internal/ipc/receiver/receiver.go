@@ -19,35 +19,36 @@ import (
 // Store is what the receiver needs of the database.
 type Store interface {
 	Observe(ctx context.Context, sc ckpt.Scope, spans []observed.Span, content observed.Content) (*observed.Counts, error)
-	// OwnerOfToken is whom a token names. Its error is denied for every other text.
+	// OwnerOfToken returns the owner that a token names. For every other text, the error
+	// has the code denied.
 	OwnerOfToken(ctx context.Context, token string) (owner string, err error)
 	// Refused records a refusal in the audit log.
 	Refused(ctx context.Context, sc ckpt.Scope, r ckpt.Refusal)
 }
 
-// Options are what a receiver is made of. Store is required.
+// Options are the settings and dependencies of a receiver. Store is required.
 type Options struct {
 	Store           Store
 	Log             *slog.Logger // nil for none
 	Content         observed.Content
 	Now             func() time.Time // the wall clock; nil means the system's
-	WritesPerSecond int              // requests of one owner; 0 for no limit
-	Connections     int              // of one owner, and four times as many of all; 0 means 256
+	WritesPerSecond int              // requests of one owner; 0 means no limit
+	Connections     int              // of one owner; the limit for all owners is four times as high; 0 means 256
 }
 
-// The bounds of the work.
+// The limits of the work.
 const (
 	sentBytes     = 2 * otlp.MaxBody // memory for the bodies of one owner as they were sent
-	ownerBytes    = 64 << 20         // and for what they are decoded to
+	ownerBytes    = 64 << 20         // and for the decoded bodies
 	allBytes      = 4 * ownerBytes
 	patience      = 8 * time.Second // exporters give up after 10
 	readTime      = 30 * time.Second
 	headerTime    = 10 * time.Second
 	idleTime      = 10 * time.Minute
-	recordedAfter = time.Second // a wrong token is recorded so often at most
+	recordedAfter = time.Second // a wrong token is recorded at most once in this time
 )
 
-// Receiver takes spans. Make it with New.
+// Receiver receives spans. Create it with New.
 type Receiver struct {
 	opt  Options
 	log  *slog.Logger
@@ -57,14 +58,14 @@ type Receiver struct {
 	mu     sync.Mutex
 	owners map[string]*owner
 	all    *semaphore.Weighted
-	wrong  rate.Sometimes // wrong tokens that are recorded
+	wrong  rate.Sometimes // limits the recording of wrong tokens
 
 	connections                              atomic.Int64
 	step, usage, ignored, duplicate, refused atomic.Int64
 }
 
-// Counts say what became of the spans since the start. Which of them were late
-// the store knows.
+// Counts returns what happened to the spans since the start. The store knows which of
+// them were late.
 func (r *Receiver) Counts() ckpt.SpanCounts {
 	return ckpt.SpanCounts{
 		Step: r.step.Load(), Usage: r.usage.Load(), Ignored: r.ignored.Load(), Duplicate: r.duplicate.Load(), Refused: r.refused.Load(),
@@ -87,7 +88,7 @@ func (r *Receiver) owner(name string) *owner {
 	return o
 }
 
-// owner is what one owner has in work.
+// owner is the work of one owner that is in progress.
 type owner struct {
 	sent, bytes *semaphore.Weighted // memory for bodies as they were sent, and decoded
 	writes      *rate.Limiter

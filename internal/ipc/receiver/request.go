@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 )
 
-// refusal is an error with a status of HTTP.
+// refusal is an error with an HTTP status.
 type refusal struct {
 	status int
 	err    *ckpt.Error
@@ -16,7 +16,7 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.err.Error() }
 
-// Unwrap gives the product's error.
+// Unwrap returns the product's error.
 func (e *refusal) Unwrap() error { return e.err }
 
 func unsupported(want string) error {
@@ -35,6 +35,6 @@ type call struct {
 	form     otlp.Form
 	owner    *owner
 
-	reply []byte // of a call by gRPC
+	reply []byte // of a gRPC call
 	err   error
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// New makes a receiver that has yet to Serve.
+// New creates a receiver. Serve starts it.
 func New(o Options) *Receiver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -52,8 +52,8 @@ func New(o Options) *Receiver {
 	return r
 }
 
-// Serve takes the connections of a listener until Shutdown. Those of
-// internal/ipc/endpoint carry the caller's identity; all others need a token.
+// Serve accepts the connections of a listener until Shutdown. Connections of
+// internal/ipc/endpoint carry the caller's identity. All others need a token.
 func (r *Receiver) Serve(ln net.Listener) error {
 	err := r.http.Serve(&door{Listener: ln, receiver: r})
 	if errors.Is(err, http.ErrServerClosed) {
@@ -62,8 +62,8 @@ func (r *Receiver) Serve(ln net.Listener) error {
 	return err
 }
 
-// Shutdown stops accepting and waits for the requests in flight. When ctx ends
-// first, they are cut off.
+// Shutdown stops accepting and waits for the requests in progress. If ctx ends first, it
+// cuts them off.
 func (r *Receiver) Shutdown(ctx context.Context) error {
 	err := r.http.Shutdown(ctx)
 	if err != nil {
