@@ -6,8 +6,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// typeGraph is the content type of framed bodies: a line of JSON that says what
-// values come and how long each is, and then their bytes, one after the other.
+// TypeGraph is the content type of framed bodies: a line of JSON that lists the values
+// and their lengths, and then the bytes of the values, one after the other.
 const TypeGraph = "application/vnd.ckptsidecar.graph"
 
 // The headers of framed bodies.
@@ -115,27 +115,27 @@ type (
 	}
 )
 
-// graphFrame is a body that is being put together.
+// GraphFrame builds a framed body.
 type GraphFrame struct {
 	Parts [][]byte
 	Size  int64
 }
 
-// add puts bytes behind those that are there and answers how many they are.
+// Add appends bytes and returns their number.
 func (f *GraphFrame) Add(data []byte) int64 {
 	f.Parts = append(f.Parts, data)
 	f.Size += int64(len(data))
 	return int64(len(data))
 }
 
-// head is the first line.
+// Head returns the first line.
 func (f *GraphFrame) Head(v any) ([]byte, error) {
 	var b bytes.Buffer
-	err := EncodeJSON(&b, v) // which ends with a line feed, and has no other
+	err := EncodeJSON(&b, v) // it ends with a line feed, and contains no other
 	return b.Bytes(), err
 }
 
-// bytes is the whole body.
+// Body returns the whole body.
 func (f *GraphFrame) Body(v any) ([]byte, error) {
 	head, err := f.Head(v)
 	if err != nil {
@@ -149,13 +149,13 @@ func (f *GraphFrame) Body(v any) ([]byte, error) {
 	return body, nil
 }
 
-// graphRest is the bytes behind a header that was read.
+// GraphRest is the bytes after a head that was read.
 type GraphRest struct {
 	data  []byte
-	short bool // more was asked for than there is
+	short bool // more bytes were requested than there are
 }
 
-// openFrame cuts a body after its first line.
+// OpenFrame splits a body after its first line.
 func OpenFrame(body []byte) (head []byte, rest *GraphRest, err error) {
 	end := bytes.IndexByte(body, '\n')
 	if end < 0 {
@@ -164,7 +164,7 @@ func OpenFrame(body []byte) (head []byte, rest *GraphRest, err error) {
 	return body[:end], &GraphRest{data: body[end+1:]}, nil
 }
 
-// take cuts the next value off.
+// Take returns the next value and removes it.
 func (r *GraphRest) Take(length int64) []byte {
 	if length < 0 || length > int64(len(r.data)) {
 		r.short = true
@@ -175,7 +175,7 @@ func (r *GraphRest) Take(length int64) []byte {
 	return data
 }
 
-// end says whether the lengths were those of the body.
+// End checks that the lengths matched the body.
 func (r *GraphRest) End() error {
 	switch {
 	case r.short:

@@ -9,8 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// kinds is the one table of codes: the HTTP status of each, and its title for
-// people.
+// Kinds is the only table of codes: the HTTP status of each, and its title for people.
 var Kinds = map[ckpt.Code]struct {
 	Status int
 	title  string
@@ -38,7 +37,7 @@ const (
 	problemPrefix = "urn:ckptsidecar:problem:"
 )
 
-// Problem is an error on the wire: RFC 9457 with members of ours.
+// Problem is an error on the wire: RFC 9457 with additional members.
 type Problem struct {
 	Type      string       `json:"type"`
 	Title     string       `json:"title"`
@@ -55,7 +54,7 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// NewProblem is how err is told to a caller. Causes stay behind.
+// NewProblem returns the form of err that the caller gets. It leaves out causes.
 func NewProblem(err error) *Problem {
 	e := ckpt.AsError(err)
 	kind, known := Kinds[e.Code]
@@ -77,8 +76,8 @@ func NewProblem(err error) *Problem {
 	}
 }
 
-// retryAfter is whole seconds, because the header is, and never nothing where
-// waiting is what helps.
+// retryAfter returns whole seconds, as the header requires. It is never 0 if waiting
+// helps.
 func retryAfter(e *ckpt.Error) time.Duration {
 	after := e.RetryAfter
 	if after <= 0 && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeQuota) {
@@ -87,13 +86,13 @@ func retryAfter(e *ckpt.Error) time.Duration {
 	return (after + time.Second - 1).Truncate(time.Second)
 }
 
-// Err is the error that the problem tells of: the inverse of NewProblem.
+// Err returns the error that the problem describes: the inverse of NewProblem.
 func (p *Problem) Err() *ckpt.Error {
 	return &ckpt.Error{Code: p.Code, Message: p.Detail, Outcome: p.Outcome, Missing: p.Missing, Host: p.Host, Term: p.Term, RetryAfter: p.RetryAfter}
 }
 
-// readProblem is the error of a reply. A reply that is no problem of ours
-// comes from net/http itself, or from something else that answers there.
+// ReadProblem returns the error of a reply. A reply that is no Problem comes from
+// net/http itself, or from another program that answers there.
 func ReadProblem(status int, h http.Header, body []byte, write bool) *ckpt.Error {
 	var p Problem
 	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {

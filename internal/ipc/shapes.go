@@ -2,15 +2,15 @@ package ipc
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// Health is what the probes answer when all is well.
+// Health is the answer of the probes if everything is in order.
 type Health struct {
 	Status   string   `json:"status"`             // ok
-	State    string   `json:"state,omitempty"`    // of a readiness probe: ready, or degraded where saves are acknowledged and something is wrong
-	Problems []string `json:"problems,omitempty"` // what that is
+	State    string   `json:"state,omitempty"`    // of a readiness probe: ready, or degraded if saves are acknowledged but something is wrong
+	Problems []string `json:"problems,omitempty"` // what is wrong
 }
 
-// StepEnd is the end of a step on the wire. It has the members of a StepRequest
-// that were not said when the step began.
+// StepEnd is the end of a step on the wire. It has the members of a StepRequest that the
+// start of the step did not have.
 type StepEnd struct {
 	Epoch        *int64          `json:"epoch,omitempty"`
 	Status       ckpt.StepStatus `json:"status,omitempty"`

@@ -9,51 +9,51 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// The headers of replies that are ours.
+// The headers of replies that are not standard.
 const (
-	// headerReplayed marks a reply that was given before.
+	// HeaderReplayed marks a reply that was given before.
 	HeaderReplayed = "Idempotent-Replayed"
-	// headerAsSent says that a state is stored byte for byte as it was sent, or
-	// as the change that was sent makes it.
+	// HeaderAsSent says that a state is stored byte for byte as it was sent, or exactly
+	// as the sent change produces it.
 	HeaderAsSent = "Ckpt-As-Sent"
-	// headerSHA256 is the hash of the bytes of a state.
+	// HeaderSHA256 is the hash of the bytes of a state.
 	HeaderSHA256 = "Ckpt-Sha256"
-	// headerStateRange is where in the body the value of state or state_base64
-	// stands: the first and the last byte, as in HTTP's own ranges.
+	// HeaderStateRange is the position of the value of state or state_base64 in the body:
+	// the first and the last byte, as in HTTP ranges.
 	HeaderStateRange = "Ckpt-State-Range"
 )
 
-// These are values of headers, shared by all replies; net/http only reads them.
+// These are values of headers that all replies share; net/http only reads them.
 var (
 	TypeJSON   = []string{ckpt.ContentTypeJSON}
 	TypeNDJSON = []string{"application/x-ndjson"}
 	IsTrue     = []string{"true"}
 )
 
-// typeBytes is the content type of a state that came without one.
+// TypeBytes is the content type of a state that was sent without one.
 const TypeBytes = "application/octet-stream"
 
-// headerBaseSHA256 is the hash of the base as the client has it.
+// HeaderBaseSHA256 is the hash of the base as the client has it.
 const HeaderBaseSHA256 = "Ckpt-Base-Sha256"
 
-// headerCRC32C is the CRC-32C of a state as the client has it: a checksum that
-// costs next to nothing where a SHA-256 would cost more than the rest.
+// HeaderCRC32C is the CRC-32C of a state as the client has it. It costs next to nothing,
+// while a SHA-256 would cost more than the rest of the request.
 const HeaderCRC32C = "Ckpt-Crc32c"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// crc32c is a state's checksum as the header has it.
+// CRC32C returns a state's checksum in the form of the header.
 func CRC32C(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli)) }
 
-// Content types of a save that say what the body is.
+// Content types that say which form the body of a save has.
 const (
 	TypeMergePatch = "application/merge-patch+json"
 	TypeJSONPatch  = "application/json-patch+json"
 	TypeDelta      = "application/vnd.ckptsidecar.delta"
-	TypeForm       = "application/x-www-form-urlencoded" // what curl says when nobody told it
+	TypeForm       = "application/x-www-form-urlencoded" // curl sends it if the user sets no content type
 )
 
-// Headers of a raw save, for what is JSON itself.
+// Headers of a raw save, for values that are JSON.
 const (
 	HeaderMetadata = "Ckpt-Metadata"
 	HeaderProgram  = "Ckpt-Program"
@@ -63,22 +63,23 @@ const (
 // with commas between them.
 const HeaderTree = "Ckpt-Tree"
 
-// TypeContents is the content type of a stream of contents: for each a line with
-// its SHA-256, its size, and the SHA-256 of the version before or -, and its bytes.
+// TypeContents is the content type of a stream of contents. Each content is a line with
+// its SHA-256, its size, and the SHA-256 of the previous version or -, followed by its
+// bytes.
 const TypeContents = "application/vnd.ckptsidecar.contents"
 
-// headerSpooled says when a client put a write aside: docs/SPOOL.md.
+// HeaderSpooled says when a client spooled a write: docs/SPOOL.md.
 const HeaderSpooled = "Ckpt-Spooled"
 
 type Parameter struct{ Name, Value string }
 
-// ownerParameter is taken by every call.
+// OwnerParameter is a parameter that every call accepts.
 const OwnerParameter = "owner"
 
-// labelParameter alone may come more than once.
+// LabelParameter is the only parameter that can be repeated.
 const LabelParameter = "label"
 
-// encodeJSON writes a value in one line.
+// EncodeJSON writes a value on one line.
 func EncodeJSON(b *bytes.Buffer, v any) error {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
