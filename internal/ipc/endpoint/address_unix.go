@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPath is the longest socket path: sun_path less its closing NUL, that is
-// 107 bytes on Linux and 103 on macOS.
+// maxPath is the maximum length of a socket path: sun_path without its closing NUL, which
+// is 107 bytes on Linux and 103 on macOS.
 const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// absolute also keeps a leading "@" from meaning Linux's abstract name space,
-// which has no permissions at all.
+// absolute returns an absolute path. This also prevents a leading "@" from meaning
+// Linux's abstract name space, which has no permissions at all.
 func absolute(path string) (string, error) {
 	if path == "" {
 		return "", fmt.Errorf("no socket path given: name one with --socket or %s", EnvSocket)

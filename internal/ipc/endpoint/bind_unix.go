@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longestBeside is the longest that bind adds to the folder's path. It counts
-// against sun_path too, which matters for very short socket names only.
+// longestBeside is the longest name that bind adds to the folder's path. It counts
+// against sun_path too, which matters only for very short socket names.
 const longestBeside = "/.4294967295/s"
 
-// bind makes the socket in a private folder beside its place and moves it into
-// place when it listens and has its group and mode. It returns what the file
-// is, for removeIfSame.
+// bind creates the socket in a private folder next to its place. When the socket listens
+// and has its group and mode, bind moves it into place. It returns the file's identity,
+// for removeIfSame.
 func (s site) bind(ctx context.Context) (_ *net.UnixListener, made fs.FileInfo, err error) {
 	tmp, err := s.privateFolder()
 	if err != nil {
@@ -35,7 +35,7 @@ func (s site) bind(ctx context.Context) (_ *net.UnixListener, made fs.FileInfo, 
 		return nil, nil, err
 	}
 	ul := l.(*net.UnixListener)
-	ul.SetUnlinkOnClose(false) // Go knows only the name it was bound to
+	ul.SetUnlinkOnClose(false) // Go only knows the name that it was bound to
 	if made, err = s.dress(name); err == nil {
 		err = moveInto(name, s.path)
 	}
@@ -45,8 +45,8 @@ func (s site) bind(ctx context.Context) (_ *net.UnixListener, made fs.FileInfo, 
 	return ul, made, nil
 }
 
-// privateFolder is closed to others from its first moment. The chmod only opens
-// it to ourselves, where the umask took even that.
+// privateFolder creates a folder that is closed to other users from its first moment. The
+// chmod only opens it to the daemon itself, if the umask removed even that.
 func (s site) privateFolder() (string, error) {
 	tmp, err := os.MkdirTemp(s.dir, ".")
 	if err != nil {
@@ -55,9 +55,9 @@ func (s site) privateFolder() (string, error) {
 	return tmp, os.Chmod(tmp, 0o700)
 }
 
-// nameIn keeps the socket's own name where it fits. The name that a socket was
-// bound to is what ss, lsof and the addresses of its connections show for ever,
-// so it had better be one to recognize.
+// nameIn keeps the socket's own name if it fits. The name that a socket was bound to is
+// what ss, lsof and the addresses of its connections always show, so it should be
+// recognizable.
 func (s site) nameIn(tmp string) string {
 	if name := filepath.Join(tmp, filepath.Base(s.path)); len(name) <= maxPath {
 		return name
@@ -65,8 +65,8 @@ func (s site) nameIn(tmp string) string {
 	return filepath.Join(tmp, "s")
 }
 
-// dress gives the socket its group and then its mode, so that a mode for the
-// group never holds for the group it was born with.
+// dress sets the socket's group and then its mode, so that a mode for the group never
+// applies to the group that the socket was created with.
 func (s site) dress(name string) (fs.FileInfo, error) {
 	if s.gid != noGroup {
 		if err := os.Lchown(name, -1, s.gid); err != nil {
@@ -79,8 +79,8 @@ func (s site) dress(name string) (fs.FileInfo, error) {
 	return os.Lstat(name)
 }
 
-// removeIfSame removes the path only while it is the file that was made. The
-// listener is still open then, so its inode number cannot have gone to another.
+// removeIfSame removes the path only if it is still the file that was created. The
+// listener is still open at this time, so no other file can have its inode number.
 func removeIfSame(path string, made fs.FileInfo) error {
 	now, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func removeIfSame(path string, made fs.FileInfo) error {
 	return unix.Unlink(path)
 }
 
-// stillThere says whether a path is the socket that was made.
+// stillThere returns an error unless a path is the socket that was created.
 func stillThere(path string, made fs.FileInfo) error {
 	now, err := os.Lstat(path)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Candidates are the endpoints a client tries, in order: the one that
-// CKPTSIDECAR_SOCKET names, the user's, the system's.
+// Candidates returns the endpoints that a client tries, in order: the one in
+// CKPTSIDECAR_SOCKET, the user's, the system's.
 func Candidates() []string {
 	var list []string
 	for _, p := range []string{os.Getenv(EnvSocket), Default(false), Default(true)} {

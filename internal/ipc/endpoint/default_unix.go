@@ -9,8 +9,8 @@ import (
 
 const socketName = "ckptsidecar.sock"
 
-// Default is where the system's daemon listens, or the user's own. The user's
-// is "" when neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor a home is known.
+// Default returns the endpoint of the system's daemon, or of the user's own. The user's
+// is "" if XDG_RUNTIME_DIR, XDG_STATE_HOME and the home folder are all unknown.
 func Default(system bool) string {
 	if system {
 		return filepath.Join(systemRun, "ckptsidecar", socketName)
@@ -24,7 +24,7 @@ func Default(system bool) string {
 	return ""
 }
 
-// stateHome is where the user's database lies.
+// stateHome returns the folder of the user's database.
 func stateHome() string {
 	if dir := absEnv("XDG_STATE_HOME"); dir != "" {
 		return dir
@@ -36,7 +36,7 @@ func stateHome() string {
 	return filepath.Join(home, ".local", "state")
 }
 
-// absEnv ignores relative values, as the XDG specification asks.
+// absEnv ignores relative values, as the XDG specification requires.
 func absEnv(name string) string {
 	if v := os.Getenv(name); filepath.IsAbs(v) {
 		return v

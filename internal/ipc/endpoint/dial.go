@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// DialError says that nobody could be reached at Path, why, and what to do.
+// DialError means that no daemon could be reached at Path. It says why, and what to do.
 type DialError struct {
 	Path string
 	Err  error
@@ -16,8 +16,8 @@ type DialError struct {
 
 func (e *DialError) Unwrap() error { return e.Err }
 
-// Stranger says that somebody does listen at Path, who is not trusted. It is no
-// sign that a daemon is missing.
+// Stranger reports whether an untrusted program listens at Path. This does not mean that
+// a daemon is missing.
 func (e *DialError) Stranger() bool {
 	var stranger *StrangerError
 	return errors.As(e.Err, &stranger)
@@ -41,8 +41,8 @@ func (e *DialError) Error() string {
 	return "cannot connect to " + e.Path + ": " + e.Err.Error()
 }
 
-// Dial connects to the daemon at path. With an empty path it tries Candidates
-// in order. Its errors are *DialError, save for the context's own.
+// Dial connects to the daemon at path. With an empty path it tries Candidates in order.
+// Its errors are *DialError, except the context's own.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if path == "" {
 		return dialFirst(ctx, Candidates())
@@ -57,9 +57,9 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return nil, &DialError{Path: path, Err: err}
 }
 
-// dialFirst goes through the paths. An endpoint that is there and refuses us
-// says more than one that is missing, so its error is the one to show. A
-// stranger ends the search: the environment is then not what its user thinks.
+// dialFirst tries the paths. If an endpoint exists and refuses the connection, that says
+// more than a missing endpoint, so dialFirst returns its error. A stranger ends the
+// search, because the environment is then not what its user thinks.
 func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
 	var telling error
 	for _, p := range paths {

@@ -27,8 +27,8 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// isStale: the socket file is there and nobody listens behind it.
+// isStale reports whether the socket file exists but no program listens behind it.
 func isStale(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
-// isBusy: the listener is there and its backlog is full.
+// isBusy reports whether the listener exists but its backlog is full.
 func isBusy(err error) bool { return errors.Is(err, unix.EAGAIN) }

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// dialTime bounds the wait for a free instance of the pipe, for which go-winio
-// would wait as long as the context lives.
+// dialTime limits the wait for a free instance of the pipe. go-winio would wait for as
+// long as the context lives.
 const dialTime = 5 * time.Second
 
-// dial opens the pipe anonymously: the daemon asks the kernel for our process
-// anyway, and a squatter gets nothing to impersonate.
+// dial opens the pipe anonymously: the daemon asks the kernel for the client's process
+// anyway, and a squatter gets no identity that it could impersonate.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	if err := checkName(path); err != nil {
 		return nil, err
@@ -33,10 +33,10 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// isStale: a pipe goes with its last server, so none is ever left over.
+// isStale is always false: a pipe disappears together with its last server.
 func isStale(error) bool { return false }
 
-// isBusy: the pipe is there and no instance became free in time.
+// isBusy reports whether the pipe exists but no instance became free in time.
 func isBusy(err error) bool {
 	return errors.Is(err, windows.ERROR_PIPE_BUSY) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -7,32 +7,32 @@ import (
 	"os"
 )
 
-// EnvSocket names the environment variable that clients try first.
+// EnvSocket is the environment variable with the endpoint that clients try first.
 const EnvSocket = "CKPTSIDECAR_SOCKET"
 
-// Peer is who is at the other end of a connection, as the kernel says it.
+// Peer is the process at the other end of a connection, as the kernel reports it.
 type Peer struct {
-	// Owner is the identity that agents are keyed by: "uid:1000" on Unix, a SID
-	// such as "S-1-5-21-…" on Windows.
+	// Owner is the identity that agents belong to: "uid:1000" on Unix, a SID such as
+	// "S-1-5-21-…" on Windows.
 	Owner string
-	// PID is the peer's process, or 0 where the kernel does not say. It is only
-	// a hint: pids are reused, and the process may have handed the socket on.
+	// PID is the peer's process, or 0 if the kernel does not report it. It is only a
+	// hint: pids are reused, and the process may have passed the socket to another one.
 	PID int
-	// Admin is set for root and for members of Options.AdminGroup. On Windows it
-	// is set for LocalSystem and for Administrators who are elevated. In a user's
-	// own daemon it is set for that user too.
+	// Admin is set for root and for members of Options.AdminGroup. On Windows it is set
+	// for LocalSystem and for elevated Administrators. In a user's own daemon it is also
+	// set for that user.
 	Admin bool
 }
 
-// PeerConn is what a listener of this package accepts.
+// PeerConn is a connection that a listener of this package accepted.
 type PeerConn interface {
 	net.Conn
-	// Peer is who connected. It was read at accept and does not change.
+	// Peer returns the process that connected. It was read at accept and does not change.
 	Peer() Peer
 }
 
-// PeerOf says who is at the other end of a connection that a listener of this
-// package accepted, and false for every other connection.
+// PeerOf returns the process at the other end of a connection that a listener of this
+// package accepted. It returns false for every other connection.
 func PeerOf(c net.Conn) (Peer, bool) {
 	pc, ok := c.(PeerConn)
 	if !ok {
@@ -41,40 +41,40 @@ func PeerOf(c net.Conn) (Peer, bool) {
 	return pc.Peer(), true
 }
 
-// Options say where to listen and whom to let in.
+// Options say where to listen and who may connect.
 type Options struct {
-	// Path is the socket's path, or \\.\pipe\name on Windows. A relative socket
-	// path is taken from the working directory.
+	// Path is the socket's path, or \\.\pipe\name on Windows. A relative socket path is
+	// relative to the working directory.
 	Path string
-	// Mode is the permission of the socket. 0 means 0660, or 0600 with
-	// SingleUser. Windows has no use for it.
+	// Mode is the permission of the socket. 0 means 0660, or 0600 with SingleUser. It has
+	// no effect on Windows.
 	Mode os.FileMode
-	// Group is the group that owns the socket, by name or number; "" leaves it.
-	// On Windows it is the group, by name or SID, that may open the pipe, and ""
-	// means every authenticated local user.
+	// Group is the group that owns the socket, by name or number; "" does not change it.
+	// On Windows it is the group, by name or SID, that may open the pipe, and "" means
+	// every authenticated local user.
 	Group string
-	// AdminGroup is the group whose members are admins besides root, by name,
-	// number or SID. "" means root (Administrators) only.
+	// AdminGroup is the group whose members are admins in addition to root, by name,
+	// number or SID. "" means only root (Administrators).
 	AdminGroup string
-	// SingleUser marks a user's own daemon: nobody but that user and root
-	// (Administrators) gets past accept.
+	// SingleUser marks a user's own daemon: only that user and root (Administrators) get
+	// past accept.
 	SingleUser bool
-	// Report, if set, is told of each connection that was closed at accept and
-	// of each accept that failed and is tried again. It must not block.
+	// Report, if set, is called for each connection that was closed at accept, and for
+	// each accept that failed and is tried again. It must not block.
 	Report func(error)
 }
 
 var (
 	// ErrInUse means that a daemon already answers at the path.
 	ErrInUse = errors.New("already running")
-	// ErrRefused is in every error about a peer that was closed at accept.
+	// ErrRefused is in every error about a peer whose connection was closed at accept.
 	ErrRefused = errors.New("connection refused at accept")
-	// ErrIdentityMap means that the kernel's user ids cannot be told apart here.
+	// ErrIdentityMap means that this process cannot tell the kernel's user ids apart.
 	ErrIdentityMap = errors.New("not the identity map")
 )
 
-// OccupiedError says that something which is not ours is where the endpoint
-// should be. It is never removed or taken over.
+// OccupiedError means that something that does not belong to the daemon is at the place
+// of the endpoint. It is never removed or taken over.
 type OccupiedError struct {
 	Path string
 	What string // "a folder", "a live socket of uid:1000", …

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// prepareFolder makes the socket's folder if it is missing and checks that
-// nobody but root and ourselves can change what lies in it. doc.go has the rule.
+// prepareFolder creates the socket's folder if it is missing, and checks that only root
+// and the daemon's user can change its content. doc.go has the rule.
 func prepareFolder(dir string, mode os.FileMode) error {
 	if err := checkAbove(dir); err != nil {
 		return err
@@ -30,7 +30,7 @@ func prepareFolder(dir string, mode os.FileMode) error {
 	return checkAbove(real)
 }
 
-// makeFolder makes what is missing, with exactly this mode whatever the umask.
+// makeFolder creates missing folders, with exactly this mode whatever the umask.
 func makeFolder(dir string, mode os.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +43,7 @@ func makeFolder(dir string, mode os.FileMode) error {
 		return os.Chmod(dir, mode)
 	}
 	if fi, statErr := os.Stat(dir); statErr == nil && fi.IsDir() {
-		return nil // it was there, which on a read-only parent is not EEXIST
+		return nil // it existed, which is not EEXIST on a read-only parent
 	}
 	return err
 }
@@ -63,8 +63,8 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// checkAbove goes up to the root. Owners and groups are not looked at, because
-// sandboxes show odd ones for honest folders.
+// checkAbove checks every folder up to the root. It ignores owners and groups, because
+// sandboxes show odd ones for safe folders.
 func checkAbove(dir string) error {
 	for up := filepath.Dir(dir); ; up = filepath.Dir(up) {
 		fi, err := os.Stat(up)

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// noGroup stands for "no group configured". It is what chown reads as "leave".
+// noGroup stands for "no group configured". chown reads it as "do not change".
 const noGroup = -1
 
-// groupID resolves a group's name or number. It is done once, at start: a group
-// that is renamed or renumbered needs a restart, and no lookup can be slow or
-// fail while a peer waits.
+// groupID resolves a group's name or number. This is done once, at start: a group that is
+// renamed or renumbered needs a restart, but no lookup can be slow or fail while a peer
+// waits.
 func groupID(name string) (int, error) {
 	if name == "" {
 		return noGroup, nil

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// CheckIdentityMap refuses a user namespace whose ids are not the host's. Users
-// that have no place in such a map all look like one (65534), and a daemon for
-// several users could not tell them apart.
+// CheckIdentityMap refuses a user namespace whose ids are not the host's. All users that
+// do not exist in such a map look like one user (65534), and a daemon for several users
+// could not tell them apart.
 func CheckIdentityMap() error {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if errors.Is(err, fs.ErrNotExist) && hasProc() {
@@ -32,8 +32,8 @@ func hasProc() bool {
 	return err == nil
 }
 
-// isIdentity reports whether the map gives every uid to itself. A map that does
-// so only for some leaves the rest indistinguishable.
+// isIdentity reports whether the map maps every uid to itself. A map that does so only
+// for some uids leaves the rest indistinguishable.
 func isIdentity(text string) bool {
 	var next uint64
 	for line := range strings.Lines(text) {

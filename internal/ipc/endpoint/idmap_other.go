@@ -2,5 +2,5 @@
 
 package endpoint
 
-// CheckIdentityMap has nothing to check where there are no user namespaces.
+// CheckIdentityMap returns nil: this system has no user namespaces.
 func CheckIdentityMap() error { return nil }

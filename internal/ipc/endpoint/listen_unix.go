@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 )
 
-// Listen makes the socket and listens on it. The context bounds the opening
-// only: it is Close that ends the listener. Options.Path that a daemon answers
-// at gives ErrInUse, one that something else occupies an *OccupiedError.
+// Listen creates the socket and listens on it. The context limits only the opening; Close
+// ends the listener. If a daemon answers at Options.Path, the error is ErrInUse. If
+// something else occupies the path, the error is an *OccupiedError.
 func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	door, err := o.door()
 	if err != nil {
@@ -38,9 +38,9 @@ func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	return l, nil
 }
 
-// FromListener wraps a listener that was inherited, as systemd's socket
-// activation hands over. The socket belongs to whoever made it: Close leaves
-// its file, and its permissions are not looked at.
+// FromListener wraps an inherited listener, such as one from systemd's socket activation.
+// The socket belongs to the program that created it: Close keeps its file, and its
+// permissions are not checked.
 func FromListener(inner net.Listener, o Options) (net.Listener, error) {
 	ul, ok := inner.(*net.UnixListener)
 	if !ok || ul.Addr().Network() != "unix" {
@@ -55,7 +55,7 @@ func FromListener(inner net.Listener, o Options) (net.Listener, error) {
 	return newListener(ul, o, door.identify), nil
 }
 
-// door settles who may pass before anybody can knock.
+// door decides who may connect before any peer can try.
 func (o Options) door() (doorman, error) {
 	if !o.SingleUser {
 		if err := CheckIdentityMap(); err != nil {
@@ -65,7 +65,7 @@ func (o Options) door() (doorman, error) {
 	return newDoorman(o)
 }
 
-// site is a socket's place and looks, with all defaults settled.
+// site is a socket's path and permissions, with all defaults filled in.
 type site struct {
 	path, dir     string
 	mode, dirMode os.FileMode
@@ -94,7 +94,7 @@ func newSite(o Options) (site, error) {
 	return s, checkLength(path, len(s.dir)+len(longestBeside))
 }
 
-// open runs under the lock, so nobody else of ours changes the path meanwhile.
+// open runs under the lock, so that no other daemon changes the path at the same time.
 func (s site) open(ctx context.Context, o Options, door doorman) (*listener, error) {
 	if err := clearWay(ctx, s.path); err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"github.com/Microsoft/go-winio"
 )
 
-// pipeBuffer is what a peer can write before the other end reads.
+// pipeBuffer is the number of bytes that a peer can write before the other end reads.
 const pipeBuffer = 64 << 10
 
-// Listen makes the pipe and listens on it. The context bounds the opening only:
-// it is Close that ends the listener. A name that a daemon answers at gives
-// ErrInUse, one that somebody else took an *OccupiedError.
+// Listen creates the pipe and listens on it. The context limits only the opening; Close
+// ends the listener. If a daemon answers at the name, the error is ErrInUse. If another
+// program has taken the name, the error is an *OccupiedError.
 func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	if err := checkName(o.Path); err != nil {
 		return nil, err
@@ -38,13 +38,13 @@ func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	return newListener(inner, o, door.identify), nil
 }
 
-// FromListener is for inherited sockets, which Windows does not hand over.
+// FromListener is for inherited sockets, which Windows does not have.
 func FromListener(inner net.Listener, o Options) (net.Listener, error) {
 	return nil, fmt.Errorf("inherited listener: %w on Windows", errors.ErrUnsupported)
 }
 
-// whyNot finds out who has the name already. The failure itself only says that
-// access is denied.
+// whyNot finds out who has taken the name. The error itself only says that access is
+// denied.
 func whyNot(ctx context.Context, path string, cause error) error {
 	c, err := dial(ctx, path)
 	if err == nil {

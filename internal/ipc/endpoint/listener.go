@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// The pause after an accept that failed for a passing reason. It starts short,
-// because the next descriptor may be free in a moment, and is bounded, because
-// a listener that sleeps for long looks dead.
+// The pause after an accept that failed for a temporary reason. It is short at first, because the next descriptor
+// can be free in a moment. It is limited, because a listener that sleeps for long looks dead.
 const (
 	firstPause = 5 * time.Millisecond
 	longPause  = time.Second
@@ -21,11 +20,11 @@ type listener struct {
 	addr     net.Addr
 	identify func(net.Conn) (PeerConn, error)
 	report   func(error)
-	// withdraw takes the endpoint out of reach before the inner listener closes,
-	// release gives up what guarded it afterwards. Both may be nil.
+	// withdraw makes the endpoint unreachable before the inner listener closes. release gives up its lock
+	// afterwards. Both can be nil.
 	withdraw func() error
 	release  func() error
-	reach    func() error // whether callers still find it; nil where that cannot change
+	reach    func() error // whether callers can still find it; nil if that cannot change
 
 	done chan struct{}
 	once sync.Once
@@ -51,13 +50,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err == nil {
 			return pc, nil
 		}
-		// One peer that cannot be named must not end the service of the others.
+		// A peer that cannot be identified must not end the service for the other peers.
 		_ = c.Close()
 		l.report(err)
 	}
 }
 
-// next accepts, and waits out the errors that pass by themselves.
+// next accepts, and retries after temporary errors.
 func (l *listener) next() (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		c, err := l.inner.Accept()
@@ -71,7 +70,7 @@ func (l *listener) next() (net.Conn, error) {
 	}
 }
 
-// sleep reports false when the listener was closed meanwhile.
+// sleep returns false if the listener was closed in the meantime.
 func (l *listener) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -83,8 +82,8 @@ func (l *listener) sleep(d time.Duration) bool {
 	}
 }
 
-// Close takes the endpoint away, if it is still ours, and stops accepting.
-// Connections that were accepted stay open.
+// Close removes the endpoint, if it still belongs to this listener, and stops accepting. Accepted connections
+// stay open.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		close(l.done)
@@ -100,7 +99,8 @@ func (l *listener) Close() error {
 	return l.err
 }
 
-// Reachable says why callers cannot find what a listener of this package listens at any more, nil where they can.
+// Reachable returns why callers can no longer find the endpoint of a listener of this package, or nil if they
+// can.
 func Reachable(l net.Listener) error {
 	if ours, ok := l.(*listener); ok && ours.reach != nil {
 		return ours.reach()
@@ -108,5 +108,5 @@ func Reachable(l net.Listener) error {
 	return nil
 }
 
-// Addr is the endpoint's path as configured.
+// Addr returns the endpoint's path as configured.
 func (l *listener) Addr() net.Addr { return l.addr }

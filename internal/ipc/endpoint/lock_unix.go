@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockBeside takes PATH.lock for as long as the file stays open. Without it, of
-// two daemons that find the same stale socket, the slower one would remove the
-// live socket that the faster one has just put there.
+// lockBeside holds PATH.lock for as long as the file stays open. Without it, if two
+// daemons found the same stale socket, the slower one would remove the live socket that
+// the faster one has just created.
 func lockBeside(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -25,7 +25,7 @@ func lockBeside(path string) (*os.File, error) {
 	case err != nil:
 		err = fmt.Errorf("lock %s: %w", f.Name(), err)
 	default:
-		err = f.Chmod(0o600) // the umask may have taken our own rights to it
+		err = f.Chmod(0o600) // the umask may have removed the daemon's own rights to it
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

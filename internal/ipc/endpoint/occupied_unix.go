@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeTime bounds the question whether somebody answers. A daemon that is
-// stopped (SIGSTOP) still accepts into its backlog, so the answer is quick.
+// probeTime limits the check whether a program answers. A daemon that is stopped
+// (SIGSTOP) still accepts into its backlog, so the check is quick.
 const probeTime = 2 * time.Second
 
-// clearWay makes sure that nothing is at the path. The one thing it removes is
-// a socket of our own user that nobody listens on.
+// clearWay makes sure that nothing is at the path. The only thing that it removes is a
+// socket of the daemon's own user on which no program listens.
 func clearWay(ctx context.Context, path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func clearWay(ctx context.Context, path string) error {
 	return nil
 }
 
-// checkSocket returns nil for a socket that may be replaced.
+// checkSocket returns nil for a socket that can be replaced.
 func checkSocket(ctx context.Context, path string, owner uint32) error {
 	ours := int(owner) == os.Geteuid()
 	alive, err := answers(ctx, path)
@@ -62,8 +62,8 @@ func checkSocket(ctx context.Context, path string, owner uint32) error {
 	return nil
 }
 
-// answers dials. Only a refusal says that nobody listens; a full backlog or a
-// slow answer comes from somebody.
+// answers dials the path. Only a refused connection means that no program listens. If the
+// backlog is full or the answer is slow, a program listens.
 func answers(ctx context.Context, path string) (bool, error) {
 	c, err := (&net.Dialer{Timeout: probeTime}).DialContext(ctx, "unix", path)
 	switch {

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// serviceAccount is the virtual account of the service of our name.
+// serviceAccount is the virtual account of this program's service.
 const serviceAccount = `NT SERVICE\ckptsidecar`
 
-// StrangerError says that the pipe belongs to an account that this process does not
+// StrangerError means that the pipe belongs to an account that this process does not
 // trust with states. Nothing was sent to it.
 type StrangerError struct{ SID string }
 
@@ -18,8 +18,8 @@ func (e *StrangerError) Error() string {
 	return "the pipe belongs to " + e.SID + ", which is neither the service, an administrator nor you; stop the program that created it"
 }
 
-// checkOwner is what a client does against squatters: any user can make a pipe
-// of any free name, but none that belongs to another account.
+// checkOwner protects a client against squatters: any user can create a pipe with any
+// free name, but not one that belongs to another account.
 func checkOwner(c net.Conn) error {
 	h, err := handleOf(c)
 	if err != nil {
@@ -58,7 +58,7 @@ func selfSID() (string, error) {
 	return u.User.Sid.String(), nil
 }
 
-// handleOf reaches through go-winio's connection to the pipe's handle.
+// handleOf returns the pipe's handle from go-winio's connection.
 func handleOf(c net.Conn) (windows.Handle, error) {
 	f, ok := c.(interface{ Fd() uintptr })
 	if !ok {

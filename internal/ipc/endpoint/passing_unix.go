@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passingErrnos are the failures of accept that say nothing about the listener:
-// the peer went away, a security module objects to it, or descriptors or memory
-// are short for the moment.
+// passingErrnos are the errors of accept that say nothing about the listener: the peer
+// went away, a security module objects to it, or descriptors or memory are short for the
+// moment.
 var passingErrnos = []unix.Errno{
 	unix.EMFILE, unix.ENFILE, unix.ECONNABORTED, unix.ENOBUFS, unix.ENOMEM,
 	unix.EINTR, unix.EAGAIN, unix.EPROTO, unix.EPERM, unix.EACCES,

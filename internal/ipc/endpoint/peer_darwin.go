@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerCredentials reads what the kernel noted when the peer called connect. The
-// first of the kernel's groups is the primary one.
+// peerCredentials reads what the kernel recorded when the peer called connect. The first
+// of the kernel's groups is the primary one.
 func peerCredentials(fd int, withGroups bool) (credentials, error) {
 	x, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
@@ -16,7 +16,7 @@ func peerCredentials(fd int, withGroups bool) (credentials, error) {
 	}
 	pid, err := unix.GetsockoptInt(fd, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 	if err != nil {
-		pid = 0 // a hint that is missing costs nobody the connection
+		pid = 0 // it is only a hint: without it, the connection is still accepted
 	}
 	n := min(max(int(x.Ngroups), 0), len(x.Groups))
 	c := credentials{uid: x.Uid, gid: overflowID, groups: x.Groups[:n], pid: pid}
@@ -29,8 +29,8 @@ func peerCredentials(fd int, withGroups bool) (credentials, error) {
 	return c, nil
 }
 
-// directoryGroups asks the directory for the groups that the kernel's list has
-// no room for. Not knowing them means fewer rights, never more.
+// directoryGroups asks the directory for the groups for which the kernel's list has no
+// room. If they are unknown, the peer has fewer rights, never more.
 func directoryGroups(uid uint32) []uint32 {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerCredentials reads what the kernel noted when the peer called connect. The
-// groups are read only when they decide something.
+// peerCredentials reads what the kernel recorded when the peer called connect. It reads
+// the groups only if they can matter.
 func peerCredentials(fd int, withGroups bool) (credentials, error) {
 	u, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -21,8 +21,8 @@ func peerCredentials(fd int, withGroups bool) (credentials, error) {
 	return c, err
 }
 
-// peerGroups reads SO_PEERGROUPS. A kernel that does not know it leaves the
-// peer without supplementary groups, that is with less, never with more.
+// peerGroups reads SO_PEERGROUPS. On a kernel without it, the peer has no supplementary
+// groups, and therefore fewer rights, never more.
 func peerGroups(fd int) ([]uint32, error) {
 	for room := 64; ; {
 		groups := make([]uint32, room)
@@ -35,11 +35,11 @@ func peerGroups(fd int) ([]uint32, error) {
 		case !errors.Is(err, unix.ERANGE) || n <= room:
 			return nil, err
 		}
-		room = n // the kernel said how many there are
+		room = n // the kernel reported the number of groups
 	}
 }
 
-// getPeerGroups is here because x/sys has no call for it.
+// getPeerGroups exists because x/sys has no call for it.
 func getPeerGroups(fd int, groups []uint32) (int, error) {
 	size := uint32(len(groups)) * 4
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,

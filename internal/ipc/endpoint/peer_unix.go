@@ -10,18 +10,18 @@ import (
 	"strconv"
 )
 
-// overflowID is what the kernel reports for a user or group that has no place
-// in this user namespace. Many different ones look like it, so it names nobody.
+// overflowID is what the kernel reports for a user or group that does not exist in this
+// user namespace. Many different users look like it, so it identifies nobody.
 const overflowID = 65534
 
-// credentials are what the kernel knows of the process that connected.
+// credentials are what the kernel knows about the process that connected.
 type credentials struct {
 	uid, gid uint32
 	groups   []uint32
 	pid      int
 }
 
-// doorman decides who gets in and who is an admin.
+// doorman decides who may connect and who is an admin.
 type doorman struct {
 	self       uint32
 	singleUser bool
@@ -40,7 +40,7 @@ func newDoorman(o Options) (doorman, error) {
 	return doorman{self: uint32(os.Geteuid()), singleUser: o.SingleUser, adminGID: gid}, nil
 }
 
-// admit is the whole rule. In a user's own daemon whoever gets in is its admin.
+// admit is the whole rule. In a user's own daemon, everyone who may connect is an admin.
 func (d doorman) admit(c credentials) (Peer, error) {
 	if d.singleUser && c.uid != 0 && c.uid != d.self {
 		return Peer{}, refused("uid %d is not the owner of this daemon (uid %d)", c.uid, d.self)
@@ -60,7 +60,7 @@ func (d doorman) inAdminGroup(c credentials) bool {
 	return c.gid == gid || slices.Contains(c.groups, gid)
 }
 
-// unixPeerConn keeps the methods of *net.UnixConn, CloseWrite among them, which
+// unixPeerConn keeps the methods of *net.UnixConn. One of them is CloseWrite, which
 // net/http uses to end a reply without a reset.
 type unixPeerConn struct {
 	*net.UnixConn
@@ -85,7 +85,7 @@ func (d doorman) identify(c net.Conn) (PeerConn, error) {
 	return &unixPeerConn{UnixConn: uc, peer: peer}, nil
 }
 
-// read asks the kernel, on the connection's descriptor.
+// read asks the kernel through the connection's descriptor.
 func (d doorman) read(uc *net.UnixConn) (c credentials, err error) {
 	raw, err := uc.SyscallConn()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Well-known SIDs that decide something.
+// Well-known SIDs that influence the decision.
 const (
 	sidSystem    = "S-1-5-18"
 	sidAdmins    = "S-1-5-32-544"
@@ -15,16 +15,15 @@ const (
 	sidAnonymous = "S-1-5-7"
 )
 
-// credentials are what the kernel knows of the process that connected. Groups
-// that are there for denial only, such as Administrators before elevation, are
-// not in them.
+// credentials are what the kernel knows about the process that connected. They do not
+// contain groups that only deny, such as Administrators before elevation.
 type credentials struct {
 	user   string
 	groups []string
 	pid    int
 }
 
-// doorman decides who gets in and who is an admin.
+// doorman decides who may connect and who is an admin.
 type doorman struct {
 	self       string
 	singleUser bool
@@ -43,9 +42,9 @@ func newDoorman(o Options) (doorman, error) {
 	return doorman{self: self, singleUser: o.SingleUser, adminGroup: admin}, nil
 }
 
-// admit is the whole rule. In a user's own daemon whoever gets in is its
-// admin. The descriptor has refused the network and the
-// anonymous already; their check here costs nothing and depends on no list.
+// admit is the whole rule. In a user's own daemon, everyone who may connect is an admin.
+// The descriptor has refused network and anonymous logons already. Checking them here
+// again costs nothing and depends on no list.
 func (d doorman) admit(c credentials) (Peer, error) {
 	root := c.user == sidSystem || slices.Contains(c.groups, sidAdmins)
 	switch {

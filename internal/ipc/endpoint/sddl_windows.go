@@ -15,21 +15,19 @@ const createInstance = 0x4
 
 // descriptor is the pipe's security descriptor, in SDDL.
 //
-// O: names the daemon's own account as the owner, because the owner is what a
-// client checks before it trusts the pipe, and nobody can make a pipe that
-// belongs to another account. D:P is a list that inherits nothing. Refusals
-// come first, because the first entry that matches decides: NU is every logon
-// over the network (S-1-5-2; go-winio asks for PIPE_REJECT_REMOTE_CLIENTS as
-// well), AN the anonymous logon (S-1-5-7). GA, everything, goes to the daemon's
-// own account only, since go-winio makes an instance of the pipe for each
-// connection. LocalSystem (SY), elevated Administrators (BA) and the clients
-// (AU, every authenticated user, or the configured group) get 0x12019b, which
-// is read and write without the right to make instances: who has that right
-// can answer the daemon's clients. A client that asks for GENERIC_WRITE, which
-// contains the bit, still gets in, because the pipe file system leaves it out
-// of the check of a client. A user's own daemon has no entry for others at all.
-// That the pipe is the first of its name (FILE_FLAG_FIRST_PIPE_INSTANCE) is
-// what go-winio's FILE_CREATE stands for.
+// O: names the daemon's own account as the owner, because a client checks the owner
+// before it trusts the pipe, and a user cannot create a pipe that belongs to another
+// account. D:P is a list that inherits nothing. Refusals come first, because the first
+// entry that matches decides: NU is every logon over the network (S-1-5-2; go-winio asks
+// for PIPE_REJECT_REMOTE_CLIENTS as well), AN the anonymous logon (S-1-5-7). Only the
+// daemon's own account gets GA, full access, because go-winio creates an instance of the
+// pipe for each connection. LocalSystem (SY), elevated Administrators (BA) and the
+// clients (AU, every authenticated user, or the configured group) get 0x12019b, which is
+// read and write without the right to create instances: a program with that right could
+// answer the daemon's clients. A client that asks for GENERIC_WRITE, which contains the
+// bit, can still connect, because the pipe file system ignores the bit when it checks a
+// client. A user's own daemon has no entry for others at all. go-winio's FILE_CREATE
+// makes sure that the pipe is the first of its name (FILE_FLAG_FIRST_PIPE_INSTANCE).
 func descriptor(owner, clients string) string {
 	s := fmt.Sprintf("O:%[1]sD:P(D;;GA;;;NU)(D;;GA;;;AN)(A;;GA;;;%[1]s)", owner)
 	for _, who := range []string{"SY", "BA", clients} {
@@ -40,7 +38,7 @@ func descriptor(owner, clients string) string {
 	return s
 }
 
-// clientsOf is who may open the pipe besides its owner and administrators.
+// clientsOf returns who may open the pipe in addition to its owner and administrators.
 func clientsOf(o Options) (string, error) {
 	switch {
 	case o.SingleUser:
@@ -55,7 +53,7 @@ func clientsOf(o Options) (string, error) {
 	return sid, nil
 }
 
-// groupSID takes a SID as it is and looks up a name. "" stays "".
+// groupSID returns a SID unchanged and looks up a name. "" stays "".
 func groupSID(name string) (string, error) {
 	if name == "" || strings.HasPrefix(name, "S-1-") {
 		return name, checkSID(name)

@@ -9,14 +9,15 @@ import (
 
 // clientCredentials reads the token of the process at the other end.
 //
-// It goes by the client's process and not by impersonation, because a pipe has
-// nobody to impersonate before the first read, unless the client asked for it,
-// and identity is wanted at accept. The weak point of that way is a client that
-// hands its end on, exits, and has its pid taken by another's process. The start
-// time closes it: a process that began after the connection did not make it.
+// It uses the client's process and not impersonation, because a pipe has no identity to
+// impersonate before the first read, unless the client asked for it, and the daemon needs
+// the identity at accept. This has one weak point: a client passes its end to another
+// process and exits, and a process of another user gets its pid. The start time solves
+// this: a process that began after the connection did not make it.
 //
-// The daemon must be allowed to look at its clients' processes. LocalSystem is,
-// and so is a user at his own; a service under a lesser account is not.
+// The daemon must have the right to inspect its clients' processes. LocalSystem has it,
+// and a user has it for their own processes. A service under a lesser account does not
+// have it.
 func clientCredentials(pipe windows.Handle, at time.Time) (credentials, error) {
 	var pid uint32
 	if err := windows.GetNamedPipeClientProcessId(pipe, &pid); err != nil {

@@ -1,4 +1,4 @@
 package endpoint
 
-// firstPerson is the first number that macOS gives to a person.
+// firstPerson is the first uid that macOS assigns to a person.
 const firstPerson = 500

@@ -9,18 +9,17 @@ import (
 	"path/filepath"
 )
 
-// The numbers of accounts that systemd gives to services for as long as they
-// run (DynamicUser=).
+// The range of uids that systemd assigns to services while they run (DynamicUser=).
 const (
 	firstDynamicUser = 61184
 	lastDynamicUser  = 65519
 )
 
-// StrangerError says that the endpoint belongs to a user whom this process does
-// not trust with states. Nothing was sent to that user.
+// StrangerError means that the endpoint belongs to a user whom this process does not
+// trust with states. Nothing was sent to that user.
 type StrangerError struct {
-	Peer uint32 // who listens
-	Self uint32 // who wanted to connect
+	Peer uint32 // the user who listens
+	Self uint32 // the user who wanted to connect
 }
 
 func (e *StrangerError) Error() string {
@@ -29,8 +28,8 @@ func (e *StrangerError) Error() string {
 		e.Peer, e.Self)
 }
 
-// checkListener asks the kernel who listens at the other end, before the first
-// byte is sent. doc.go has the rule.
+// checkListener asks the kernel who listens at the other end, before the first byte is
+// sent. doc.go has the rule.
 func checkListener(c net.Conn, path string) error {
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
@@ -47,7 +46,7 @@ func checkListener(c net.Conn, path string) error {
 	return &StrangerError{Peer: cred.uid, Self: self}
 }
 
-// isServiceUser says whether root has given the place of the socket to uid.
+// isServiceUser reports whether root has given the place of the socket to uid.
 func isServiceUser(uid uint32, path string) bool {
 	if uid == overflowID {
 		return false
@@ -70,9 +69,9 @@ func isServiceUser(uid uint32, path string) bool {
 	return false
 }
 
-// aboveIsRoots says whether only root can change which folder dir is. A sticky
-// folder such as /tmp keeps others from replacing a folder of root, but anybody
-// can make a new one there.
+// aboveIsRoots reports whether only root can replace dir by another folder. A sticky
+// folder such as /tmp prevents other users from replacing a folder of root, but every
+// user can create a new one there.
 func aboveIsRoots(dir string, stickyCounts bool) bool {
 	for up := filepath.Dir(dir); ; up = filepath.Dir(up) {
 		fi, err := os.Stat(up)
@@ -89,8 +88,8 @@ func aboveIsRoots(dir string, stickyCounts bool) bool {
 	}
 }
 
-// isSystemAccount tells the accounts of services from those of people. Root
-// makes folders for both: /run/ckptsidecar for one, /run/user/1000 for the other.
+// isSystemAccount distinguishes the accounts of services from those of people. Root
+// creates folders for both: /run/ckptsidecar for one, /run/user/1000 for the other.
 func isSystemAccount(uid uint32) bool {
 	return uid < firstPerson || uid >= firstDynamicUser && uid <= lastDynamicUser
 }
