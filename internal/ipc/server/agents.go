@@ -65,7 +65,7 @@ func (c *call) getPolicy() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	tag, err := c.server.store.PolicyTag(ctx, c.scope, c.agent) // before the policy: one that is set meanwhile has another
+	tag, err := c.server.store.PolicyTag(ctx, c.scope, c.agent) // before the policy: a policy that is set in between has another tag
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (c *call) importAgent() error {
 	defer cancel()
 	body := &importBody{body: c.paced(http.MaxBytesReader(c.ResponseWriter, c.r.Body, limit)), limit: limit}
 	report, err := c.server.store.Import(ctx, c.scope, r, body)
-	if body.err != nil { // what ended the body is why the import failed
+	if body.err != nil { // the error that ended the body is the reason why the import failed
 		return body.err
 	}
 	if err != nil {
@@ -194,15 +194,15 @@ func (c *call) importAgent() error {
 	return c.sendJSON(http.StatusOK, report)
 }
 
-// importBody remembers how the body failed. So the store needs to know nothing
-// about HTTP.
+// importBody remembers the error that ended the body, so that the store needs to know
+// nothing about HTTP.
 type importBody struct {
 	body  io.Reader
 	limit int64
 	err   error
 }
 
-// Read reads on.
+// Read reads from the body and remembers its error.
 func (b *importBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if err != nil && err != io.EOF {

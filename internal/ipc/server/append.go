@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// The reply to a save is written by hand: encoding/json would cost more than
-// the rest of the request, and it would re-encode metadata. A test compares
-// the result with encoding/json, field by field.
+// The reply to a save is written by hand: encoding/json would cost more than the rest of
+// the request, and would re-encode metadata. A test compares the result with
+// encoding/json, field by field.
 
 // appendCheckpoint writes a checkpoint without its closing brace and without
 // its state.
@@ -69,8 +69,8 @@ func appendSaved(b []byte, s *ckpt.Saved) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendVerdict writes what is known of drift. A verdict with new findings is rare,
-// so encoding/json is fast enough for it.
+// appendVerdict writes the drift verdict. A verdict with new findings is rare, so
+// encoding/json is fast enough for it.
 func appendVerdict(b []byte, v *ckpt.DriftVerdict) []byte {
 	if v == nil {
 		return append(b, "null"...)
@@ -142,7 +142,7 @@ func appendLabels(b []byte, name string, labels ckpt.Labels) []byte {
 	return append(b, '}')
 }
 
-// appendString writes a JSON string. Nearly all are plain ASCII.
+// appendString writes a JSON string. Nearly all strings are plain ASCII.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -154,7 +154,7 @@ func appendString(b []byte, s string) []byte {
 
 func appendQuoted(b []byte, s string) []byte {
 	quoted, err := json.Marshal(s)
-	if err != nil { // strings always marshal
+	if err != nil { // marshaling a string cannot fail
 		return append(b, `""`...)
 	}
 	return append(b, quoted...)

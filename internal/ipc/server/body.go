@@ -19,8 +19,8 @@ func (c *call) readState(r *ckpt.SaveRequest) (err error) {
 	return err
 }
 
-// readBody reads the body into one buffer. factor is how often what was read
-// will be in memory.
+// readBody reads the body into one buffer. factor is how many copies of the body will be
+// in memory.
 func (c *call) readBody(limit, factor int64) ([]byte, error) {
 	return c.readInto(func(n int) []byte { return make([]byte, n) }, limit, factor)
 }
@@ -29,7 +29,8 @@ func (c *call) readInto(memory func(int) []byte, limit, factor int64) ([]byte, e
 	n := c.r.ContentLength
 	switch {
 	case c.r.Header["Content-Encoding"] != nil:
-		// Taken as it is, the state would not be what its Content-Type says.
+		// If the server accepted the encoded body, the state would not match its
+		// Content-Type.
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is refused: "+
 			"send it uncompressed, the daemon compresses what it stores")
 	case n > limit:
@@ -53,17 +54,17 @@ func bodyTooLarge(limit int64) error {
 	return ckpt.Errorf(ckpt.CodeTooLarge, "the body is larger than the %d bytes that are allowed here", limit)
 }
 
-// allow gives the client time to send n bytes. net/http already set a deadline
-// that is long enough for a small body, and removes it when the body is read.
+// allow gives the client time to send n bytes. net/http has already set a deadline that
+// is long enough for a small body, and removes it when the body is read.
 func (c *call) allow(n int64) {
 	if n > c.server.limits.MinRate {
 		_ = c.conn.SetReadDeadline(time.Now().Add(c.server.limits.timeFor(n)))
 	}
 }
 
-// readChunked reads a body of unknown length. It waits for memory only before
-// the first part. A request that holds memory and waits for more could block
-// other requests that do the same.
+// readChunked reads a body of unknown length. It waits for memory only before the first
+// part: a request that holds memory and waits for more could block other requests that do
+// the same.
 func (c *call) readChunked(limit, factor int64) ([]byte, error) {
 	const first = 32 << 10
 	if err := c.hold(&c.conn.owner.bytes, first*factor); err != nil {
@@ -90,7 +91,7 @@ func (c *call) readChunked(limit, factor int64) ([]byte, error) {
 	}
 }
 
-// grow doubles the buffer if there is room at once.
+// grow doubles the buffer if memory is available without waiting.
 func (c *call) grow(buf []byte, factor int64) ([]byte, error) {
 	share, more := &c.conn.owner.bytes, int64(cap(buf))
 	if !share.tryAcquire(more * factor) {
@@ -100,7 +101,8 @@ func (c *call) grow(buf []byte, factor int64) ([]byte, error) {
 	return slices.Grow(buf, int(more))[:len(buf):int(2*more)], nil
 }
 
-// paced is a body that must keep up Limits.MinRate.
+// paced returns a reader of the body that requires the client to send at least at
+// Limits.MinRate.
 func (c *call) paced(body io.Reader) io.Reader {
 	return &pacedReader{body: body, conn: c.conn, limits: &c.server.limits, began: time.Now()}
 }
@@ -113,7 +115,7 @@ type pacedReader struct {
 	read   int64
 }
 
-// Read waits for as long as the bytes so far have earned.
+// Read waits only for the time that the bytes read so far have earned.
 func (r *pacedReader) Read(p []byte) (int, error) {
 	_ = r.conn.SetReadDeadline(r.began.Add(r.limits.timeFor(r.read)))
 	n, err := r.body.Read(p)
@@ -121,7 +123,7 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bodyError says what was wrong with a body, never what was in it.
+// bodyError describes what was wrong with a body. It never contains a part of the body.
 func bodyError(err error, limit int64) error {
 	var tooLarge *http.MaxBytesError
 	var network net.Error
@@ -136,8 +138,8 @@ func bodyError(err error, limit int64) error {
 	return ckpt.Wrap(ckpt.CodeInvalid, err, "the body could not be read")
 }
 
-// decode reads a JSON body strictly into v. It ignores the Content-Type, because
-// only JSON is accepted.
+// decode reads a JSON body strictly into v. It ignores the Content-Type, because only
+// JSON is accepted.
 func (c *call) decode(v any) error { return c.decodeUpTo(maxSmallBody, v) }
 
 // decodeUpTo is decode for bodies that carry values of an agent.
@@ -149,7 +151,7 @@ func (c *call) decodeUpTo(limit int64, v any) error {
 	return decodeBody(body, v)
 }
 
-// decodeOptional is decode where no body is the same as {}.
+// decodeOptional is decode for calls in which no body means {}.
 func (c *call) decodeOptional(limit int64, v any) error {
 	body, err := c.readBody(limit, 2)
 	if err != nil || len(body) == 0 {

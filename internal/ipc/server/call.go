@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// call is one request on its way through the server. It is the ResponseWriter
-// that handlers see, so that the way out knows what has been written.
+// call is one request on its way through the server. It is the ResponseWriter that
+// handlers see, so that finish knows what has been written.
 type call struct {
 	http.ResponseWriter
 	r      *http.Request
@@ -25,19 +25,19 @@ type call struct {
 	route *route
 	scope ckpt.Scope
 	query query
-	agent string // {agent} of the path, checked
+	agent string // {agent} in the path, checked
 	key   string // the Idempotency-Key, checked
 
-	loneSlash bool // {key} of the path is "/"
+	loneSlash bool // {key} in the path is "/"
 
-	holds  [4]hold // places in lanes, given back at the end
+	holds  [4]hold // places in shares, released at the end
 	held   int
 	status int   // 0 until something was written
 	body   int64 // bytes of the request's body
 	err    error
 }
 
-// WriteHeader notes that the reply has begun.
+// WriteHeader records that the reply has begun.
 func (c *call) WriteHeader(status int) {
 	if c.status == 0 {
 		c.status = status
@@ -58,8 +58,8 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 var loneSlashes = strings.NewReplacer("/%2F/", "/%252F/", "/%2f/", "/%252F/")
 
-// hideLoneSlash lets a part of the path be nothing but an escaped slash, because
-// a key may be that. net/http's mux would take it for the end of the path.
+// hideLoneSlash allows a part of the path that is only an escaped slash, because a key
+// can be that. The mux of net/http would take it for the end of the path.
 func (c *call) hideLoneSlash() {
 	path := loneSlashes.Replace(c.r.URL.RawPath)
 	if path == c.r.URL.RawPath {
@@ -67,12 +67,12 @@ func (c *call) hideLoneSlash() {
 	}
 	u := *c.r.URL
 	u.RawPath = path
-	u.Path, _ = url.PathUnescape(path) // it was well escaped before
+	u.Path, _ = url.PathUnescape(path) // it was escaped correctly before
 	c.r = c.r.WithContext(c.r.Context())
 	c.r.URL, c.loneSlash = &u, true
 }
 
-// pathKey is {key} of the path, which the store checks.
+// pathKey returns {key} in the path, which the store checks.
 func (c *call) pathKey() string {
 	if c.loneSlash {
 		return "/"
@@ -80,7 +80,7 @@ func (c *call) pathKey() string {
 	return c.r.PathValue("key")
 }
 
-// admit refuses what no route should see.
+// admit refuses requests that no route should get.
 func (c *call) admit() error {
 	if c.conn.refused != nil {
 		c.Header().Set("Connection", "close")
@@ -89,14 +89,14 @@ func (c *call) admit() error {
 	if c.r.Header["Origin"] != nil || c.r.Header["Referer"] != nil {
 		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "requests from web pages (with Origin or Referer) are refused"))
 	}
-	// net/http would redirect what is not clean, and nothing of ours is not.
+	// net/http would redirect a path that is not clean. All paths of the API are clean.
 	if p := c.r.URL.EscapedPath(); p == "" || p[0] != '/' || path.Clean(p) != p {
 		return noSuchPath()
 	}
 	return nil
 }
 
-// run checks what all calls have in common, then calls.
+// run does the checks that all calls have in common, and then runs the call.
 func (c *call) run(rt *route) error {
 	c.route = rt
 	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey,
@@ -140,7 +140,7 @@ func (c *call) checkPath() error {
 	return nil
 }
 
-// readScope reads the query, and from it whose agents the call is about.
+// readScope reads the query and, from the query, whose agents the call is about.
 func (c *call) readScope() error {
 	var err error
 	if c.query, err = readQuery(c.r.URL.RawQuery, c.route.params); err != nil {
@@ -163,11 +163,11 @@ func (c *call) readScope() error {
 	return c.checkOwner(name)
 }
 
-// reasonParameter says why something is done, where the body has no place for it.
+// reasonParameter is the reason for an action, for calls whose body has no member for it.
 const reasonParameter = "reason"
 
-// checkOwner refuses a misspelled owner, which would become a new one. It also
-// refuses "everybody's" in a call about one agent.
+// checkOwner refuses a misspelled owner, which would become a new one. It also refuses
+// AllOwners in a call about one agent.
 func (c *call) checkOwner(name string) error {
 	if name == ckpt.AllOwners {
 		if c.agent != "" {
@@ -181,7 +181,7 @@ func (c *call) checkOwner(name string) error {
 	return nil
 }
 
-// readSpooled reads when a client put the write aside.
+// readSpooled reads when a client spooled the write.
 func (c *call) readSpooled() error {
 	s, err := c.header(ipc.HeaderSpooled)
 	if err != nil || s == nil {
@@ -206,7 +206,8 @@ func (c *call) readKey() error {
 	return ckpt.CheckKey("Idempotency-Key", c.key)
 }
 
-// header is a header that may come once, nil where it did not.
+// header returns the value of a header that can occur at most once, or nil if it is
+// absent.
 func (c *call) header(name string) (*string, error) {
 	switch values := c.r.Header[name]; len(values) {
 	case 0:
@@ -217,8 +218,8 @@ func (c *call) header(name string) (*string, error) {
 	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s was sent twice", name)
 }
 
-// takeWrite limits the rate of an owner's writes. A heartbeat is never refused,
-// because its run would be taken for dead.
+// takeWrite limits the rate of an owner's writes. It never refuses a heartbeat, because
+// the daemon would then consider the run dead.
 func (c *call) takeWrite() error {
 	if !c.route.write {
 		return nil
@@ -247,8 +248,8 @@ func (c *call) hold(l *share, n int64) error {
 	return nil
 }
 
-// keep notes places that were taken. A call that holds more in the same share
-// than before holds them together.
+// keep records places that were taken. If a call already holds places in the same share,
+// it adds to them.
 func (c *call) keep(l *share, n int64) {
 	for i := range c.holds[:c.held] {
 		if c.holds[i].share == l {
@@ -260,7 +261,7 @@ func (c *call) keep(l *share, n int64) {
 	c.held++
 }
 
-// giveBack gives the places of a share back before the call is done.
+// giveBack releases the places in a share before the call is done.
 func (c *call) giveBack(l *share) {
 	for i := range c.holds[:c.held] {
 		if c.holds[i].share == l {
@@ -270,7 +271,7 @@ func (c *call) giveBack(l *share) {
 	}
 }
 
-// refuse records a refusal that no other method of the store will see.
+// refuse records a refusal that no other method of the store sees.
 func (c *call) refuse(err error) error {
 	if c.conn.owner.refusals.take() > 0 {
 		return err
@@ -286,8 +287,8 @@ func (c *call) refuse(err error) error {
 	return err
 }
 
-// writing is the context of a write. It does not end when the client hangs up.
-// It ends when the server has waited long enough.
+// writing returns the context of a write. It does not end when the client hangs up. It
+// ends when the server has waited long enough.
 func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx := ckpt.WithAsking(context.WithoutCancel(c.r.Context()), func() (context.Context, context.CancelFunc) {
 		asking, cancel := c.reading(most)
@@ -297,11 +298,11 @@ func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, most)
 }
 
-// halfClosed is how long a read goes on after its client stopped sending. A
-// client that closed only its writing half looks the same, and still listens.
+// halfClosed is how long a read continues after its client has stopped sending. A client
+// that has closed only its sending half looks the same, and still listens.
 const halfClosed = time.Second
 
-// reading is the context of a read.
+// reading returns the context of a read.
 func (c *call) reading(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
 	unhook := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
@@ -310,12 +311,12 @@ func (c *call) reading(most time.Duration) (context.Context, context.CancelFunc)
 
 // route is one call of the API.
 type route struct {
-	name   string // for logs, metrics and the audit of refusals
+	name   string // for logs, metrics and refusals in the audit log
 	method string
 	path   string
 	params []string // query parameters besides owner
-	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
-	urgent bool     // a rate of writes does not refuse it
-	free   bool     // it needs no share, so that probes are answered under load
+	write  bool     // it continues when its client hangs up, and an unclear end means outcome unknown
+	urgent bool     // the rate limit of writes does not refuse it
+	free   bool     // it needs no share, so that probes get an answer under load
 	do     func(*call) error
 }

@@ -66,7 +66,7 @@ func (c *call) listCheckpoints() error {
 	return nil
 }
 
-// filter is what list and latest have in common.
+// filter reads the parameters that list and latest have in common.
 func (c *call) filter() (f ckpt.CheckpointFilter, err error) {
 	f.Agent = c.agent
 	if f.Run, err = c.query.run(); err != nil {
@@ -102,7 +102,7 @@ func (c *call) latestCheckpoint() error {
 	return nil
 }
 
-// wantsState reads ?state=. If the state is wanted, it waits for a share of the
+// wantsState reads ?state=. If the client wants the state, it waits for a share of the
 // memory for states.
 func (c *call) wantsState() (bool, error) {
 	state, err := c.query.is("state", true)
@@ -125,7 +125,7 @@ func (c *call) getCheckpoint() error {
 	return nil
 }
 
-// checkpoint reads the one that a part of the path names.
+// checkpoint reads the checkpoint that a part of the path names.
 func (c *call) checkpoint(part string, state bool) (*ckpt.Checkpoint, error) {
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
@@ -185,7 +185,7 @@ func (c *call) deleteCheckpoint() error {
 
 func (c *call) diffCheckpoints() error { return c.diffWith(c.checkpoint) }
 
-// diffWith compares the two checkpoints of the path, which find reads.
+// diffWith compares the two checkpoints in the path, which it reads with find.
 func (c *call) diffWith(find func(part string, state bool) (*ckpt.Checkpoint, error)) error {
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
@@ -221,7 +221,7 @@ func jsonState(find func(part string, state bool) (*ckpt.Checkpoint, error), par
 
 func (c *call) restore() error {
 	r := ckpt.RestoreRequest{Agent: c.agent, IdempotencyKey: c.key}
-	if c.r.ContentLength != 0 { // an empty body asks for the newest
+	if c.r.ContentLength != 0 { // an empty body asks for the newest checkpoint
 		if err := c.decode(&r); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (c *call) restore() error {
 	return nil
 }
 
-// saveRequest decodes a POST of a checkpoint in each of its forms.
+// saveRequest decodes a POST of a checkpoint, in any of its forms.
 func (c *call) saveRequest() (*ckpt.SaveRequest, error) {
 	contentType, err := c.contentType()
 	if err != nil {
@@ -258,8 +258,8 @@ func (c *call) saveRequest() (*ckpt.SaveRequest, error) {
 	return c.rawSave("", contentType)
 }
 
-// rawSave takes the body as the state, and everything else from the query and
-// the headers. A PUT has an id.
+// rawSave reads the state from the body, and everything else from the query and the
+// headers. A PUT has an id.
 func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 	if media(contentType) == ipc.TypeDelta {
 		return c.deltaSave(id)

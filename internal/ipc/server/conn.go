@@ -9,25 +9,25 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// conn is an accepted connection and its caller. It is made once, at accept. No
-// request can change it.
+// conn is an accepted connection and its caller. It is created once, at accept. No
+// request can change the caller.
 type conn struct {
 	net.Conn
 	caller  ckpt.Caller
 	owner   *owner
-	refused error // every request gets this: there are too many connections
+	refused error // every request gets this error: there are too many connections
 
 	leave sync.Once
 	gone  func()
 
-	reading  atomic.Bool // the line and the headers of a request are being read
+	reading  atomic.Bool // the server is reading the line and the headers of a request
 	headLock sync.Mutex
-	head     int64 // bytes of them so far
+	head     int64 // the bytes of the line and headers so far
 	headHeld int64 // in the owner's share
 	closed   bool
 }
 
-// Close gives the connection's place back.
+// Close releases the connection's place.
 func (c *conn) Close() error {
 	c.leave.Do(func() {
 		c.gone()

@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// deltaSave applies a change to the base that the query names. After that it is
-// a save like any other: the state is checked, hashed and stored.
+// deltaSave applies a change to the base that the query names. The result is then saved
+// like any other state: it is checked, hashed and stored.
 func (c *call) deltaSave(id string) (*ckpt.SaveRequest, error) {
 	base := c.query.get("base")
 	if base == "" {
@@ -48,13 +48,13 @@ func (c *call) baseHash() (string, error) {
 	return *s, nil
 }
 
-// applyDelta reads the base and makes the state, if there is memory for it.
+// applyDelta reads the base and builds the state, if there is memory for it.
 func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) error {
 	states, bytes := &c.conn.owner.states, &c.conn.owner.bytes
 	if err := c.hold(states, 1); err != nil {
 		return err
 	}
-	defer c.giveBack(states) // the base is needed here alone
+	defer c.giveBack(states) // only this function needs the base
 	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
 	defer cancel()
 	base, is, release, err := c.server.store.Base(ctx, c.scope, c.agent, id)
@@ -77,7 +77,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	if int64(size) > c.server.limits.MaxBody {
 		return bodyTooLarge(c.server.limits.MaxBody)
 	}
-	if !bytes.tryAcquire(int64(size)) { // who holds some and waited for more could block others who do the same
+	if !bytes.tryAcquire(int64(size)) { // calls that hold some and wait for more could block each other
 		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))

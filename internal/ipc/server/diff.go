@@ -12,16 +12,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// maxShownValue is how many bytes of a value the summary shows.
+// maxShownValue is the maximum number of bytes of a value in the summary.
 const maxShownValue = 160
 
-// maxLCS bounds the table that matches elements of arrays. The table is as large
-// as the product of the numbers of values. Larger arrays are compared index by
-// index.
+// maxLCS limits the table that matches elements of arrays. The size of the table is the
+// product of the numbers of values. Larger arrays are compared index by index.
 const maxLCS = 1 << 22
 
-// maxPathBytes bounds the paths of a patch: a long key above many values would
-// be written once for each of them.
+// maxPathBytes limits the paths of a patch: a long key above many values would be written
+// once for each of them.
 const maxPathBytes = 64 << 20
 
 func diff(from, to []byte) (*ckpt.Diff, error) {
@@ -92,8 +91,8 @@ func byName(list []member) map[string][]byte {
 	return values
 }
 
-// touchedMembers are the pointers to the top-level members in which the patch
-// changes something.
+// touchedMembers returns the pointers to the top-level members in which the patch changes
+// something.
 func touchedMembers(patch jsondiff.Patch) map[string]bool {
 	touched := make(map[string]bool)
 	for _, op := range patch {

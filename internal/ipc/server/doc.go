@@ -1,36 +1,34 @@
-// Package server answers HTTP and JSON over the endpoint: to agents, to people
-// with curl, and to the command.
+// Package server serves HTTP and JSON at the endpoint: for agents, for people with curl,
+// and for the command.
 //
-// # The way of a request
+// # The path of a request
 //
-// An accepted connection gets its caller once, from the kernel (peer.go). A
-// request then goes through these steps. It is refused if a browser sent it,
-// and matched to a route (routes.go). Its names, query and scope are checked.
-// It waits for its owner's share (share.go). Its body is read into one buffer of
-// known size (body.go). The store answers it (store.go). Every error takes one
-// way out (finish.go, refuse.go).
+// An accepted connection gets its caller once, from the kernel (peer.go). A request then
+// goes through these steps. The server refuses it if a browser sent it, and matches it to
+// a route (routes.go). It checks the names, query and scope. The request waits for its
+// owner's share (share.go). The server reads the body into one buffer of known size
+// (body.go). The store answers the request (store.go). Every error leaves in the same way
+// (finish.go, refuse.go).
 //
-// # Three ways to save, one decoder
+// # Three ways to save, one result
 //
-// intake.go alone turns a request into a ckpt.SaveRequest, from the JSON
-// envelope, from raw bytes with a query, or from a change to an earlier
-// checkpoint. The store checks the request; nothing here repeats its rules.
+// Every form of a save becomes a ckpt.SaveRequest: the JSON envelope, raw bytes with a
+// query, or a change to an earlier checkpoint (checkpoints.go, intake.go, delta.go,
+// patch.go). The store checks the request; this package does not repeat its rules.
 //
 // # Runs
 //
-// Steps, operations, events and prompts come from the second half of the store
-// (runstore.go). They are decoded and passed on. Keys stand in paths as one
-// escaped part, whatever they are. Following events is the one call that does
-// not end by itself (events.go). It has a share of its own, and waits for the
-// store to report a change. It ends when the client leaves or does not read,
-// and when the server stops.
+// Steps, operations, events and prompts come from the second half of the store's
+// interface (store.go). The server decodes them and passes them on. In paths, a key is
+// always one escaped part, whatever its text is. Following is a call that does not end by
+// itself (events.go). It has its own share, and waits until the store reports a change.
+// It ends when the client leaves or does not read, and when the server stops.
 //
 // # States are never re-encoded
 //
-// The bytes of a state pass through as they are in both directions. Replies
-// that carry one are written by hand around it. The header Ckpt-State-Range
-// tells at which bytes of the body the state stands, so that a client may cut
-// it out instead of parsing it.
+// The bytes of a state pass through unchanged in both directions. Replies that contain a
+// state are written by hand around it. The header Ckpt-State-Range gives the position of
+// the state in the body, so that a client can cut it out instead of parsing it.
 //
 // This package may import the root package, internal/delta, internal/ipc,
 // internal/ipc/endpoint, internal/jsontext, internal/survey and

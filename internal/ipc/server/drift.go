@@ -27,7 +27,7 @@ func (c *call) getDrift() error {
 	})
 }
 
-// evaluateDrift only reads; its question is too long for a query.
+// evaluateDrift only reads. It is a POST because its question is too long for a query.
 func (c *call) evaluateDrift() error {
 	var r ckpt.EvaluateRequest
 	if err := c.decodeOptional(maxSmallBody, &r); err != nil {

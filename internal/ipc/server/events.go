@@ -65,7 +65,8 @@ func (c *call) getOwnerEvents() error {
 	})
 }
 
-// eventQuery reads from where events are asked for, how many, and whether to go on.
+// eventQuery reads the start and the number of the requested events, and whether to
+// follow.
 func (c *call) eventQuery() (after int64, limit int, follow bool, err error) {
 	n, err := c.query.number("after", 0, 1<<62)
 	if err != nil {
@@ -86,22 +87,22 @@ func (c *call) eventQuery() (after int64, limit int, follow bool, err error) {
 const (
 	// followPage is how many events a follower reads at once.
 	followPage = 128
-	// followPart is how many bytes of them it sends at once.
+	// followPart is how many bytes of events a follower sends at once.
 	followPart = 64 << 10
-	// letGoTime is what a follower has to take what is on its way to it when
-	// the server stops.
+	// letGoTime is how long a follower's client has, when the server stops, to receive the
+	// data that is on its way.
 	letGoTime = 250 * time.Millisecond
 )
 
-// errGone says that the client left, or did not read the reply in time. Nobody
-// can be told.
+// errGone means that the client left, or did not read the reply in time. The server cannot
+// tell it anything.
 var errGone = errors.New("the client stopped reading")
 
-// follow streams events as lines of JSON until the client leaves or the server
-// stops. read answers the next ones after a number, and whether there are more at
-// once; number is an event's. It counts as one of the owner's followers, not as one of the
-// owner's requests. A client that does not read in time is disconnected. It may
-// go on after the last line that it has.
+// follow streams events as lines of JSON until the client leaves or the server stops. read
+// returns the next events after a number, and whether there are more at once. number
+// returns the number of an event. The call counts as one of the owner's followers, not as
+// one of the owner's requests. A client that does not read in time is disconnected. It can
+// continue after the last line that it got.
 func follow[E any](c *call, after int64,
 	read func(ctx context.Context, after int64) (events []E, more bool, err error), number func(*E) int64) error {
 	if err := c.beFollower(); err != nil {
@@ -110,7 +111,7 @@ func follow[E any](c *call, after int64,
 	ctx, cancel := c.following()
 	defer cancel()
 	for {
-		changed := c.server.store.Changed() // before reading, so that nothing slips between
+		changed := c.server.store.Changed() // before reading, so that no event is missed
 		events, more, err := eventsAfter(ctx, c, after, read)
 		if err == nil {
 			err = sendEvents(ctx, c, events)
@@ -137,7 +138,7 @@ func follow[E any](c *call, after int64,
 	}
 }
 
-// beFollower lets the call count as one of the owner's followers, not as one of the
+// beFollower makes the call count as one of the owner's followers, not as one of the
 // owner's requests.
 func (c *call) beFollower() error {
 	owner := c.conn.owner
@@ -151,9 +152,8 @@ func (c *call) beFollower() error {
 	return nil
 }
 
-// following is the context of a follower. It ends soon after the client left,
-// and at once when the server stops. A write that waits for a slow client ends
-// with it.
+// following returns the context of a follower. It ends soon after the client has left, and
+// at once when the server stops. This also ends a write that waits for a slow client.
 func (c *call) following() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	gone := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
@@ -166,7 +166,7 @@ func (c *call) following() (context.Context, context.CancelFunc) {
 		stopped()
 		cancel()
 		if c.server.stopping.Err() != nil {
-			c.hurry() // the last write may have taken its time meanwhile
+			c.hurry() // the last write may have set a later deadline in the meantime
 		}
 	}
 }
@@ -181,8 +181,8 @@ func (c *call) letGo() error {
 	return nil
 }
 
-// eventsAfter reads the next events. Followers wait for a share of the reads,
-// because all of them wake up at once.
+// eventsAfter reads the next events. Followers wait for a share of the reads, because all
+// of them wake up at once.
 func eventsAfter[E any](ctx context.Context, c *call, after int64, read func(context.Context, int64) ([]E, bool, error)) ([]E, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
 	defer cancel()
@@ -194,11 +194,11 @@ func eventsAfter[E any](ctx context.Context, c *call, after int64, read func(con
 	return read(ctx, after)
 }
 
-// sendEvents sends events as lines, in parts. The client must read each part in
-// time. Without events it sends the head of the reply, which says that all is
-// well.
+// sendEvents sends events as lines, in parts. The client must read each part in time. If
+// there are no events yet, it sends the head of the reply, so that the client knows that
+// it is following.
 func sendEvents[E any](ctx context.Context, c *call, events []E) error {
-	b := new(bytes.Buffer) // not of the pool: a follower may hold it for long
+	b := new(bytes.Buffer) // not from the pool: a follower can hold it for long
 	for i := range events {
 		if err := ipc.EncodeJSON(b, &events[i]); err != nil {
 			return err
@@ -213,13 +213,13 @@ func sendEvents[E any](ctx context.Context, c *call, events []E) error {
 	return c.sendPart(ctx, b)
 }
 
-// sendPart sends what b has and empties it.
+// sendPart sends the content of b and empties it.
 func (c *call) sendPart(ctx context.Context, b *bytes.Buffer) error {
 	if b.Len() == 0 && c.status != 0 {
 		return nil
 	}
 	c.giveTime(int64(b.Len()))
-	if err := ctx.Err(); err != nil { // looked at last: giveTime would set a later deadline than the one of a stop
+	if err := ctx.Err(); err != nil { // checked last: giveTime could set a later deadline than the one of a stop
 		return err
 	}
 	if c.status == 0 {

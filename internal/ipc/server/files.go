@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// filesHold is the memory that a call holds which stores contents: a few of them as
-// they come, and those that wait for their transaction.
+// filesHold is the memory that a call that stores contents holds: for a few incoming
+// contents, and for those that wait for their transaction.
 const filesHold = 8 * ckpt.MaxTreeFile
 
 func (c *call) missingContents() error {
@@ -52,14 +52,14 @@ func (c *call) putContents() error {
 	return c.sendJSON(http.StatusOK, answer)
 }
 
-// contentStream is a body with contents: for each a line with its SHA-256, its size
-// and the SHA-256 of the version before or -, and then its bytes.
+// contentStream is a body with contents. Each content is a line with its SHA-256, its
+// size and the SHA-256 of the previous version or -, followed by its bytes.
 type contentStream struct{ in *bufio.Reader }
 
-// contentLine is how long the first line of a content may be.
+// contentLine is the maximum length of the first line of a content.
 const contentLine = 64 + 1 + 20 + 1 + 64 + 1
 
-// next answers the next content, io.EOF after the last.
+// next returns the next content, and io.EOF after the last one.
 func (s *contentStream) next() (*ckpt.FileContent, error) {
 	line, err := s.line()
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *call) attachTrees() error {
 	return nil
 }
 
-// filesLimit is the size of a page of files, 0 for the default.
+// filesLimit returns the size of a page of files, 0 for the default.
 func (c *call) filesLimit() (int, error) {
 	n, err := c.query.number("limit", 1, ckpt.MaxFilesPage)
 	if n == nil {
@@ -214,7 +214,7 @@ func (c *call) getContent() error {
 	return nil
 }
 
-// trees reads which trees of files a save names.
+// trees reads the ids of the trees that a save names.
 func (c *call) trees() ([]string, error) {
 	s, err := c.header(ipc.HeaderTree)
 	if err != nil || s == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// finish is the one way out. It turns a panic or an error into a reply, releases
-// shares, counts and logs.
+// finish ends every call. It turns a panic or an error into a reply, releases shares,
+// counts and logs.
 func (c *call) finish() {
 	abort := false
 	if v := recover(); v != nil {
@@ -28,11 +28,11 @@ func (c *call) finish() {
 	c.conn.giveHead()
 	c.account()
 	if abort {
-		panic(http.ErrAbortHandler) // net/http's way to break a connection
+		panic(http.ErrAbortHandler) // the way to break a connection with net/http
 	}
 }
 
-// panicked answers whether the connection must be broken off.
+// panicked records a panic. It returns true if the connection must be broken off.
 func (c *call) panicked(v any) bool {
 	if v == http.ErrAbortHandler {
 		return true
@@ -47,8 +47,8 @@ func (c *call) panicked(v any) bool {
 	return false
 }
 
-// fail reports err to the caller. If the reply has begun, it can only say that
-// the reply is incomplete, and answers true.
+// fail reports err to the caller. If the reply has begun, it can only mark the reply as
+// incomplete, and returns true.
 func (c *call) fail(err error) (abort bool) {
 	e := c.clear(err)
 	c.err = e
@@ -68,7 +68,7 @@ func (c *call) fail(err error) (abort bool) {
 	return false
 }
 
-// clear makes err a *ckpt.Error. A context that ended is not a fault.
+// clear turns err into a *ckpt.Error. A context that ended is not an internal fault.
 func (c *call) clear(err error) *ckpt.Error {
 	var e *ckpt.Error
 	if errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {

@@ -9,41 +9,43 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Fleet is what the server asks of the engine that many hosts share. Every call but
-// FleetUsage, FleetRuns, FleetPrompts, FleetCheckpoint, Claim, Bring and Release is for
-// administrators; the implementation refuses the others.
+// Fleet is what the server needs from the engine that the hosts share. FleetUsage, FleetRuns, FleetPrompts,
+// FleetCheckpoint, Claim, Bring and Release are for all users. All other calls are for administrators; the
+// implementation refuses other callers.
 type Fleet interface {
-	// FleetStatus says how shipping goes. It does not ask the engine.
+	// FleetStatus returns the status of shipping. It does not ask the engine.
 	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
-	// FleetUsage says how much the engine has of principals. A user is told of himself.
+	// FleetUsage returns how much the engine stores for principals. A user sees only their own usage.
 	FleetUsage(ctx context.Context, sc ckpt.Scope) (*fleet.Usage, error)
 	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
 	// FleetRuns lists the runs that the scope may see.
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
 	// FleetPrompts lists the open prompts of all hosts that the scope may see.
 	FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*survey.FleetPrompts, error)
-	// FleetCheckpoint reads a checkpoint that the scope may see, of this host or of another one.
+	// FleetCheckpoint reads a checkpoint of any host that the scope may see.
 	FleetCheckpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
 	// Claim makes this host the owner of a run of another host, and brings it here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
-	// Erased says who has erased an agent that this host has just erased. It does not ask
-	// the engine. It is nil where there is no fleet.
+	// Erased returns which hosts have erased an agent that this host has just erased. It does not ask the
+	// engine. It is nil if there is no fleet.
 	Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet
-	// Erasure asks the engine who has confirmed the erasure that is a row of this host's audit log.
+	// Erasure asks the engine which hosts have confirmed the erasure with this row number in this host's
+	// audit log.
 	Erasure(ctx context.Context, sc ckpt.Scope, n int64) (*ckpt.ErasedFleet, error)
-	// Bring brings the run here that a resumption asks for, if another host has it and it may come by itself.
+	// Bring moves the run of a resume request to this host, if another host has it and it can move without a
+	// person.
 	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
-	// Release lets another host claim a run of this host at once.
+	// Release allows another host to claim a run of this host at once.
 	Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error)
-	// Drain lets go of all runs of this host, or takes them up again.
+	// Drain releases all runs of this host, or takes them back.
 	Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (*fleet.Drained, error)
 	// Strands lists what this host has of runs that other hosts have claimed.
 	Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error)
-	// Decide adopts or drops the strand of the run with a uid.
+	// Decide adopts or drops the strand of the run with this uid.
 	Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error)
 }
 
-// noFleet answers on a host without an engine.
+// noFleet is the Fleet of a host without an engine.
 type noFleet struct{}
 
 func (noFleet) refuse(sc ckpt.Scope) error {
@@ -53,7 +55,7 @@ func (noFleet) refuse(sc ckpt.Scope) error {
 	return ckpt.Errorf(ckpt.CodeConflict, "this daemon belongs to no fleet: set fleet.engine_file, and restart it")
 }
 
-// FleetStatus is answered where there is no fleet too.
+// FleetStatus also works without a fleet.
 func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, error) {
 	if !sc.Admin {
 		return nil, n.refuse(sc)
@@ -64,7 +66,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 }
 
 func (n noFleet) FleetUsage(_ context.Context, sc ckpt.Scope) (*fleet.Usage, error) {
-	sc.Admin = true // whoever may ask for himself is told that there is no fleet
+	sc.Admin = true // every user may ask about their own usage, and learns that there is no fleet
 	return nil, n.refuse(sc)
 }
 
@@ -73,12 +75,12 @@ func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 }
 
 func (n noFleet) FleetRuns(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*fleet.Runs, error) {
-	sc.Admin = true // whoever may ask for his own runs is told that there are none
+	sc.Admin = true // every user may ask about their own runs, and learns that there is no fleet
 	return nil, n.refuse(sc)
 }
 
 func (n noFleet) FleetPrompts(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*survey.FleetPrompts, error) {
-	sc.Admin = true // whoever may ask for his own prompts is told that there are none
+	sc.Admin = true // every user may ask about their own prompts, and learns that there is no fleet
 	return nil, n.refuse(sc)
 }
 
@@ -93,21 +95,21 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 func (noFleet) Erased(context.Context, string, string) *ckpt.ErasedFleet { return nil }
 
 func (n noFleet) Erasure(_ context.Context, sc ckpt.Scope, _ int64) (*ckpt.ErasedFleet, error) {
-	sc.Admin = true // everybody may ask it of the own agents
+	sc.Admin = true // every user may ask this about their own agents
 	return nil, n.refuse(sc)
 }
 
-// Bring leaves a resumption to this host.
+// Bring does nothing: this host continues the resume. It refuses a standby, which needs a fleet.
 func (n noFleet) Bring(_ context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
 	if !r.Standby {
 		return nil
 	}
-	sc.Admin = true // everybody may stand by for the own runs
+	sc.Admin = true // every user may stand by for their own runs
 	return n.refuse(sc)
 }
 
 func (n noFleet) Release(_ context.Context, sc ckpt.Scope, _ ckpt.RunRef) (*fleet.Released, error) {
-	sc.Admin = true // everybody may ask it of the own runs
+	sc.Admin = true // every user may release their own runs
 	return nil, n.refuse(sc)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// fleetQuery reads which rows of the fleet are asked for.
+// fleetQuery reads which rows of the fleet the client wants.
 func (c *call) fleetQuery() (q fleet.RunsQuery, err error) {
 	q = fleet.RunsQuery{Host: c.query.get("host"), Principal: c.query.get("principal"), Agent: c.query.get("agent"),
 		Status: c.query.get("status"), Before: c.query.get("before")}
@@ -23,7 +23,7 @@ func (c *call) fleetQuery() (q fleet.RunsQuery, err error) {
 	return q, f.Check()
 }
 
-// listFleetRuns lists runs of all hosts, as far as the caller may see them.
+// listFleetRuns lists the runs of all hosts that the caller may see.
 func (c *call) listFleetRuns() error {
 	q, err := c.fleetQuery()
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *call) listFleetRuns() error {
 	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
 }
 
-// listFleetPrompts lists the open prompts of all hosts, as far as the caller may see them.
+// listFleetPrompts lists the open prompts of all hosts that the caller may see.
 func (c *call) listFleetPrompts() error {
 	q, err := c.fleetQuery()
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *call) getFleetCheckpoint() error {
 	return nil
 }
 
-// fleetCheckpoint reads the one that a part of the path names.
+// fleetCheckpoint reads the checkpoint that a part of the path names.
 func (c *call) fleetCheckpoint(part string, state bool) (*ckpt.Checkpoint, error) {
 	id := c.r.PathValue(part)
 	if err := ckpt.CheckID(id); err != nil {
@@ -79,7 +79,7 @@ func (c *call) fleetCheckpoint(part string, state bool) (*ckpt.Checkpoint, error
 // diffFleetCheckpoints compares checkpoints of any hosts.
 func (c *call) diffFleetCheckpoints() error { return c.diffWith(c.fleetCheckpoint) }
 
-// getErasure says who has confirmed an erasure of this host.
+// getErasure returns which hosts have confirmed an erasure of this host.
 func (c *call) getErasure() error {
 	n, err := rowNumber(c.r.PathValue("n"))
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *call) getErasure() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.ErasedFleet, error) { return c.server.fleet.Erasure(ctx, c.scope, n) })
 }
 
-// rowNumber reads the number of an erasure in a path.
+// rowNumber reads the number of an erasure from a path.
 func rowNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {

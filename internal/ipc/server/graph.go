@@ -115,7 +115,7 @@ func (c *call) sendFrame(f *ipc.GraphFrame, head any) error {
 	for i := 0; i < len(f.Parts) && err == nil; i++ {
 		_, err = c.Write(f.Parts[i])
 	}
-	return nil // who hung up needs no answer
+	return nil // a client that hung up needs no answer
 }
 
 func (c *call) graphHistory() error {

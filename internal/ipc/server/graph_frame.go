@@ -30,7 +30,7 @@ func readFrame(body []byte, head any) (*ipc.GraphRest, error) {
 	return rest, decodeBody(line, head)
 }
 
-// readWritesFrame reads writes of a task.
+// readWritesFrame reads the writes of a task.
 func readWritesFrame(body []byte) (*ckpt.GraphPutWrites, error) {
 	var h ipc.GraphWritesHead
 	rest, err := readFrame(body, &h)
@@ -46,7 +46,7 @@ func readWritesFrame(body []byte) (*ckpt.GraphPutWrites, error) {
 	return p, rest.End()
 }
 
-// pageHead makes the answer to a list.
+// pageHead builds the answer to a list.
 func pageHead(f *ipc.GraphFrame, p *ckpt.GraphPage) *ipc.GraphPageHead {
 	h := &ipc.GraphPageHead{Tuples: make([]ipc.GraphTupleHead, len(p.Tuples)), Next: p.Next}
 	for i := range p.Tuples {

@@ -12,23 +12,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// net/http reads the line and the headers of a request, and keeps the bytes
-// until they are complete. This file bounds that memory where the bytes come in.
-// As with bodies, each owner has a share of it.
+// net/http reads the line and the headers of a request, and keeps the bytes until they
+// are complete. This file limits that memory when the bytes arrive. As with bodies, each
+// owner has a share of it.
 
 var errHeadRefused = errors.New("too many bytes of unfinished requests")
 
-// Read counts what comes in before a request has reached its handler.
+// Read counts the bytes that arrive before a request has reached its handler.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.reading.Load() && !c.takeHead(int64(n)) {
 		c.refuseHead()
-		return 0, &net.OpError{Op: "read", Net: "unix", Err: errHeadRefused} // net/http answers others with an error of its own
+		return 0, &net.OpError{Op: "read", Net: "unix", Err: errHeadRefused} // net/http answers other errors itself
 	}
 	return n, err
 }
 
-// takeHead counts bytes of a head, and says whether there is room for them.
+// takeHead counts bytes of a head, and returns whether there is room for them.
 func (c *conn) takeHead(n int64) bool {
 	c.headLock.Lock()
 	defer c.headLock.Unlock()
@@ -44,11 +44,11 @@ func (c *conn) takeHead(n int64) bool {
 	return true
 }
 
-// headRead is called when a request reaches its handler. What follows is the
-// body, which has other bounds.
+// headRead is called when a request reaches its handler. The following bytes are the
+// body, which has other limits.
 func (c *conn) headRead() { c.reading.Store(false) }
 
-// giveHead gives back what the head of a request has held, once it is answered.
+// giveHead releases the memory for the head of a request after its answer.
 func (c *conn) giveHead() {
 	c.headLock.Lock()
 	defer c.headLock.Unlock()
@@ -65,8 +65,8 @@ func nextHead(c net.Conn, state http.ConnState) {
 	}
 }
 
-// refuseHead answers a request with an incomplete head, and closes the
-// connection. Nothing was written for this request before.
+// refuseHead answers a request with an incomplete head, and closes the connection.
+// Nothing was written for this request before.
 func (c *conn) refuseHead() {
 	p := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
 		Message: "you have too many bytes in requests that are incomplete or not answered yet: try again, and put large data into the state"})

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// envelope is a save as people with curl write it.
+// envelope is a save in the form that people write for curl.
 type envelope struct {
 	Kind     ckpt.Kind       `json:"kind"`
 	State    json.RawMessage `json:"state"`
@@ -24,7 +24,7 @@ type envelope struct {
 	Program  *ckpt.Program   `json:"program"`
 }
 
-// contentType is the request's, "" where it has none.
+// contentType returns the content type of the request, "" if it has none.
 func (c *call) contentType() (string, error) {
 	s, err := c.header("Content-Type")
 	if s == nil {
@@ -33,7 +33,7 @@ func (c *call) contentType() (string, error) {
 	return *s, nil
 }
 
-// media is a content type without its parameters.
+// media returns a content type without its parameters.
 func media(contentType string) string {
 	first, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(strings.TrimSpace(first))
@@ -68,7 +68,7 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 	}, ckpt.CheckKind(e.Kind)
 }
 
-// object is an optional JSON object, null meaning none.
+// object returns an optional JSON object. null means none.
 func object(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil
@@ -76,7 +76,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// saveParameters reads what a raw or patch save has outside its body.
+// saveParameters reads everything in a raw or patch save that is not in its body.
 func (c *call) saveParameters(contentType string) (*ckpt.SaveRequest, error) {
 	q := c.query
 	r := &ckpt.SaveRequest{
@@ -103,7 +103,7 @@ func (c *call) saveParameters(contentType string) (*ckpt.SaveRequest, error) {
 	return r, err
 }
 
-// hintEnvelope helps people who forgot to tell curl that they send JSON.
+// hintEnvelope adds a hint for people who forgot to tell curl that they send JSON.
 func hintEnvelope(err error, kind ckpt.Kind, contentType string) error {
 	if kind != "" || media(contentType) != ipc.TypeForm {
 		return err

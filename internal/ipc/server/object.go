@@ -9,14 +9,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// member is one member of a JSON object as it is written: key with its quotes.
+// member is one member of a JSON object as it is written: the key with its quotes.
 type member struct {
 	name       string // the key, unescaped
 	key, value []byte
 }
 
-// members takes apart a JSON object that has been checked, and says whether it
-// was one. Values are not looked into.
+// members splits a JSON object that has been checked, and returns whether it was one. It
+// does not look into the values.
 func members(doc []byte) ([]member, bool) {
 	p := jsontext.SkipSpace(doc, 0)
 	if p == len(doc) || doc[p] != '{' {
@@ -35,8 +35,8 @@ func members(doc []byte) ([]member, bool) {
 	return list, true
 }
 
-// keyName unescapes a key. Keys with lone surrogates, which no Go string can
-// hold, are told apart by their spelling.
+// keyName unescapes a key. Keys with lone surrogates, which no Go string can hold, are
+// distinguished by their spelling.
 func keyName(key []byte) string {
 	inner := string(key[1 : len(key)-1])
 	if !strings.Contains(inner, `\`) {
@@ -49,16 +49,17 @@ func keyName(key []byte) string {
 	return name
 }
 
-// places is how many values a JSON text has at most: what a tree of it costs.
+// places returns the maximum number of values in a JSON text, which is the cost of a tree
+// of it.
 func places(doc []byte) int {
 	return 1 + bytes.Count(doc, []byte{','}) + bytes.Count(doc, []byte{':'})
 }
 
-// pathBytes is the length of the JSON pointers to all values of a document,
-// taken together: what a list of them would need at the least.
+// pathBytes returns the total length of the JSON pointers to all values of a document:
+// the minimum size of a list of them.
 func pathBytes(doc []byte) (total int) {
 	lengths := []int{0} // of the pointers to the objects and arrays that are open
-	key := 1            // the length of the key or index whose value comes next
+	key := 1            // the length of the next value's key or index
 	for p := 0; p < len(doc); p++ {
 		switch doc[p] {
 		case '"':

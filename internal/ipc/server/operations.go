@@ -26,12 +26,12 @@ func (c *call) beginOperation() error {
 func (c *call) succeedOperation() error { return c.endOperation(ckpt.OperationSucceeded) }
 func (c *call) failOperation() error    { return c.endOperation(ckpt.OperationFailed) }
 
-// resolveOperation is an operator's word on what happened; only it must be
-// said in the body.
+// resolveOperation records what an operator says about the end of an operation. Only this
+// call has the status in its body.
 func (c *call) resolveOperation() error { return c.endOperation("") }
 
-// endOperation ends an operation with the status that the path says, or else
-// the body.
+// endOperation ends an operation with the status in the path, or if there is none, in the
+// body.
 func (c *call) endOperation(status ckpt.OperationStatus) error {
 	r := ckpt.OperationEnd{Key: c.pathKey(), Resolve: status == "", IdempotencyKey: c.key}
 	if err := c.decodeOptional(maxValueBody, &r); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// What one patch may cost. A patch is a convenience for small states; who
-// changes large ones sends them whole or as a delta.
+// The limits for one patch. A patch is a convenience for small states. Clients that
+// change large states send them whole or as a delta.
 const (
 	maxPlaces    = 1 << 20 // values in base and patch together
 	maxPatchWork = 1 << 27 // operations times values
 	maxPatchScan = 1 << 31 // depth times bytes: each level that a patch enters is read again
 )
 
-// patchSave applies the body to the checkpoint that the query calls base.
+// patchSave applies the body to the checkpoint that the query parameter base names.
 func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	id := c.query.get("base")
 	if id == "" {
@@ -54,8 +54,8 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	return r, err
 }
 
-// patchBase reads the base. A missing base and another agent's base give the
-// same error. It makes clients send the whole state.
+// patchBase reads the base. A missing base and another agent's base give the same error,
+// which makes clients send the whole state.
 func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	return base, nil
 }
 
-// change computes the new state. The same base and patch always give the same
-// bytes. Otherwise a repeated request would look like a different one.
+// change computes the new state. The same base and patch always give the same bytes.
+// Otherwise a repeated request would look like a different one.
 func (c *call) change(base, patch []byte, form string) ([]byte, error) {
 	if places(base)+places(patch) > maxPlaces {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the state has too many values to be patched: send it whole")
@@ -104,8 +104,8 @@ func tooDeep() error {
 	return ckpt.Errorf(ckpt.CodeTooLarge, "the patch goes too deep into a state of this size: send it whole")
 }
 
-// mergePatch is RFC 7396 on texts: what the patch does not touch keeps its
-// bytes, and new members come in the patch's order.
+// mergePatch implements RFC 7396 on texts: parts that the patch does not touch keep their
+// bytes, and new members have the order of the patch.
 func mergePatch(doc, patch []byte) []byte {
 	return appendMerged(make([]byte, 0, len(doc)+len(patch)), doc, patch)
 }
@@ -119,7 +119,7 @@ func appendMerged(out, doc, patch []byte) []byte {
 	for _, m := range changes {
 		change[m.name] = m.value
 	}
-	present, _ := members(doc) // anything else than an object counts as an empty one
+	present, _ := members(doc) // anything that is not an object counts as an empty one
 	out, first := append(out, '{'), true
 	for _, m := range present {
 		value, changed := change[m.name]
@@ -149,15 +149,15 @@ func beginMember(out, key []byte, first *bool) []byte {
 
 func isNull(value []byte) bool { return string(value) == "null" }
 
-// jsonPatch is RFC 6902.
+// jsonPatch implements RFC 6902.
 func jsonPatch(doc, patch []byte, limit int64) (state []byte, err error) {
 	defer func() {
-		if recover() != nil { // the library's fault, but the caller's input
+		if recover() != nil { // a fault of the library that the caller's input triggers
 			state, err = nil, ckpt.Errorf(ckpt.CodeInvalid, "the patch cannot be applied")
 		}
 	}()
 	ops, err := jsonpatch.DecodePatch(patch)
-	if err != nil || ops == nil { // nil is what null decodes to
+	if err != nil || ops == nil { // the text null gives nil
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the patch is not a list of RFC 6902 operations")
 	}
 	if err := checkOperations(ops); err != nil {
@@ -177,7 +177,7 @@ func jsonPatch(doc, patch []byte, limit int64) (state []byte, err error) {
 	return state, patchError(err)
 }
 
-// checkOperations refuses what the library would take for null.
+// checkOperations refuses values that the library would treat as null.
 func checkOperations(ops jsonpatch.Patch) error {
 	for i, op := range ops {
 		switch op.Kind() {
@@ -190,7 +190,7 @@ func checkOperations(ops jsonpatch.Patch) error {
 	return nil
 }
 
-// deepest is how many levels the longest pointer of the patch has.
+// deepest returns the number of levels of the longest pointer in the patch.
 func deepest(ops jsonpatch.Patch) int {
 	most := 0
 	for _, op := range ops {
@@ -203,7 +203,7 @@ func deepest(ops jsonpatch.Patch) int {
 	return most
 }
 
-// patchError classifies the library's errors. Their texts may hold values.
+// patchError classifies the library's errors. Their texts can contain values.
 func patchError(err error) error {
 	var copies *jsonpatch.AccumulatedCopySizeError
 	switch {

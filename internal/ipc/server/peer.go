@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// door counts connections at accept and closes those that are far too many.
+// door counts connections at accept and closes those far above the limit.
 type door struct {
 	net.Listener
 	log    *slog.Logger

@@ -43,8 +43,8 @@ func (c *call) askQuestion() error {
 	})
 }
 
-// getPrompt answers one prompt. With wait it holds the answer back while the
-// prompt is open, at most that long.
+// getPrompt returns one prompt. With wait, it delays the answer while the prompt is open,
+// at most for that time.
 func (c *call) getPrompt() error {
 	id := c.r.PathValue("id")
 	var wait ckpt.Duration
@@ -62,9 +62,9 @@ func (c *call) getPrompt() error {
 	return c.awaitPrompt(id, time.Duration(wait))
 }
 
-// awaitPrompt waits until a prompt is open no more, the time is over, the client
-// left, or the server stops. Like a follower, who waits counts as one of the
-// owner's followers, not as one of the owner's requests.
+// awaitPrompt waits until a prompt is no longer open, the time is over, the client has
+// left, or the server stops. A waiting call counts as one of the owner's followers, not
+// as one of the owner's requests.
 func (c *call) awaitPrompt(id string, wait time.Duration) error {
 	owner := c.conn.owner
 	if !owner.followers.tryAcquire(1) {
@@ -79,7 +79,7 @@ func (c *call) awaitPrompt(id string, wait time.Duration) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for late := false; ; {
-		changed := c.server.store.PromptsChanged() // before reading, so that nothing slips between
+		changed := c.server.store.PromptsChanged() // before reading, so that no change is missed
 		p, err := c.readPrompt(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -100,8 +100,8 @@ func (c *call) awaitPrompt(id string, wait time.Duration) error {
 	}
 }
 
-// expiry ends when a prompt does, or never. A wall clock that was set back lets
-// it end early, and the prompt is only read once more.
+// expiry returns a channel that fires when a prompt expires, or never. If the wall clock
+// was set back, it fires early, and the prompt is only read once more.
 func expiry(p *ckpt.Prompt) <-chan time.Time {
 	if p.ExpiresAt.IsZero() {
 		return nil
@@ -109,7 +109,7 @@ func expiry(p *ckpt.Prompt) <-chan time.Time {
 	return time.After(max(time.Until(p.ExpiresAt.Time), 50*time.Millisecond))
 }
 
-// readPrompt reads a prompt for one who waits. All of them may wake up at once.
+// readPrompt reads a prompt for a waiting call. All waiting calls can wake up at once.
 func (c *call) readPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
 	defer cancel()

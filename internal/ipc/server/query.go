@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// query is a request's parameters in their order. It is read strictly: what is
-// unknown, repeated, empty or wrongly escaped is refused by name, because a
-// parameter that is silently dropped saves into the wrong run.
+// query is a request's parameters in their order. It is read strictly: a parameter that
+// is unknown, repeated, empty or wrongly escaped is refused by name, because silently
+// dropping a parameter would save into the wrong run.
 type query []ipc.Parameter
 
 func readQuery(raw string, known []string) (query, error) {
@@ -72,7 +72,7 @@ func shown(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// get is a parameter's value, "" where it did not come.
+// get returns a parameter's value, "" if it is absent.
 func (q query) get(name string) string {
 	for i := range q {
 		if q[i].Name == name {
@@ -82,7 +82,7 @@ func (q query) get(name string) string {
 	return ""
 }
 
-// refuse names the first parameter that a form of a call does not take.
+// refuse names the first parameter that a form of a call does not accept.
 func (q query) refuse(why string, names ...string) error {
 	for i := range q {
 		if slices.Contains(names, q[i].Name) {
@@ -92,7 +92,7 @@ func (q query) refuse(why string, names ...string) error {
 	return nil
 }
 
-// flag is a truth value, nil where it did not come.
+// flag returns a boolean, nil if it is absent.
 func (q query) flag(name string) (*bool, error) {
 	value := q.get(name)
 	switch value {
@@ -105,7 +105,7 @@ func (q query) flag(name string) (*bool, error) {
 	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s must be true or false", name)
 }
 
-// is is a truth value, def where it did not come.
+// is returns a boolean, def if it is absent.
 func (q query) is(name string, def bool) (bool, error) {
 	b, err := q.flag(name)
 	if b == nil {
@@ -114,7 +114,7 @@ func (q query) is(name string, def bool) (bool, error) {
 	return *b, nil
 }
 
-// number is a whole number, nil where it did not come.
+// number returns a whole number, nil if it is absent.
 func (q query) number(name string, least, most int64) (*int64, error) {
 	value := q.get(name)
 	if value == "" {
@@ -127,7 +127,7 @@ func (q query) number(name string, least, most int64) (*int64, error) {
 	return &n, nil
 }
 
-// limit is the size of a page, 0 for the default.
+// limit returns the size of a page, 0 for the default.
 func (q query) limit() (int, error) {
 	n, err := q.number("limit", 1, ckpt.MaxLimit)
 	if n == nil {
@@ -136,7 +136,7 @@ func (q query) limit() (int, error) {
 	return int(*n), nil
 }
 
-// kind is a kind of checkpoint, "" where it did not come.
+// kind returns a kind of checkpoint, "" if it is absent.
 func (q query) kind() (ckpt.Kind, error) {
 	kind := ckpt.Kind(q.get("kind"))
 	if kind == "" {
@@ -145,7 +145,7 @@ func (q query) kind() (ckpt.Kind, error) {
 	return kind, ckpt.CheckKind(kind)
 }
 
-// run is a run's name, "" where it did not come.
+// run returns a run's name, "" if it is absent.
 func (q query) run() (string, error) {
 	run := q.get("run")
 	if run == "" {
@@ -154,7 +154,7 @@ func (q query) run() (string, error) {
 	return run, ckpt.CheckRunName(run)
 }
 
-// time is an instant, the zero time where it did not come.
+// time returns a time, the zero time if it is absent.
 func (q query) time(name string) (ckpt.Time, error) {
 	value := q.get(name)
 	if value == "" {
@@ -167,7 +167,7 @@ func (q query) time(name string) (ckpt.Time, error) {
 	return at, nil
 }
 
-// duration is a length of time, 0 where it did not come.
+// duration returns a length of time, 0 if it is absent.
 func (q query) duration(name string) (ckpt.Duration, error) {
 	value := q.get(name)
 	if value == "" {
@@ -180,7 +180,7 @@ func (q query) duration(name string) (ckpt.Duration, error) {
 	return d, nil
 }
 
-// labels are those of every label=key=value.
+// labels returns the labels of every label=key=value.
 func (q query) labels() (ckpt.Labels, error) {
 	var labels ckpt.Labels
 	for i := range q {

@@ -14,7 +14,7 @@ import (
 // writeProblem answers with a problem.
 func writeProblem(w http.ResponseWriter, p *ipc.Problem) {
 	body, err := json.Marshal(p)
-	if err != nil { // a Problem is made of strings; kept for the compiler's peace
+	if err != nil { // a Problem consists of strings, so this cannot happen
 		body = nil
 	}
 	h := w.Header()
@@ -24,14 +24,14 @@ func writeProblem(w http.ResponseWriter, p *ipc.Problem) {
 		h.Set("Retry-After", strconv.Itoa(int(p.RetryAfter/time.Second)))
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
+	_, _ = w.Write(append(body, '\n')) // a client that has gone cannot be told
 }
 
 func noSuchPath() error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all paths begin with /v1/, and GET /v1/version identifies the daemon")
 }
 
-// statusError is an error that HTTP has a status of its own for.
+// statusError is an error with its own HTTP status.
 type statusError struct {
 	status int
 	err    *ckpt.Error
@@ -39,5 +39,5 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.err.Error() }
 
-// Unwrap gives the product's error.
+// Unwrap returns the product's error.
 func (e *statusError) Unwrap() error { return e.err }

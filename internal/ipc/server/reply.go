@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// buffers are for the small JSON of replies.
+// buffers hold the small JSON of replies.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func getBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
@@ -28,7 +28,7 @@ func putBuffer(b *bytes.Buffer) {
 
 // giveTime gives the client time to take n bytes.
 func (c *call) giveTime(n int64) {
-	// A connection that takes no deadline any more is gone, and the write says so.
+	// A connection that accepts no deadline anymore is gone, and the write reports that.
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.limits.timeFor(n)))
 }
 
@@ -90,7 +90,7 @@ func (c *call) sendPlan(plan *ckpt.Plan) error {
 	const name = `,"checkpoint":`
 	rest := struct {
 		*ckpt.Plan
-		Checkpoint *struct{} `json:"checkpoint,omitempty"` // hides the plan's, which comes last
+		Checkpoint *struct{} `json:"checkpoint,omitempty"` // hides the plan's own checkpoint, which is written last
 	}{Plan: plan}
 	if plan.Checkpoint == nil {
 		return c.sendAround(rest, name+"null", nil)
@@ -109,8 +109,8 @@ func (c *call) sendEnded(ended *ckpt.OperationEnded) error {
 	}{OperationEnded: ended}, `,"restore":`, ended.Restore)
 }
 
-// sendAround answers with an object. If there is a checkpoint, it is the last
-// member, with its state.
+// sendAround answers with an object. If there is a checkpoint, it is the last member,
+// with its state.
 func (c *call) sendAround(v any, name string, ck *ckpt.Checkpoint) error {
 	b := getBuffer()
 	defer putBuffer(b)
@@ -191,9 +191,8 @@ func writeBase64(w io.Writer, state []byte) error {
 	return err
 }
 
-// stream is a reply of unknown length. It begins with its first byte, so an
-// error before that is an ordinary error. The client must read each part in
-// time.
+// stream is a reply of unknown length. It begins with its first byte, so an error before
+// that is an ordinary error reply. The client must read each part in time.
 type stream struct {
 	c           *call
 	contentType []string

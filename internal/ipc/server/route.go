@@ -18,9 +18,9 @@ const (
 	oneRunPath = runsPath + "/{run}"
 )
 
-// followRoute is the route of a call of events that follows. It has a name of
-// its own, so that its hours do not distort the latency of the others.
+// followRoute is the route of calls that follow events. It has its own name, so that
+// their long duration does not distort the latency of the other calls.
 var followRoute = route{name: "follow"}
 
-// waitRoute is the same for who waits for the answer to a prompt.
+// waitRoute is the same for calls that wait for the answer to a prompt.
 var waitRoute = route{name: "wait"}

@@ -8,7 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// routes is the whole API, as section 10 of the design has it.
+// routes is the whole API.
 var routes = []route{
 	{name: "save", method: "POST", path: "/v1/agents/{agent}/checkpoints", params: postParams, write: true, do: (*call).postCheckpoint},
 	{name: "save", method: "PUT", path: "/v1/agents/{agent}/checkpoints/{id}", params: postParams, write: true, do: (*call).putCheckpoint},
@@ -131,7 +131,7 @@ var (
 	findingParams  = []string{"agent", "run", "rule", "severity", "since", "until", "closed", "before", "limit"}
 )
 
-// Route is one call of the API, for checking its description.
+// Route is one call of the API, for checking the API's description.
 type Route struct {
 	Method, Path string
 	Query        []string // parameters besides owner
@@ -146,14 +146,14 @@ func Routes() []Route {
 	return list
 }
 
-// resource is what answers at one path.
+// resource has the routes at one path, by method.
 type resource struct {
 	path   string
 	routes []*route
 	allow  string
 }
 
-// newMux knows paths only: net/http would answer a wrong method with text.
+// newMux registers paths without methods: net/http would answer a wrong method with text.
 func newMux() *http.ServeMux {
 	paths := make(map[string]*resource)
 	for i := range routes {
@@ -184,7 +184,7 @@ func (res *resource) allowed() string {
 	return strings.Join(methods, ", ")
 }
 
-// ServeHTTP hands the call to the route of its method.
+// ServeHTTP passes the call to the route of its method.
 func (res *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := w.(*call)
 	method := r.Method

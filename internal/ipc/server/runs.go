@@ -7,14 +7,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// ref is the run that the path names. The epoch stands elsewhere: in the body,
-// or for events in the query.
+// ref returns the run that the path names. The epoch is elsewhere: in the body, or for events in the
+// query.
 func (c *call) ref() ckpt.RunRef {
 	return ckpt.RunRef{Agent: c.agent, Run: c.r.PathValue("run")}
 }
 
-// write lets the store do something in its own time, and answers with it.
-// replayed is said in a header, as for every POST.
+// write runs do with the context of a write, and answers with its result. A header says whether the result
+// is replayed, as for every POST.
 func write[T any](c *call, status int, do func(context.Context) (*T, bool, error)) error {
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
@@ -26,7 +26,8 @@ func write[T any](c *call, status int, do func(context.Context) (*T, bool, error
 	return c.sendJSON(status, v)
 }
 
-// writeDurably is write for what an agent's policy may keep in a fleet. place is where the answer says so.
+// writeDurably is write for data that an agent's policy can keep in a fleet. place is the member of the
+// answer for the durability.
 func writeDurably[T any](c *call, status int, do func(context.Context) (*T, bool, error), place func(*T) *ckpt.Durability) error {
 	return write(c, status, func(ctx context.Context) (*T, bool, error) {
 		v, replayed, err := do(ctx)
@@ -37,9 +38,9 @@ func writeDurably[T any](c *call, status int, do func(context.Context) (*T, bool
 	})
 }
 
-// durable waits until what was committed is as safe as the agent's policy says, and
-// notes how safe it is. The shares of the request are given back before it waits, so
-// that other agents of the owner do not wait for the engine.
+// durable waits until the committed data is as safe as the agent's policy requires, and sets *place to how
+// safe it is. It releases the shares of the request before it waits, so that other agents of the owner do
+// not wait for the engine.
 func (c *call) durable(run string, place *ckpt.Durability) (err error) {
 	if c.server.durable == nil {
 		return nil
@@ -58,8 +59,8 @@ func (c *call) durable(run string, place *ckpt.Durability) (err error) {
 	return err
 }
 
-// read lets the store read something, and answers with it. If the answer has
-// values of an agent, it waits for a share of the memory for them.
+// read runs do with the context of a read, and answers with its result. If the answer has values of an
+// agent, it waits for a share of the memory for them.
 func read[T any](c *call, values bool, do func(context.Context) (*T, error)) error {
 	if values {
 		if err := c.hold(&c.conn.owner.states, 1); err != nil {
@@ -123,7 +124,7 @@ func (c *call) clearRun() error {
 	return c.sendJSON(http.StatusOK, cleared)
 }
 
-// listRuns lists those of the agent in the path or in the query, or of all.
+// listRuns lists the runs of the agent in the path or in the query, or of all agents.
 func (c *call) listRuns() error {
 	f := ckpt.RunFilter{
 		Agent: c.agent, Status: ckpt.RunStatus(c.query.get("status")), Workflow: c.query.get("workflow"), Goal: c.query.get("goal"),
@@ -153,8 +154,8 @@ func (c *call) listRuns() error {
 	})
 }
 
-// awaitOwnership waits until this host may work on a run that was started or resumed. The shares
-// of the request are given back before it waits.
+// awaitOwnership waits until this host may work on a run that was started or resumed. It releases the
+// shares of the request before it waits.
 func (c *call) awaitOwnership(run string) error {
 	if c.server.began == nil {
 		return nil
@@ -167,7 +168,7 @@ func (c *call) awaitOwnership(run string) error {
 	return c.server.began(ctx, c.scope, c.agent, run)
 }
 
-// may asks whether something may begin now.
+// may returns an error if this kind of work may not begin now.
 func (c *call) may(what Beginning) error {
 	if c.server.mayBegin == nil {
 		return nil
@@ -235,15 +236,15 @@ func (c *call) resume() error {
 	return c.sendPlan(plan)
 }
 
-// bring lets the fleet bring the run here, where another host has it.
+// bring lets the fleet move the run to this host, if another host has it.
 func (c *call) bring(r *ckpt.ResumeRequest) error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
 	return c.server.fleet.Bring(ctx, c.scope, r)
 }
 
-// given is an optional JSON value. null counts as absent, because many languages
-// write null for an absent value.
+// given returns an optional JSON value. null counts as absent, because many languages write null for an
+// absent value.
 func given(value ckpt.JSON) ckpt.JSON {
 	if string(value) == "null" {
 		return nil

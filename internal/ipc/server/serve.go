@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// NewServer makes a server that has yet to Serve.
+// NewServer creates a server. Serve starts it.
 func NewServer(o Options) *Server {
 	limits := o.Limits.withDefaults()
 	s := &Server{
@@ -46,22 +46,21 @@ func (s *Server) newHTTP() *http.Server {
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		MaxHeaderBytes:               s.limits.MaxHeader,
 		ReadHeaderTimeout:            s.limits.HeaderTimeout,
-		ReadTimeout:                  s.limits.HeaderTimeout + s.limits.BodyGrace, // longer bodies get more in body.go
-		WriteTimeout:                 s.limits.LongTimeout,                        // replies get less in reply.go
+		ReadTimeout:                  s.limits.HeaderTimeout + s.limits.BodyGrace, // body.go allows more for longer bodies
+		WriteTimeout:                 s.limits.LongTimeout,                        // reply.go allows less for replies
 		IdleTimeout:                  s.limits.IdleTimeout,
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    protocols,
 	}
 }
 
-// Serve answers the connections of ln until ctx ends or Shutdown is called;
-// then it waits for the requests in flight and answers nil. A server may serve
-// several listeners.
+// Serve answers the connections of ln until ctx ends or Shutdown is called. Then it waits for the
+// requests in progress and returns nil. A server can serve several listeners.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	unhook := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.StopTimeout)
 		defer cancel()
-		_ = s.Shutdown(grace) // Serve answers with its error
+		_ = s.Shutdown(grace) // Serve returns its own error
 	})
 	defer unhook()
 	err := s.http.Serve(&door{Listener: ln, log: s.log, limits: s.limits, owners: s.owners, peerOf: s.peerOf, open: &s.connections})
@@ -72,9 +71,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.stopErr
 }
 
-// Shutdown stops accepting, lets the requests in flight be answered and those
-// who follow go, and then closes. When ctx ends first, what is still in flight is cut off and the
-// context's error is the answer.
+// Shutdown stops accepting, waits for the requests in progress, ends the calls of followers, and
+// then closes. If ctx ends first, Shutdown cuts off the remaining requests and returns the
+// context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer close(s.stopped)
@@ -87,7 +86,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.stopErr
 }
 
-// Stats are the server's counters now.
+// Stats returns the current counters of the server.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: s.connections.Load(), InWork: s.inWork.Load(), Answered: s.answered.Load(),
@@ -95,8 +94,8 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// HandlerFor answers requests as if caller had sent them, without a socket: to
-// check the server against the description of its API, and for fuzzing.
+// HandlerFor answers requests as if caller had sent them, without a socket. It is for checking
+// the server against the description of its API, and for fuzzing.
 func (s *Server) HandlerFor(caller ckpt.Caller) http.Handler {
 	c := &conn{Conn: noConn{}, caller: caller, owner: s.owners.of(caller.Owner)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +103,7 @@ func (s *Server) HandlerFor(caller ckpt.Caller) http.Handler {
 	})
 }
 
-// noConn is the connection that HandlerFor has not: deadlines mean nothing.
+// noConn is the connection for HandlerFor, which has none: deadlines have no effect.
 type noConn struct{ net.Conn }
 
 func (noConn) SetReadDeadline(time.Time) error { return nil }

@@ -14,41 +14,41 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Options are what a server is made of. Store is required.
+// Options are the settings and dependencies of a server. Store is required.
 type Options struct {
 	Store   Store
 	Log     *slog.Logger // nil for none
-	Metrics http.Handler // what /metrics answers, to administrators; nil for not_found
+	Metrics http.Handler // the handler of /metrics, for administrators; nil for not_found
 	Version string
 	Limits  Limits
 
-	// Settings, if set, are those in force, for administrators.
+	// Settings, if set, returns the settings in use, for administrators.
 	Settings func() []survey.Setting
 	// Ready, if set, is asked before the store whether the daemon is ready.
 	Ready func(context.Context) error
-	// Durable, if set, is asked after each save, step, operation and batch of events how safe that is. Where wait is not nil
-	// the answer waits for it.
+	// Durable, if set, is called after each save, step, operation and batch of events, and returns how safe it is. If
+	// wait is not nil, the answer waits for it.
 	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
 	// MayBegin, if set, is asked before a step or an operation begins, and before a run is resumed.
 	MayBegin func(sc ckpt.Scope, agent string, what Beginning) error
-	// Began, if set, waits after a run was started or resumed until this host may work on it.
+	// Began, if set, waits after the start or resume of a run until this host may work on it.
 	Began func(ctx context.Context, sc ckpt.Scope, agent, run string) error
-	// Lease, if set, notes in the answer to a heartbeat how this host's lease in a fleet stands.
+	// Lease, if set, adds the state of this host's lease in a fleet to the answer to a heartbeat.
 	Lease func(sc ckpt.Scope, run *ckpt.Run)
-	// Place, if set, notes in the answer about a run where it is in the fleet.
+	// Place, if set, adds the run's place in the fleet to the answer about a run.
 	Place func(ctx context.Context, run *ckpt.Run) error
-	// Fleet is the engine that many hosts share; nil where there is none.
+	// Fleet is the engine that the hosts share; nil if there is none.
 	Fleet Fleet
-	// Observe, if set, is told of every answered request. It must not block.
+	// Observe, if set, is called for every answered request. It must not block.
 	Observe func(Observation)
 
-	peerOf func(net.Conn) (endpoint.Peer, bool) // nil means endpoint.PeerOf; tests play other owners
+	peerOf func(net.Conn) (endpoint.Peer, bool) // nil means endpoint.PeerOf; tests use it to simulate other owners
 }
 
-// Beginning is what a host may begin only while it holds its lease.
+// Beginning is a kind of work that a host may begin only while it holds its lease.
 type Beginning int
 
-// The beginnings.
+// The kinds of work.
 const (
 	BeginStep Beginning = iota
 	BeginOperation
@@ -57,11 +57,11 @@ const (
 
 // Observation is one answered request, for metrics.
 type Observation struct {
-	Route  string // "save", "restore", …; "" where no route was reached
+	Route  string // "save", "restore", …; "" if the request reached no route
 	Status int
 	Code   ckpt.Code // "" for success
 	Took   time.Duration
-	Body   int64 // bytes of the request's body, where it was read as a whole
+	Body   int64 // bytes of the request's body, if it was read as a whole
 }
 
 // Stats are the server's own counters.
@@ -73,7 +73,7 @@ type Stats struct {
 	Panics      int64
 }
 
-// Server answers requests. Make it with NewServer.
+// Server answers requests. Create it with NewServer.
 type Server struct {
 	store    Store
 	log      *slog.Logger
@@ -97,7 +97,7 @@ type Server struct {
 
 	connections, inWork, answered, failed, panics atomic.Int64
 
-	stopping context.Context // ends when Shutdown begins: who follows is let go
+	stopping context.Context // ends when Shutdown begins: then followers end
 	letGo    context.CancelFunc
 
 	stop    sync.Once

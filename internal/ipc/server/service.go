@@ -57,7 +57,7 @@ func (c *call) listAudit() error {
 	})
 }
 
-// verify lets the daemon check its audit log.
+// verify makes the daemon check its audit log.
 func (c *call) verify() error {
 	var r survey.VerifyRequest
 	if err := c.decode(&r); err != nil {
@@ -89,10 +89,10 @@ func (c *call) getVersion() error {
 	return c.sendJSON(http.StatusOK, ckpt.Version{Name: "ckptsidecar", Version: c.server.version, API: 1, Schema: ckpt.SchemaVersion})
 }
 
-// getHealth says that the process answers, nothing more.
+// getHealth only reports that the process answers.
 func (c *call) getHealth() error { return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok"}) }
 
-// getReadiness says whether saves are acknowledged.
+// getReadiness reports whether saves are acknowledged.
 func (c *call) getReadiness() error {
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
@@ -110,8 +110,8 @@ func (c *call) getReadiness() error {
 	return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok", State: state, Problems: problems})
 }
 
-// notReady turns an error that is not a *ckpt.Error into "busy". A probe asks
-// when to come back, not who is at fault.
+// notReady turns an error that is not a *ckpt.Error into "busy". A probe only needs to
+// know when to try again, not the cause.
 func notReady(err error) error {
 	var e *ckpt.Error
 	if errors.As(err, &e) {

@@ -13,12 +13,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// share is an owner's share of a bounded resource. Requests wait in order of
-// arrival, first behind the owner's own requests and then behind those of all. So
-// a flood of one owner queues behind itself, and holds at most the owner's share.
+// share is an owner's share of a bounded resource. Requests wait in order of arrival,
+// first behind the owner's own requests and then behind those of all owners. Therefore a
+// flood of one owner queues behind itself, and holds at most the owner's share.
 type share struct {
-	own, all *semaphore.Weighted // all is nil where only the owner is bounded
-	full     string              // what to tell who has waited in vain
+	own, all *semaphore.Weighted // all is nil if only the owner's use is limited
+	full     string              // the message for a request that has waited in vain
 }
 
 func (l *share) acquire(ctx context.Context, n int64, wait time.Duration) error {
@@ -62,14 +62,14 @@ func (l *share) busy() error {
 	return &ckpt.Error{Code: ckpt.CodeBusy, Message: l.full, RetryAfter: time.Second}
 }
 
-// hold is what a request holds of a share until it is done.
+// hold is a request's part of a share, until the request is done.
 type hold struct {
 	share *share
 	n     int64
 }
 
-// owner is what the server keeps of one identity. It lives as long as the
-// server does: there are no more of them than users of the host.
+// owner is what the server keeps for one identity. It lives as long as the server does:
+// there are no more owners than users of the host.
 type owner struct {
 	connections atomic.Int64
 	requests    share
@@ -79,7 +79,7 @@ type owner struct {
 	heavy       share
 	followers   share
 	writes      bucket
-	refusals    bucket // recorded ones; refusing is free, so recording must be bounded
+	refusals    bucket // recorded refusals; refusing is free, so recording must be limited
 }
 
 // owners finds the owner of a connection.
@@ -125,13 +125,14 @@ func (o *owners) make() *owner {
 	}
 }
 
-// recordedRefusals a second go into the audit log for one owner.
+// recordedRefusals is how many refusals per second are recorded in the audit log for one
+// owner.
 const recordedRefusals = 5
 
 // bucket is a token bucket that holds one second's tokens.
 type bucket struct{ limiter *rate.Limiter }
 
-// newBucket gives so many tokens a second. 0 is no limit.
+// newBucket returns a bucket that gets this many tokens per second. 0 means no limit.
 func newBucket(perSecond int) bucket {
 	if perSecond <= 0 {
 		return bucket{rate.NewLimiter(rate.Inf, 0)}
@@ -139,9 +140,9 @@ func newBucket(perSecond int) bucket {
 	return bucket{rate.NewLimiter(rate.Limit(perSecond), perSecond)}
 }
 
-// take answers 0 and takes a token, or answers how long there will be none.
+// take takes a token and returns 0, or returns how long it takes until there is a token.
 func (b bucket) take() time.Duration {
-	now := time.Now() // the monotonic clock: jumps of the day's time give nobody tokens
+	now := time.Now() // the monotonic clock: changes of the wall clock give nobody tokens
 	next := b.limiter.ReserveN(now, 1)
 	wait := next.DelayFrom(now)
 	if wait > 0 {

@@ -15,7 +15,7 @@ func (c *call) beginStep() error {
 		return err
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
-	if r.Status == "" || r.Status == ckpt.StepStarted { // what has ended is only recorded
+	if r.Status == "" || r.Status == ckpt.StepStarted { // a step that has ended is only recorded
 		if err := c.may(BeginStep); err != nil {
 			return err
 		}
@@ -40,8 +40,8 @@ func (c *call) finishStep() error {
 	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
 }
 
-// decodeStep reads a step, whose fields may have the names of OpenTelemetry. To
-// finish one, no body is the same as {}.
+// decodeStep reads a step, whose members can have OpenTelemetry names. For the end of a
+// step, no body means {}.
 func (c *call) decodeStep(limit int64, v any, finish bool) error {
 	body, err := c.readBody(limit, 2)
 	if err != nil || finish && len(body) == 0 {
@@ -53,7 +53,7 @@ func (c *call) decodeStep(limit int64, v any, finish bool) error {
 	return decodeBody(body, v)
 }
 
-// reason is an error's sentence without its code.
+// reason returns an error's message without its code.
 func reason(err error) string {
 	var e *ckpt.Error
 	if errors.As(err, &e) {

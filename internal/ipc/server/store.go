@@ -8,23 +8,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Store is what the server needs of the database. Every method is one
-// transaction, checks what the scope may see, and answers errors as
-// *ckpt.Error. A name or id of somebody else is answered as not_found.
+// Store is what the server needs from the database. Every method is one transaction, checks what
+// the scope may see, and returns errors as *ckpt.Error. For a name or id that belongs to another
+// owner, it returns not_found.
 //
-// A method with a key argument is a POST: where key is not "", the same key
-// with the same request answers the first reply and replayed true, and with
-// another request idempotency_mismatch.
+// A method with a key argument is a POST. If key is not "", the same key with the same request
+// returns the first reply and replayed true. The same key with another request returns
+// idempotency_mismatch.
 type Store interface {
 	Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error)
-	// Checkpoint reads one; the hash of its state is checked where state is asked for.
+	// Checkpoint reads one checkpoint. If state is true, it also reads the state and checks its
+	// hash.
 	Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
-	// Memory is room for a state that is to be saved, as a SaveRequest's State
-	// with Lent set.
+	// Memory returns memory for a state to save. The SaveRequest has it as State, with Lent set.
 	Memory(size int) []byte
-	// Base is the state of a checkpoint of an agent and its hash, for a change to
-	// it. Nobody may write to the state, nor read it once it was released, which
-	// must be done where there is no error.
+	// Base returns the state of an agent's checkpoint and its hash, as the base of a change. The
+	// caller must not write to the state. If there is no error, the caller must call release,
+	// and must not read the state afterwards.
 	Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error)
 	Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error)
 	Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error)
@@ -35,8 +35,8 @@ type Store interface {
 	// Files.
 
 	MissingContents(ctx context.Context, sc ckpt.Scope, agent string, sums []string) (*ckpt.ContentsMissing, error)
-	// PutContents stores what next answers, io.EOF after the last. Those before an
-	// error may be stored.
+	// PutContents stores the contents that next returns, until next returns io.EOF. After an
+	// error, earlier contents can be stored.
 	PutContents(ctx context.Context, sc ckpt.Scope, agent string, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error)
 	Content(ctx context.Context, sc ckpt.Scope, agent, sum string) ([]byte, error)
 	PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) (*ckpt.TreeStored, error)
@@ -46,12 +46,14 @@ type Store interface {
 
 	Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error)
 	Policy(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Policy, error)
-	// SetOwnPolicy takes a JSON object; what it leaves out the agent does not set.
-	// match are tags of which the policy that is replaced must have one; none is any.
+	// SetOwnPolicy takes a JSON object. The agent does not set the members that it leaves out.
+	// match are tags; the replaced policy must have one of them. Without tags, any policy is
+	// replaced.
 	SetOwnPolicy(ctx context.Context, sc ckpt.Scope, agent string, own []byte, match ...string) (*ckpt.Policy, error)
-	// PolicyTag names what an agent sets itself.
+	// PolicyTag returns the tag of the agent's own policy.
 	PolicyTag(ctx context.Context, sc ckpt.Scope, agent string) (string, error)
-	// PolicyLayers is with ckpt.AllAgents that of the owner's agents that set nothing.
+	// PolicyLayers returns, for ckpt.AllAgents, the policy of the owner's agents that set
+	// nothing.
 	PolicyLayers(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.PolicyLayers, error)
 	SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error)
 	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
@@ -61,23 +63,23 @@ type Store interface {
 
 	DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error)
 	ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error)
-	// ExportAgents writes NDJSON; an error after the first byte leaves the text
-	// without its last line, which Import refuses.
+	// ExportAgents writes NDJSON. After an error that follows the first byte, the text has no
+	// last line, and Import refuses it.
 	ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error
 	Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error)
 
 	Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error)
-	// ArchiveAudit lets rows of the log go that lie in a file.
+	// ArchiveAudit removes rows of the log that are in a file.
 	ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.AuditArchive) (*ckpt.AuditArchived, error)
-	// Refused records a refusal that never reached another method.
+	// Refused records a refusal that reached no other method.
 	Refused(ctx context.Context, sc ckpt.Scope, r ckpt.Refusal)
 	Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
-	// Ready answers nil when saves are acknowledged, else why they are not.
+	// Ready returns nil if saves are acknowledged, else the reason why they are not.
 	Ready(ctx context.Context) error
-	// Health is the state of the store and what is wrong with it, as Status says.
+	// Health returns the state of the store and its problems, as in Status.
 	Health() (state string, problems []string)
 
-	// Runs. The bool of a write says that it is the first reply to its
+	// Runs. The bool result of a write says that the result is the first reply to its
 	// idempotency key, given again.
 
 	StartRun(ctx context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*ckpt.Run, bool, error)
@@ -100,14 +102,14 @@ type Store interface {
 	Events(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error)
 	// EventsOf reads events of all runs of an owner, in the order in which they were appended.
 	EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit int) (*ckpt.OwnerEventPage, error)
-	// Changed is closed when the next transaction with events is on disk. Take
-	// it before reading, so that nothing slips between.
+	// Changed returns a channel that is closed when the next transaction with events is on disk.
+	// Call it before reading, so that no event is missed.
 	Changed() <-chan struct{}
 
 	Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error)
 	Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error)
-	// PromptsChanged is closed when the next answer or withdrawal is on disk. Take
-	// it before reading, so that nothing slips between.
+	// PromptsChanged returns a channel that is closed when the next answer or withdrawal is on
+	// disk. Call it before reading, so that no change is missed.
 	PromptsChanged() <-chan struct{}
 	AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error)
 	AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error)
@@ -122,13 +124,14 @@ type Store interface {
 	PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error)
 	Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error)
 
-	// Overview answers same, and no overview, where the one that the query names is still right.
+	// Overview returns same, and no overview, if the overview that the query names is still
+	// current.
 	Overview(ctx context.Context, sc ckpt.Scope, f survey.OverviewQuery) (v *survey.Overview, same bool, err error)
-	// VerifyChain follows the chain of the whole audit log.
+	// VerifyChain checks the chain of the whole audit log.
 	VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verified, error)
 	Findings(ctx context.Context, sc ckpt.Scope, f survey.FindingsQuery) (*survey.Findings, error)
 	Forecast(ctx context.Context, sc ckpt.Scope, f survey.ForecastQuery) (*survey.Forecast, error)
-	// WatchChanges begins to watch what changes: next waits for it, and stop ends it.
+	// WatchChanges begins to watch changes. next waits for a change, and stop ends the watch.
 	WatchChanges(sc ckpt.Scope) (next func(context.Context) ([]survey.Change, error), stop func())
 	Recorder(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error)
 
@@ -136,9 +139,8 @@ type Store interface {
 	Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error)
 	RevokeToken(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Token, error)
 
-	// LangGraph's checkpointers. Every method can be repeated: doing it twice does
-	// it once. What is not there, or somebody else's, is no error: there is nothing
-	// of it.
+	// LangGraph's checkpointers. Every method can be repeated without any effect. An object that
+	// does not exist, or that belongs to another owner, is no error: the result is empty.
 
 	GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error)
 	GraphPutWrites(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// getOverview answers what needs a person and how the runs go, or that nothing of it
+// getOverview returns what needs a person and the state of the runs, or says that nothing
 // has changed.
 func (c *call) getOverview() error {
 	var f survey.OverviewQuery
@@ -47,7 +47,7 @@ func (c *call) getOverview() error {
 	return c.sendJSON(http.StatusOK, v)
 }
 
-// getRecorder answers a run as its flight recorder.
+// getRecorder returns the flight recorder of a run.
 func (c *call) getRecorder() error {
 	var f survey.RecorderQuery
 	var err error
@@ -69,7 +69,7 @@ func (c *call) getRecorder() error {
 	})
 }
 
-// getForecast answers what retention removes next.
+// getForecast returns what retention will remove next.
 func (c *call) getForecast() error {
 	f := survey.ForecastQuery{Agent: c.agent}
 	for name, to := range map[string]**ckpt.Duration{"recovery_keep": &f.RecoveryKeep,
@@ -106,12 +106,12 @@ func (c *call) getForecast() error {
 	})
 }
 
-// changesEvery is how often a follower of changes is told at most: what comes in
-// between is put together.
+// changesEvery is the shortest time between two messages to a follower of changes.
+// Changes in between are combined.
 const changesEvery = 100 * time.Millisecond
 
-// followChanges streams what changes as lines of JSON, until the client leaves or the
-// server stops. It counts as one of the owner's followers.
+// followChanges streams changes as lines of JSON, until the client leaves or the server
+// stops. It counts as one of the owner's followers.
 func (c *call) followChanges() error {
 	if following, err := c.query.is("follow", false); err != nil || !following {
 		return cmp.Or(err, error(ckpt.Errorf(ckpt.CodeInvalid, "this path follows changes: add follow=true")))
@@ -142,7 +142,7 @@ func (c *call) followChanges() error {
 	}
 }
 
-// pause waits, or until the context ends.
+// pause waits for a time, or until the context ends.
 func (*call) pause(ctx context.Context, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -176,7 +176,7 @@ func (c *call) listFindings() error {
 	})
 }
 
-// getSettings answers the settings that the daemon has in force.
+// getSettings returns the settings that the daemon uses.
 func (c *call) getSettings() error {
 	if !c.conn.caller.Admin {
 		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the settings of the daemon"))
@@ -187,8 +187,8 @@ func (c *call) getSettings() error {
 	return c.sendJSON(http.StatusOK, survey.Settings{Settings: c.server.settings()})
 }
 
-// noneMatch is the tag in If-None-Match, "" for none. Of a list the last one counts,
-// and * names none: what is asked for is always there.
+// noneMatch returns the tag in If-None-Match, "" for none. It returns the last tag of a
+// list. * gives no tag, because the requested object always exists.
 func (c *call) noneMatch() (string, error) {
 	tags, err := c.tags("If-None-Match")
 	if err != nil || len(tags) == 0 {
@@ -197,7 +197,7 @@ func (c *call) noneMatch() (string, error) {
 	return tags[len(tags)-1], nil
 }
 
-// tags are the ETags in a header. There are none where it did not come, or is *.
+// tags returns the ETags in a header. There are none if the header is absent or *.
 func (c *call) tags(header string) (list []string, err error) {
 	value, err := c.header(header)
 	if err != nil || value == nil || strings.TrimSpace(*value) == "*" {

@@ -12,11 +12,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// stepFromTelemetry renames the members of a step that have a name of
-// OpenTelemetry (TelemetryNames). A member with the field's own name has
-// priority. Other names that begin with gen_ai. are dropped. A step with
-// error.type and no status has failed. A body without such names is answered
-// unchanged.
+// stepFromTelemetry renames the members of a step that have an OpenTelemetry name
+// (TelemetryNames). A member with the field's own name has priority. Other names that
+// begin with gen_ai. are dropped. A step with error.type and no status has failed. A body
+// without such names is returned unchanged.
 func stepFromTelemetry(body []byte, finish bool) ([]byte, error) {
 	if !bytes.Contains(body, []byte(`"gen_ai.`)) && !bytes.Contains(body, []byte(`"error.type"`)) {
 		return body, nil
@@ -24,8 +23,8 @@ func stepFromTelemetry(body []byte, finish bool) ([]byte, error) {
 	if err := jsontext.Check(body); err != nil {
 		return nil, err
 	}
-	said := map[string][]byte{} // what the telemetry says
-	var own []string            // the members that stay, as they stand in the body
+	said := map[string][]byte{} // the values of the OpenTelemetry members
+	var own []string            // the members that stay, as the body has them
 	has := map[string]bool{}
 	object := jsontext.Members(body, func(name string, value []byte) bool {
 		if strings.HasPrefix(name, "gen_ai.") || name == "error.type" {
@@ -58,12 +57,12 @@ func stepFromTelemetry(body []byte, finish bool) ([]byte, error) {
 }
 
 func telemetryMember(name string, value []byte) string {
-	key, _ := json.Marshal(name) // a string always can be
+	key, _ := json.Marshal(name) // marshaling a string cannot fail
 	return string(key) + ":" + string(value)
 }
 
-// readTelemetry converts a value to the form of its field. OTLP's JSON has
-// numbers as strings, and arguments as JSON inside a string.
+// readTelemetry converts a value to the form of its field. OTLP's JSON has numbers as
+// strings, and arguments as JSON inside a string.
 func readTelemetry(t TelemetryName, value []byte) ([]byte, error) {
 	text, quoted := unquoted(value)
 	switch {
@@ -88,7 +87,7 @@ func readTelemetry(t TelemetryName, value []byte) ([]byte, error) {
 	return strconv.AppendInt(nil, int64(n), 10), nil
 }
 
-// unquoted is what a JSON string says, or any other value as it is written.
+// unquoted returns the content of a JSON string, or any other value unchanged.
 func unquoted(value []byte) (text string, quoted bool) {
 	if json.Unmarshal(value, &text) == nil {
 		return text, true
