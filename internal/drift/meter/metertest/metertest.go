@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Many is a JSON array or object of n parts, which part makes.
+// Many returns a JSON array or object with n parts from the function part.
 func Many(open string, n int, part func(i int) string, end string) string {
 	parts := make([]string, n)
 	for i := range parts {
@@ -17,17 +17,17 @@ func Many(open string, n int, part func(i int) string, end string) string {
 	return open + strings.Join(parts, ",") + end
 }
 
-// Always makes the same part each time.
+// Always returns a function that returns the same part each time.
 func Always(s string) func(int) string { return func(int) string { return s } }
 
-// UnitCost is what a unit of work costs in a case: the quickest of some tries,
-// in processor time where the system tells it, since other programs take their time too.
+// UnitCost is the cost of a unit of work in a case: the fastest of some attempts, in
+// processor time if the system reports it, because other programs use time too.
 type UnitCost struct {
 	name string
 	ns   float64
 }
 
-// UnitOf tries something that pays. try answers what it paid.
+// UnitOf measures a function that pays. try returns what it paid.
 func UnitOf(name string, try func() int) UnitCost {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -42,10 +42,9 @@ func UnitOf(name string, try func() int) UnitCost {
 	return UnitCost{name, float64(least.Nanoseconds()) / float64(max(1, paid))}
 }
 
-// JudgeUnits compares the time that a unit of work takes in each case with that
-// of the first, which is known to pay. All are of one process, so that the speed of a
-// machine does not matter. A loop that does not pay takes hundreds of times as
-// long for a unit.
+// JudgeUnits compares the time of a unit of work in each case with that in the first
+// case, which is known to pay. All run in one process, so the speed of the machine does
+// not matter. In a loop that does not pay, a unit takes hundreds of times as long.
 func JudgeUnits(t *testing.T, costs []UnitCost) {
 	t.Helper()
 	const bound = 60
@@ -58,17 +57,17 @@ func JudgeUnits(t *testing.T, costs []UnitCost) {
 	}
 }
 
-// endsAfter is a context that has ended once it was asked so often.
+// endsAfter is a context that ends after it was asked most times.
 type endsAfter struct {
 	context.Context
 	asked, most int
 }
 
-// EndAfter is a context that ends once it was asked so often.
+// EndAfter returns a context that ends after it was asked this many times.
 func EndAfter(asked int) context.Context { return &endsAfter{context.Background(), 0, asked} }
 
 func (c *endsAfter) Err() error {
-	if c.asked++; c.asked > c.most { // it stays so
+	if c.asked++; c.asked > c.most { // it stays ended
 		return context.Canceled
 	}
 	return nil

@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// threadTime is the time that has passed: this system does not tell what a thread takes.
+// threadTime returns the elapsed time: this system does not report the time of a thread.
 func threadTime() time.Duration { return time.Since(began) }
