@@ -7,31 +7,31 @@ import (
 	"slices"
 )
 
-// tooMuch is the panic of work that cannot be paid for.
+// tooMuch is the panic value of work that costs more than the meter has left.
 type tooMuch struct{}
 
-// cancelled is the panic of work that nobody waits for any more.
+// cancelled is the panic value of work whose context has ended.
 type cancelled struct{ err error }
 
-// Meter is what a rule or a schema may still cost: units of work of about 50 ns,
-// bytes of text that it makes, and levels that it goes down. Work is paid for
-// before it is done. What cannot be paid for panics; [Run] recovers.
+// Meter is what a rule or a schema may still use: units of work of about 50 ns, bytes of
+// text that it creates, and levels of nesting. Work is paid for before it is done. Work
+// that cannot be paid for panics; [Run] recovers.
 type Meter struct {
 	ctx               context.Context // ends the work; nil never does
 	work, text, depth int
-	look              int // ctx is asked again once work is below this
+	look              int // the context is checked again when work is below this
 }
 
-// New gives a meter with so many units of work and bytes of text. The end of ctx
-// ends the work.
+// New returns a meter with this many units of work and bytes of text. The end of ctx ends
+// the work.
 func New(ctx context.Context, work, text int) Meter {
 	return Meter{ctx: ctx, work: work, text: text}
 }
 
-// Left is the work that was not needed.
+// Left returns the work that was not used.
 func (m *Meter) Left() int { return max(0, m.work) }
 
-// MakeText pays for making so many bytes of text.
+// MakeText pays for creating n bytes of text.
 func (m *Meter) MakeText(n int) {
 	m.PayText(n)
 	if m.text -= n; m.text < 0 {
@@ -39,21 +39,20 @@ func (m *Meter) MakeText(n int) {
 	}
 }
 
-// Down goes down one level. There may be at most so many.
+// Down enters one level of nesting. There can be at most this many levels.
 func (m *Meter) Down(most int) {
 	if m.depth++; m.depth > most {
 		panic(tooMuch{})
 	}
 }
 
-// Up comes back from Down.
+// Up leaves the level that Down entered.
 func (m *Meter) Up() { m.depth-- }
 
-// lookEvery is the work between two looks at the context: about half a
-// millisecond.
+// lookEvery is the work between two checks of the context: about half a millisecond.
 const lookEvery = 10_000
 
-// Pay pays for so many units of work.
+// Pay pays for this many units of work.
 func (m *Meter) Pay(work int) {
 	if m.work -= work; m.work < 0 {
 		panic(tooMuch{})
@@ -61,22 +60,22 @@ func (m *Meter) Pay(work int) {
 	if m.ctx != nil && (m.look == 0 || m.work < m.look) {
 		first := m.look == 0
 		m.look = max(1, m.work-lookEvery)
-		if !first && m.ctx.Err() != nil { // what costs little is finished in any case
+		if !first && m.ctx.Err() != nil { // cheap work is finished in any case
 			panic(cancelled{m.ctx.Err()})
 		}
 	}
 }
 
-// PayText pays for reading so many bytes of text.
+// PayText pays for reading n bytes of text.
 func (m *Meter) PayText(n int) { m.Pay(1 + n/64) }
 
-// paySort pays for sorting so many texts that have so many bytes together.
+// paySort pays for sorting n texts that have this many bytes together.
 func (m *Meter) paySort(n, bytes int) {
 	m.Pay(1 + (n*(4+2*bits.Len(uint(n)))+bytes/32*bits.Len(uint(n)))/4)
 }
 
-// Run runs what pays. stopped says that it cost too much; err is the error of the
-// context that ended it.
+// Run runs a function that pays. stopped is true if the function cost too much. err is
+// the error of the context if that ended the function.
 func Run(do func()) (stopped bool, err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -93,7 +92,7 @@ func Run(do func()) (stopped bool, err error) {
 	return false, nil
 }
 
-// Keys are the names of the members of an object, in order. They are paid for.
+// Keys returns the names of the members of an object, sorted. It pays for them.
 func (m *Meter) Keys(object map[string]any) []string {
 	m.Pay(1 + len(object))
 	keys, size := make([]string, 0, len(object)), 0
@@ -105,7 +104,8 @@ func (m *Meter) Keys(object map[string]any) []string {
 	return keys
 }
 
-// Member is the value of a member of an object. A look-up reads all of the name.
+// Member returns the value of a member of an object. It pays for reading the whole name,
+// as a look-up does.
 func (m *Meter) Member(object map[string]any, name string) (value any, there bool) {
 	m.Pay(2 + len(name)/64)
 	value, there = object[name]
@@ -151,7 +151,7 @@ func (m *Meter) Equal(a, b any) bool {
 	return a == b
 }
 
-// Hash gives equal values equal numbers, and pays for every part.
+// Hash returns equal numbers for equal values, and pays for every part.
 func (m *Meter) Hash(v any) uint64 {
 	m.Pay(1)
 	switch v := v.(type) {
@@ -160,7 +160,7 @@ func (m *Meter) Hash(v any) uint64 {
 		return HashText(v)
 	case float64:
 		if v == 0 {
-			v = 0 // -0 is 0
+			v = 0 // -0 equals 0
 		}
 		return Mix(1, math.Float64bits(v))
 	case bool:
@@ -178,14 +178,14 @@ func (m *Meter) Hash(v any) uint64 {
 		sum := uint64(4)
 		for key, value := range v {
 			m.Pay(2 + len(key)/64)
-			sum += Mix(HashText(key), m.Hash(value)) // in whatever order
+			sum += Mix(HashText(key), m.Hash(value)) // the order does not matter
 		}
 		return sum
 	}
 	return 5
 }
 
-// HashText is a hash of a text.
+// HashText returns a hash of a text.
 func HashText(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -194,7 +194,7 @@ func HashText(s string) uint64 {
 	return bits.RotateLeft64(h, 32) ^ h
 }
 
-// Mix makes one number of two, so that their order counts.
+// Mix combines two numbers into one. Their order matters.
 func Mix(a, b uint64) uint64 {
 	a ^= b*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
 	a ^= a >> 29

@@ -7,23 +7,23 @@ import (
 	"regexp/syntax"
 )
 
-// What patterns may have.
+// The limits of patterns.
 const (
 	maxPattern     = 2000    // instructions of one
 	maxPatternText = 4 << 10 // bytes of one
 	MaxPatterns    = 50_000  // instructions of all in a schema, or in the rules of a policy
 )
 
-// Pattern is a regular expression, and how many instructions it has.
+// Pattern is a regular expression with its number of instructions.
 type Pattern struct {
 	*regexp.Regexp
 	instructions int
 }
 
-// PatternBudget is how many instructions further patterns may have.
+// PatternBudget is the number of instructions that further patterns can have.
 type PatternBudget int
 
-// Compile reads a pattern. It refuses one that is wrong or too large.
+// Compile compiles a pattern. It refuses a pattern that is wrong or too large.
 func (b *PatternBudget) Compile(text string) (*Pattern, error) {
 	if len(text) > maxPatternText {
 		return nil, errors.New("the pattern is too large")
@@ -46,8 +46,8 @@ func (b *PatternBudget) Compile(text string) (*Pattern, error) {
 	return &Pattern{compiled, len(program.Inst)}, nil
 }
 
-// Match pays before it looks: at worst every instruction is tried at every byte,
-// and a machine of that size is made first.
+// Match pays before it matches: in the worst case it tries every instruction at every
+// byte, and first creates a machine of that size.
 func (p *Pattern) Match(m *Meter, s string) bool {
 	m.Pay(4 + (len(s)+8)*p.instructions/8)
 	return p.MatchString(s)
