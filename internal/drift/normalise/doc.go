@@ -1,5 +1,5 @@
-// Package normalise takes out of a text what differs between the same answer at
-// two times: timestamps, durations, ids of processes, addresses.
+// Package normalise removes from a text what differs between the same answer at two
+// times: timestamps, durations, process ids, addresses.
 //
 // This package may import the standard library only.
 package normalise

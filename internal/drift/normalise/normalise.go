@@ -2,7 +2,7 @@ package normalise
 
 import "bytes"
 
-// The words that stand where something was taken out.
+// The marks that replace what was removed.
 const (
 	markTime     = "<time>"
 	markDuration = "<duration>"
@@ -12,21 +12,21 @@ const (
 	markLine     = "<line>"
 )
 
-// Text takes out of a text what differs between the same answer at two
-// times, and puts a mark in its place:
+// Text removes from a text what differs between the same answer at two times, and puts a
+// mark in its place:
 //
-//   - timestamps: ISO 8601 and its relatives, "Nov 21 19:03", "21 Nov 2026
+//   - timestamps: ISO 8601 and similar forms, "Nov 21 19:03", "21 Nov 2026
 //     19:03:11 GMT", a clock with seconds, seconds and their fractions since
 //     1970, and numbers under names like created_at;
 //   - durations: 12ms, 1.5 s, 1m30s, 3 minutes, and numbers under names like
 //     elapsed or duration_ms;
 //   - UUIDs, process ids (pid 12, sshd[12]:), memory addresses (0x and at least
 //     6 digits), the lines that a shell counts (bash: line 812:);
-//   - terminal escapes and other control characters go without a mark, and
-//     white space becomes one space or one line end.
+//   - terminal escapes and other control characters are removed without a mark,
+//     and white space becomes one space or one line end.
 //
-// Everything else stays: other numbers are what an answer is about. What is
-// normalised already is not changed. Time and memory are linear in the text.
+// Everything else stays, because an answer can be about other numbers. A text that is
+// already normalized does not change. Time and memory are linear in the size of the text.
 func Text(text []byte) []byte {
 	text = plain(text)
 	out := make([]byte, 0, len(text))
@@ -48,8 +48,8 @@ func Text(text []byte) []byte {
 	return out
 }
 
-// plain removes terminal escapes and control characters, and makes of white
-// space one space or one line end, none at the ends.
+// plain removes terminal escapes and control characters. It replaces white space by one
+// space or one line end, and removes it at the start and the end.
 func plain(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	gap := byte(0)
@@ -74,11 +74,11 @@ func plain(text []byte) []byte {
 	return out
 }
 
-// maxControlString is how long a title or link in an escape may be: an escape
-// that never ends must not swallow the text.
+// maxControlString is the maximum length of a title or link in an escape: an escape that
+// never ends must not swallow the text.
 const maxControlString = 4096
 
-// escapeLen is the length of the escape that b begins with, at least 1.
+// escapeLen returns the length of the escape at the start of b, at least 1.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 1
@@ -118,8 +118,8 @@ func escapeLen(b []byte) int {
 	return 1
 }
 
-// volatile says how much of b, which begins with a word, is to be taken out,
-// and what is put there; before is what stands before it. 0 is nothing.
+// volatile returns how many bytes to remove at the start of b, which begins with a word,
+// and the mark that replaces them. before is the text before b. 0 means nothing.
 func volatile(before, b []byte) (int, string) {
 	if IsLetter(b[0]) {
 		if n := dateInWords(b); n > 0 {
@@ -148,8 +148,8 @@ func volatile(before, b []byte) (int, string) {
 	return numberInContext(before, b)
 }
 
-// isJoin says whether the number b goes on from what stands before it, like the
-// 5 of 1.5 or of 1:5: then it is no word of its own.
+// isJoin reports whether the number at the start of b continues the text before it, like
+// the 5 of 1.5 or of 1:5. Such a number is not a separate word.
 func isJoin(before, b []byte) bool {
 	n := len(before)
 	switch before[n-1] {
@@ -159,12 +159,11 @@ func isJoin(before, b []byte) bool {
 	return false
 }
 
-// shellLine is how a shell begins to say what is wrong. A shell that stays open
-// counts its lines on and on, so that the same complaint has another number each
-// time.
+// shellLine is the start of a shell's error message. A shell that stays open counts its
+// lines continuously, so the same complaint has another number each time.
 var shellLine = []byte("sh: line ")
 
-// numberInContext takes out a number by the name that stands before it.
+// numberInContext removes a number if the name before it requires that.
 func numberInContext(before, b []byte) (int, string) {
 	n := numberLen(b)
 	if n == 0 {
@@ -174,7 +173,7 @@ func numberInContext(before, b []byte) (int, string) {
 		return n, markLine
 	}
 	name, opened := nameBefore(before)
-	if opened { // sshd[1234]:
+	if opened { // as in sshd[1234]:
 		if n+1 < len(b) && b[n] == ']' && b[n+1] == ':' && len(name) > 0 {
 			return n, markPID
 		}
@@ -191,8 +190,8 @@ func numberInContext(before, b []byte) (int, string) {
 	return 0, ""
 }
 
-// nameBefore is the word before a number, across at most a few of the signs
-// that join names to values. opened says that the sign is one bracket.
+// nameBefore returns the word before a number. Between them can be at most a few of the
+// signs that join names and values. opened is true if the sign is one bracket.
 func nameBefore(before []byte) (name []byte, opened bool) {
 	n := len(before)
 	if n > 1 && before[n-1] == '[' && IsWord(before[n-2]) {

@@ -2,8 +2,8 @@ package normalise
 
 import "bytes"
 
-// numberLen is the length of the plain number that b begins with, 0 where a
-// word goes on.
+// numberLen returns the length of the plain number at the start of b, 0 if a word
+// continues after it.
 func numberLen(b []byte) int {
 	n := Digits(b)
 	if n+1 < len(b) && b[n] == '.' && IsDigit(b[n+1]) {
@@ -15,8 +15,8 @@ func numberLen(b []byte) int {
 	return n
 }
 
-// durationLen is the length of the duration that b begins with, or 0: numbers
-// with units, joined like 1m30s or one with a space like 1.5 seconds.
+// durationLen returns the length of the duration at the start of b, or 0: numbers with
+// units, joined like 1m30s or one with a space like 1.5 seconds.
 func durationLen(b []byte) int {
 	n, parts := 0, 0
 	for {
@@ -35,7 +35,7 @@ func durationLen(b []byte) int {
 		parts++
 	}
 	if n > 0 && ends(b, n) {
-		// 5m alone may be metres or millions.
+		// 5m alone can be meters or millions.
 		if last := b[n-1]; parts > 1 || last == 's' {
 			return n
 		}
@@ -44,7 +44,7 @@ func durationLen(b []byte) int {
 	return spacedDuration(b)
 }
 
-// shortUnit is the length of the unit of time that b begins with, or 0.
+// shortUnit returns the length of the unit of time at the start of b, or 0.
 func shortUnit(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -72,7 +72,7 @@ func shortUnit(b []byte) int {
 	return n
 }
 
-// spacedDuration is the length of a number, a space and a unit of time, or 0.
+// spacedDuration returns the length of a number, a space and a unit of time, or 0.
 func spacedDuration(b []byte) int {
 	n := numberLen(b)
 	if n == 0 || n+1 >= len(b) || b[n] != ' ' || !IsLetter(b[n+1]) && b[n+1] < 0x80 {
@@ -87,8 +87,8 @@ func spacedDuration(b []byte) int {
 	return 0
 }
 
-// isEpoch says whether a number may be seconds since 1970 in the years 2014 to
-// 2036, or the thousandths, millionths or billionths of them.
+// isEpoch reports whether a number can be seconds since 1970 in the years 2014 to 2036,
+// or milliseconds, microseconds or nanoseconds.
 func isEpoch(b []byte) bool {
 	switch Digits(b) {
 	case 10, 13, 16, 19:
@@ -98,22 +98,22 @@ func isEpoch(b []byte) bool {
 	return b[0] == '1' && b[1] >= '4' || b[0] == '2' && b[1] == '0'
 }
 
-// meaning is what the name of a number says of it.
+// meaning is the meaning of a number's name.
 type meaning int
 
 const (
 	meansNothing meaning = iota
 	meansPID
-	meansProcess // a process id, or how far a process is
+	meansProcess // a process id, or the progress of a process
 	meansDuration
 	meansTime
-	meansSize // something counted: ten digits of it are no time
+	meansSize // a count: ten digits of it are no time
 )
 
-// maxName is how long the name of a number may be.
+// maxName is the maximum length of a number's name.
 const maxName = 40
 
-// meaningOf looks at a name in whatever case.
+// meaningOf returns the meaning of a name. It ignores case.
 func meaningOf(name []byte) meaning {
 	if len(name) == 0 || len(name) > maxName {
 		return meansNothing
@@ -149,7 +149,7 @@ func meaningOf(name []byte) meaning {
 	return meansNothing
 }
 
-// suffixes end the names of numbers that change with time.
+// suffixes are the ends of names of numbers that change with time.
 var suffixes = []struct {
 	text  []byte
 	means meaning
@@ -165,12 +165,12 @@ var suffixes = []struct {
 var sizeWords = [][]byte{[]byte("byte"), []byte("size"), []byte("count"), []byte("total"), []byte("offset"),
 	[]byte("length"), []byte("position"), []byte("id")}
 
-// isShare says whether a number is so much of something.
+// isShare reports whether a number is a part of a total.
 func isShare(after []byte) bool {
 	return len(after) > 0 && (after[0] == '/' || after[0] == '%') || bytes.HasPrefix(after, []byte(" of ")) || bytes.HasPrefix(after, []byte(" %"))
 }
 
-// isUnit says whether a number is of something: bytes, rows, …
+// isUnit reports whether a unit follows a number: bytes, rows, …
 func isUnit(after []byte) bool {
 	return len(after) > 1 && after[0] == ' ' && IsLetter(after[1])
 }

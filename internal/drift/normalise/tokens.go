@@ -2,7 +2,7 @@ package normalise
 
 import "bytes"
 
-// uuidLen is the length of the UUID that b begins with, or 0.
+// uuidLen returns the length of the UUID at the start of b, or 0.
 func uuidLen(b []byte) int {
 	const length = 36
 	if len(b) < length || !ends(b, length) {
@@ -20,8 +20,8 @@ func uuidLen(b []byte) int {
 	return length
 }
 
-// addressLen is the length of the memory address that b begins with, or 0.
-// Shorter numbers in hexadecimal are flags and codes.
+// addressLen returns the length of the memory address at the start of b, or 0. Shorter
+// hexadecimal numbers are flags and codes.
 func addressLen(b []byte) int {
 	if len(b) < 8 || b[0] != '0' || b[1]|0x20 != 'x' {
 		return 0
@@ -36,8 +36,8 @@ func addressLen(b []byte) int {
 	return n
 }
 
-// clockLen is the length of hh:mm:ss with or without a fraction, or 0. With
-// short, hh:mm will do.
+// clockLen returns the length of hh:mm:ss with or without a fraction, or 0. If short is
+// true, hh:mm is enough.
 func clockLen(b []byte, short bool) int {
 	n := Digits(b)
 	if n < 1 || n > 2 || !twoDigits(b, n) {
@@ -55,17 +55,17 @@ func clockLen(b []byte, short bool) int {
 		n += 1 + Digits(b[n+1:])
 	}
 	if n+1 < len(b) && b[n] == ':' && IsDigit(b[n+1]) {
-		return 0 // an address of hardware, or a version
+		return 0 // a hardware address, or a version
 	}
 	return n
 }
 
-// twoDigits says whether ":dd" stands at n, and no third digit.
+// twoDigits reports whether ":dd" is at n, without a third digit.
 func twoDigits(b []byte, n int) bool {
 	return n < len(b) && b[n] == ':' && Digits(b[n+1:]) == 2
 }
 
-// zoneLen is the length of a time zone after a clock, 0 for none.
+// zoneLen returns the length of a time zone after a clock, 0 for none.
 func zoneLen(b []byte) int {
 	n := 0
 	if n < len(b) && b[n] == ' ' {
@@ -88,8 +88,8 @@ func zoneLen(b []byte) int {
 	return 0
 }
 
-// stampLen is the length of the time that b, beginning with a digit, begins
-// with, or 0.
+// stampLen returns the length of the time at the start of b, which begins with a digit,
+// or 0.
 func stampLen(b []byte) int {
 	n := dateLen(b)
 	switch {
@@ -110,8 +110,8 @@ func stampLen(b []byte) int {
 	return withZone(b, clockLen(b, false))
 }
 
-// withZone adds the zone to a time of n bytes, and refuses one that goes on as
-// a word.
+// withZone adds the zone to a time of n bytes. It refuses a time that continues as a
+// word.
 func withZone(b []byte, n int) int {
 	if n == 0 {
 		return 0
@@ -125,8 +125,8 @@ func withZone(b []byte, n int) int {
 	return n
 }
 
-// dateLen is the length of 2026-11-21, 2026/11/21, 21/Nov/2026 or 20261121,
-// or 0. A date alone is not taken out: it may be what the answer is about.
+// dateLen returns the length of 2026-11-21, 2026/11/21, 21/Nov/2026 or 20261121, or 0. A
+// date alone is not removed, because the answer can be about it.
 func dateLen(b []byte) int {
 	n := Digits(b)
 	switch {
@@ -140,7 +140,7 @@ func dateLen(b []byte) int {
 	return 0
 }
 
-// dayMonthLen is the length of "21 Nov 2026 19:03:11 GMT", or 0.
+// dayMonthLen returns the length of "21 Nov 2026 19:03:11 GMT", or 0.
 func dayMonthLen(b []byte) int {
 	n := Digits(b)
 	if n > 2 || len(b) < n+9 || b[n] != ' ' && b[n] != '-' || !isMonth(b[n+1:]) {
@@ -156,7 +156,7 @@ func dayMonthLen(b []byte) int {
 	return clockAfter(b, n)
 }
 
-// clockAfter is the length with the clock that follows a date of n bytes, its
+// clockAfter returns the length of a date of n bytes with the clock that follows it, its
 // zone and a year; 0 without a clock.
 func clockAfter(b []byte, n int) int {
 	if n >= len(b) || b[n] != ' ' {
@@ -173,11 +173,11 @@ func clockAfter(b []byte, n int) int {
 	return n
 }
 
-// dateInWords is the length of a time that begins with the name of a day or a
-// month, or 0.
+// dateInWords returns the length of a time that begins with the name of a day or a month,
+// or 0.
 func dateInWords(b []byte) int {
 	if b[0] > 'W' || len(b) < 10 || b[1]|0x20 != b[1] {
-		return 0 // no capital, or more than one
+		return 0 // not exactly one capital letter
 	}
 	if isDay(b) {
 		n := 3
@@ -201,7 +201,7 @@ func dateInWords(b []byte) int {
 	return monthDayLen(b)
 }
 
-// monthDayLen is the length of "Nov 21 19:03:11 2026", or 0.
+// monthDayLen returns the length of "Nov 21 19:03:11 2026", or 0.
 func monthDayLen(b []byte) int {
 	if !isMonth(b) || len(b) < 10 || b[3] != ' ' {
 		return 0
@@ -223,7 +223,8 @@ func isMonth(b []byte) bool {
 
 func isDay(b []byte) bool { return isName(b, "MonTueWedThuFriSatSun") }
 
-// isName says whether b begins with one of names, each of three letters, as a word.
+// isName reports whether b begins with a whole word from names, which has words of three
+// letters.
 func isName(b []byte, names string) bool {
 	if len(b) < 3 || len(b) > 3 && IsLetter(b[3]) {
 		return false
