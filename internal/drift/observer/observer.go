@@ -1,6 +1,6 @@
-// Package observer has the words in which the store and the detectors of drift
-// speak: what is kept of steps and states, and who watches a run. internal/drift
-// does the watching.
+// Package observer has the types that the store and the drift detectors share: what is
+// kept about steps and states, and the interface for watching a run. internal/drift
+// implements it.
 //
 // It may import the root package.
 package observer
@@ -12,89 +12,89 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// MaxCalibrated is how many of an agent's newest good runs of a workflow
-// thresholds are calibrated on.
+// MaxCalibrated is how many of an agent's newest good runs of a workflow are used to
+// calibrate thresholds.
 const MaxCalibrated = 500
 
-// Found is what a detector saw. The store makes a Finding of it.
+// Found is what a detector saw. The store turns it into a Finding.
 type Found struct {
 	Rule     string
 	Severity ckpt.Severity
 	Message  string // one sentence for a person, with the numbers
 	Advice   string // one sentence for the model: what to do now
 	Evidence ckpt.Evidence
-	// SinceSeq is the run's newest checkpoint before the evidence began: where
-	// the finding is critical, later routine ones are suspect.
+	// SinceSeq is the run's newest checkpoint before the evidence began. If the finding
+	// is critical, later routine checkpoints are suspect.
 	SinceSeq int64
 }
 
-// StepPrint is what the detectors keep of a step. Making it costs what hashing
-// the step costs; it is made outside the writer and stored with the step, so
-// that a restarted daemon goes on counting.
+// StepPrint is what the detectors keep about a step. Making it costs as much as hashing
+// the step. It is made outside the writer and stored with the step, so that a restarted
+// daemon continues to count.
 type StepPrint struct {
 	Key        string
 	Tool       string
-	Sig        string // 32 hex digits: the call (tool and canonical arguments); UnknownCall where the arguments are not known
-	Res        string // 32 hex digits: the normalised result, or error where that is all there is; "" where neither is known
-	Cause      string // 16 hex digits: what it complained of, the same for other calls with the same trouble; "" where it did not complain
+	Sig        string // 32 hex digits: the call (tool and canonical arguments); UnknownCall if the arguments are unknown
+	Res        string // 32 hex digits: the normalized result, or the error if there is nothing else; "" if neither is known
+	Cause      string // 16 hex digits: the complaint, the same for other calls with the same problem; "" if it did not complain
 	Shape      string // 16 hex digits: the command word or the names of the arguments; calls of one shape do the same kind of work
-	Effect     string // 16 hex digits: what the call sets to what, where it sets a file or a working tree; "" for others
-	Turn       string // the model's, as it was told
+	Effect     string // 16 hex digits: what the call sets to what, if it sets a file or a working tree; "" for others
+	Turn       string // the turn of the model, as it was reported
 	Failed     bool
-	Negative   bool      // the answer was no: it is no error
-	Unparsable bool      // the result begins like JSON and does not parse
-	Began      time.Time // of a step that was told when it began; else At
+	Negative   bool      // the answer was no: this is no error
+	Unparsable bool      // the result begins like JSON and cannot be parsed
+	Began      time.Time // when the step began, if that was reported; else At
 	At         time.Time
-	AfterSeq   int64   // the run's newest checkpoint when it ended
-	Broken     []Found // of the user's own rules; not stored
+	AfterSeq   int64   // the run's newest checkpoint when the step ended
+	Broken     []Found // findings of the user's own rules; not stored
 	ckpt.Measures
 }
 
-// UnknownCall is the Sig of a step whose arguments were not told, or were
-// replaced or cut on the way: nobody knows which call it is the same as.
+// UnknownCall is the Sig of a step whose arguments were not reported, or were replaced or
+// cut on the way: it is unknown which other call it equals.
 const UnknownCall = "-"
 
-// StatePrint is what the detectors keep of a state: no value of it but the
-// numbers that may be counters.
+// StatePrint is what the detectors keep about a state. It contains no value of the state
+// except the numbers that can be counters.
 type StatePrint struct {
 	ID   string
 	Seq  int64
 	At   time.Time
 	Kind ckpt.Kind
 	Size int64
-	// Keys are the types of the top-level values of a JSON object, nil for
-	// another state: "null", "boolean", "number", "string", "array", "object".
+	// Keys are the types of the top-level values of a JSON object, nil for another state:
+	// "null", "boolean", "number", "string", "array", "object".
 	Keys map[string]string
-	// Talk is the size of the longest conversation in it, 0 where none is
-	// recognized: a list of messages that have a role or a type.
+	// Talk is the size of the longest conversation in the state, 0 if none is recognized.
+	// A conversation is a list of messages that have a role or a type.
 	Talk int64
-	// Compacted says that the agent declared that it made the state smaller.
+	// Compacted says that the agent declared that it had made the state smaller.
 	Compacted bool
-	// Counters are the numbers in it by JSON pointer, as far as they may be
-	// counters; bounded in number and depth.
+	// Counters are the numbers in the state that can be counters, by JSON pointer. Their
+	// number and depth are limited.
 	Counters map[string]float64
-	Broken   []Found // what is wrong with it by itself: its schema, rules of the user's own; not stored
+	Broken   []Found // what is wrong with the state itself: its schema, rules of the user; not stored
 }
 
-// So much of a run's past is enough to go on counting.
+// This much of a run's past is enough to continue counting.
 const (
 	MaxPastSteps  = 4096
 	MaxPastStates = 20
 	MaxBaseline   = 20 // steps of one tool
 )
 
-// RunPast is what is stored of a run, from which a watch is built anew.
+// RunPast is the stored data of a run from which a watch is rebuilt.
 type RunPast struct {
 	Steps        []StepPrint          // the newest MaxPastSteps that have ended, oldest first
-	TotalSteps   int64                // all there ever were
+	TotalSteps   int64                // the number of all steps
 	States       []StatePrint         // the newest MaxPastStates, oldest first
-	Baseline     []StepPrint          // the first MaxBaseline stored steps of each tool of the agent, of whatever run, oldest first; may be empty
-	Open         []ckpt.Finding       // neither dismissed nor of another beginning of the run
+	Baseline     []StepPrint          // the first MaxBaseline stored steps of each tool of the agent, of any run, oldest first; can be empty
+	Open         []ckpt.Finding       // neither dismissed nor from an earlier beginning of the run
 	Dismissed    map[string]time.Time // by rule: when a finding of it was last dismissed
-	Goal         string               // the first that was declared
+	Goal         string               // the goal that was declared first
 	StartedAt    time.Time
 	LastRoutine  time.Time
-	LastRefresh  time.Time // the last recovery checkpoint or resume
+	LastRefresh  time.Time // the time of the last recovery checkpoint or resume
 	InputTokens  int64
 	OutputTokens int64
 	CostUSD      float64
@@ -103,36 +103,36 @@ type RunPast struct {
 	Calibration  ckpt.Calibration // of the agent and workflow; a Factor of 0 changes nothing
 }
 
-// Watcher makes what the store needs to watch runs. internal/drift has the
-// real one; the store takes it as a value. It is safe for many goroutines.
+// Watcher is what the store needs to watch runs. internal/drift has the real one; the
+// store gets it as a value. It is safe for concurrent use.
 type Watcher interface {
-	// Step makes the print of a step that has ended, and tries the user's own
-	// rules that do not ask for a state. It is costly, bounded, and pure. AfterSeq
-	// is the caller's to set. A step that failed should have its name and its
-	// arguments: by them two calls that complain of the same are known. The error
-	// is that of ctx, where it ended first.
+	// Step makes the print of a step that has ended, and tries the user's own rules that
+	// do not need a state. It is costly, has limits, and is pure. The caller sets
+	// AfterSeq. A step that failed should have its name and its arguments: they are
+	// needed to see that two calls have the same complaint. The error is that of ctx, if
+	// ctx ended first.
 	Step(ctx context.Context, p *ckpt.Policy, r RuleRun, s *ckpt.Step) (StepPrint, error)
-	// State makes the print of a state, and tries its schema and the user's own
-	// rules that ask for a state. previous is the run's state before, nil where
-	// it is not at hand. It is costly, bounded, and pure. ID, Seq, At and Kind
-	// are the caller's to set. Where the policy refuses states that break the
-	// schema, the caller refuses those with a finding of RuleSchema in Broken.
-	// The error is that of ctx, where it ended first.
+	// State makes the print of a state, and tries its schema and the user's own rules
+	// that need a state. previous is the run's previous state, nil if it is not at hand.
+	// State is costly, has limits, and is pure. The caller sets ID, Seq, At and Kind. If
+	// the policy refuses states that violate the schema, the caller refuses a state with
+	// a finding of RuleSchema in Broken. The error is that of ctx, if ctx ended first.
 	State(ctx context.Context, p *ckpt.Policy, r RuleRun, state, previous []byte, contentType string) (StatePrint, error)
-	// Check refuses a policy whose schema, rules or detectors cannot be used,
-	// with the place.
+	// Check refuses a policy whose schema, rules or detectors cannot be used. The error
+	// names the place.
 	Check(p *ckpt.Policy) error
-	// Watch begins to watch a run with what is stored of it.
+	// Watch begins to watch a run with its stored data.
 	Watch(p *ckpt.Policy, past RunPast) RunWatch
-	// Evaluator judges recorded runs.
+	// Evaluator returns an evaluator of recorded runs.
 	Evaluator() Evaluator
-	// Score is what the thresholds of the loop rules would have to be multiplied
-	// with, so that none of them is exceeded in a run.
+	// Score returns the factor by which the thresholds of the loop rules must be
+	// multiplied so that the run exceeds none of them.
 	Score(p *ckpt.Policy, r *RecordedRun) float64
-	// Calibrate makes of the scores of good runs what a policy asks for.
+	// Calibrate returns the calibration that a policy asks for, from the scores of good
+	// runs.
 	Calibrate(p *ckpt.Policy, scores []float64) ckpt.Calibration
-	// Rules are the rules that come with the program, in the order in which
-	// people read them, as a policy makes them.
+	// Rules returns the rules that come with the program, in the order that people
+	// expect, with the settings of a policy.
 	Rules(p *ckpt.Policy) []Rule
 }
 
@@ -141,79 +141,77 @@ type Rule struct {
 	Rule          string `json:"rule"`
 	Family        string `json:"family"` // loops, operation, state, staleness, agreement, corruption
 	About         string `json:"about"`  // when it fires, in one sentence
-	Unit          string `json:"unit"`   // what its thresholds count; "" where it has none
-	ckpt.Detector        // what holds for the policy: tier and thresholds, with nothing left to a default
+	Unit          string `json:"unit"`   // what its thresholds count; "" if it has none
+	ckpt.Detector        // the effective setting in the policy: tier and thresholds, with all defaults filled in
 }
 
-// RuleRun is what rules of the user's own see beside the step or the state.
+// RuleRun is what the user's own rules see in addition to the step or the state.
 type RuleRun struct {
 	Agent, Run, Status, Goal string
 	Attempt, Steps           int64
 	Progress                 *float64
-	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
-	Map                      JSONPlaces         // where in the state values stand, to find its members quickly; nil if that is not known
+	Measures                 map[string]float64 // named numbers of the watch, from its Measures
+	Map                      JSONPlaces         // the positions of values in the state, to find its members quickly; nil if unknown
 	Last                     *ckpt.Step         // for rules over a state: the newest step that has ended, or nil
 }
 
-// JSONPlaces knows where in a JSON text values stand. internal/jsontext makes it, and
-// nothing else looks inside.
+// JSONPlaces knows the positions of values in a JSON text. internal/jsontext makes it,
+// and only internal/jsontext looks inside.
 type JSONPlaces interface {
 	Size() int // bytes of memory
 }
 
-// RunWatch watches one run. It is used by one goroutine at a time (the
-// writer's), changes at every call, and is thrown away and built anew where a
-// transaction was rolled back.
+// RunWatch watches one run. One goroutine at a time uses it (the writer's). It changes at
+// every call. If a transaction was rolled back, it is thrown away and rebuilt.
 type RunWatch interface {
-	// Step counts a step that has ended, and answers what is Broken in it too,
-	// as far as the cooldown lets that through.
+	// Step counts a step that has ended. It returns findings, which include those in
+	// Broken unless the cooldown prevents that.
 	Step(StepPrint) []Found
-	// Spend counts what was used outside of steps, or by a step that is told too
-	// late to have a place in their order: measures and budgets know of it, and the
-	// rules about order do not.
+	// Spend counts use outside of steps, or by a step that is reported too late to have a
+	// place in the order of steps. Measures and budgets count it, but the rules about
+	// order do not.
 	Spend(p StepPrint, step bool) []Found
-	// State does the same with a state that was saved.
+	// State does the same for a saved state.
 	State(StatePrint) []Found
-	// Beat is a sign of life, or only the time going by; progress is nil where
-	// none was declared.
+	// Beat takes in a heartbeat, or only the passing of time. progress is nil if none was
+	// declared.
 	Beat(now time.Time, progress *float64) []Found
-	// Goal is a goal that was declared; updated says whether a goal_update
-	// event allows another than the first.
+	// Goal checks a declared goal. If updated is true, a goal_update event allows another
+	// goal than the first.
 	Goal(now time.Time, goal string, updated bool) []Found
-	// Forget takes back what a dismissed finding of a rule had counted.
+	// Forget removes what a dismissed finding of a rule had counted.
 	Forget(rule string)
-	// Back is the newest checkpoint before what may yet become critical evidence
-	// began, as SinceSeq would name it: the lowest of all rules, from the second
-	// sign of each on. The store keeps the newest clean one up to there from
-	// retention, so that a critical finding has one to go back to. ok is false
-	// while nothing is in the making.
+	// Back returns the newest checkpoint from before the start of evidence that can still
+	// become critical, as SinceSeq would name it. It is the lowest one of all rules, from
+	// the second sign of each rule on. The store protects the newest clean checkpoint up
+	// to there from retention, so that a critical finding has a checkpoint to go back to.
+	// ok is false if there is no such evidence.
 	Back() (seq int64, ok bool)
-	// Measures are named numbers for rules of the user's own. It is asked only
-	// where the policy has such rules.
+	// Measures returns named numbers for the user's own rules. It is called only if the
+	// policy has such rules.
 	Measures() map[string]float64
 }
 
-// RecordedRun is a run that is over, or as far as it has come, with what the
-// detectors keep of its steps and states.
+// RecordedRun is a run that is over, or the recorded part of a run, with what the
+// detectors keep about its steps and states.
 type RecordedRun struct {
 	ID        string
-	Source    string // its agent, or the set that it is of
+	Source    string // its agent, or the set that it belongs to
 	Workflow  string
-	Outcome   string // its status, or what a set says of it
-	Good      bool   // it ended well: thresholds may be calibrated on it
+	Outcome   string // its status, or the outcome that the set gives
+	Good      bool   // it ended well: thresholds can be calibrated on it
 	Onset     *int   // the number of the step, from 0, at which a fault was injected
 	StartedAt time.Time
 	Goal      string
 	Steps     []StepPrint
 	Raw       []ckpt.Step  // the steps as sent, if known: then the user's own rules are tried too
-	Begins    []int        // numbers of the steps at which the run was resumed, or went back: from there on it is counted anew
+	Begins    []int        // numbers of the steps at which the run was resumed, or went back: counting starts again there
 	States    []StatePrint // each comes before the steps whose AfterSeq is its Seq or more
 }
 
-// Evaluator judges recorded runs one after the other, in the order in which
-// they began.
+// Evaluator judges recorded runs one after another, in the order in which they began.
 type Evaluator interface {
-	// Judge takes in a run. Where it explains, what it saw is in the result.
+	// Judge judges a run. If explain is true, the result contains what the detectors saw.
 	Judge(p *ckpt.Policy, r *RecordedRun, explain bool)
 	Result() *ckpt.Evaluation
 }
