@@ -1,4 +1,4 @@
-// Package phrase has the words that findings share: counts, sizes, texts cut to a
+// Package phrase has the wording that findings share: counts, sizes, texts cut to a
 // length.
 //
 // This package may import the standard library only.

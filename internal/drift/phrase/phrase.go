@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Count is a number and what is counted: "1 step", "3 steps".
+// Count returns a number and what is counted: "1 step", "3 steps".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -14,7 +14,7 @@ func Count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// Times is a number of times in words.
+// Times returns a number of times in words.
 func Times(n int) string {
 	switch n {
 	case 1:
@@ -25,7 +25,7 @@ func Times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// Figure is a number with as many digits as matter.
+// Figure returns a number with its significant digits.
 func Figure(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -33,7 +33,7 @@ func Figure(x float64) string {
 	return strconv.FormatFloat(x, 'g', 4, 64)
 }
 
-// Article is the name of a type of JSON with its article.
+// Article returns the name of a JSON type with its article.
 func Article(kind string) string {
 	switch kind {
 	case "null":
@@ -47,7 +47,7 @@ func Article(kind string) string {
 // Cut shortens a text for a message.
 func Cut(s string) string { return CutTo(s, 60) }
 
-// CutTo shortens a text to so many bytes, and marks it as cut.
+// CutTo shortens a text to at most this many bytes, and marks it as cut.
 func CutTo(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -59,7 +59,7 @@ func CutTo(s string, most int) string {
 	return s[:end] + "…"
 }
 
-// Bytes is a size for people.
+// Bytes returns a size for people.
 func Bytes(n int64) string {
 	switch {
 	case n < 10_000:
