@@ -22,17 +22,17 @@ const (
 	maxDepth = 100
 )
 
-// Rule is one of the user's own, ready to be tried. The language is that of
-// expr-lang; its parser is used, and nothing else of it: this package works out
-// the tree itself, so that every operation is paid for before it is done.
+// Rule is a rule of the user, ready to be tried. The language is that of expr-lang. Only
+// the parser of expr-lang is used: this package evaluates the tree itself, so that every
+// operation is paid for before it is done.
 type Rule struct {
 	ckpt.Rule
 	root                ast.Node
 	patterns            map[ast.Node]*meter.Pattern
-	state, before, step bool // it asks for the state, for the one before, for a step
+	state, before, step bool // the rule needs the state, the previous state, a step
 }
 
-// compile makes a rule of its expression, or says what is wrong and where.
+// compile makes a rule from its expression. An error says what is wrong and where.
 func compile(r ckpt.Rule, members map[string][]string, budget *meter.PatternBudget) (*Rule, error) {
 	tree, err := parse(r.When)
 	if err != nil {
@@ -46,7 +46,7 @@ func compile(r ckpt.Rule, members map[string][]string, budget *meter.PatternBudg
 	return c.rule, nil
 }
 
-// parse reads an expression. A parser that panics has not understood it.
+// parse parses an expression. If the parser panics, it has not understood the expression.
 func parse(when string) (tree *parser.Tree, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -68,7 +68,7 @@ func placed(e *file.Error) error {
 	return fmt.Errorf("line %d, column %d: %s", e.Line, e.Column+1, e.Message)
 }
 
-// checker goes through a tree before it is used for the first time.
+// checker checks a tree before it is used for the first time.
 type checker struct {
 	rule    *Rule
 	members map[string][]string // of step, run and measures
@@ -83,8 +83,8 @@ func (c *checker) refuse(n ast.Node, format string, args ...any) {
 	}
 }
 
-// check looks at a node: lets are the names that let has given, inside says how
-// many predicates it stands in.
+// check checks a node. lets are the names that let has defined. inside is the number of
+// predicates around the node.
 func (c *checker) check(n ast.Node, lets []string, inside, depth int) {
 	if c.err != nil {
 		return
@@ -154,7 +154,7 @@ func (c *checker) checkName(n *ast.IdentifierNode, lets []string) {
 	}
 }
 
-// checkMember refuses misspelt members of what is known.
+// checkMember refuses misspelled members of known objects.
 func (c *checker) checkMember(n *ast.MemberNode, lets []string) {
 	of, isName := n.Node.(*ast.IdentifierNode)
 	name, isText := n.Property.(*ast.StringNode)
@@ -176,8 +176,8 @@ func (c *checker) checkOperator(n *ast.BinaryNode) {
 	}
 }
 
-// checkPattern compiles a pattern. It stands in the expression itself: one out
-// of a state could be anything.
+// checkPattern compiles a pattern. The pattern must be in the expression itself: a
+// pattern from a state could be anything.
 func (c *checker) checkPattern(n *ast.BinaryNode) {
 	text, ok := n.Right.(*ast.StringNode)
 	if !ok {
@@ -203,7 +203,7 @@ func (c *checker) checkFunction(n *ast.BuiltinNode) {
 	}
 }
 
-// functions are what an expression may call.
+// functions are the functions that an expression can call.
 var functions = map[string]struct {
 	arguments int
 	predicate bool

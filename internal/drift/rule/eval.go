@@ -7,20 +7,20 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// What rules may cost: units of work, see meter, and bytes of text.
+// What rules may cost: units of work (see meter) and bytes of text.
 const (
 	MaxWork         = 200_000   // of one rule, at one step or state
 	MaxWorkTogether = 1_000_000 // of all rules of a policy together
 	maxText         = 4 << 20
 )
 
-// evaluation is one try of one rule.
+// evaluation is one attempt of one rule.
 type evaluation struct {
 	rule *Rule
 	meter.Meter
 	names map[string]any // state, previous, step, run, measures
 	lets  []let
-	items []item // of the predicates that are being worked out, innermost last
+	items []item // of the predicates that are being evaluated, innermost last
 }
 
 type let struct {
@@ -33,16 +33,16 @@ type item struct {
 	index int
 }
 
-// holds works out a rule. stopped says that it cost more than the work; left is
-// what it did not need; err is why ctx ended it.
+// holds evaluates a rule. stopped is true if it cost more than work. left is the work that it did not
+// need. err is the error of ctx, if ctx ended the evaluation.
 func (r *Rule) holds(ctx context.Context, names map[string]any, work int) (yes, stopped bool, left int, err error) {
 	e := &evaluation{rule: r, Meter: meter.New(ctx, work, maxText), names: names}
 	stopped, err = meter.Run(func() { yes = e.eval(r.root) == true })
 	return yes && !stopped && err == nil, stopped, e.Left(), err
 }
 
-// eval works out a node. Values are nil, bool, float64, string, []any and
-// map[string]any. What is missing, and what cannot be worked out, is nil.
+// eval evaluates a node. Values are nil, bool, float64, string, []any and map[string]any. A value that is
+// missing, or that cannot be computed, is nil.
 func (e *evaluation) eval(n ast.Node) any {
 	e.Pay(1)
 	switch n := n.(type) {
@@ -106,7 +106,8 @@ func (e *evaluation) named(name string) any {
 	return e.names[name]
 }
 
-// binary works out an operator with two sides. Those of logic work out the right one only where it counts.
+// binary evaluates an operator with two sides. A logical operator evaluates its right side only if that
+// matters.
 func (e *evaluation) binary(n *ast.BinaryNode) any {
 	left := e.eval(n.Left)
 	switch n.Operator {
@@ -128,7 +129,7 @@ func (e *evaluation) binary(n *ast.BinaryNode) any {
 	return binary(&e.Meter, n.Operator, left, right)
 }
 
-// call works out a function without a predicate.
+// call evaluates a function without a predicate.
 func (e *evaluation) call(n *ast.BuiltinNode) any {
 	x := e.eval(n.Arguments[0])
 	var y any
@@ -138,7 +139,7 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	return call(&e.Meter, n.Name, x, y)
 }
 
-// overList works out a predicate for the items of a list.
+// overList evaluates a predicate for the items of a list.
 func (e *evaluation) overList(n *ast.BuiltinNode) any {
 	list, ok := e.eval(n.Arguments[0]).([]any)
 	if !ok {
@@ -150,7 +151,7 @@ func (e *evaluation) overList(n *ast.BuiltinNode) any {
 	}
 	fold := newFold(n.Name)
 	for i, value := range list {
-		e.Pay(2) // it may become part of another list
+		e.Pay(2) // it can become part of another list
 		e.items = append(e.items, item{value, i})
 		out := e.eval(body)
 		e.items = e.items[:len(e.items)-1]

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 )
 
-// unary is what an operator makes of its one side.
+// unary applies an operator with one side.
 func unary(operator string, x any) any {
 	switch operator {
 	case "!", "not":
@@ -26,7 +26,7 @@ func unary(operator string, x any) any {
 	return nil
 }
 
-// binary is what an operator makes of both its sides.
+// binary applies an operator with two sides.
 func binary(m *meter.Meter, operator string, left, right any) any {
 	switch operator {
 	case "==":
@@ -116,7 +116,7 @@ func text(m *meter.Meter, operator string, a, b any) bool {
 	return strings.Contains(s, part)
 }
 
-// join makes a longer text, and pays for its bytes.
+// join concatenates texts, and pays for the bytes.
 func join(m *meter.Meter, a string, b any) any {
 	s, ok := b.(string)
 	if !ok {
@@ -153,7 +153,8 @@ func arithmetic(operator string, a, b any) any {
 	return nil
 }
 
-// part is what stands under a key or at an index. Below 0 counts from the end.
+// part returns the value under a key or at an index. An index below 0 counts from the
+// end.
 func part(m *meter.Meter, of, property any) any {
 	switch of := of.(type) {
 	case map[string]any:
@@ -176,7 +177,7 @@ func part(m *meter.Meter, of, property any) any {
 	return nil
 }
 
-// call is what a function without a predicate makes of its one argument, or of two.
+// call applies a function without a predicate to its one or two arguments.
 func call(m *meter.Meter, name string, x, y any) any {
 	switch name {
 	case "len":
@@ -222,7 +223,7 @@ func call(m *meter.Meter, name string, x, y any) any {
 	return nil
 }
 
-// fold is what a function over a list has so far.
+// fold is the intermediate result of a function over a list.
 type fold struct {
 	name  string
 	count int
@@ -233,11 +234,11 @@ type fold struct {
 
 func newFold(name string) *fold { return &fold{name: name, list: []any{}} }
 
-// add takes in an item and what the predicate says of it, and says whether the
-// answer is known.
+// add adds an item and the predicate's result for it. It returns whether the answer is
+// already known.
 func (f *fold) add(value, out any) (done bool) {
 	yes := out == true
-	if yes != (f.name == "all") { // all counts the items that do not hold
+	if yes != (f.name == "all") { // all counts the items for which the predicate is false
 		f.count++
 	}
 	switch f.name {

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// MaxState is the size of the largest state, and of the largest arguments
-// and result of a step, that rules of the user's own are tried on.
+// MaxState is the maximum size of a state, and of the arguments and result of a step, on
+// which the user's own rules are tried.
 const MaxState = 4 << 20
 
 // knownMembers are the members of step, run and measures.
@@ -25,8 +25,8 @@ func knownMembers(measures []string) map[string][]string {
 	}
 }
 
-// Compile makes all rules of a policy, or says which is wrong and where.
-// measures are the names of the measures that they may read.
+// Compile compiles all rules of a policy. An error says which rule is wrong and where.
+// measures are the names of the measures that rules can read.
 func Compile(rules []ckpt.Rule, measures []string) ([]*Rule, error) {
 	list, budget, known := make([]*Rule, 0, len(rules)), meter.PatternBudget(meter.MaxPatterns), knownMembers(measures)
 	for i := range rules {
@@ -42,12 +42,12 @@ func Compile(rules []ckpt.Rule, measures []string) ([]*Rule, error) {
 // trial is one step or one state on which rules are tried.
 type trial struct {
 	names map[string]any
-	size  int    // of what they may read
+	size  int    // of the data that they can read
 	what  string // "step" or "state"
 	found ckpt.Evidence
 }
 
-// try answers the rules that hold, and those that had to be stopped.
+// try returns the rules that are true, and those that had to be stopped.
 func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found, err error) {
 	left := MaxWorkTogether
 	for _, r := range rules {
@@ -100,7 +100,7 @@ func (t *trial) tooLarge(r *Rule) observer.Found {
 	return f
 }
 
-// TryStep tries the rules that do not ask for a state.
+// TryStep tries the rules that do not need a state.
 func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.Step) ([]observer.Found, error) {
 	var chosen []*Rule
 	for _, r := range rules {
@@ -122,8 +122,8 @@ func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.S
 	return t.try(ctx, chosen)
 }
 
-// TryState tries the rules that ask for a state, and those that ask for neither
-// a state nor a step.
+// TryState tries the rules that need a state, and those that need neither a state nor a
+// step.
 func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, previous []byte, contentType string) ([]observer.Found, error) {
 	var chosen []*Rule
 	before := false
@@ -156,7 +156,7 @@ func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, p
 	return t.try(ctx, chosen)
 }
 
-// decoded is a JSON value as expressions see it, nil where it is none.
+// decoded returns a JSON value in the form for expressions, nil if it is not valid JSON.
 func decoded(value []byte) any {
 	var v any
 	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
