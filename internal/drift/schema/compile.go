@@ -18,18 +18,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// SnapshotName is the name by which a policy asks for the schema of
-// workflow snapshots.
+// SnapshotName is the name with which a policy asks for the schema of workflow snapshots.
 const SnapshotName = "workflow-snapshot"
 
-// Schema is a JSON Schema, ready to be tried: draft 2020-12 or, where it says
-// so, draft-07. The library reads and resolves it; the trying is done here, with
-// a meter, so that no schema can hang, and so that the place in the state is
-// known and no value of the state gets into a message.
+// Schema is a JSON Schema, ready to be tried: draft 2020-12 or, if it says so, draft-07.
+// The library parses and resolves it. This package evaluates it, with a meter, so that no
+// schema can hang, the place in the state is known, and no value of the state gets into a
+// message.
 type Schema struct {
 	root        *jsonschema.Schema
 	draft7      bool
-	unevaluated bool // some part asks for what others have evaluated
+	unevaluated bool // some part needs to know what others have evaluated
 	byPlace     map[string]*jsonschema.Schema
 	anchors     map[string]*jsonschema.Schema
 	refs        map[*jsonschema.Schema]*jsonschema.Schema
@@ -37,16 +36,16 @@ type Schema struct {
 	patternsOf  map[*jsonschema.Schema][]namePattern // its patternProperties
 	never       map[*jsonschema.Schema]bool          // the parts that are false
 
-	places int // bytes of the places of all parts together
+	places int // total bytes of the places of all parts
 	budget meter.PatternBudget
 }
 
-// What a schema may cost to read. A part's place is the path to it, so that a
-// long name above many parts would be kept as often as there are parts.
+// The limits of reading a schema. The place of a part is the path to it, so a long name
+// above many parts would be stored once for each part.
 const (
-	maxSchemaDepth   = 200                   // parts in parts
-	maxSchemaNesting = 2*maxSchemaDepth + 20 // of the JSON: reading it costs its length for each level
-	maxSchemaPlaces  = 4 << 20               // bytes of all places together
+	maxSchemaDepth   = 200                   // levels of nested parts
+	maxSchemaNesting = 2*maxSchemaDepth + 20 // levels of the JSON: reading it costs its length for each level
+	maxSchemaPlaces  = 4 << 20               // total bytes of all places
 )
 
 // namePattern is one of patternProperties.
@@ -55,7 +54,7 @@ type namePattern struct {
 	schema *jsonschema.Schema
 }
 
-// Compile reads the schema of a policy, or says what is wrong with it.
+// Compile reads the schema of a policy. An error says what is wrong with it.
 func Compile(text ckpt.JSON) (*Schema, error) {
 	var name string
 	if json.Unmarshal(text, &name) == nil && name != "" {
@@ -88,11 +87,11 @@ func Compile(text ckpt.JSON) (*Schema, error) {
 			return nil, err
 		}
 	}
-	_, err := root.Resolve(nil) // what is wrong beside that
+	_, err := root.Resolve(nil) // finds all other mistakes
 	return s, err
 }
 
-// visit notes a part of the schema and all parts below it.
+// visit records a part of the schema and all parts below it.
 func (s *Schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	if part == nil {
 		return nil
@@ -138,7 +137,7 @@ func (s *Schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	return err
 }
 
-// schemaTypes are the words of JSON Schema for types.
+// schemaTypes are the names of types in JSON Schema.
 var schemaTypes = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
 
 func placeText(place string) string {
@@ -166,8 +165,8 @@ func (s *Schema) compilePatterns(place string, part *jsonschema.Schema) error {
 	return nil
 }
 
-// resolve finds what a part refers to. Only parts of the same schema can be
-// referred to: a daemon fetches nothing.
+// resolve finds the target of a part's reference. A reference can only name a part of the
+// same schema: a daemon fetches nothing.
 func (s *Schema) resolve(place string, part *jsonschema.Schema) error {
 	if part.Ref == "" {
 		return nil
@@ -191,7 +190,7 @@ func (s *Schema) resolve(place string, part *jsonschema.Schema) error {
 	return nil
 }
 
-// below visits the parts right below a part, with their places in it.
+// below visits the direct children of a part, with their places in it.
 func below(s *jsonschema.Schema, visit func(name string, child *jsonschema.Schema)) {
 	for name, child := range map[string]*jsonschema.Schema{
 		"items": s.Items, "additionalItems": s.AdditionalItems, "contains": s.Contains, "unevaluatedItems": s.UnevaluatedItems,

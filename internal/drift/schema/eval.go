@@ -9,22 +9,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// What trying a schema may cost: units of work, see meter, and steps down.
+// What trying a schema may cost: units of work (see meter) and levels of nesting.
 const (
 	MaxWork = 5_000_000
 	maxDown = 10_000
 )
 
-// Try answers what of a value breaks the schema, the first places of it. left is
-// the work that was not needed. stopped says that more than work was needed; err
-// is why ctx ended it.
+// Try returns the first places of a value that violate the schema. left is the work that
+// was not needed. stopped is true if more than work was needed. err is the error of ctx,
+// if ctx ended the attempt.
 func (s *Schema) Try(ctx context.Context, value any, work int) (found []Violation, left int, stopped bool, err error) {
 	v := &validation{Schema: s, Meter: meter.New(ctx, work, 0)}
 	stopped, err = meter.Run(func() { v.valid(s.root, value, nil) })
 	return v.found, v.Left(), stopped, err
 }
 
-// fits is valid without noting anything.
+// fits is valid without recording violations.
 func (v *validation) fits(s *jsonschema.Schema, value any, seen *seen) bool {
 	v.quiet++
 	ok := v.valid(s, value, seen)
@@ -32,7 +32,7 @@ func (v *validation) fits(s *jsonschema.Schema, value any, seen *seen) bool {
 	return ok
 }
 
-// below tries a part of the schema on a value that is inside another.
+// below tries a part of the schema on a value that is inside another value.
 func (v *validation) below(s *jsonschema.Schema, value any, at segment) bool {
 	if v.quiet > 0 {
 		return v.valid(s, value, nil)
@@ -43,7 +43,7 @@ func (v *validation) below(s *jsonschema.Schema, value any, at segment) bool {
 	return ok
 }
 
-// valid tries a part of the schema on a value. Where it is valid, into gets
+// valid tries a part of the schema on a value. If the value is valid, valid adds to into
 // what was evaluated.
 func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
 	v.Pay(6)
@@ -57,7 +57,7 @@ func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
 	if target := v.refs[s]; target != nil {
 		ok = v.valid(target, value, own)
 		if v.draft7 {
-			return ok // its neighbors do not count
+			return ok // in draft-07, the members next to a reference are ignored
 		}
 	}
 	ok = v.simple(s, value) && ok
@@ -78,8 +78,8 @@ func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
 	return ok
 }
 
-// fitting counts the parts that a value fits. All are tried: each may evaluate
-// something.
+// fitting returns how many of the parts a value fits. It tries all of them, because each
+// can evaluate something.
 func (v *validation) fitting(parts []*jsonschema.Schema, value any, own *seen) (n int) {
 	for _, part := range parts {
 		if v.fits(part, value, own) {
@@ -89,7 +89,7 @@ func (v *validation) fitting(parts []*jsonschema.Schema, value any, own *seen) (
 	return n
 }
 
-// logic tries what holds parts together.
+// logic tries the keywords that combine parts.
 func (v *validation) logic(s *jsonschema.Schema, value any, own *seen) bool {
 	ok := true
 	for _, part := range s.AllOf {
@@ -248,7 +248,7 @@ func (v *validation) members(s *jsonschema.Schema, object map[string]any, own *s
 	return ok
 }
 
-// additional says of a member that is forbidden that it is not known.
+// additional reports a forbidden member as unknown.
 func (v *validation) additional(s *jsonschema.Schema, value any, at segment) bool {
 	if v.never[s] {
 		return v.noMember(at.name, "is not known to the schema")
@@ -256,7 +256,7 @@ func (v *validation) additional(s *jsonschema.Schema, value any, at segment) boo
 	return v.below(s, value, at)
 }
 
-// dependent tries what is asked for because of other members.
+// dependent tries the parts that are required because of other members.
 func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own *seen) bool {
 	names, parts := s.DependentRequired, s.DependentSchemas
 	if v.draft7 {

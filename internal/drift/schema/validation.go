@@ -12,32 +12,32 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// maxPlaces is how many places of a state are named.
+// maxPlaces is how many places of a state are named at most.
 const maxPlaces = 8
 
-// Violation is a place in a state, and how it breaks the schema.
+// Violation is a place in a state, and how it violates the schema.
 type Violation struct{ Pointer, What string }
 
-// validation is one try of a schema.
+// validation is one attempt of a schema.
 type validation struct {
 	*Schema
 	meter.Meter
-	path  []segment // from the state to the value that is being tried; not kept while quiet
+	path  []segment // from the state to the current value; not kept while quiet
 	found []Violation
-	quiet int // above 0 what is found does not count: it is an alternative
+	quiet int // above 0, violations are not recorded: this is an alternative
 }
 
-// segment is one step down in a state: a member's name, or the index of an item.
+// segment is one step of the path in a state: a member's name, or the index of an item.
 type segment struct {
 	name  string
 	index int // -1 for a name
 }
 
-// maxPointer is how many bytes of a pointer are kept: the names in a state may
-// be of any length.
+// maxPointer is how many bytes of a pointer are kept: the names in a state can have any
+// length.
 const maxPointer = 1000
 
-// pointer is the JSON pointer to a place, cut where it is very long.
+// pointer returns the JSON pointer to a place. It cuts a very long one.
 func pointer(path []segment) string {
 	var b strings.Builder
 	for _, s := range path {
@@ -54,7 +54,7 @@ func pointer(path []segment) string {
 	return b.String()
 }
 
-// seen is what of a value the parts of a schema have evaluated.
+// seen is what the parts of a schema have evaluated in a value.
 type seen struct {
 	names    map[string]bool
 	allNames bool
@@ -62,7 +62,7 @@ type seen struct {
 	allItems bool
 }
 
-// name notes that a member was evaluated.
+// name records that a member was evaluated.
 func (v *validation) name(s *seen, key string) {
 	if s == nil {
 		return
@@ -74,7 +74,7 @@ func (v *validation) name(s *seen, key string) {
 	s.names[key] = true
 }
 
-// item notes that an item was evaluated.
+// item records that an item was evaluated.
 func (v *validation) item(s *seen, i int) {
 	if s == nil {
 		return
@@ -86,8 +86,8 @@ func (v *validation) item(s *seen, i int) {
 	s.items[i] = true
 }
 
-// merge adds what one part has evaluated to what others have. from is not used
-// any more, so that the larger of the two can take in the smaller.
+// merge adds what one part has evaluated to what others have evaluated. The caller must
+// not use from afterwards, so that merge can add the smaller set to the larger one.
 func (v *validation) merge(into, from *seen) {
 	if into == nil || from == nil {
 		return
@@ -108,7 +108,7 @@ func (v *validation) merge(into, from *seen) {
 	into.allNames, into.allItems = into.allNames || from.allNames, into.allItems || from.allItems
 }
 
-// no notes that the value breaks the schema.
+// no records that the value violates the schema.
 func (v *validation) no(format string, args ...any) bool {
 	if v.quiet == 0 && len(v.found) < maxPlaces {
 		v.found = append(v.found, Violation{pointer(v.path), fmt.Sprintf(format, args...)})
@@ -116,7 +116,7 @@ func (v *validation) no(format string, args ...any) bool {
 	return false
 }
 
-// noMember notes that a member of the value breaks the schema.
+// noMember records that a member of the value violates the schema.
 func (v *validation) noMember(name, format string, args ...any) bool {
 	if v.quiet > 0 || len(v.found) >= maxPlaces {
 		return false
@@ -127,8 +127,8 @@ func (v *validation) noMember(name, format string, args ...any) bool {
 	return false
 }
 
-// names are the names of the members of an object, in order where it matters
-// which of them is named first.
+// names returns the names of the members of an object. They are sorted if it matters
+// which one is named first.
 func (v *validation) names(object map[string]any) []string {
 	if v.quiet == 0 && len(v.found) < maxPlaces {
 		return v.Keys(object)

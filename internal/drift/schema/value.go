@@ -82,7 +82,7 @@ func (v *validation) number(s *jsonschema.Schema, x float64) bool {
 	return ok
 }
 
-// kindOf is the type of a value in the words of JSON Schema.
+// kindOf returns the type of a value as JSON Schema names it.
 func kindOf(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -102,8 +102,8 @@ func kindOf(value any) string {
 	return "object"
 }
 
-// alternatives are types as a message names them. It is written only where the
-// message is.
+// alternatives are types for a message. They are formatted only if the message is
+// written.
 type alternatives []string
 
 func (types alternatives) String() string {
@@ -114,12 +114,12 @@ func (types alternatives) String() string {
 	return strings.Join(words, " or ")
 }
 
-// limit is a number as a message names it.
+// limit is a number for a message.
 type limit float64
 
 func (l limit) String() string { return phrase.Figure(float64(l)) }
 
-// twins are two equal items, 0 and 0 where there are none.
+// twins returns the indexes of two equal items, 0 and 0 if there are none.
 func (v *validation) twins(list []any) (int, int) {
 	v.Pay(2 * len(list))
 	byHash := make(map[uint64][]int, len(list))
