@@ -9,22 +9,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// due is an event that should have come by a time. It is reported when it is
-// overdue, and again whenever it is overdue by twice as much.
+// due is an event that is expected regularly. It is reported when it is overdue, and
+// again each time that the delay has doubled.
 type due struct {
 	since time.Time // when it last came
-	after float64   // the time from one to the next; 0 where nobody waits for it
-	told  int       // how often, since then
+	after float64   // the expected time between two events; 0 if none is expected
+	told  int       // the number of reports since then
 }
 
-// came notes that the event came.
+// came records that the event came.
 func (d *due) came(at time.Time) {
 	if at.After(d.since) {
 		d.since, d.told = at, 0
 	}
 }
 
-// overdue says whether to report it now.
+// overdue returns whether to report the event now.
 func (d *due) overdue(now time.Time) bool {
 	if d.after <= 0 || d.since.IsZero() {
 		return false
@@ -39,8 +39,8 @@ func (d *due) overdue(now time.Time) bool {
 	return true
 }
 
-// interval is a duration of the policy at the threshold of the rule, 0 where the
-// rule is off.
+// interval returns a duration of the policy, multiplied by the threshold of the rule. It
+// is 0 if the rule is off.
 func (s setting) interval(d ckpt.Duration) float64 {
 	if s.off {
 		return 0
@@ -48,7 +48,7 @@ func (s setting) interval(d ckpt.Duration) float64 {
 	return float64(d) * s.warn.value
 }
 
-// aged finds that no routine checkpoint or no refresh came for too long.
+// aged finds that there was no routine checkpoint, or no refresh, for too long.
 func (r *run) aged(found []observer.Found, now time.Time) []observer.Found {
 	if d := &r.routine; d.overdue(now) {
 		age, after := spentText(now.Sub(d.since)), spentText(time.Duration(d.after))

@@ -10,9 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
 )
 
-// Fits says whether a schema can be used and, where there is data, whether the
-// data fits it. It is for the answers that people give to questions of runs. Its
-// work is bounded as the one on states is.
+// Fits checks whether a schema can be used and, if there is data, whether the data fits
+// it. It is for the answers that people give to questions of runs. Its work has the same
+// limits as the work on states.
 func Fits(ctx context.Context, text, data ckpt.JSON) error {
 	s, err := schema.Compile(text)
 	if err != nil {
@@ -40,7 +40,7 @@ func Fits(ctx context.Context, text, data ckpt.JSON) error {
 	return nil
 }
 
-// placesOf names the first places that break a schema.
+// placesOf names the first places that violate a schema.
 func placesOf(broken []schema.Violation) string {
 	var places []string
 	for _, v := range broken[:min(len(broken), 3)] {

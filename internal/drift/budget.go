@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// budgetNotice is the share of the warn threshold at which a budget is reported
-// as info.
+// budgetNotice is the fraction of the warn threshold at which a budget is reported as
+// info.
 const budgetNotice = 2.0 / 3
 
 // The resources of a budget.
@@ -24,10 +24,11 @@ const (
 	budgets
 )
 
-// budgetUnits end the thresholds of the findings, and tell them apart.
+// budgetUnits are the ends of the thresholds of the findings. They also distinguish the
+// budgets.
 var budgetUnits = [budgets]string{"steps", "tokens", "dollars", "of wall time"}
 
-// spent is what a run used, and what was reported of it.
+// spent is what a run used, and what was reported about it.
 type spent struct {
 	used [budgets]float64
 	told [budgets]ckpt.Severity
@@ -45,12 +46,12 @@ func (s *spent) add(m *ckpt.Measures) {
 	}
 }
 
-// limits are the budget of a policy, 0 for none.
+// limits returns the budget of a policy, 0 for no limit.
 func limits(b *ckpt.Budget) [budgets]float64 {
 	return [budgets]float64{float64(b.Steps), float64(b.Tokens), b.CostUSD, float64(b.WallTime)}
 }
 
-// overspent finds that a budget is used up, or nearly.
+// overspent finds that a budget is used up, or nearly used up.
 func (r *run) overspent(found []observer.Found, now time.Time) []observer.Found {
 	if r.set.policy.Budget == (ckpt.Budget{}) {
 		return found
@@ -76,7 +77,7 @@ func (r *run) overspent(found []observer.Found, now time.Time) []observer.Found 
 	return found
 }
 
-// budgetTier is tierOf with a notice below warn.
+// budgetTier is tierOf with an additional tier below warn.
 func (s setting) budgetTier(share float64) (ckpt.Severity, float64) {
 	severity, need := s.tierOf(share)
 	if notice := budgetNotice * s.warn.value; severity == "" && share >= notice {
@@ -115,7 +116,7 @@ func amount(what int, value float64) string {
 	return phrase.Figure(value)
 }
 
-// remember restores what was reported of budgets before a restart.
+// remember restores what was reported about budgets before a restart.
 func (s *spent) remember(open []ckpt.Finding) {
 	for i := range open {
 		if open[i].Rule != RuleBudget {

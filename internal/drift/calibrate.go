@@ -9,14 +9,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// Split conformal prediction. The score of a run is the largest multiple of a
-// threshold that any loop rule reached in it. Take the scores of n runs that
-// ended well, and of one more. If the agent did not change, each of the n+1 is
-// equally likely to be the largest. So the new score is above the
-// ceil((n+1)(1-a))-th smallest of the n with a probability of at most a,
-// whatever the distribution.
+// This is split conformal prediction. The score of a run is the largest multiple of a
+// threshold that any loop rule reached in it. Take the scores of n runs that ended well,
+// and of one more run. If the agent did not change, each of the n+1 scores is equally
+// likely to be the largest. Therefore the new score is above the ceil((n+1)(1-a))-th
+// smallest of the n scores with a probability of at most a, whatever the distribution is.
 
-// Score is the largest level of a loop rule in a run.
+// Score returns the largest level of a loop rule in a run.
 func (w *watch) Score(p *ckpt.Policy, r *observer.RecordedRun) (score float64) {
 	plain := evaluated(p)
 	judged := newRun(&plain, observer.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
@@ -80,7 +79,7 @@ func (s *settings) calibrate(c *ckpt.Calibration) {
 	}
 }
 
-// above is the least count that is more than a factor times a threshold. Errors
+// above returns the smallest count that is more than a factor times a threshold. Errors
 // are counted by halves.
 func (t threshold) above(factor float64, rule string) threshold {
 	if t.value == 0 {
@@ -94,7 +93,7 @@ func (t threshold) above(factor float64, rule string) threshold {
 	return t
 }
 
-// calibrated says in a finding how unusual it is for this agent.
+// calibrated adds to a finding how unusual it is for this agent.
 func (s *settings) calibrated(f observer.Found) observer.Found {
 	c := &s.good
 	if c.Factor <= 0 {
@@ -109,8 +108,8 @@ func (s *settings) calibrated(f observer.Found) observer.Found {
 	return f
 }
 
-// evaluated is a policy without the rules that a recorded run cannot trigger:
-// those about checkpoints that are gone, and about time without records.
+// evaluated returns a policy without the rules that a recorded run cannot trigger: those
+// about removed checkpoints, and about time without records.
 func evaluated(p *ckpt.Policy) ckpt.Policy {
 	plain := *p
 	plain.CheckpointInterval, plain.RefreshAfter = 0, 0

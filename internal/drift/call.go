@@ -11,11 +11,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// call is what a step asked for, as far as the detectors need it.
+// call is the part of a step's call that the detectors need.
 type call struct {
-	known  bool   // all of the arguments are there, so that two calls can be compared
-	shape  string // what kind of work it is
-	effect string // what it sets to what; "" where it sets nothing that is known
+	known  bool   // all arguments are known, so that two calls can be compared
+	shape  string // the kind of work that it does
+	effect string // what it sets, and to which value; "" if that is unknown or it sets nothing
 }
 
 // callOf reads a call.
@@ -42,15 +42,14 @@ func callOf(tool string, args ckpt.JSON) call {
 	return c
 }
 
-// commandNames are the arguments that hold a command line.
+// commandNames are the arguments that contain a command line.
 var commandNames = []string{"command", "cmd", "commands", "script"}
 
-// shellWords are the words in the names of tools whose only argument is a
-// command line.
+// shellWords are words in the names of tools whose only argument is a command line.
 var shellWords = []string{"bash", "shell", "exec", "terminal", "powershell", "run_command"}
 
-// argumentsOf are the members of the object that a call was given, nil for
-// another value.
+// argumentsOf returns the members of the arguments object of a call, or nil if the
+// arguments are no object.
 func argumentsOf(value []byte) map[string][]byte {
 	if len(value) == 0 || value[0] != '{' {
 		return nil
@@ -65,7 +64,7 @@ func argumentsOf(value []byte) map[string][]byte {
 	return members
 }
 
-// commandsIn are the commands of a call that runs some.
+// commandsIn returns the commands that a call runs, if any.
 func commandsIn(tool string, args []byte, members map[string][]byte) (commands [][]string) {
 	if args[0] == '"' {
 		lower := strings.ToLower(tool)
@@ -82,7 +81,7 @@ func commandsIn(tool string, args []byte, members map[string][]byte) (commands [
 	return nil
 }
 
-// lineOf is a command line, given as a text or as a list of words.
+// lineOf returns a command line that is given as a text or as a list of words.
 func lineOf(value []byte) string {
 	if len(value) == 0 {
 		return ""
@@ -90,16 +89,15 @@ func lineOf(value []byte) string {
 	var words []string
 	if value[0] == '[' && json.Unmarshal(value, &words) == nil {
 		if len(words) == 3 && strings.HasPrefix(words[1], "-") && strings.HasSuffix(words[1], "c") {
-			return words[2] // sh -c LINE
+			return words[2] // the words are sh -c LINE
 		}
 		return strings.Join(words, " ")
 	}
 	return stringOf(value)
 }
 
-// shapeOf says what kind of work a command line does. It is the word of the main
-// command. For a program that does many things, such as git, its subcommand
-// follows.
+// shapeOf returns the kind of work that a command line does. It is the name of the main
+// command. For a program that does many things, such as git, its subcommand follows.
 func shapeOf(commands [][]string) string {
 	var words []string
 	for _, command := range commands {
@@ -117,20 +115,20 @@ func shapeOf(commands [][]string) string {
 	return strings.Join(words, " ")
 }
 
-// quickWords are commands that do not say what a line is for.
+// quickWords are commands that do not show the purpose of a command line.
 var quickWords = map[string]bool{"cd": true, "echo": true, "export": true, "set": true, "true": true, "pwd": true,
 	"source": true, ".": true, "sleep": true,
 	"head": true, "tail": true, "cat": true, "printf": true, "mkdir": true, "then": true, "fi": true, "do": true,
 	"done": true, "sort": true, "wc": true}
 
-// manyThings are programs whose first plain argument says what they do.
+// manyThings are programs whose first plain argument shows what they do.
 var manyThings = map[string]bool{"git": true, "go": true, "cargo": true, "npm": true, "pnpm": true, "yarn": true,
 	"npx": true, "pip": true, "pip3": true, "uv": true,
 	"make": true, "docker": true, "kubectl": true, "python": true, "python3": true, "apt": true, "apt-get": true, "mvn": true,
 	"gradle": true, "dotnet": true,
 	"terraform": true, "helm": true, "bazel": true, "poetry": true, "gh": true}
 
-// commandWord is the name of a command without its folder.
+// commandWord returns the name of a command without its folder.
 func commandWord(command []string) string {
 	word := path.Base(strings.ReplaceAll(command[0], "\\", "/"))
 	if !manyThings[word] {
@@ -142,7 +140,7 @@ func commandWord(command []string) string {
 			skip = !skip && word == "git" && (w == "-C" || w == "-c")
 			continue
 		}
-		if strings.HasPrefix(word, "python") { // the module, or whatever script
+		if strings.HasPrefix(word, "python") { // the module, or the name of the script
 			if slices.Contains(command, "-m") {
 				return word + " " + w
 			}

@@ -2,8 +2,7 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// The names of the rules that are found here. Rules of the user's own have
-// names of their own.
+// The names of the rules in this package. Rules of the user have their own names.
 const (
 	RuleRepeat           = "repeat"
 	RuleCycle            = "cycle"
@@ -40,31 +39,31 @@ const (
 	familyCorruption = "corruption"
 )
 
-// ruleInfo is a rule with its defaults.
+// ruleInfo describes a rule and its defaults.
 type ruleInfo struct {
 	name, family, about string
-	unit                string        // what the thresholds count; "" where there are none
-	one                 ckpt.Severity // of a rule with one tier; "" has two
+	unit                string        // what the thresholds count; "" if there are none
+	one                 ckpt.Severity // the severity of a rule with one tier; "" means two tiers
 	warn, critical      threshold
-	counts              bool // the thresholds are whole numbers, and sensitivity scales them with their windows
-	elsewhere           bool // the store finds it
+	counts              bool // the thresholds are whole numbers, and sensitivity scales them together with their windows
+	elsewhere           bool // the store finds it, not this package
 }
 
-// threshold is what a tier needs: a value, within a window of steps or
-// checkpoints. The zero value is a tier that the rule does not have.
+// threshold is what a tier needs: a value within a window of steps or checkpoints. The
+// zero value means that the rule does not have the tier.
 type threshold struct {
 	value  float64
 	window int
 }
 
-// The cooldown is the number of steps for which a rule is silent after a
-// finding. It doubles with every finding of a spell.
+// The cooldown is the number of steps for which a rule is silent after a finding. It
+// doubles with every finding of a spell.
 const (
 	defaultCooldown = 20
 	maxCooldown     = 100_000
 )
 
-// catalogue has all rules, in the order in which people read them.
+// catalogue lists all rules, in the order that people expect.
 var catalogue = []ruleInfo{
 	{name: RuleRepeat, family: familyLoops,
 		about: "One call gave the same result this many times among the newest steps, with nothing new in between. One more call " +

@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// The bounds of what is read: of a text, to find a complaint, and of the
-// arguments, to know the call's own words. A longer text of a step that did not
-// fail is a document, whatever it says.
+// The limits of the text that is searched for a complaint, and of the arguments that are
+// searched for the call's own words. If a step did not fail, a longer text is a document,
+// whatever it says.
 const (
 	maxComplaint = 300
 	maxCause     = 400
@@ -22,9 +22,9 @@ const (
 	maxExitNote  = 60
 )
 
-// causeOf is the error signature of a step. Two calls with the same trouble have
-// the same one, even if each message repeats words of its own call. It is "" if
-// the step did not complain.
+// causeOf returns the error signature of a step. Two calls with the same problem have the
+// same signature, even if each message repeats words of its own call. It is "" if the
+// step did not complain.
 func causeOf(s *ckpt.Step, result []byte) string {
 	failed := s.Status == ckpt.StepFailed
 	text := []byte(s.Error)
@@ -44,8 +44,8 @@ func causeOf(s *ckpt.Step, result []byte) string {
 	return digest(16, masked)
 }
 
-// saysOnlyExit says whether an error is no more than the exit code of a program.
-// What went wrong then is in what the program wrote.
+// saysOnlyExit reports whether an error is only the exit code of a program. In this case,
+// the output of the program says what went wrong.
 func saysOnlyExit(text []byte) bool {
 	if len(text) > maxExitNote {
 		return false
@@ -57,7 +57,7 @@ func saysOnlyExit(text []byte) bool {
 	return only
 }
 
-// complaintIn is the part of a text that says what went wrong. In a long output
+// complaintIn returns the part of a text that says what went wrong. In a long output
 // these are the lines that name an error, and the last ones matter most.
 func complaintIn(text []byte) []byte {
 	if len(text) <= 2*maxCause {
@@ -75,22 +75,22 @@ func complaintIn(text []byte) []byte {
 	return named[max(0, len(named)-maxCause):]
 }
 
-// timedOut is the complaint of a call that was stopped because it took too long,
-// whatever it had written until then.
+// timedOut is the complaint of a call that was stopped because it took too long. Its
+// output until then does not matter.
 var (
 	timedOut       = []byte("timed out")
 	timedOutCause  = digest(16, timedOut)
 	timedOutNumber = number(timedOutCause)
 )
 
-// saysTimedOut says whether a text begins or ends with the news that the call
-// timed out.
+// saysTimedOut reports whether the start or the end of a text says that the call timed
+// out.
 func saysTimedOut(text []byte) bool {
 	first, last := text[:min(len(text), maxCause)], text[max(0, len(text)-maxCause):]
 	return bytes.Contains(bytes.ToLower(first), timedOut) || bytes.Contains(bytes.ToLower(last), timedOut)
 }
 
-// errorNames are the words by which programs name what went wrong.
+// errorNames are the words with which programs name an error.
 var errorNames = []string{"error", "exception", "failed", "failure", "fatal", "panic", "denied", "no such", "not found",
 	"cannot", "can't", "timed out", "unable"}
 
@@ -99,9 +99,8 @@ func namesError(line []byte) bool {
 	return slices.ContainsFunc(errorNames, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
 }
 
-// innerText unwraps a result that has one text inside arrays, or inside JSON in
-// a string, as tools and frameworks write it. Another result is answered as it
-// is.
+// innerText unwraps a result that is one text inside arrays, or inside JSON in a string,
+// as tools and frameworks write it. It returns any other result unchanged.
 func innerText(text []byte) []byte {
 	for range 3 {
 		trimmed := bytes.TrimSpace(text)
@@ -124,9 +123,9 @@ func innerText(text []byte) []byte {
 	return text
 }
 
-// complains says whether the result of a step that did not fail is a failure all
-// the same: an object that says so, or a short text that begins like an error or
-// speaks of passing trouble.
+// complains reports whether the result of a step that did not fail is still a failure: an
+// object that says so, or a short text that begins like an error or mentions a temporary
+// problem.
 func complains(result ckpt.JSON, text []byte) bool {
 	if saysFailure(result) {
 		return true
@@ -149,14 +148,14 @@ func complains(result ckpt.JSON, text []byte) bool {
 	return false
 }
 
-// passingTrouble are the words of services that are overloaded, slow or away.
+// passingTrouble are the words of services that are overloaded, slow or unreachable.
 var passingTrouble = []string{
 	"rate limit", "rate-limit", "too many requests", "quota exceeded", "timed out", "try again", "please retry",
 	"retry the", "retry later", "retry after", "temporarily", "unavailable", "overloaded", "connection refused", "connection reset",
 	"http error 4", "http error 5", "http 4", "http 5", "bad gateway",
 }
 
-// saysFailure says whether a result is an object that calls itself a failure.
+// saysFailure reports whether a result is an object that says that it is a failure.
 func saysFailure(result ckpt.JSON) bool {
 	result = bytes.TrimSpace(result)
 	if len(result) < 2 || result[0] != '{' || len(result) > maxArgsText {
@@ -187,7 +186,7 @@ func saysFailure(result ckpt.JSON) bool {
 	return false
 }
 
-// ownWords are the words of a call: its tool and its arguments.
+// ownWords returns the words of a call: its tool and its arguments.
 func ownWords(s *ckpt.Step) map[string]bool {
 	words := map[string]bool{strings.ToLower(s.Name): true}
 	eachWord([]byte(s.Name), func(word []byte) { words[string(bytes.ToLower(word))] = true })
@@ -208,8 +207,8 @@ func eachWord(text []byte, visit func([]byte)) {
 	}
 }
 
-// maskWords removes from a complaint what belongs to the call and not to the
-// trouble: the call's own words, quotations and numbers.
+// maskWords removes from a complaint what belongs to the call and not to the problem: the
+// call's own words, quotations and numbers.
 func maskWords(text []byte, own map[string]bool) []byte {
 	text = bytes.ToLower(text[:min(len(text), maxCause)])
 	out := make([]byte, 0, len(text))
@@ -240,7 +239,7 @@ func maskWords(text []byte, own map[string]bool) []byte {
 	return bytes.TrimSpace(out)
 }
 
-// quoted is the length of the short quotation that b begins with, or 1.
+// quoted returns the length of the short quotation at the start of b, or 1.
 func quoted(b []byte) int {
 	end := bytes.IndexByte(b[1:min(len(b), 100)], b[0])
 	if end < 0 {

@@ -8,16 +8,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// How the size of a state is judged. A median needs leastSizes states. States
-// smaller than leastBytes are not judged.
+// How the size of a state is judged. A median needs leastSizes states. States smaller
+// than leastBytes are not judged.
 const (
 	shrinkTo   = 0.5
 	leastSizes = 3
 	leastBytes = 64
 )
 
-// resized finds a state that is much smaller than the one before, or much
-// larger than they were. A state that was compacted has not lost anything.
+// resized finds a state that is much smaller than the previous one, or much larger than
+// the previous ones. A state that was compacted has not lost anything.
 func (r *run) resized(found []observer.Found, p *observer.StatePrint, set setting) []observer.Found {
 	before := r.states.back(1)
 	if before == nil {
@@ -56,11 +56,11 @@ func (r *run) resized(found []observer.Found, p *observer.StatePrint, set settin
 	return append(found, f)
 }
 
-// leastTalk is the size of a conversation of which something is left.
+// leastTalk is the smallest size of a conversation that counts as partly kept.
 const leastTalk = 16
 
-// compacted says whether only a conversation became shorter, and something of it
-// is left. That is what agents do on purpose when their context is full.
+// compacted reports whether only a conversation became shorter, and a part of it was
+// kept. Agents do that on purpose when their context is full.
 func compacted(before, now *observer.StatePrint) bool {
 	if now.Talk < leastTalk || now.Talk >= before.Talk {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// churn finds that a file gets the same content again and again: written back
-// and forth, or reverted to the committed version after each attempt.
+// churn finds that a file gets the same content again and again: written back and forth,
+// or reverted to the committed version after each attempt.
 type churn struct{}
 
 func (churn) rule() string  { return RuleChurn }

@@ -2,16 +2,16 @@ package drift
 
 import "strings"
 
-// The bounds of what is read of a command line.
+// The limits of the part of a command line that is read.
 const (
 	maxCommandLine = 16 << 10
 	maxCommands    = 32
 	maxCommandArgs = 64
 )
 
-// splitCommands cuts a command line into its commands, and these into words. It
-// knows quotes, operators and comments, and skips here-documents. It is not a
-// shell. A mistake only puts a call into the wrong kind.
+// splitCommands splits a command line into its commands, and these into words. It handles
+// quotes, operators and comments, and skips here-documents. It is not a complete shell. A
+// mistake only assigns a call to the wrong kind.
 func splitCommands(line string) (commands [][]string) {
 	c := &cutter{rest: line[:min(len(line), maxCommandLine)]}
 	for len(commands) < maxCommands && c.next() {
@@ -22,14 +22,14 @@ func splitCommands(line string) (commands [][]string) {
 	return commands
 }
 
-// cutter reads one command after the other.
+// cutter reads one command after another.
 type cutter struct {
 	rest  string
 	words []string
-	ends  []string // of here-documents that begin with the next line
+	ends  []string // the end marks of here-documents that begin with the next line
 }
 
-// next reads a command, and says whether there was one.
+// next reads a command, and returns whether there was one.
 func (c *cutter) next() bool {
 	c.words = nil
 	for c.rest != "" {
@@ -60,7 +60,7 @@ func (c *cutter) next() bool {
 		default:
 			word := c.word()
 			if n := len(word); n > 0 && strings.HasPrefix(c.rest, ">") && strings.Trim(word, "0123456789") == "" {
-				continue // 2>file
+				continue // as in 2>file
 			}
 			if len(c.words) < maxCommandArgs {
 				c.words = append(c.words, word)
@@ -98,7 +98,7 @@ func (c *cutter) word() string {
 	return b.String()
 }
 
-// skipDocuments passes over the here-documents that begin at a new line.
+// skipDocuments skips the here-documents that begin at a new line.
 func (c *cutter) skipDocuments() {
 	for _, end := range c.ends {
 		for c.rest != "" {
@@ -120,13 +120,12 @@ func lineEnd(s string) int {
 	return len(s)
 }
 
-// before are words that run the command after them.
+// before lists commands that run the command after them.
 var before = map[string]bool{"sudo": true, "env": true, "nohup": true, "time": true, "nice": true, "exec": true,
 	"command": true, "timeout": true, "if": true,
 	"while": true, "!": true, "then": true, "do": true, "else": true, "xargs": true}
 
-// withoutPrefix removes what stands before a command: variables, sudo, timeout
-// 60.
+// withoutPrefix removes the words before a command: variables, sudo, timeout 60.
 func withoutPrefix(words []string) []string {
 	for len(words) > 1 {
 		w := words[0]

@@ -39,7 +39,7 @@ func (r *run) reversed(found []observer.Found, p *observer.StatePrint, set setti
 	return found
 }
 
-// onlyGrew says whether a number never fell over checkpoints, and stood still
+// onlyGrew reports whether a number never fell over the checkpoints, and was unchanged
 // between two of them at most once.
 func onlyGrew(over []observer.StatePrint, pointer string) bool {
 	still := 0

@@ -8,15 +8,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// The sizes of the blocks that a cycle may repeat.
+// The sizes of the blocks that a cycle can repeat.
 const (
 	minBlock = 2
 	maxBlock = 5
-	minAgain = 3 // steps that only repeat: with fewer the agent may be on its way out
+	minAgain = 3 // the least number of steps that only repeat: with fewer the agent may be about to leave the cycle
 )
 
-// cycle finds that the newest pairs are copies of one block. Steps without a
-// result are passed over: a word in between does not end a cycle.
+// cycle finds that the newest pairs are copies of one block. It skips steps without a
+// result: such a step does not end a cycle.
 type cycle struct{}
 
 func (cycle) rule() string  { return RuleCycle }
@@ -37,8 +37,8 @@ func (cycle) count(h *history, _, span int, _ bool) (x hit) {
 	return x
 }
 
-// copied is how many of the newest pairs are copies of one block of a size. It
-// is 0 if all pairs of the block are equal.
+// copied returns how many of the newest pairs are copies of one block of a size. It is 0
+// if all pairs of the block are equal.
 func copied(h *history, size, pairs int) int {
 	length, varied := size, false
 	for length < pairs && h.pairBack(length-size).pair == h.pairBack(length).pair {

@@ -7,9 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
-// effectOfCommands says which of the agent's own work a command line reverts:
-// files of a working tree that go back to the committed version, or all of them.
-// It is "" for other commands.
+// effectOfCommands returns which work of the agent a command line reverts: files of a
+// working tree that go back to the committed version, or all of them. It is "" for other
+// commands.
 func effectOfCommands(commands [][]string) string {
 	for _, command := range commands {
 		if command[0] != "git" {
@@ -23,9 +23,9 @@ func effectOfCommands(commands [][]string) string {
 	return ""
 }
 
-// takenBack are the files that a git command puts back, none for all of them.
+// takenBack returns the files that a git command reverts; none means all of them.
 func takenBack(words []string) (files []string, ok bool) {
-	for len(words) > 1 && strings.HasPrefix(words[0], "-") { // git -C DIR, git -c NAME=VALUE
+	for len(words) > 1 && strings.HasPrefix(words[0], "-") { // as in git -C DIR, git -c NAME=VALUE
 		words = words[min(2, len(words)-1):]
 	}
 	if len(words) == 0 {
@@ -61,23 +61,23 @@ func takenBack(words []string) (files []string, ok bool) {
 	return nil, false
 }
 
-// looksLikeFile tells a file from a branch.
+// looksLikeFile distinguishes a file from a branch.
 func looksLikeFile(word string) bool {
 	name := word[strings.LastIndexByte(word, '/')+1:]
 	dot := strings.LastIndexByte(name, '.')
 	return word == "." || dot >= 0 && dot+1 < len(name) && normalise.IsLetter(name[dot+1])
 }
 
-// The names that editing tools give to a file and to what is written.
+// The names that editing tools give to a file and to the written content.
 var (
 	fileNames    = []string{"file_path", "path", "filename", "file", "target_file", "notebook_path"}
 	oldNames     = []string{"old_string", "old_str", "old_text", "search"}
 	newNames     = []string{"new_string", "new_str", "new_text", "replace", "content", "contents", "file_text", "new_source"}
-	minEffective = 8 // bytes of what is written; less comes again by itself
+	minEffective = 8 // least bytes of written content; less can be the same by chance
 )
 
-// effectOfEdit says which content a call of an editing tool writes into which
-// file. It is "" for other calls.
+// effectOfEdit returns which content a call of an editing tool writes into which file. It
+// is "" for other calls.
 func effectOfEdit(members map[string][]byte) string {
 	file, written := firstText(members, fileNames), firstText(members, newNames)
 	if file == "" || len(written) < minEffective || isReplaced([]byte(written)) {

@@ -29,13 +29,13 @@ func (errorStreak) count(h *history, _, span int, critical bool) hit {
 	return errorsAmong(h, row, critical)
 }
 
-// maxKinds is how many kinds of errors are told apart.
+// maxKinds is the maximum number of kinds of errors to distinguish.
 const maxKinds = 32
 
-// errorsAmong counts the errors among the newest steps, and their kinds.
-// Different errors are answers to different attempts, so each further kind takes
-// half an error off. With said, errors without any text do not count. An
-// error that came twice in one turn counts once.
+// errorsAmong counts the errors among the newest steps, and their kinds. Different errors
+// are answers to different attempts, so each further kind subtracts half an error. If
+// said is true, errors without any text do not count. An error that came twice in one
+// turn counts once.
 func errorsAmong(h *history, among int, said bool) hit {
 	x := hit{among: among}
 	var kinds [maxKinds]uint64

@@ -11,33 +11,33 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// Evaluator judges recorded runs.
+// Evaluator returns an evaluator of recorded runs.
 func (w *watch) Evaluator() observer.Evaluator {
 	return &evaluator{watch: w, rules: map[string]bool{}, scores: map[group][]float64{}, asked: map[group]ckpt.Policy{}}
 }
 
-// evaluator counts in which runs the detectors fire. If a policy asks for a
-// share of false alarms, each run is judged with thresholds calibrated on the
-// good runs before it, as the daemon would do.
+// evaluator counts in which runs the detectors fire. If a policy asks for a share of
+// false alarms, each run is judged with thresholds that are calibrated on the good runs
+// before it, as the daemon would do.
 type evaluator struct {
 	watch  *watch
 	result ckpt.Evaluation
-	cells  []*evaluatedCell // in the order in which they came
+	cells  []*evaluatedCell // in the order in which they were created
 	rules  map[string]bool
 	scores map[group][]float64 // of the good runs so far
 	asked  map[group]ckpt.Policy
 	groups []group
 }
 
-// group are the runs that thresholds are calibrated on together.
+// group identifies the runs on which thresholds are calibrated together.
 type group struct{ source, workflow string }
 
-// evaluatedCell are the runs of one group and outcome.
+// evaluatedCell has the results for the runs of one group and outcome.
 type evaluatedCell struct {
 	group
 	outcome string
 	runs    int
-	delays  map[tierOfRule][]int // of every run in which it fired
+	delays  map[tierOfRule][]int // for every run in which it fired
 }
 
 type tierOfRule struct {
@@ -47,7 +47,7 @@ type tierOfRule struct {
 
 var evaluatedTiers = []ckpt.Severity{ckpt.SeverityWarn, ckpt.SeverityCritical}
 
-// Judge takes in a run.
+// Judge judges a run.
 func (e *evaluator) Judge(p *ckpt.Policy, r *observer.RecordedRun, explain bool) {
 	plain := evaluated(p)
 	of := group{r.Source, r.Workflow}
@@ -65,7 +65,7 @@ func (e *evaluator) Judge(p *ckpt.Policy, r *observer.RecordedRun, explain bool)
 	}
 }
 
-// calibration is what the good runs so far make of the thresholds.
+// calibration returns the calibration from the good runs so far.
 func (e *evaluator) calibration(p *ckpt.Policy, of group) ckpt.Calibration {
 	if p.FalseAlarms <= 0 {
 		return ckpt.Calibration{}
@@ -78,7 +78,7 @@ func (e *evaluator) calibration(p *ckpt.Policy, of group) ckpt.Calibration {
 	return e.watch.Calibrate(p, scores[max(0, len(scores)-observer.MaxCalibrated):])
 }
 
-// judging is one run that is being judged.
+// judging is the judgment of one run.
 type judging struct {
 	watch   *watch
 	policy  *ckpt.Policy
@@ -88,10 +88,10 @@ type judging struct {
 	explain bool
 
 	prints  []observer.StepPrint
-	found   [][]observer.Found // by the number of the step; what came after the last one stands with it
-	numbers []int              // of the steps that were counted
+	found   [][]observer.Found // by the number of the step; findings after the last step are in its element
+	numbers []int              // numbers of the counted steps
 	steps   []ckpt.ExplainedStep
-	shown   int // states
+	shown   int // the number of states shown
 }
 
 func (j *judging) play() {
@@ -134,8 +134,8 @@ func (j *judging) counted() int64 {
 	return j.run.steps.steps
 }
 
-// print is the fingerprint of a step. It is computed again if the step itself is
-// there.
+// print returns the fingerprint of a step. It is computed again if the step itself is
+// known.
 func (j *judging) print(i int) observer.StepPrint {
 	if len(j.record.Raw) == 0 {
 		return j.record.Steps[i]
@@ -144,15 +144,15 @@ func (j *judging) print(i int) observer.StepPrint {
 	if len(j.policy.Rules) > 0 {
 		r.Measures = j.run.Measures()
 	}
-	print, _ := j.watch.Step(context.Background(), j.policy, r, &j.record.Raw[i]) // the error is that of the context
+	print, _ := j.watch.Step(context.Background(), j.policy, r, &j.record.Raw[i]) // the error can only be the context's
 	if i < len(j.record.Steps) {
 		print.AfterSeq = j.record.Steps[i].AfterSeq
 	}
 	return print
 }
 
-// states shows the states up to a checkpoint to the detectors. Findings count
-// for a step.
+// states shows the states up to a checkpoint to the detectors. Their findings count for a
+// step.
 func (j *judging) states(upTo int64, step int) {
 	for ; j.shown < len(j.record.States) && j.record.States[j.shown].Seq <= upTo; j.shown++ {
 		state := j.record.States[j.shown]
@@ -167,7 +167,7 @@ func (j *judging) states(upTo int64, step int) {
 	}
 }
 
-// explained says what the detectors saw in a step.
+// explained records what the detectors saw in a step.
 func (j *judging) explained(i int, p *observer.StepPrint, counted bool, found []observer.Found) ckpt.ExplainedStep {
 	x := ckpt.ExplainedStep{Step: i, What: "step", Key: p.Key, Tool: p.Tool, Failed: p.Failed, Saw: []string{},
 		Levels: map[string]float64{}, Findings: firsts(i, p.Key, found)}
@@ -214,8 +214,8 @@ func firsts(step int, key string, found []observer.Found) []ckpt.FirstFired {
 	return list
 }
 
-// add counts what was found in a run. If a fault was injected, only findings at
-// that step or later count.
+// add counts the findings of a run. If a fault was injected, only findings at that step
+// or later count.
 func (e *evaluator) add(r *observer.RecordedRun, j *judging) {
 	cell := e.cell(group{r.Source, r.Workflow}, r.Outcome)
 	cell.runs++
@@ -254,7 +254,7 @@ func (e *evaluator) add(r *observer.RecordedRun, j *judging) {
 	}
 }
 
-// fire counts a tier of a rule once a run.
+// fire counts a tier of a rule once for each run.
 func (c *evaluatedCell) fire(fired map[tierOfRule]bool, what tierOfRule, delay int) {
 	if !fired[what] {
 		fired[what] = true
@@ -273,7 +273,8 @@ func (e *evaluator) cell(of group, outcome string) *evaluatedCell {
 	return c
 }
 
-// Result has the whole tiers of every cell, then the rules that fired anywhere.
+// Result returns the results: the whole tiers of every cell, then the rules that fired
+// anywhere.
 func (e *evaluator) Result() *ckpt.Evaluation {
 	result := e.result
 	result.Rows, result.Calibrations = []ckpt.EvaluatedRow{}, []ckpt.Calibration{}
@@ -311,8 +312,7 @@ func (c *evaluatedCell) row(what tierOfRule) ckpt.EvaluatedRow {
 	return row
 }
 
-// wilson is the 95 % interval (Wilson) of a share of which seen in among were
-// seen.
+// wilson returns the 95 % interval (Wilson) of the share seen/among.
 func wilson(seen, among int) (low, high float64) {
 	if among == 0 {
 		return 0, 1

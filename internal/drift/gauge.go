@@ -9,19 +9,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// How a gauge judges: the slack of its sum and the most that one step adds to
-// it, in standard deviations, and the least standard deviation as a share of
-// the mean. One slow step alone says nothing, whatever it took.
+// The constants of a gauge: the slack of its sum and the most that one step adds to it,
+// both in standard deviations, and the least standard deviation as a fraction of the
+// mean. One slow step alone means nothing, however long it took.
 const (
 	gaugeSlack      = 0.5
 	gaugeMost       = 4.0
 	gaugeLeastDev   = 0.05
-	gaugeCeiling    = 4 // times the threshold, so that the sum comes down again
+	gaugeCeiling    = 4 // times the threshold, so that the sum can go down again
 	maxKindsOfCalls = 256
 )
 
-// gauge watches one measure of each kind of calls: a baseline over the first steps, then
-// frozen, and a one-sided cumulative sum of what goes beyond it.
+// gauge watches one measure of each kind of calls. It has a baseline, which the first
+// steps define and which then stays fixed, and a one-sided cumulative sum of what exceeds
+// the baseline.
 type gauge struct {
 	rule  string
 	what  string // "took"
@@ -30,8 +31,8 @@ type gauge struct {
 	kinds map[work]*baseline
 }
 
-// work is a kind of calls that are compared with each other: one tool and one
-// shape. A tool that runs commands has a kind for each command.
+// work is a kind of calls that are compared with each other: one tool and one shape. A
+// tool that runs commands has one kind for each command.
 type work struct {
 	tool  string
 	shape uint64
@@ -39,12 +40,12 @@ type work struct {
 
 func workOf(p *observer.StepPrint) work { return work{p.Tool, number(p.Shape)} }
 
-// baseline is the measure of a kind's first calls, and the sum of what came
-// since.
+// baseline is the measure of the first calls of a kind, and the cumulative sum of the
+// later calls.
 type baseline struct {
 	n        int
 	mean, m2 float64
-	sum      float64  // what has gone beyond the mean, in standard deviations
+	sum      float64  // the excess over the mean, in standard deviations
 	steps    []string // since the sum was 0: their keys, count, total, and the checkpoint before
 	count    int
 	total    float64
@@ -59,10 +60,10 @@ func tokenGauge() *gauge {
 	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", kinds: map[work]*baseline{}}
 }
 
-// value is what a step measured, if it did. The token gauge watches the tokens
-// that the model wrote. If only the tokens that it read are known, it watches
-// those. They grow with every step of a conversation. (A function of the gauge's
-// own in a field would move every print to the heap.)
+// value returns what a step measured, if it did. The token gauge watches the tokens that
+// the model wrote. If only the tokens that the model read are known, it watches those,
+// which grow with every step of a conversation. (This is no function in a field of the
+// gauge, because that would move every print to the heap.)
 func (g *gauge) value(p *observer.StepPrint) (float64, bool) {
 	switch {
 	case g.rule == RuleLatencyDrift:
@@ -80,7 +81,7 @@ func valueOf(n *int64) (float64, bool) {
 	return float64(*n), true
 }
 
-// of is the baseline of a kind of calls, nil where there are too many kinds.
+// of returns the baseline of a kind of calls, or nil if there are too many kinds.
 func (g *gauge) of(k work) *baseline {
 	b := g.kinds[k]
 	if b == nil && len(g.kinds) < maxKindsOfCalls {
@@ -90,7 +91,7 @@ func (g *gauge) of(k work) *baseline {
 	return b
 }
 
-// learn takes a step into the baseline of its kind while it is warming up.
+// learn adds a step to the baseline of its kind during the warm-up.
 func (g *gauge) learn(p *observer.StepPrint, warmUp int) {
 	if x, ok := g.value(p); ok {
 		if b := g.of(workOf(p)); b != nil && b.n < warmUp {
@@ -99,7 +100,7 @@ func (g *gauge) learn(p *observer.StepPrint, warmUp int) {
 	}
 }
 
-// learn is Welford's: mean and variance in one pass.
+// learn uses Welford's method: mean and variance in one pass.
 func (b *baseline) learn(x float64) {
 	b.n++
 	d := x - b.mean
@@ -111,7 +112,8 @@ func (b *baseline) deviation() float64 {
 	return max(math.Sqrt(b.m2/float64(max(1, b.n-1))), gaugeLeastDev*math.Abs(b.mean), 1)
 }
 
-// step takes in a step and says whether calls of its kind have drifted.
+// step counts a step and returns the baseline of its kind if calls of the kind have
+// drifted.
 func (g *gauge) step(p *observer.StepPrint, set setting) *baseline {
 	x, ok := g.value(p)
 	if !ok {
@@ -151,7 +153,7 @@ func (b *baseline) add(p *observer.StepPrint, x, threshold float64) {
 	}
 }
 
-// forget goes back to a sum of 0; the baseline stays.
+// forget resets the sum to 0; the baseline stays.
 func (b *baseline) forget() {
 	b.sum, b.count, b.total, b.steps = 0, 0, 0, b.steps[:0]
 }

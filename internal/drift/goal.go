@@ -10,13 +10,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// goal is what the run was begun for.
+// goal is the goal of the run.
 type goal struct {
 	first string
-	told  string // the other goal that was told, as the evidence has it
+	told  string // the other goal that was reported, as the evidence has it
 }
 
-// Goal takes in a goal that was declared.
+// Goal checks a declared goal.
 func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Found {
 	if r.set.off || declared == "" {
 		return nil
@@ -40,7 +40,7 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Foun
 	}}
 }
 
-// remember restores what was reported of goals before a restart.
+// remember restores what was reported about goals before a restart.
 func (g *goal) remember(open []ckpt.Finding) {
 	for i := range open {
 		var e ckpt.Evidence

@@ -8,34 +8,34 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// maxPairs is how many pairs of a run are remembered as seen before.
+// maxPairs is the maximum number of remembered pairs of a run.
 const maxPairs = 4096
 
-// entry is what the loop detectors keep of a step.
+// entry is what the loop detectors keep about a step.
 type entry struct {
 	key      string
 	tool     string
 	sig, res uint64
 	cause    uint64 // 0: it did not complain
 	pair     uint64
-	effect   uint64 // 0: it sets nothing that is known
-	turn     uint64 // 0: nobody said
+	effect   uint64 // 0: it sets nothing, or nothing that is known
+	turn     uint64 // 0: the turn is unknown
 	began    int64  // in milliseconds
 	ended    int64
-	bad      bool  // failed, or it complained and brought nothing new; not where the answer was no
-	again    bool  // the same complaint came before in this turn: the model had not heard it yet
+	bad      bool  // it failed, or it complained and brought nothing new; false if the answer was no
+	again    bool  // the same complaint came before in this turn: the model did not know it yet
 	said     bool  // it has a result or an error
 	told     bool  // and the call is known, so that there is a pair
 	old      bool  // the pair was seen before in this run
-	before   int64 // the number of the step in which it was, -1 for none
-	afterSeq int64 // the run's newest checkpoint when it ended
+	before   int64 // the number of the earlier step with the pair, -1 for none
+	afterSeq int64 // the run's newest checkpoint when the step ended
 }
 
-// history is the newest steps of a run that loop detectors count.
+// history is the newest steps of a run that the loop detectors count.
 type history struct {
-	ring       []entry // as many as a power of two, so that a place in it costs no division
-	size       int64   // how many of them count
-	steps      int64   // all that were counted
+	ring       []entry // its length is a power of two, so that finding an index needs no division
+	size       int64   // how many of the entries count
+	steps      int64   // all steps that were counted
 	pairsAt    []int64 // the numbers of the newest steps with a pair
 	totalPairs int64
 	seen       pairSet
@@ -45,9 +45,9 @@ func newHistory(size int) *history {
 	return &history{ring: make([]entry, 1<<bits.Len(uint(size-1))), size: int64(size), pairsAt: make([]int64, 0, size)}
 }
 
-// add takes in a step. It answers false for a step that does not count: the
-// model made the same call earlier in the same turn, before it knew a result,
-// and the results are the same.
+// add counts a step. It returns false for a step that does not count: the model made the
+// same call earlier in the same turn, before it knew a result, and the results are the
+// same.
 func (h *history) add(p *observer.StepPrint) bool {
 	e := entry{
 		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "",
@@ -87,14 +87,13 @@ func turnOf(name string) uint64 {
 	return max(1, meter.HashText(name))
 }
 
-// maxTogether is how many of the newest steps are looked at for others of the
-// same turn.
+// maxTogether is how many of the newest steps are checked for steps of the same turn.
 const maxTogether = 32
 
-// together compares a step with the earlier steps of the same turn. Without a
-// turn, a step that began before another one ended is of the same turn. same
-// says that one of them was the same call with the same outcome. together also
-// notes whether one had the same complaint.
+// together compares a step with the earlier steps of the same turn. If the turn is
+// unknown, a step that began before another one ended belongs to the same turn. same is
+// true if one of them was the same call with the same outcome. together also records
+// whether one had the same complaint.
 func (h *history) together(e *entry) (same bool) {
 	for i := range min(h.len(), maxTogether) {
 		other := h.last(i)
@@ -109,8 +108,8 @@ func (h *history) together(e *entry) (same bool) {
 	return false
 }
 
-// bringsNews says whether the same call answered something else before. Then it
-// polls, and its words about waiting are not a complaint.
+// bringsNews reports whether the same call returned something else before. Then it polls,
+// and its words about waiting are not a complaint.
 func (h *history) bringsNews(e *entry) bool {
 	for i := range h.len() {
 		if before := h.last(i); e.sig != 0 && before.sig == e.sig && before.told {
@@ -120,15 +119,15 @@ func (h *history) bringsNews(e *entry) bool {
 	return false
 }
 
-// len is how many steps are in memory.
+// len returns the number of steps in memory.
 func (h *history) len() int { return int(min(h.steps, h.size)) }
 
-// last is the step i before the newest one.
+// last returns the step that is i steps before the newest one.
 func (h *history) last(i int) *entry {
 	return &h.ring[(h.steps-1-int64(i))&int64(len(h.ring)-1)]
 }
 
-// pairs is how many of the newest span steps have a pair.
+// pairs returns how many of the newest span steps have a pair.
 func (h *history) pairs(span int) int {
 	n := len(h.pairsAt)
 	for n > 0 && h.pairsAt[len(h.pairsAt)-n] < h.steps-int64(span) {
@@ -137,16 +136,16 @@ func (h *history) pairs(span int) int {
 	return n
 }
 
-// pairBack is the i-th newest step with a pair.
+// pairBack returns the i-th newest step with a pair.
 func (h *history) pairBack(i int) *entry {
 	return &h.ring[h.pairsAt[len(h.pairsAt)-1-i]&int64(len(h.ring)-1)]
 }
 
-// reach is how many of the newest steps hold the newest n pairs.
+// reach returns how many of the newest steps contain the newest n pairs.
 func (h *history) reach(n int) int { return int(h.steps - h.pairsAt[len(h.pairsAt)-n]) }
 
-// keys are the keys of the newest n steps that match, oldest first, as many as a
-// finding names.
+// keys returns the keys of the newest n steps that match, oldest first, at most as many
+// as a finding names.
 func (h *history) keys(n int, match func(*entry) bool) []string {
 	var keys []string
 	for i := n - 1; i >= 0; i-- {
@@ -157,7 +156,7 @@ func (h *history) keys(n int, match func(*entry) bool) []string {
 	return clip(keys)
 }
 
-// clip keeps the first ones and the last one of a list that is too long.
+// clip keeps the first keys and the last one of a list that is too long.
 func clip(keys []string) []string {
 	if len(keys) <= ckpt.MaxEvidence {
 		return keys
@@ -165,22 +164,22 @@ func clip(keys []string) []string {
 	return append(keys[:ckpt.MaxEvidence-1:ckpt.MaxEvidence-1], keys[len(keys)-1])
 }
 
-// pairSet remembers maxPairs pairs and the step of each one's last occurrence. A
-// new pair replaces the next pair in the ring that has not come again (the clock
+// pairSet remembers maxPairs pairs and the step of each pair's last occurrence. A new
+// pair replaces the next pair in the ring that has not occurred again (the clock
 // algorithm).
 type pairSet struct {
 	ring []known
 	next int
-	at   map[uint64]int // the places in the ring
+	at   map[uint64]int // the indexes in the ring
 }
 
 type known struct {
 	pair uint64
 	last int64 // the number of the step
-	used bool  // it came again
+	used bool  // it occurred again
 }
 
-// add remembers a pair, and answers in which step it last came, -1 where it is new.
+// add remembers a pair, and returns the step of its last occurrence, or -1 if it is new.
 func (s *pairSet) add(pair uint64, step int64) int64 {
 	if i, ok := s.at[pair]; ok {
 		before := s.ring[i].last
@@ -206,7 +205,8 @@ func (s *pairSet) add(pair uint64, step int64) int64 {
 	return -1
 }
 
-// number is the first 16 hexadecimal digits of a hash; 0 for none.
+// number returns the first 16 hexadecimal digits of a hash as a number; 0 for an empty
+// hash.
 func number(hash string) uint64 {
 	var n uint64
 	if len(hash) >= 16 {
@@ -214,7 +214,7 @@ func number(hash string) uint64 {
 	} else {
 		for i := range len(hash) {
 			c := hash[i]
-			n = n<<4 | uint64(c&15+9*(c>>6)) // of a letter the low bits count from 1
+			n = n<<4 | uint64(c&15+9*(c>>6)) // the low bits of a letter count from 1
 		}
 	}
 	if n == 0 && hash != "" {
@@ -223,7 +223,8 @@ func number(hash string) uint64 {
 	return n
 }
 
-// digits is the number that 8 hexadecimal digits are, all of them at once.
+// digits returns the number that 8 hexadecimal digits represent. It converts all of them
+// at once.
 func digits(s string) uint64 {
 	_ = s[7]
 	n := uint64(s[0])<<56 | uint64(s[1])<<48 | uint64(s[2])<<40 | uint64(s[3])<<32 |

@@ -5,27 +5,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// loop is a detector over the newest steps. count is called at every step. It
-// keeps nothing and does not allocate. tell is called only for a finding.
+// loop is a detector over the newest steps. count is called at every step. It keeps
+// nothing and does not allocate. tell is called only for a finding.
 type loop interface {
 	rule() string
-	// sees is what the newest step must be, so that the rule may fire. At any
-	// other step there is nothing to count.
+	// sees returns what the newest step must be so that the rule can fire. At any other
+	// step, nothing needs to be counted.
 	sees() sign
-	// count counts, among the newest window steps, what the tier needs. It sees
-	// only the newest span steps: what came before was dismissed, or cleared by
-	// progress. critical names the tier.
+	// count counts, among the newest window steps, what the tier needs. It sees only the
+	// newest span steps: earlier steps were dismissed, or cleared by progress. critical
+	// says which tier is asked for.
 	count(h *history, window, span int, critical bool) hit
 	tell(h *history, x hit) observer.Found
-	// making is how many of the newest steps hold what may still become
+	// making returns how many of the newest steps contain evidence that can still become
 	// critical. It is 0 if there are fewer than two signs of it.
 	making(h *history, need threshold, span int) int
-	// repeats says whether growth of declared progress clears the rule.
+	// repeats reports whether growth of declared progress clears the rule.
 	repeats() bool
 }
 
-// sign is what the newest step is, as far as a detector asks. A step may be
-// several of them.
+// sign is a set of properties of the newest step that detectors ask for.
 type sign uint8
 
 const (
@@ -34,7 +33,7 @@ const (
 	signSets                  // it set something that is known, and did not fail
 )
 
-// sign is what a step is.
+// sign returns the properties of a step.
 func (e *entry) sign() (s sign) {
 	if e.told && e.old {
 		s |= signOld
@@ -47,18 +46,18 @@ func (e *entry) sign() (s sign) {
 	return s
 }
 
-// hit is what a detector saw. Without a severity no tier was reached.
+// hit is what a detector saw. It has no severity if no tier was reached.
 type hit struct {
 	severity ckpt.Severity
 	need     threshold // of the tier
 	value    float64   // what is compared with what the tier needs
 	n        int       // what was counted
-	among    int       // in so many of the newest steps
-	distinct int       // different errors, tools or steps, as the rule says
+	among    int       // among this many of the newest steps
+	distinct int       // the number of different errors, tools or steps, depending on the rule
 	size     int       // of the block of a cycle
 }
 
-// look says what holds now: the critical tier first, then warn.
+// look checks which tier is reached now: the critical tier first, then warn.
 func look(l loop, h *history, set setting, span int) hit {
 	if set.critical.value > 0 {
 		if x := l.count(h, set.critical.window, span, true); x.value >= set.critical.value {
@@ -75,7 +74,7 @@ func look(l loop, h *history, set setting, span int) hit {
 	return hit{}
 }
 
-// level is how much of what a tier needs is there: 1 where one is reached.
+// level returns the reached fraction of what a tier needs: 1 if a tier is reached.
 func level(l loop, h *history, set setting, span int) (most float64) {
 	for critical, need := range map[bool]threshold{false: set.warn, true: set.critical} {
 		if need.value > 0 {
@@ -85,7 +84,7 @@ func level(l loop, h *history, set setting, span int) (most float64) {
 	return most
 }
 
-// found is the part that all findings of loops have.
+// found returns the part that all findings of loops have.
 func (x hit) found(h *history, rule string, match func(*entry) bool) observer.Found {
 	oldest := h.last(x.among - 1)
 	return observer.Found{
@@ -97,8 +96,8 @@ func (x hit) found(h *history, rule string, match func(*entry) bool) observer.Fo
 	}
 }
 
-// signs is how many of the newest n steps reach back to the oldest match. It is
-// 0 for fewer than two matches.
+// signs returns how many of the newest n steps it takes to include the oldest match. It
+// is 0 for fewer than two matches.
 func (h *history) signs(n int, match func(*entry) bool) int {
 	found, oldest := 0, 0
 	for i := range n {

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// lost finds top-level keys that the last checkpoints had and this one has not.
+// lost finds top-level keys that the last checkpoints had and this one does not have.
 func (r *run) lost(found []observer.Found, p *observer.StatePrint, set setting) []observer.Found {
 	before := r.states.back(int(set.warn.value))
 	if before == nil || p.Keys == nil {

@@ -2,7 +2,7 @@ package drift
 
 import "time"
 
-// The names of what rules of the user's own may read, measures.steps and so on.
+// The names of the measures that rules of the user can read, as measures.steps and so on.
 const (
 	measureSteps         = "steps"
 	measureTokens        = "tokens"
@@ -26,8 +26,8 @@ func measureNames() []string {
 	}
 }
 
-// Measures are the named numbers that rules of the user's own may read. All of
-// them are always there.
+// Measures returns the named numbers that rules of the user can read. All names are
+// always present.
 func (r *run) Measures() map[string]float64 {
 	m := make(map[string]float64, len(measureNames()))
 	for _, name := range measureNames() {

@@ -9,9 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
-// isNegative says whether a step has a negative answer: the agent said so, or
-// the step failed without a word about what went wrong, as a search that finds
-// nothing. A step with an unknown result is not negative.
+// isNegative reports whether a step has a negative answer: the agent said so, or the step
+// failed without saying what went wrong, such as a search that finds nothing. A step with
+// an unknown result is not negative.
 func isNegative(s *ckpt.Step) bool {
 	if s.Outcome == ckpt.StepNegative {
 		return true
@@ -26,8 +26,8 @@ func isNegative(s *ckpt.Step) bool {
 	return saysNothing("", result, 0) && isSilent(string(s.Error))
 }
 
-// saysNothing says whether a JSON value has no text with a word in it, and no
-// exit code of a program that could not do its work.
+// saysNothing reports whether a JSON value has no text with a word in it, and no exit
+// code of a program that could not do its work.
 func saysNothing(name string, value []byte, depth int) bool {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
@@ -67,14 +67,14 @@ func saysNothing(name string, value []byte, depth int) bool {
 	return !namesExit(name) || string(value) == "0" || string(value) == "1"
 }
 
-// namesExit says whether a member is an exit code or the status of an answer.
+// namesExit reports whether a member is an exit code or the status of an answer.
 func namesExit(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "code") || strings.Contains(name, "status") || strings.Contains(name, "exit")
 }
 
-// exitWords are the words by which tools tell an exit code, or that there is
-// nothing to tell.
+// exitWords are the words with which tools report an exit code, or that there is nothing
+// to report.
 var exitWords = map[string]bool{
 	"exit": true, "exited": true, "code": true, "status": true, "returncode": true, "return": true, "returned": true, "rc": true, "with": true,
 	"non": true, "zero": true, "nonzero": true, "no": true, "output": true, "the": true, "command": true, "process": true,
@@ -82,8 +82,8 @@ var exitWords = map[string]bool{
 	"stdout": true, "stderr": true, "empty": true,
 }
 
-// isSilent says whether a text has no word beyond markup and those, and no
-// number but 1: other exit codes are of programs that could not do their work.
+// isSilent reports whether a text has no words except markup and exitWords, and no number
+// except 1: other exit codes come from programs that could not do their work.
 func isSilent(s string) bool {
 	if len(s) > maxComplaint {
 		return false

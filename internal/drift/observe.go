@@ -37,7 +37,7 @@ func newRun(p *ckpt.Policy, past observer.RunPast) *run {
 	return r
 }
 
-// Step takes in a step that has ended.
+// Step counts a step that has ended.
 func (r *run) Step(p observer.StepPrint) []observer.Found {
 	if r.set.off {
 		return nil
@@ -61,7 +61,7 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	return r.aged(found, p.At)
 }
 
-// Spend takes in what was used outside of the order of steps.
+// Spend counts use outside of the order of steps.
 func (r *run) Spend(p observer.StepPrint, step bool) []observer.Found {
 	if r.set.off {
 		return nil
@@ -79,7 +79,7 @@ func (r *run) Spend(p observer.StepPrint, step bool) []observer.Found {
 
 func (r *run) lookForLoops(found []observer.Found) []observer.Found {
 	newest := r.steps.last(0).sign()
-	clear(r.levels) // a rule that the newest step does not touch is at 0
+	clear(r.levels) // a rule that the newest step does not affect is at 0
 	for i := range r.loops {
 		l := &r.loops[i]
 		if l.asks&newest == 0 {
@@ -112,7 +112,7 @@ func (r *run) gauged(found []observer.Found, p *observer.StepPrint) []observer.F
 	return found
 }
 
-// unparsable finds a result that begins like JSON and does not parse.
+// unparsable finds a result that begins like JSON and cannot be parsed.
 func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observer.Found {
 	if !p.Unparsable {
 		return found
@@ -130,8 +130,8 @@ func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observ
 	})
 }
 
-// own reports what rules of the user and the schema found, unless their cooldown
-// holds it back. now counts steps or checkpoints.
+// own reports what rules of the user and the schema found, unless their cooldown prevents
+// it. now counts steps or checkpoints.
 func (r *run) own(found, broken []observer.Found, now int64) []observer.Found {
 	for _, f := range broken {
 		set, known := r.set.rules[f.Rule]
@@ -150,7 +150,7 @@ func (r *run) own(found, broken []observer.Found, now int64) []observer.Found {
 	return found
 }
 
-// State takes in a checkpoint.
+// State counts a checkpoint.
 func (r *run) State(p observer.StatePrint) []observer.Found {
 	if r.set.off {
 		return nil
@@ -173,7 +173,7 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	return found
 }
 
-// Beat is a sign of life.
+// Beat takes in a heartbeat.
 func (r *run) Beat(now time.Time, progress *float64) []observer.Found {
 	if r.set.off {
 		return nil
@@ -216,8 +216,8 @@ func (r *run) Forget(rule string) {
 	}
 }
 
-// Back is the rollback floor: the newest checkpoint from before the first sign
-// of what may still become critical.
+// Back returns the rollback floor: the newest checkpoint from before the first sign of
+// evidence that can still become critical.
 func (r *run) Back() (seq int64, ok bool) {
 	if r.set.off || r.steps.len() == 0 {
 		return 0, false
@@ -245,13 +245,13 @@ func (r *run) Back() (seq int64, ok bool) {
 	return seq, ok
 }
 
-// stateRule is a rule that looks at each checkpoint, with what holds for it.
+// stateRule is a rule that looks at each checkpoint, with its setting.
 type stateRule struct {
 	look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found
 	set  setting
 }
 
-// stateRules are those that are on, in the order in which they report.
+// stateRules returns the state rules that are on, in the order in which they report.
 func (s *settings) stateRules() (on []stateRule) {
 	add := func(rule string, look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found) {
 		if set := s.rules[rule]; !set.off {

@@ -31,8 +31,8 @@ func printOf(s *ckpt.Step) observer.StepPrint {
 	return print
 }
 
-// knownOutcome is the result of a step, or its error if it has no result. It is
-// empty if that was redacted or cut on the way here.
+// knownOutcome returns the result of a step, or its error if it has no result. It is
+// empty if that was redacted or cut on the way to the daemon.
 func knownOutcome(s *ckpt.Step, result []byte) []byte {
 	switch {
 	case len(result) > 0:
@@ -54,18 +54,17 @@ func resultSaysTooLittle(value ckpt.JSON, text []byte) bool {
 	return isMarked(value) && saysTooLittle(value, 0)
 }
 
-// sigOf is the hash of a call: its tool, and its arguments in canonical form.
+// sigOf returns the hash of a call: its tool, and its arguments in canonical form.
 func sigOf(tool string, args ckpt.JSON) string {
 	canonical, err := jsontext.Canonical(args)
 	if err != nil {
-		canonical = args // no JSON of ours; as it stands it still names the call
+		canonical = args // the arguments are no valid JSON, but they still identify the call
 	}
 	return digest(32, []byte(tool), []byte{0}, canonical)
 }
 
-// unparsable says whether a text in a result begins like JSON and does not
-// parse. It also looks into JSON inside a text. A text that says that it was cut
-// is not judged.
+// unparsable reports whether a text in a result begins like JSON and cannot be parsed. It
+// also looks into JSON inside a text. A text that says that it was cut is not judged.
 func unparsable(result ckpt.JSON) bool {
 	return bytes.ContainsAny(result, "{[") && brokenText(result, 2)
 }
@@ -81,8 +80,9 @@ func brokenText(value []byte, deeper int) bool {
 	return broken
 }
 
-// beginsLikeJSON: a brace with a name or nothing in it, a bracket with a text,
-// an object or an array in it. A bracket with a word or a number is a log line.
+// beginsLikeJSON reports whether a text begins with a brace followed by a name or
+// nothing, or with a bracket followed by a text, an object or an array. A bracket
+// followed by a word or a number is a log line.
 func beginsLikeJSON(s string) bool {
 	b := bytes.TrimLeft([]byte(s[:min(len(s), 256)]), " \t\r\n\ufeff")
 	if len(b) < 2 {
@@ -110,7 +110,7 @@ func saysItWasCut(s string) bool {
 	return false
 }
 
-// isJSONs says whether a text is one JSON value or several in a row.
+// isJSONs reports whether a text is one JSON value or several in a row.
 func isJSONs(s string) bool {
 	decoder := json.NewDecoder(bytes.NewReader([]byte(s)))
 	for decoder.More() {

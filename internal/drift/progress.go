@@ -11,13 +11,13 @@ type progress struct {
 	declared   bool
 	best, last float64
 	grewAt     time.Time
-	grewStep   int64 // how many steps had ended when it last grew
-	grewSeq    int64 // the run's newest checkpoint then
+	grewStep   int64 // the number of ended steps when it last grew
+	grewSeq    int64 // the run's newest checkpoint when it last grew
 	declareds  int64
-	told       ckpt.Severity // of no_progress, since it last grew
+	told       ckpt.Severity // the reported severity of no_progress since it last grew
 }
 
-// declare takes in a declared progress, and says whether it grew or fell.
+// declare takes a declared progress, and returns whether it grew or fell.
 func (p *progress) declare(value float64, now time.Time, step, seq int64) (grew, fell bool, before float64) {
 	grew, fell, before = !p.declared || value > p.best, p.declared && value < p.last, p.last
 	p.declared, p.last = true, value
@@ -28,7 +28,7 @@ func (p *progress) declare(value float64, now time.Time, step, seq int64) (grew,
 	return grew, fell, before
 }
 
-// tierOf is the highest tier that a value reaches, and what it needs.
+// tierOf returns the highest tier that a value reaches, and what the tier needs.
 func (s setting) tierOf(value float64) (ckpt.Severity, float64) {
 	switch {
 	case s.critical.value > 0 && value >= s.critical.value:
@@ -39,7 +39,7 @@ func (s setting) tierOf(value float64) (ckpt.Severity, float64) {
 	return "", 0
 }
 
-// over is a share of a limit, 0 where there is none.
+// over returns value as a fraction of a limit, 0 if there is no limit.
 func over(value, limit float64) float64 {
 	if limit <= 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// declared takes in what a step or a heartbeat says of progress.
+// declared takes the progress that a step or a heartbeat declares.
 func (r *run) declared(found []observer.Found, value *float64, now time.Time, key string) []observer.Found {
 	if value == nil {
 		return found

@@ -7,9 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// repeat finds one pair several times among the newest steps. If something new
-// came in between, the agent may be at work (change, test, change, test). Then
-// warn needs one more, and critical does not fire.
+// repeat finds one pair several times among the newest steps. If something new came in
+// between, the agent may be working (change, test, change, test). Then warn needs one
+// more, and critical does not fire.
 type repeat struct{}
 
 func (repeat) rule() string  { return RuleRepeat }

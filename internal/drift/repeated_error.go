@@ -7,9 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// repeatedError finds that one tool fails with the same error again and again,
-// even with other arguments. If something new succeeded in between, the agent
-// may be at work (change, test, change, test). Then one more is needed.
+// repeatedError finds that one tool fails with the same error again and again, even with
+// other arguments. If something new succeeded in between, the agent may be working
+// (change, test, change, test). Then one more is needed.
 type repeatedError struct{}
 
 func (repeatedError) rule() string  { return RuleRepeatedError }
@@ -42,8 +42,8 @@ func (repeatedError) count(h *history, window, span int, _ bool) hit {
 	return x
 }
 
-// sameFailure says whether another step of the same tool complained of the same,
-// in another turn.
+// sameFailure reports whether another step of the same tool had the same complaint, in
+// another turn.
 func (e *entry) sameFailure(other *entry) bool {
 	return other.cause == e.cause && other.bad && !other.again && other.tool == e.tool
 }

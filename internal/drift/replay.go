@@ -8,9 +8,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// replay goes through what is stored of a run, so that a new watch continues
-// where the last one ended: the same steps give the same counts, streaks and
-// cooldowns. What is found on the way was reported before.
+// replay processes the stored data of a run, so that a new watch continues where the last
+// one ended: the same steps give the same counts, streaks and cooldowns. Findings on the
+// way were reported before.
 func (r *run) replay(past *observer.RunPast) {
 	r.ended = max(0, past.TotalSteps-int64(len(past.Steps)))
 	r.steps.steps = 0
@@ -35,7 +35,7 @@ func (r *run) replay(past *observer.RunPast) {
 	r.resumeAges(past)
 }
 
-// dismissal is that a rule was told to forget.
+// dismissal is the time at which a rule was told to forget.
 type dismissal struct {
 	rule string
 	at   time.Time
@@ -116,7 +116,7 @@ func (r *run) resumeAges(past *observer.RunPast) {
 	}
 }
 
-// severityOf is the highest severity of the open findings of a rule.
+// severityOf returns the highest severity of the open findings of a rule.
 func severityOf(open []ckpt.Finding, rule string) ckpt.Severity {
 	var highest ckpt.Severity
 	for i := range open {

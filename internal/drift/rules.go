@@ -5,7 +5,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// Rules are the rules that come with the program, as a policy makes them.
+// Rules returns the rules that come with the program, with the settings of a policy.
 func (w *watch) Rules(p *ckpt.Policy) []observer.Rule {
 	set := settingsOf(p)
 	list := make([]observer.Rule, 0, len(catalogue))

@@ -13,17 +13,17 @@ type run struct {
 	looks  []stateRule
 	gauges []*gauge
 
-	ended     int64 // steps, ignored ones too
+	ended     int64 // the number of steps, including ignored ones
 	seq       int64 // the newest checkpoint
 	startedAt time.Time
-	now       time.Time // of the newest event
+	now       time.Time // the time of the newest event
 
 	steps  *history
-	grew   int64 // how many steps were counted when declared progress last grew
+	grew   int64 // the number of counted steps when declared progress last grew
 	floors map[string]int64
 	spells map[string]*spell
 
-	levels map[string]float64 // of the newest step, by rule; nil where nobody asks
+	levels map[string]float64 // of the newest step, by rule; nil if no caller asks for them
 
 	progress         progress
 	spent            spent
@@ -32,15 +32,16 @@ type run struct {
 	goal             goal
 }
 
-// setLoop is a loop detector with what holds for it.
+// setLoop is a loop detector with its setting.
 type setLoop struct {
 	loop
 	asks sign // what the loop sees
 	set  setting
 }
 
-// span is how many of the newest steps a detector may look at. Dismissed steps
-// are excluded. For repetition, so are the steps before progress grew.
+// span returns how many of the newest steps a detector may look at. Dismissed steps are
+// excluded. For rules about repetition, the steps before progress last grew are excluded
+// too.
 func (r *run) span(l loop) int {
 	floor := r.floors[l.rule()]
 	if l.repeats() {
@@ -49,8 +50,8 @@ func (r *run) span(l loop) int {
 	return int(min(int64(r.steps.len()), r.steps.steps-floor))
 }
 
-// tells says whether to report a rule now. It keeps a rule from reporting the
-// same thing again and again.
+// tells returns whether to report a rule now. It prevents a rule from reporting the same
+// thing again and again.
 func (r *run) tells(rule string, severity ckpt.Severity, now, cooldown int64) bool {
 	s := r.spells[rule]
 	if s == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// minTools is how many tools must complain of the same, maxToolsNamed how many
-// are counted.
+// minTools is how many tools must have the same complaint. maxToolsNamed is how many are
+// counted at most.
 const (
 	minTools      = 2
 	maxToolsNamed = 16
 )
 
-// sameError finds that different tools have the same complaint. What they share
-// is at fault (a network, a service, a quota, a permission), and another call
-// will not help.
+// sameError finds that different tools have the same complaint. The cause is something
+// that they share (a network, a service, a quota, a permission), and another call will
+// not help.
 type sameError struct{}
 
 func (sameError) rule() string  { return RuleSameError }

@@ -9,26 +9,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// settings are a policy as the detectors read it: every number is set, and the
+// settings are a policy in the form for the detectors: every number is set, and the
 // sensitivity is applied.
 type settings struct {
 	policy *ckpt.Policy
-	off    bool // the whole watch
+	off    bool // turns the whole watch off
 	rules  map[string]setting
 	ignore map[string]bool
-	good   ckpt.Calibration // what the thresholds were calibrated with; its Factor is 0 where they were not
+	good   ckpt.Calibration // the calibration of the thresholds; its Factor is 0 if they were not calibrated
 }
 
 // setting is the setting of one rule.
 type setting struct {
 	off            bool
 	warn, critical threshold
-	one            ckpt.Severity // of a rule with one tier
-	most           ckpt.Severity // a finding is never more severe
+	one            ckpt.Severity // the severity of a rule with one tier
+	most           ckpt.Severity // the highest severity of a finding
 	cooldown       int64
 }
 
-// The thresholds are multiplied by the sensitivity.
+// The factors of the thresholds for each sensitivity.
 var sensitivities = map[ckpt.Sensitivity]float64{
 	ckpt.SensitivityLow: 1.5, ckpt.SensitivityNormal: 1, ckpt.SensitivityHigh: 0.7,
 }
@@ -52,7 +52,7 @@ func settingsOf(p *ckpt.Policy) settings {
 	return s
 }
 
-// own is the setting of a rule of the user's own.
+// own returns the setting of a rule of the user.
 func (s *settings) own(name string) setting {
 	return settingOf(&ruleInfo{name: name}, s.policy.Detectors[name], 1)
 }
@@ -65,7 +65,7 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		one:      rule.one, most: ckpt.SeverityCritical, cooldown: defaultCooldown,
 	}
 	if rule.counts && d.Critical == 0 && rule.warn.value > 0 {
-		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers one
+		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers equal
 	}
 	switch d.Tier {
 	case ckpt.TierInfo:
@@ -73,7 +73,7 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 	case ckpt.TierWarn:
 		set.most = ckpt.SeverityWarn
 	case ckpt.TierCritical:
-	default: // what the rule has by itself
+	default: // the rule's own default
 		d.Tier = ""
 	}
 	if set.one != "" && d.Tier != "" {
@@ -85,8 +85,8 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 	return set
 }
 
-// scaled is the threshold at a sensitivity. Counts stay whole and at least 2,
-// and a window grows with its count, so that it can be reached.
+// scaled returns the threshold at a sensitivity. Counts stay whole and at least 2, and a
+// window grows with its count, so that the count can be reached.
 func (t threshold) scaled(rule *ruleInfo, scale float64) threshold {
 	if t.value == 0 || scale == 1 || rule.name == RuleBudget {
 		return t
@@ -104,7 +104,7 @@ func (t threshold) scaled(rule *ruleInfo, scale float64) threshold {
 	return t
 }
 
-// with is the threshold with what the policy says instead.
+// with returns the threshold with the values that the policy sets.
 func (t threshold) with(value float64, window int) threshold {
 	if value > 0 {
 		t.value = value
@@ -115,7 +115,7 @@ func (t threshold) with(value float64, window int) threshold {
 	return t
 }
 
-// capped is a severity no higher than the policy allows for the rule.
+// capped returns a severity that is not higher than the policy allows for the rule.
 func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
 	if severity.Rank() > s.most.Rank() {
 		return s.most
@@ -123,7 +123,7 @@ func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
 	return severity
 }
 
-// detector is the setting in the words of a policy.
+// detector returns the setting in the form of a policy.
 func (s setting) detector() ckpt.Detector {
 	d := ckpt.Detector{
 		Tier: ckpt.TierCritical, Warn: s.warn.value, WarnWindow: s.warn.window,
@@ -142,7 +142,7 @@ func (s setting) detector() ckpt.Detector {
 	return d
 }
 
-// reach is how many steps the loop detectors look back.
+// reach returns how many steps the loop detectors look back.
 func (s *settings) reach() int {
 	reach := 64
 	for _, rule := range s.rules {
@@ -155,8 +155,8 @@ func (s *settings) reach() int {
 	return max(reach, 2*int(streak.warn.value), 2*int(streak.critical.value))
 }
 
-// checkDetectors refuses settings of rules that are not there, and thresholds
-// that no run could reach.
+// checkDetectors refuses settings of unknown rules, and thresholds that no run could
+// reach.
 func checkDetectors(p *ckpt.Policy) error {
 	for _, name := range sortedKeys(p.Detectors, len(p.Detectors)) {
 		d := p.Detectors[name]
@@ -175,7 +175,7 @@ func checkDetectors(p *ckpt.Policy) error {
 	return checkRuleNames(p)
 }
 
-// maxCount is the largest count that a threshold may be.
+// maxCount is the largest count that a threshold can have.
 const maxCount = 200
 
 func checkCounts(rule *ruleInfo, d ckpt.Detector, p *ckpt.Policy) error {
@@ -196,8 +196,8 @@ func checkCounts(rule *ruleInfo, d ckpt.Detector, p *ckpt.Policy) error {
 	return nil
 }
 
-// checkRuleNames refuses a rule of the user's own that is called like one that
-// comes with the program.
+// checkRuleNames refuses a rule of the user with the name of a rule that comes with the
+// program.
 func checkRuleNames(p *ckpt.Policy) error {
 	for i := range p.Rules {
 		name := p.Rules[i].Name

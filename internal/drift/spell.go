@@ -2,16 +2,16 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// spell is a time in which a rule held again and again. It is reported once at
-// each severity, and then at growing intervals, so that one loop does not make a
-// hundred findings. The rule goes on counting all the while.
+// spell is a time in which a rule fires repeatedly. It is reported once at each severity,
+// and then at growing intervals, so that one loop does not make a hundred findings. The
+// rule continues to count all the time.
 type spell struct {
-	level              ckpt.Severity // the last that was told
+	level              ckpt.Severity // the last reported severity
 	heldAt, until, gap int64         // in steps
 }
 
-// tells says whether to report that the rule holds now. A spell is over when the
-// rule did not hold for the length of the cooldown.
+// tells returns whether to report that the rule fires now. A spell is over when the rule
+// has not fired for the length of the cooldown.
 func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
 	if s.level != "" && now-s.heldAt > cooldown {
 		*s = spell{}

@@ -7,12 +7,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// minStaleKinds is how many different pairs a visit to old steps has at least;
-// fewer are a repeat or a cycle, which find them sooner.
+// minStaleKinds is the least number of different pairs in a return to old steps. Fewer
+// pairs are a repeat or a cycle, whose rules find them sooner.
 const minStaleKinds = 4
 
-// stale finds that most of the newest pairs were seen before in the run: the
-// agent repeats old steps, in whatever order.
+// stale finds that most of the newest pairs were seen before in the run: the agent
+// repeats old steps, in any order.
 type stale struct{}
 
 func (stale) rule() string  { return RuleStale }
@@ -32,13 +32,13 @@ func (stale) count(h *history, window, span int, _ bool) (x hit) {
 		}
 	}
 	x = hit{value: float64(n), n: n, among: h.reach(pairs), distinct: kinds}
-	if kinds < minStaleKinds { // a policy that asks for fewer old steps asks for as many kinds
+	if kinds < minStaleKinds { // a policy that asks for fewer old steps needs only as many kinds
 		x.value = float64(min(n, kinds))
 	}
 	return x
 }
 
-// firstOfKind says whether none of the pairs after the i-th newest is the same.
+// firstOfKind reports whether none of the newer pairs equals the i-th newest one.
 func firstOfKind(h *history, i int) bool {
 	for j := range i {
 		if h.pairBack(j).pair == h.pairBack(i).pair {

@@ -13,13 +13,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// The bounds of what is kept of a state: top-level keys (an object with more is
+// The limits of what is kept about a state: top-level keys (an object with more keys is
 // data, not a form), counters, and their depth.
 const (
 	maxKeys         = 1000
 	maxCounters     = 256
 	maxCounterDepth = 4
-	maxPrinted      = 64 << 20 // bytes of a state that is read for it
+	maxPrinted      = 64 << 20 // bytes of a state that is read for its fingerprint
 )
 
 // printState makes the fingerprint of a state. Numbers in arrays do not count as
@@ -53,14 +53,14 @@ func printState(p *observer.StatePrint, state []byte, m *jsontext.Map, contentTy
 	counters(p.Counters, state, m, members, "", 1)
 }
 
-// member is where a value of an object stands in a state.
+// member is the position of a value of an object in a state.
 type member struct {
 	name       string
 	begin, end int
 }
 
-// membersOf are the members of the object that begins at a place of a state, of
-// which there may be a map. It ends after one more than maxKeys.
+// membersOf returns the members of the object at a position of a state. There can be a
+// map of the state. It stops after maxKeys+1 members.
 func membersOf(state []byte, at int, m *jsontext.Map) ([]member, bool) {
 	members := make([]member, 0, 8)
 	ok := jsontext.MembersAt(state, at, m, func(name string, begin, end int) bool {
@@ -70,8 +70,8 @@ func membersOf(state []byte, at int, m *jsontext.Map) ([]member, bool) {
 	return members, ok
 }
 
-// talkIn is the size of the longest conversation among the members of an object,
-// and of the objects directly in it.
+// talkIn returns the size of the longest conversation among the members of an object, and
+// of the objects directly in it.
 func talkIn(state []byte, m *jsontext.Map, members []member, deeper bool) (size int64) {
 	for _, at := range members {
 		switch state[at.begin] {
@@ -91,8 +91,8 @@ func talkIn(state []byte, m *jsontext.Map, members []member, deeper bool) (size 
 	return size
 }
 
-// isTalk says whether the array at a place begins with a message: an object that
-// has a role or a type, and something that was said.
+// isTalk reports whether the array at a position begins with a message: an object that
+// has a role or a type, and a content.
 func isTalk(state []byte, at int, m *jsontext.Map) bool {
 	at++
 	for at < len(state) && (state[at] == ' ' || state[at] == '\t' || state[at] == '\r' || state[at] == '\n') {
@@ -114,8 +114,8 @@ func isTalk(state []byte, at int, m *jsontext.Map) bool {
 	return who && what
 }
 
-// counters collects the whole numbers from 0 on in an object and in the objects
-// in it, in the order of their keys. It sorts the members.
+// counters collects the whole numbers that are not negative in an object and in the
+// objects in it, in the order of their keys. It sorts the members.
 func counters(into map[string]float64, state []byte, m *jsontext.Map, members []member, place string, depth int) {
 	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for _, at := range members[:min(len(members), maxKeys)] {
@@ -138,5 +138,5 @@ func counters(into map[string]float64, state []byte, m *jsontext.Map, members []
 	}
 }
 
-// typeOf is the JSON type of a value.
+// typeOf returns the JSON type of a value.
 func typeOf(value []byte) string { return cmp.Or(jsontext.TypeOf(value), "null") }

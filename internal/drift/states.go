@@ -10,20 +10,20 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// maxNamed is how many names a message has at most; the evidence has the first.
+// maxNamed is how many names a message has at most; the evidence has the first one.
 const maxNamed = 8
 
-// states is what the newest checkpoints were like, newest last.
+// states describes the newest checkpoints, newest last.
 type states struct {
 	count  int64
-	depth  int // how many are looked at
+	depth  int // how many checkpoints are kept
 	newest []observer.StatePrint
-	types  map[string]string // of every top-level value, as it last was and was not null
+	types  map[string]string // of every top-level value, when it last was not null
 }
 
 const maxTypes = 4096
 
-// add takes in a checkpoint.
+// add adds a checkpoint.
 func (s *states) add(p observer.StatePrint) {
 	s.count++
 	p.Broken = nil
@@ -41,7 +41,7 @@ func (s *states) add(p observer.StatePrint) {
 	}
 }
 
-// back is the newest n checkpoints, nil where there are fewer.
+// back returns the newest n checkpoints, or nil if there are fewer.
 func (s *states) back(n int) []observer.StatePrint {
 	if n < 1 || len(s.newest) < n {
 		return nil
@@ -49,13 +49,13 @@ func (s *states) back(n int) []observer.StatePrint {
 	return s.newest[len(s.newest)-n:]
 }
 
-// depth is how many checkpoints the rules look back.
+// depth returns how many checkpoints the rules look back.
 func (s *settings) depth() int {
 	size, lost, counter := s.rules[RuleCheckpointSize], s.rules[RuleLostKeys], s.rules[RuleCounterReversed]
 	return max(size.warn.window, int(lost.warn.value), int(counter.warn.value), leastSizes)
 }
 
-// stateFound is the part that all findings of states have.
+// stateFound returns the part that all findings of states have.
 func (r *run) stateFound(rule string, p *observer.StatePrint, pointer string) observer.Found {
 	f := observer.Found{Rule: rule, Severity: r.set.rules[rule].one, Evidence: ckpt.Evidence{Pointer: pointer}}
 	if before := r.states.back(1); before != nil {
@@ -66,10 +66,10 @@ func (r *run) stateFound(rule string, p *observer.StatePrint, pointer string) ob
 	return f
 }
 
-// pointerTo is the JSON pointer to a top-level key.
+// pointerTo returns the JSON pointer to a top-level key.
 func pointerTo(key string) string { return "/" + jsontext.EscapePointer(key) }
 
-// named lists names, the first of them where they are many.
+// named lists names, or only the first of them if there are many.
 func named(names []string) string {
 	quoted := make([]string, 0, maxNamed)
 	for _, name := range names[:min(len(names), maxNamed)] {

@@ -13,7 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// digest is the beginning of the SHA-256 of parts, in so many hexadecimal digits.
+// digest returns the beginning of the SHA-256 of parts, with this many hexadecimal
+// digits.
 func digest(length int, parts ...[]byte) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -22,9 +23,8 @@ func digest(length int, parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:length]
 }
 
-// textOf is the text of a JSON value: the content of a string, or else the
-// canonical form with the escapes in its strings resolved. It is empty for null,
-// "", [] and {}.
+// textOf returns the text of a JSON value: the content of a string, or else the canonical
+// form with the escapes in its strings resolved. It is empty for null, "", [] and {}.
 func textOf(value ckpt.JSON) []byte {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
@@ -44,11 +44,11 @@ func textOf(value ckpt.JSON) []byte {
 	return unescape(canonical)
 }
 
-// stringOf is what a JSON string says, "" for another value.
+// stringOf returns the content of a JSON string, "" for another value.
 func stringOf(value []byte) string { return string(contentOf(value)) }
 
-// contentOf is what a JSON string says, nil for another value. Nearly all strings
-// are plain, and encoding/json takes several times as long for them.
+// contentOf returns the content of a JSON string, nil for another value. Nearly all
+// strings are plain, and encoding/json takes several times as long for them.
 func contentOf(value []byte) []byte {
 	if s, ok := plainContent(value); ok {
 		return s
@@ -60,11 +60,11 @@ func contentOf(value []byte) []byte {
 	return []byte(s)
 }
 
-// escaped is what an escape of one letter stands for, 0 for none.
+// escaped maps the letter of an escape to its character, 0 for none.
 var escaped = [256]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f', '"': '"', '\\': '\\', '/': '/'}
 
-// plainContent reads a JSON string that is valid UTF-8 and has only escapes of
-// one letter.
+// plainContent reads a JSON string that is valid UTF-8 and has only escapes of one
+// letter.
 func plainContent(value []byte) (s []byte, ok bool) {
 	last := len(value) - 1
 	if last < 1 || value[0] != '"' || value[last] != '"' {
@@ -88,7 +88,7 @@ func plainContent(value []byte) (s []byte, ok bool) {
 	}
 }
 
-// unescape replaces the strings of a JSON text by what they say. The quotes stay.
+// unescape replaces the strings in a JSON text by their content. The quotes stay.
 func unescape(canonical []byte) []byte {
 	if bytes.IndexByte(canonical, '\\') < 0 {
 		return canonical
@@ -109,13 +109,13 @@ func unescape(canonical []byte) []byte {
 	return out
 }
 
-// How many texts of a result are looked at, and how deep in it they are.
+// How many texts of a result are looked at, and how deep they can be.
 const (
 	maxTexts     = 16
 	maxTextDepth = 4
 )
 
-// texts calls visit with the strings of a JSON value until it answers false.
+// texts calls visit with the strings of a JSON value until visit returns false.
 func texts(value []byte, depth int, visit func(string) bool) bool {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 || depth > maxTextDepth {
@@ -148,7 +148,7 @@ func texts(value []byte, depth int, visit func(string) bool) bool {
 	return true
 }
 
-// sortedKeys are the first keys of a map in order.
+// sortedKeys returns the first keys of a map in order.
 func sortedKeys[V any](m map[string]V, most int) []string {
 	keys := slices.Sorted(maps.Keys(m))
 	return keys[:min(len(keys), most)]

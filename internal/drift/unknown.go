@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxCallArgs is the size of the largest arguments that are parsed. Larger ones
-// are only compared as a whole.
+// maxCallArgs is the maximum size of arguments that are parsed. Larger arguments are only
+// compared as a whole.
 const maxCallArgs = 1 << 20
 
-// stems are in every mark of what was replaced or cut.
+// stems occur in every mark that replaces or cuts a text.
 var stems = [][]byte{
 	[]byte("edact"), []byte("EDACT"), []byte("emoved"), []byte("EMOVED"), []byte("ask"), []byte("ASK"), []byte("idden"),
 	[]byte("IDDEN"), []byte("ilter"), []byte("ILTER"),
@@ -20,15 +20,15 @@ var stems = [][]byte{
 	[]byte("lipped"), []byte("LIPPED"), []byte("***"),
 }
 
-// isMarked says whether a value may have a mark that something was replaced or
-// cut. It is a quick test, so that most values need not be parsed.
+// isMarked reports whether a value can have a mark that something was replaced or cut. It
+// is a quick test, so that most values need not be parsed.
 func isMarked(value []byte) bool {
 	return slices.ContainsFunc(stems, func(stem []byte) bool { return bytes.Contains(value, stem) })
 }
 
-// saysTooLittle says whether a part of the arguments was replaced or cut on the
-// way here, so that a difference between two calls may be missing. A replaced
-// secret does not count, because a secret is the same each time.
+// saysTooLittle reports whether a part of the arguments was replaced or cut on the way to
+// the daemon, so that a difference between two calls can be missing. A replaced secret
+// does not count, because a secret is the same each time.
 func saysTooLittle(value []byte, depth int) bool {
 	if depth > maxTextDepth {
 		return false
@@ -68,8 +68,8 @@ func objectSaysTooLittle(value []byte, depth int) bool {
 	return false
 }
 
-// isCutMark says whether an object stands for a longer value and cannot tell it
-// from others. With a hash it can.
+// isCutMark reports whether an object replaces a longer value and does not identify it.
+// With a hash, it identifies the value.
 func isCutMark(members map[string]json.RawMessage) bool {
 	cut := false
 	for _, name := range []string{"cut", "truncated", "redacted"} {
@@ -78,7 +78,7 @@ func isCutMark(members map[string]json.RawMessage) bool {
 	return cut && members["sha256"] == nil
 }
 
-// isSecretName says whether a member is one that programs keep secrets in.
+// isSecretName reports whether programs use a member of this name for secrets.
 func isSecretName(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"password", "passwd", "secret", "token", "api_key", "apikey", "api-key", "authorization", "credential", "cookie"} {
@@ -89,13 +89,13 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// maxCutMark is how long a note at the end of a text may be that says that the
-// text was cut.
+// maxCutMark is the maximum length of a note at the end of a text that says that the text
+// was cut.
 const maxCutMark = 80
 
-// isReplaced says whether a text stands for another, or was cut at its end: the
-// whole text is a mark such as __REDACTED__, or it ends with one such as
-// "[truncated]" in brackets.
+// isReplaced reports whether a text replaces another text, or was cut at its end: the
+// whole text is a mark such as __REDACTED__, or it ends with one such as "[truncated]" in
+// brackets.
 func isReplaced(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -116,8 +116,8 @@ func isReplaced(text []byte) bool {
 	return slices.ContainsFunc(cutWords, func(w string) bool { return strings.Contains(tail, w) })
 }
 
-// The words that recorders write in the place of what they leave out, with
-// whatever brackets and punctuation around them.
+// The words with which recorders replace what they leave out, with any brackets and
+// punctuation around them.
 var (
 	replacedWords = []string{"redacted", "removed", "masked", "hidden", "filtered", "scrubbed", "omitted", "truncated"}
 	cutWords      = []string{"truncated", "cut off", "omitted", "elided", "clipped"}

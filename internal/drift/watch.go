@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// New is the watch that the store uses.
+// New returns the watch that the store uses.
 func New() observer.Watcher {
 	return &watch{seed: maphash.MakeSeed(), compiled: map[uint64]*compiled{}}
 }
@@ -25,17 +25,17 @@ type watch struct {
 	seed     maphash.Seed
 	mu       sync.Mutex
 	compiled map[uint64]*compiled
-	bytes    int // of the policies that are kept compiled
+	bytes    int // of the policies in the cache
 }
 
-// The bounds of the cache: policies, and bytes of their schemas and rules.
-// Compiled, they take about ten times as much.
+// The limits of the cache: the number of policies, and bytes of their schemas and rules.
+// The compiled form takes about ten times as much memory.
 const (
 	maxCompiled      = 256
 	maxCompiledBytes = 4 << 20
 )
 
-// compiled is the part of a policy that has to be compiled.
+// compiled is the compiled part of a policy.
 type compiled struct {
 	once   sync.Once
 	schema *schema.Schema // nil for none
@@ -45,8 +45,8 @@ type compiled struct {
 
 var nothing compiled
 
-// of is what a policy compiles to, made once. Who needs another policy does not
-// wait for it.
+// of returns the compiled form of a policy. It compiles each policy once. A caller with
+// another policy does not wait for it.
 func (w *watch) of(p *ckpt.Policy) *compiled {
 	if p.Schema == nil && len(p.Rules) == 0 {
 		return &nothing
@@ -72,7 +72,7 @@ func (w *watch) entry(p *ckpt.Policy) *compiled {
 	return c
 }
 
-// key tells policies apart by what is compiled of them; size is how long that is.
+// key identifies what is compiled of a policy; size is its length.
 func (w *watch) key(p *ckpt.Policy) (key uint64, size int) {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
@@ -91,9 +91,9 @@ func (w *watch) key(p *ckpt.Policy) (key uint64, size int) {
 	return h.Sum64(), size
 }
 
-// compile makes what a policy needs, or notes what is wrong with it.
+// compile compiles what a policy needs, or records what is wrong with it.
 func (c *compiled) compile(p *ckpt.Policy) {
-	c.err = ckpt.Errorf(ckpt.CodeInvalid, "the schema or a rule cannot be read") // it stays where a library panics
+	c.err = ckpt.Errorf(ckpt.CodeInvalid, "the schema or a rule cannot be read") // this error stays if a library panics
 	c.err = c.tryCompile(p)
 }
 
@@ -132,14 +132,14 @@ func (w *watch) State(ctx context.Context, p *ckpt.Policy, r observer.RuleRun, s
 	return print, err
 }
 
-// What a schema is tried on at most: bytes of a state, and values in it, each of
-// which takes memory of its own.
+// The limits of what a schema is tried on: bytes of a state, and the number of its
+// values, each of which takes memory.
 const (
 	MaxSchemaState  = 32 << 20
 	maxSchemaValues = 2_000_000
 )
 
-// trySchema answers how a state breaks a schema. One that is not JSON breaks
+// trySchema returns how a state violates a schema. A state that is not JSON violates
 // every schema.
 func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType string) ([]observer.Found, error) {
 	if len(state) > MaxSchemaState {
@@ -169,7 +169,7 @@ func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType 
 	return nil, nil
 }
 
-// valuesIn is how many values a JSON text has, or one more for each empty array
+// valuesIn returns the number of values in a JSON text, or one more for each empty array
 // or object.
 func valuesIn(text []byte) int {
 	n := 1
@@ -220,7 +220,7 @@ func schemaStopped(why string) observer.Found {
 	}
 }
 
-// Check refuses a policy that cannot be used, with the place.
+// Check refuses a policy that cannot be used. The error names the place.
 func (w *watch) Check(p *ckpt.Policy) error {
 	if err := w.of(p).err; err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// String is the threshold in words: "3 in 12".
+// String returns the threshold in words: "3 in 12".
 func (t threshold) String() string {
 	value := strconv.FormatFloat(t.value, 'g', 6, 64)
 	if t.window == 0 {
@@ -25,7 +25,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// spentText is a length of time without digits that do not matter.
+// spentText returns a length of time without insignificant digits.
 func spentText(d time.Duration) string {
 	switch {
 	case d >= time.Hour:
