@@ -40,7 +40,7 @@ func SeverityBadge(s ckpt.Severity) Badge {
 	return Badge{"warn", "warn", string(s)}
 }
 
-// icons are drawn by hand; each is a shape that is told without its color.
+// icons are drawn by hand. Each is a shape that is recognizable without its color.
 var icons = map[string]string{
 	"crit": `<path d="M7 1 13 12.5H1Z" fill="currentColor"/><path class="hole" d="M7 5v3.5M7 10v1"/>`,
 	"warn": `<path d="M7 1.8 12.6 12H1.4Z" fill="none" stroke="currentColor" stroke-width="1.5"/>`,
@@ -61,12 +61,12 @@ var icons = map[string]string{
 	"pause": `<path d="M4 2.5v9M10 2.5v9" stroke="currentColor" stroke-width="2.2"/>`,
 }
 
-// Icon draws an icon by its name.
+// Icon returns the icon with this name.
 func Icon(name string) template.HTML {
 	return template.HTML(`<svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">` + icons[name] + `</svg>`) //nolint:gosec // constants
 }
 
-// KindMark is the mark of a kind of checkpoints, to stand in a text.
+// KindMark returns the mark of a kind of checkpoints, for use in a text.
 func KindMark(k ckpt.Kind, class string) template.HTML {
 	s := &svg{}
 	s.raw(`<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">`)
@@ -75,7 +75,7 @@ func KindMark(k ckpt.Kind, class string) template.HTML {
 	return s.html()
 }
 
-// markClass lets in the classes of marks only.
+// markClass allows only the classes of marks.
 func markClass(s string) string {
 	if s == "sel" || s == "sus" {
 		return s

@@ -10,7 +10,7 @@ import (
 // mostMarks is how many findings a chart draws.
 const mostMarks = 600
 
-// Findings draws findings, a lane for each rule.
+// Findings draws findings, with one lane for each rule.
 func Findings(rules []string, by map[string][]*ckpt.Finding, from, to ckpt.Time) template.HTML {
 	const width, left = 1180.0, 130.0
 	x := scale{from, to, width - left - 8}

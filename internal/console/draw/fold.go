@@ -7,26 +7,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// gap is time in which nobody ran a run.
+// gap is a time in which no process owned the run.
 type gap struct{ from, to ckpt.Time }
 
-// foldedWidth is the share of the axis that a folded gap takes; all of them together
-// take a third at most.
+// foldedWidth is the share of the axis for a folded gap. All folded gaps together take at
+// most a third.
 const (
 	foldedWidth = .045
 	mostFolded  = .34
 )
 
-// Timeline maps moments to shares of the axis of a recorder. Gaps are folded: eleven
-// minutes of work in two hours would else have a tenth of the width.
+// Timeline maps moments to shares of the axis of a recorder. Gaps are folded: otherwise
+// eleven minutes of work in two hours would have a tenth of the width.
 type Timeline struct {
 	from, to ckpt.Time
 	gaps     []gap
-	fold     float64 // share of one gap
-	per      float64 // share of a second outside of the gaps
+	fold     float64 // share of the axis for one gap
+	per      float64 // share of the axis for one second outside of the gaps
 }
 
-// NewTimeline folds those gaps between segments that are wide enough to be in the way.
+// NewTimeline folds the gaps between segments that would otherwise take too much width.
 func NewTimeline(from, to ckpt.Time, segments []survey.Segment) *Timeline {
 	l := &Timeline{from: from, to: to}
 	if !to.After(from.Time) {
@@ -51,7 +51,7 @@ func NewTimeline(from, to ckpt.Time, segments []survey.Segment) *Timeline {
 		}
 	}
 	for _, g := range candidates {
-		// A short gap stays as it is: folded, it would look longer than it was.
+		// A short gap is not folded: folded, it would look longer than it was.
 		if s := seconds(g.from, g.to); s/all > foldedWidth/2 && s > worked*.03 {
 			l.gaps = append(l.gaps, g)
 		}
@@ -71,7 +71,7 @@ func NewTimeline(from, to ckpt.Time, segments []survey.Segment) *Timeline {
 
 func seconds(a, b ckpt.Time) float64 { return b.Sub(a.Time).Seconds() }
 
-// At is where a moment lies: 0 at the beginning, 1 at the end.
+// At returns the position of a moment: 0 at the beginning, 1 at the end.
 func (l *Timeline) At(t ckpt.Time) float64 {
 	x, from := 0.0, l.from
 	for _, g := range l.gaps {
@@ -89,11 +89,11 @@ func (l *Timeline) At(t ckpt.Time) float64 {
 
 func clamp(x float64) float64 { return min(max(x, 0), 1) }
 
-// Ends are the first and the last moment.
+// Ends returns the first and the last moment.
 func (l *Timeline) Ends() (from, to ckpt.Time) { return l.from, l.to }
 
-// Points are the shares of the axis between which time passes evenly, each with its moment
-// in milliseconds since 1970. The script interpolates.
+// Points returns the shares of the axis between which time passes evenly, each with its
+// moment in milliseconds since 1970. The script interpolates.
 func (l *Timeline) Points() [][2]float64 {
 	points := [][2]float64{{0, float64(l.from.UnixMilli())}}
 	for _, g := range l.gaps {
@@ -102,7 +102,7 @@ func (l *Timeline) Points() [][2]float64 {
 	return append(points, [2]float64{1, float64(l.to.UnixMilli())})
 }
 
-// Back is the moment at a share of the axis, which is moved into 0 to 1.
+// Back returns the moment at a share of the axis. It limits the share to 0 to 1.
 func (l *Timeline) Back(x float64) ckpt.Time {
 	x = clamp(x)
 	at, from := 0.0, l.from
@@ -123,7 +123,8 @@ func (l *Timeline) Back(x float64) ckpt.Time {
 	return ckpt.At(from.Add(time.Duration((x - at) / l.per * float64(time.Second))))
 }
 
-// inGap says whether a moment lies in a folded gap, or so near that a label would.
+// inGap reports whether a position is in a folded gap, or so near that a label would
+// overlap the gap.
 func (l *Timeline) inGap(x float64) bool {
 	for _, g := range l.gaps {
 		if x > l.At(g.from)-.012 && x < l.At(g.to)+.012 {
@@ -133,7 +134,7 @@ func (l *Timeline) inGap(x float64) bool {
 	return false
 }
 
-// ticks are round times about as far apart as their labels need.
+// ticks returns round times at distances that leave room for their labels.
 func (l *Timeline) ticks() (list []ckpt.Time, layout string) {
 	steps := []time.Duration{
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
@@ -153,7 +154,7 @@ func (l *Timeline) ticks() (list []ckpt.Time, layout string) {
 	} else if step >= 24*time.Hour {
 		layout = "2 Jan"
 	}
-	// The first moments of each stretch between gaps.
+	// The first moments of each time between gaps.
 	from := l.from
 	for i := 0; i <= len(l.gaps); i++ {
 		to := l.to

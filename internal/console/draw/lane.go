@@ -9,13 +9,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// The size of a run's lane in a list, in units that are stretched to its column.
+// The size of a run's lane in a list, in units that are scaled to the width of its
+// column.
 const (
 	laneWidth  = 560.0
 	laneHeight = 28.0
 )
 
-// scale is a stretch of time on a stretch of the page.
+// scale maps a time to a width on the page.
 type scale struct {
 	from, to ckpt.Time
 	width    float64
@@ -63,7 +64,7 @@ func laneSegments(s *svg, x scale, o *survey.Overview, r *survey.RunLine) {
 	}
 }
 
-// broke says whether a segment ended without its owner's word.
+// broke reports whether a segment ended without a report from its owner.
 func broke(how string) bool {
 	return how == string(ckpt.RunInterrupted) || how == string(ckpt.RunTimedOut)
 }
@@ -74,7 +75,7 @@ func laneBins(s *svg, o *survey.Overview, r *survey.RunLine) {
 	for _, b := range r.Bins {
 		most = max(most, b.Steps)
 	}
-	// All steps of a lane are two shapes, however many there are.
+	// All steps of a lane are drawn as two shapes, however many steps there are.
 	steps, failed := &svg{}, &svg{}
 	for _, b := range r.Bins {
 		at := float64(b.I) * wide
@@ -104,7 +105,7 @@ func laneBins(s *svg, o *survey.Overview, r *survey.RunLine) {
 	}
 }
 
-// findingClass is how a finding is drawn.
+// findingClass returns the class with which a finding is drawn.
 func findingClass(worst ckpt.Severity, open bool) string {
 	switch {
 	case !open:
@@ -139,7 +140,7 @@ func Axis(from, to ckpt.Time) template.HTML {
 	return s.html()
 }
 
-// Bar draws a share.
+// Bar draws a share as a bar.
 func Bar(share float64, width int) template.HTML {
 	s := &svg{}
 	share = min(max(share, 0), 1)

@@ -11,13 +11,13 @@ import (
 // The geometry of the recorder, in units of its viewBox.
 const (
 	recWidth  = 1200.0
-	recLeft   = 92.0 // where the axis begins; before it stand the names of the lanes
+	recLeft   = 92.0 // where the axis begins; the names of the lanes are to its left
 	recPlot   = recWidth - recLeft
 	recHeight = 300.0
 	recBottom = 262.0
 )
 
-// recLanes are the lanes, and where they are.
+// recLanes are the lanes and their positions.
 var recLanes = []struct {
 	name string
 	y    int
@@ -26,7 +26,7 @@ var recLanes = []struct {
 	{"Findings", 212}, {"State size", 246},
 }
 
-// kindLane is where checkpoints of a kind are.
+// kindLane returns the position of the lane for checkpoints of a kind.
 func kindLane(k ckpt.Kind) int {
 	switch k {
 	case ckpt.KindRoutine:
@@ -37,7 +37,7 @@ func kindLane(k ckpt.Kind) int {
 	return 184
 }
 
-// recorder draws one.
+// recorder draws one flight recorder.
 type recorder struct {
 	svg
 	rec  *survey.Recorder
@@ -68,14 +68,14 @@ func Recorder(rec *survey.Recorder, line *Timeline, page, chosen string) templat
 	return d.html()
 }
 
-// box draws a rectangle from one moment to another, which the script moves.
+// box draws a rectangle from one moment to another. The script moves it.
 func (d *recorder) box(class string, from, to ckpt.Time, y, h, least float64) {
 	a, b := d.line.At(from), d.line.At(to)
 	d.put(`<rect class="`, class, `" data-a="`, part(a), `" data-b="`, part(b), `" data-min="`, least, `" y="`, y, `" height="`, h,
 		`" x="`, recLeft+a*recPlot, `" width="`, max(least, (b-a)*recPlot-.6), `"/>`)
 }
 
-// group opens a group at a moment, which the script moves.
+// group opens a group at a moment. The script moves it.
 func (d *recorder) group(t ckpt.Time) {
 	a := d.line.At(t)
 	d.put(`<g data-a="`, part(a), `" transform="translate(`, recLeft+a*recPlot, ` 0)">`)
@@ -99,7 +99,7 @@ func (d *recorder) grid() {
 	}
 }
 
-// gapLabels say how long the folded gaps were. They stand above all lanes.
+// gapLabels writes the lengths of the folded gaps above all lanes.
 func (d *recorder) gapLabels() {
 	for _, g := range d.line.gaps {
 		length := Age(g.to.Sub(g.from.Time))
@@ -129,7 +129,7 @@ func (d *recorder) segments() {
 	}
 }
 
-// bin is the time of one bin.
+// bin returns the time of one bin.
 func (d *recorder) bin(i int) (from, to ckpt.Time) {
 	length := time.Duration(d.rec.BinMS) * time.Millisecond
 	from = ckpt.At(d.rec.From.Add(time.Duration(i) * length))
@@ -166,7 +166,7 @@ func (d *recorder) steps() {
 	}
 }
 
-// endOf is the end of the segment that a moment lies in.
+// endOf returns the end of the segment that contains a moment.
 func (d *recorder) endOf(t ckpt.Time) ckpt.Time {
 	for i := len(d.rec.Segments) - 1; i >= 0; i-- {
 		if s := d.rec.Segments[i]; !t.Before(s.From.Time) {
@@ -228,7 +228,7 @@ func (d *recorder) findings() {
 		d.raw(`<g transform="translate(0 212)">`)
 		d.triangle(findingClass(f.Severity, f.Closed == ""), 5)
 		d.put(`<title>`, told(f.Rule), `: `, told(FirstLine(f.Message, 200)), `</title></g>`)
-		// A name where there is room for it.
+		// Write a name only if there is room for it.
 		if x := d.line.At(f.At); x-last > .12 && x < .88 {
 			text := f.Rule
 			if f.Closed != "" {
@@ -243,7 +243,8 @@ func (d *recorder) findings() {
 	}
 }
 
-// clear says whether no other finding follows so soon that it would lie in the name.
+// clear reports whether the next finding is far enough away that it does not overlap the
+// name.
 func (d *recorder) clear(i int, x float64) bool {
 	return i+1 >= len(d.rec.Findings.Marks) || d.line.At(d.rec.Findings.Marks[i+1].At)-x > .12
 }
@@ -329,7 +330,7 @@ func (d *recorder) checkpointMark(c *survey.CheckpointMark) {
 	d.raw(`</a>`)
 }
 
-// brush draws the whole run below all lanes, and which part of it is in view.
+// brush draws the whole run below all lanes, and marks the part of it that is in view.
 func (d *recorder) brush() {
 	whole := NewTimeline(d.rec.Began, d.end, d.rec.Segments)
 	x := func(t ckpt.Time) float64 { return recLeft + whole.At(t)*recPlot }

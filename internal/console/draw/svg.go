@@ -8,9 +8,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// svg collects marks. Numbers and the constants of this package go in as they are;
-// every other text goes through text, label or attr, which escape it. It is the only
-// thing here that becomes HTML without a template.
+// svg collects marks. Numbers and the constants of this package are added unchanged. Every other text is
+// added with text, label or attr, which escape it. This is the only code here that creates HTML without a
+// template.
 type svg struct{ b strings.Builder }
 
 // raw adds a constant.
@@ -31,8 +31,8 @@ func trimmed(f float64, digits int) string {
 	return text
 }
 
-// put adds constants, numbers, and texts that it escapes: a string is a constant, a
-// told is not.
+// put adds constants, numbers, and texts that it escapes: a value of type string is a constant, a told is
+// not.
 func (s *svg) put(parts ...any) {
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -52,10 +52,10 @@ func (s *svg) put(parts ...any) {
 	}
 }
 
-// told is a text that somebody else has written.
+// told is a text from another program or person.
 type told string
 
-// part is a share of the axis, which the script multiplies.
+// part is a share of the axis. The script multiplies it by the width.
 type part float64
 
 func (s *svg) html() template.HTML {
@@ -80,7 +80,8 @@ func (s *svg) triangle(class string, r float64) {
 	s.put(`<path class="fi `, class, `" d="M0-`, r, `L`, r, ` `, r-1, `H-`, r, `Z"/>`)
 }
 
-// Spark draws how a number went. It needs two values at least; before that, it draws the bottom line alone.
+// Spark draws the changes of a number. It needs at least two values; with fewer, it draws only the bottom
+// line.
 func Spark(values []float64) template.HTML {
 	const w, h = 220.0, 26.0
 	s := &svg{}

@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Bytes is a size as people read it.
+// Bytes returns a size for people.
 func Bytes(n int64) string {
 	f := float64(n)
 	for _, unit := range []string{"B", "kB", "MB", "GB", "TB"} {
@@ -25,7 +25,7 @@ func Bytes(n int64) string {
 	return ""
 }
 
-// Count writes thousands apart.
+// Count writes a number with separated thousands.
 func Count(n any) string {
 	text := fmt.Sprint(n)
 	sign := ""
@@ -38,7 +38,7 @@ func Count(n any) string {
 	return sign + text
 }
 
-// ShortCount is a number that need not be exact.
+// ShortCount returns a number that need not be exact.
 func ShortCount(n int64) string {
 	switch {
 	case n < 10_000:
@@ -49,7 +49,7 @@ func ShortCount(n int64) string {
 	return fmt.Sprintf("%.2f M", float64(n)/1e6)
 }
 
-// Age is a time between two moments. The script writes it in the same way.
+// Age returns a length of time for people. The script writes it in the same way.
 func Age(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	switch {
@@ -63,10 +63,10 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%d days", s/86400)
 }
 
-// Zone is where the console runs; times are local.
+// Zone is the time zone of the console; times are local.
 var Zone = time.Local
 
-// Clock is a time of the day.
+// Clock returns the time of day.
 func Clock(t ckpt.Time) string {
 	if t.IsZero() {
 		return "—"
@@ -74,7 +74,7 @@ func Clock(t ckpt.Time) string {
 	return t.In(Zone).Format("15:04:05")
 }
 
-// LongClock has the day where it is not today's.
+// LongClock includes the day if it is not today.
 func LongClock(now, t ckpt.Time) string {
 	if t.IsZero() {
 		return "—"
@@ -100,10 +100,10 @@ func KindWord(k ckpt.Kind) string {
 // Percent writes a share, 0 to 1, as percent.
 func Percent(f float64) string { return strconv.Itoa(int(math.Round(f*100))) + "\u202f%" }
 
-// Dollars is an amount of money.
+// Dollars returns an amount of money.
 func Dollars(f float64) string { return fmt.Sprintf("$%.2f", f) }
 
-// Plural counts things: one is the name of one.
+// Plural returns a number and what is counted. one is the singular.
 func Plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -111,7 +111,7 @@ func Plural(n int, one string) string {
 	return Count(n) + " " + one + "s"
 }
 
-// FirstLine is the beginning of a text, in one line.
+// FirstLine returns the beginning of a text, on one line.
 func FirstLine(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > most {

@@ -11,16 +11,16 @@ import (
 type Branch struct {
 	Run   *ckpt.Run
 	Marks []survey.CheckpointMark
-	From  int    // index of the branch that it was forked from; -1 for the first
-	Seq   int64  // of the checkpoint where it was forked
+	From  int    // index of the branch that it was forked from; -1 for the first one
+	Seq   int64  // of the checkpoint at which it was forked
 	Page  string // the address of the run's page
 }
 
-// mostTreeMarks is how many checkpoints of a run a tree shows: the newest.
+// mostTreeMarks is how many of the newest checkpoints of a run a tree shows.
 const mostTreeMarks = 70
 
-// Tree draws runs as lanes, and each fork as a line from where it began. goes has the ids
-// of the checkpoints that retention removes next.
+// Tree draws runs as lanes, and each fork as a line from its start. goes has the ids of the
+// checkpoints that retention will remove next.
 func Tree(branches []Branch, goes map[string]bool) template.HTML {
 	const width, left = 1180.0, 150.0
 	from, to := int64(1<<62), int64(1)
@@ -76,7 +76,8 @@ func Tree(branches []Branch, goes map[string]bool) template.HTML {
 	return s.html()
 }
 
-// offset is how far a fork's own numbers are moved, so that it stands after where it began.
+// offset returns how far a fork's own numbers are moved, so that it is drawn after the
+// point where it began.
 func (b *Branch) offset(all []Branch) int64 {
 	if b.From < 0 {
 		return 0
