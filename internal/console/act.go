@@ -16,17 +16,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// acts do what forms ask for.
+// acts perform the actions of forms.
 var acts = map[string]func(*Console, context.Context, *subject, url.Values) (done, error){
 	"resolve": actResolve, "answer": actAnswer, "dismiss": actDismiss, "pin": actPin, "unpin": actPin, "label": actLabel,
 	"restore": actRestore, "fork": actFork, "policy": actPolicy, "prune": actPrune,
 	"claim": actClaim, "adopt": actAdopt, "drop": actDrop,
 }
 
-// headerForm marks a form that the script has sent: the page stays where it is.
+// headerForm marks a form that the script has sent: the browser stays on the page.
 const headerForm = "Ckpt-Form"
 
-// act does what a form asks for. Nothing is shown as done before the daemon has said so.
+// act performs the action of a form. The console shows nothing as done before the daemon has confirmed it.
 func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 	what, q := r.PathValue("what"), r.PostForm
 	do, ok := acts[what]
@@ -39,7 +39,8 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, err)
 		return
 	}
-	// Somebody who sends a form again under the same key gets the first answer, whatever has become of the run.
+	// If the same form is sent again with the same key, it gets the first answer, whatever has happened to the
+	// run since.
 	if err := s.moved(q); err != nil && q.Get("again") == "" {
 		c.trouble(w, r, err)
 		return
@@ -58,10 +59,10 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, result.page, http.StatusSeeOther)
 }
 
-// moved refuses to act on a run that is not as the operator saw it.
+// moved refuses to act on a run that has changed since the operator saw it.
 func (s *subject) moved(q url.Values) error {
 	if s.run == nil {
-		return nil // the form of an agent carries what it saw itself
+		return nil // the form of an agent itself contains what the operator saw
 	}
 	epoch, status := q.Get("epoch"), q.Get("status")
 	if epoch == strconv.FormatInt(s.run.Epoch, 10) && status == string(s.run.Status) {
@@ -72,8 +73,8 @@ func (s *subject) moved(q url.Values) error {
 		draw.Dashes(status), epoch, draw.Dashes(string(s.run.Status)), s.run.Epoch)
 }
 
-// failed says what the daemon said. Where it is not known whether it was done, the
-// same form is offered again, with the same key.
+// failed shows the daemon's error. If it is unknown whether the action was done, it offers the same form again,
+// with the same key.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, s *subject, what string, err error) {
 	var e *ckpt.Error
 	if !errors.As(err, &e) || e.Outcome != ckpt.OutcomeUnknown {
@@ -95,7 +96,7 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, s *subject, wha
 	c.show(w, r, http.StatusBadGateway, "trouble", v)
 }
 
-// why is the reason that was typed.
+// why returns the typed reason.
 func why(q url.Values) (string, error) {
 	text := strings.TrimSpace(q.Get("reason"))
 	if text == "" {
@@ -126,7 +127,7 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 	return done{fmt.Sprintf("Recorded: “%s” %s%s.", draw.FirstLine(o.Name, 80), word, before(replayed)), s.page}, nil
 }
 
-// before says that a form came twice.
+// before returns a note that a form was sent twice.
 func before(replayed bool) string {
 	if replayed {
 		return " (this was done before; it was done once)"
@@ -199,7 +200,7 @@ func codeOf(err error) ckpt.Code {
 	return ckpt.CodeInternal
 }
 
-// because is a context whose calls give the reason that was typed.
+// because returns a context whose calls carry the typed reason.
 func because(ctx context.Context, q url.Values) (context.Context, error) {
 	reason, err := why(q)
 	return client.WithReason(ctx, reason), err
@@ -226,7 +227,7 @@ func actPin(_ *Console, ctx context.Context, s *subject, q url.Values) (done, er
 	return done{fmt.Sprintf("Checkpoint %d is %s.", cp.Seq, word), s.at(cp)}, nil
 }
 
-// at is the run's page with a checkpoint chosen.
+// at returns the address of the run's page with this checkpoint chosen.
 func (s *subject) at(cp *ckpt.Checkpoint) string { return s.page + "?cp=" + cp.ID }
 
 func actLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
@@ -295,7 +296,7 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 	if err := ckpt.CheckRunName(name); err != nil {
 		return done{}, err
 	}
-	// Browsers send \r\n for the ends of lines.
+	// Browsers send \r\n as line ends.
 	text := strings.ReplaceAll(q.Get("state"), "\r\n", "\n")
 	edited := q.Get("drawn") != "" && text != "" && hash([]byte(text)) != q.Get("drawn")
 	if edited {
@@ -311,8 +312,8 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 		name, cp.Seq, s.ref.Agent, name), page}, nil
 }
 
-// forkEdited saves a changed state as the first one of a new run: one call makes both.
-// A save takes no reason, so the label that says where the state is from does.
+// forkEdited saves a changed state as the first state of a new run. One call creates both. A save has no
+// reason, so a label says where the state comes from.
 func (s *subject) forkEdited(ctx context.Context, cp *ckpt.Checkpoint, name string, state []byte, q url.Values) error {
 	if !json.Valid(state) {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the changed state is not JSON. Nothing was done")

@@ -17,8 +17,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// agentForms are the forms that are about an agent, or about a run of it that need not be
-// on this host, and the page that each is reached from.
+// agentForms are the forms about an agent, or about a run of an agent that need not be on this
+// host. For each form, they have the page with its link.
 var agentForms = map[string]struct {
 	page string
 	ask  func(*Console, context.Context, *subject, url.Values) (*askView, error)
@@ -27,7 +27,7 @@ var agentForms = map[string]struct {
 	"claim": {"fleet", askClaim}, "adopt": {"fleet", askAdopt}, "drop": {"fleet", askDrop},
 }
 
-// policyFields are the values of a policy that have a field of their own.
+// policyFields are the values of a policy that have their own form fields.
 var policyFields = []struct {
 	name, help string
 	number     bool
@@ -43,8 +43,8 @@ var policyFields = []struct {
 	{"progress_timeout", "of runs that set none themselves; 0s for none", false},
 }
 
-// policyView is the form in which the values are typed. It changes nothing: its button
-// leads to the difference.
+// policyView is the form for typing the values. It changes nothing: its button leads to a page
+// that shows the differences.
 type policyView struct {
 	frame
 	Agent, Owner, Tag string
@@ -53,16 +53,16 @@ type policyView struct {
 	Cancel            string
 }
 
-// policyValue is one value with what counts now.
+// policyValue is one value, with the effective value.
 type policyValue struct {
 	Name, Value, Help string
-	Now               string // what counts where the agent sets none
+	Now               string // the effective value if the agent sets none
 }
 
-// restField is where everything is typed that has no field of its own.
+// restField is the form field for all values that have no field of their own.
 const restField = "rest"
 
-// ownPolicy is what an agent's own policy sets, by name.
+// ownPolicy returns what an agent's own policy sets, by name.
 func ownPolicy(layers *ckpt.PolicyLayers) (map[string]json.RawMessage, error) {
 	own := map[string]json.RawMessage{}
 	if len(layers.Agent) == 0 {
@@ -112,7 +112,7 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 	c.show(w, r, http.StatusOK, "policy", v)
 }
 
-// members are the members of a value as JSON.
+// members returns the members of a value as JSON.
 func members(value any) (map[string]json.RawMessage, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -122,7 +122,7 @@ func members(value any) (map[string]json.RawMessage, error) {
 	return all, json.Unmarshal(text, &all)
 }
 
-// askPolicy shows the difference between the policy and what was typed.
+// askPolicy shows the differences between the policy and the typed values.
 func askPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
 	layers, tag, err := s.line.PolicyOf(ctx, s.ref.Agent)
 	if err != nil {
@@ -159,9 +159,9 @@ func askPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	}, nil
 }
 
-// policyChange is what a person has typed against what the agent sets.
+// policyChange compares the typed values with what the agent sets.
 type policyChange struct {
-	own         map[string]json.RawMessage // becomes what was typed
+	own         map[string]json.RawMessage // becomes the typed policy
 	what        survey.ForecastQuery
 	differences []string
 }
@@ -175,12 +175,12 @@ func (c *policyChange) read(q url.Values) error {
 		}
 	}
 	if !q.Has(restField) {
-		return nil // a link without it changes no more than it names
+		return nil // a link without it changes only the values that it names
 	}
 	return c.rest(q.Get(restField), named)
 }
 
-// field takes what was typed into a field of its own.
+// field applies the text of a form field for one value.
 func (c *policyChange) field(name string, number bool, text string) error {
 	was, set := c.own[name]
 	if set && plainJSON(was) == text || !set && text == "" {
@@ -201,7 +201,7 @@ func (c *policyChange) field(name string, number bool, text string) error {
 	return nil
 }
 
-// rest takes the object in which everything else was typed.
+// rest applies the object with all other values.
 func (c *policyChange) rest(text string, named map[string]bool) error {
 	typed := map[string]json.RawMessage{}
 	if strings.TrimSpace(text) != "" {
@@ -228,7 +228,7 @@ func (c *policyChange) rest(text string, named map[string]bool) error {
 	return nil
 }
 
-// set gives a member another value, or none, and notes the difference.
+// set sets or removes a member, and records the difference.
 func (c *policyChange) set(name string, raw json.RawMessage) {
 	before, now := "not set", "not set"
 	if was, set := c.own[name]; set {
@@ -240,7 +240,7 @@ func (c *policyChange) set(name string, raw json.RawMessage) {
 	c.differences = append(c.differences, fmt.Sprintf("− %s: %s\n+ %s: %s", name, before, name, now))
 }
 
-// compactJSON is a value without what stands between its tokens, "" for none.
+// compactJSON returns a value without white space between its tokens, "" for none.
 func compactJSON(raw json.RawMessage) string {
 	b := &bytes.Buffer{}
 	if len(raw) == 0 || json.Compact(b, raw) != nil {
@@ -249,7 +249,7 @@ func compactJSON(raw json.RawMessage) string {
 	return b.String()
 }
 
-// valueOf is what was typed, as JSON.
+// valueOf returns a typed text as JSON.
 func valueOf(text string, number bool) (json.RawMessage, error) {
 	if !number {
 		return json.Marshal(text)
@@ -259,7 +259,7 @@ func valueOf(text string, number bool) (json.RawMessage, error) {
 	return json.RawMessage(text), err
 }
 
-// stand lets a value stand in for that of the policy in a forecast.
+// stand replaces a value of the policy in a forecast.
 func stand(f *survey.ForecastQuery, name string, raw json.RawMessage) error {
 	switch name {
 	case "routine_keep":
@@ -276,7 +276,7 @@ func stand(f *survey.ForecastQuery, name string, raw json.RawMessage) error {
 	return nil
 }
 
-// goesText is a forecast in a sentence.
+// goesText describes a forecast in a sentence.
 func goesText(f *survey.Forecast, with string) string {
 	n := f.MoreGoing + int64(len(f.Going))
 	kept := int64(0)
@@ -306,10 +306,11 @@ func actPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (done,
 	return done{fmt.Sprintf("The policy of %s is changed: it keeps %s.", s.ref.Agent, keepsText(p)), s.page}, nil
 }
 
-// mostPruned is how many checkpoints the form of a prune names.
+// mostPruned is how many checkpoints the form of a prune lists.
 const mostPruned = 20
 
-// toPrune are the checkpoints that a prune would remove now, and a short name for all of them.
+// toPrune returns the checkpoints that a prune would remove now, and a short identifier for
+// the whole list.
 func (s *subject) toPrune(ctx context.Context) (*ckpt.PruneReport, string, error) {
 	report, _, err := s.line.Prune(ctx, ckpt.PruneRequest{Agent: s.ref.Agent, DryRun: true}, "")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// subject is the run that a form is about, as it is when the form is drawn.
+// subject is the run that a form is about, at the time when the form is drawn.
 type subject struct {
 	line client.Operator
 	ref  ckpt.RunRef
@@ -44,7 +44,8 @@ func (c *Console) subjectOf(ctx context.Context, base, what string, q url.Values
 	return s, nil
 }
 
-// seen is what the operator saw of the run: it is compared before anything is done.
+// seen returns what the operator saw of the run. It is compared before the action is
+// performed.
 func (s *subject) seen() []pair {
 	if s.run == nil {
 		return []pair{{"owner", s.owner}, {"agent", s.ref.Agent}}
@@ -57,7 +58,7 @@ func (s *subject) seen() []pair {
 
 func (s *subject) name() string { return s.run.Agent + " / " + s.run.Run }
 
-// forms make the form of each action.
+// forms create the form of each action.
 var forms = map[string]func(*Console, context.Context, *subject, url.Values) (*askView, error){
 	"resolve": askResolve, "answer": askAnswer, "dismiss": askDismiss, "pin": askPin, "unpin": askPin, "label": askLabel,
 	"restore": askRestore, "fork": askFork,
@@ -164,7 +165,7 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	return v, nil
 }
 
-// patchLines says what a change takes away, a line for each place.
+// patchLines lists what a change removes, one line for each place.
 func patchLines(patch ckpt.JSON) (lines []string) {
 	var ops []struct{ Op, Path string }
 	if json.Unmarshal(patch, &ops) != nil {
@@ -269,7 +270,7 @@ func askRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	}, nil
 }
 
-// mostEdited is how large a state may be that a page lets somebody edit.
+// mostEdited is the maximum size of a state that a person can edit on a page.
 const mostEdited = 256 << 10
 
 func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {

@@ -13,13 +13,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// quietActions are what the log has most of; a person who looks for decisions passes
-// over them. The daemon's word decisions leaves out the same.
+// quietActions are the most frequent actions in the log. A person who looks for decisions
+// skips them. The daemon leaves out the same actions for the filter value decisions.
 var quietActions = []string{"save", "remove", "begin_step", "finish_step", "append_events", "graph_writes", "import", "finding"}
 
 func (c *Console) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, q := r.Context(), r.URL.Query()
-	st := c.pulse.now() // counting all anew for a page would cost more than the page
+	st := c.pulse.now() // a new count for each page would cost more than the page
 	if st == nil {
 		var err error
 		if st, err = c.daemon.all().Status(ctx); err != nil {
@@ -36,8 +36,8 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "audit", viewAudit(c.frameOf(r, "Audit", "audit"), st, rows, before, older, q))
 }
 
-// viewAudit shows rows, the newest first. before and older are where this page and the
-// next one begin, 0 for the newest row and for none.
+// viewAudit shows rows, newest first. before and older are where this page and the next
+// one begin: 0 means the newest row, or no next page.
 func viewAudit(f frame, st *ckpt.Status, rows []ckpt.AuditRow, before, older int64, q url.Values) *auditView {
 	v := &auditView{frame: f, Anchor: st.Database.AuditHead, Count: st.Database.AuditRows}
 	for i := range rows {
@@ -83,7 +83,7 @@ func auditRowOf(base string, a *ckpt.AuditRow) auditRow {
 	return row
 }
 
-// detailText is the detail of a row in a few words.
+// detailText returns the detail of a row in a few words.
 func detailText(raw ckpt.JSON) string {
 	var detail map[string]any
 	if json.Unmarshal(raw, &detail) != nil {
@@ -110,7 +110,8 @@ func sortedNames(m map[string]any) []string {
 	return list
 }
 
-// auditSQL is what shows the same rows to who has nothing but the sqlite3 command.
+// auditSQL returns a statement that shows the same rows to a person who only has the
+// sqlite3 command.
 func auditSQL(q url.Values, rows []ckpt.AuditRow) string {
 	where := []string{}
 	if len(rows) > 0 {
@@ -138,7 +139,7 @@ func auditSQL(q url.Values, rows []ckpt.AuditRow) string {
 	return text + fmt.Sprintf("\n ORDER BY n DESC LIMIT %d;", pageOfAudit)
 }
 
-// isWord lets nothing into the statement that would end it.
+// isWord accepts only text that cannot end the string in the statement.
 func isWord(s string) bool {
 	return s != "" && len(s) < 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
 }

@@ -11,8 +11,8 @@ import (
 // pageOfAudit is how many rows a page shows.
 const pageOfAudit = 60
 
-// auditRows reads rows before a number, the newest first, as many as a page shows.
-// older is where the next page begins, 0 where there is none.
+// auditRows reads rows before a number, newest first, as many as fit on a page. older is
+// where the next page begins, 0 if there is none.
 func (c *Console) auditRows(ctx context.Context, q url.Values, before int64) (rows []ckpt.AuditRow, older int64, err error) {
 	f := ckpt.AuditFilter{Agent: q.Get("agent"), Newest: true, Before: before, Limit: pageOfAudit}
 	switch what := q.Get("what"); what {
@@ -34,7 +34,7 @@ func (c *Console) auditRows(ctx context.Context, q url.Values, before int64) (ro
 	return page.Audit, older, nil
 }
 
-// chainView is what following the chain has found.
+// chainView is the result of checking the chain.
 type chainView struct {
 	frame
 	OK       bool
@@ -45,8 +45,8 @@ type chainView struct {
 	At       ckpt.Time
 }
 
-// chain lets the daemon follow the chain of its audit log. That reads all of it, so
-// that a person asks for it.
+// chain makes the daemon check the chain of its audit log. That reads the whole log, so
+// it only happens when a person asks for it.
 func (c *Console) chain(w http.ResponseWriter, r *http.Request) {
 	v, err := c.daemon.all().VerifyChain(r.Context())
 	if err != nil {

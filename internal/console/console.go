@@ -16,17 +16,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Options say where a console listens and for whom it speaks.
+// Options say where a console listens and for which caller it works.
 type Options struct {
 	Socket   string      // of the daemon; "" finds it as every command does
-	Owner    string      // whose agents it shows; "" for the caller's own, or everybody's where the caller is an administrator
+	Owner    string      // whose agents it shows; "" for the caller's own, or everybody's if the caller is an administrator
 	Listen   string      // an address of loopback; "" is 127.0.0.1 with any free port
-	Insecure bool        // Listen may be an address that others reach
-	PortSeen int         // the port in the address that the browser uses, where it is another one, as behind ssh -L; 0 for none
+	Insecure bool        // Listen may be an address that other machines can reach
+	PortSeen int         // the port in the address that the browser uses, if it is another one, as behind ssh -L; 0 if not
 	ReadOnly bool        // there are no forms, and no routes that write
 	Version  string      // of this program
-	Doctor   Doctor      // what looks at the machine; nil for nobody
-	Log      func(error) // of what is wrong with the console itself; nil for nobody
+	Doctor   Doctor      // checks the machine; nil for no checks
+	Log      func(error) // gets errors of the console itself; nil for none
 	Now      func() time.Time
 
 	admit func(net.Conn) error // tests only; nil for the check of this system
@@ -36,14 +36,14 @@ type Options struct {
 const (
 	maxConnections = 64
 	maxHeader      = 16 << 10
-	lastAnswers    = time.Second // how long a console that ends still answers
+	lastAnswers    = time.Second // how long a console still answers after its end has begun
 )
 
 // Console serves the pages of one caller.
 type Console struct {
 	options  Options
 	listener net.Listener
-	second   net.Listener // of [::1] on the same port; nil where there is none
+	second   net.Listener // of [::1] on the same port; nil if there is none
 	hosts    map[string]bool
 	origins  map[string]bool
 	doors    *sessions
@@ -57,7 +57,7 @@ type Console struct {
 	conns    chan struct{}
 }
 
-// New listens, but serves nothing yet.
+// New starts to listen. It does not serve yet.
 func New(ctx context.Context, o Options) (*Console, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -89,7 +89,7 @@ func New(ctx context.Context, o Options) (*Console, error) {
 	}
 	port := c.listener.Addr().(*net.TCPAddr).Port
 	if host, _, _ := net.SplitHostPort(o.Listen); host == "127.0.0.1" {
-		// A browser may take localhost for ::1. Where there is no IPv6, it does not.
+		// A browser can resolve localhost to ::1. Without IPv6, it does not.
 		if second, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(port))); err == nil {
 			c.second = second
 		}
@@ -98,7 +98,7 @@ func New(ctx context.Context, o Options) (*Console, error) {
 	return c, nil
 }
 
-// CheckListen refuses an address that others than the users of this machine reach.
+// CheckListen refuses an address that other machines can reach.
 func CheckListen(listen string, insecure bool) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -114,8 +114,9 @@ func CheckListen(listen string, insecure bool) error {
 		"use `ssh -L` (docs/CONSOLE.md), or say --insecure-listen as well", listen)
 }
 
-// names are the values of Host that a browser may send, and the origins of our own
-// pages. Everything else comes from a page that made its name point here.
+// names returns the values of Host that a browser may send, and the origins of the
+// console's own pages. A request with any other value comes from a page whose name was
+// made to point here.
 func names(o Options, port int) (hosts, origins map[string]bool) {
 	hosts, origins = map[string]bool{}, map[string]bool{}
 	allow := func(host string, port int) {
@@ -137,10 +138,10 @@ func names(o Options, port int) (hosts, origins map[string]bool) {
 	return hosts, origins
 }
 
-// Address is where the console listens.
+// Address returns the address at which the console listens.
 func (c *Console) Address() string { return c.listener.Addr().String() }
 
-// Link makes a link that opens a session. It works once, for a minute.
+// Link returns a link that opens a session. It works once, for a minute.
 func (c *Console) Link() (link string, used <-chan struct{}) {
 	token, used := c.doors.newToken()
 	host, port, _ := net.SplitHostPort(c.Address())
@@ -150,8 +151,8 @@ func (c *Console) Link() (link string, used <-chan struct{}) {
 	return "http://" + net.JoinHostPort(host, port) + "/#" + token, used
 }
 
-// CheckedPeer says whether the console asks the kernel who connects. Where it does
-// not, it depends on the link and the cookie alone.
+// CheckedPeer reports whether the console asks the kernel who connects. If it does not,
+// only the link and the cookie protect it.
 func CheckedPeer() bool { return checksPeer }
 
 // fail ends the console.
@@ -159,7 +160,7 @@ func (c *Console) fail(err error) {
 	c.end.Do(func() { c.failure = err; close(c.ended) })
 }
 
-// Serve serves until the context ends, or something does that must end it.
+// Serve serves until the context ends, or until an error ends the console.
 func (c *Console) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -182,7 +183,7 @@ func (c *Console) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-c.ended:
 		err = c.failure
-		// Who tried the last code is still answered.
+		// The client that sent the last wrong code still gets an answer.
 		last, done := context.WithTimeout(ctx, lastAnswers)
 		_ = server.Shutdown(last)
 		done()
@@ -195,7 +196,8 @@ func (c *Console) Serve(ctx context.Context) error {
 	return err
 }
 
-// gate lets in whom the kernel says to be the console's own user, and not too many.
+// gate accepts only connections that the kernel assigns to the console's own user, and
+// limits their number.
 type gate struct {
 	net.Listener
 	c *Console
@@ -224,7 +226,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that gives its place free when it closes.
+// counted is a connection that releases its place when it closes.
 type counted struct {
 	net.Conn
 	once  sync.Once
@@ -236,13 +238,13 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// hash is a short name for bytes.
+// hash returns a short identifier for bytes.
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
 
-// connection is a connection to the daemon about one owner's agents.
+// connection returns a connection to the daemon for one owner's agents.
 func connection(socket, owner string) *client.Client {
 	return &client.Client{Socket: socket, Owner: owner}
 }

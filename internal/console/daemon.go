@@ -13,24 +13,25 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// daemon is the daemon, asked as the caller. There is one connection for each owner
-// whose agents somebody looks at: a name of an agent is one of an owner.
+// daemon is the connection to the daemon, with the rights of the caller. There is one
+// connection for each owner whose agents are shown, because the name of an agent is
+// unique only for one owner.
 type daemon struct {
 	options Options
 	who     string
 
 	mu    sync.Mutex
 	lines map[string]*client.Client
-	admin *bool // nil until it was asked
-	fleet *bool // whether it belongs to a fleet; nil until it was asked
+	admin *bool // nil until the daemon was asked
+	fleet *bool // whether the daemon belongs to a fleet; nil until it was asked
 	since time.Time
 
-	overviews sync.Mutex // one question at a time, however many pages look
+	overviews sync.Mutex // one request at a time, for any number of pages
 	last      *survey.Overview
 	asked     time.Time
-	took      time.Duration // of the last question
+	took      time.Duration // the duration of the last request
 	span      ckpt.Duration // of the time axis
-	spanned   time.Time     // when that was chosen
+	spanned   time.Time     // when that length was chosen
 }
 
 // maxLines is how many connections stay open.
@@ -40,7 +41,7 @@ func newDaemon(o Options) *daemon {
 	return &daemon{options: o, lines: map[string]*client.Client{}, who: identity()}
 }
 
-// identity is the own owner, as the daemon names it.
+// identity returns the caller's own owner, as the daemon names it.
 func identity() string {
 	u, err := user.Current()
 	if err != nil {
@@ -52,7 +53,7 @@ func identity() string {
 	return u.Uid
 }
 
-// of is the connection for an owner's agents.
+// of returns the connection for an owner's agents.
 func (d *daemon) of(owner string) client.Operator {
 	if owner == d.who {
 		owner = ""
@@ -74,7 +75,7 @@ func (d *daemon) of(owner string) client.Operator {
 	return client.Operator{Client: line}
 }
 
-// all is the connection for everything that the console shows.
+// all returns the connection for everything that the console shows.
 func (d *daemon) all() client.Operator {
 	if d.options.Owner == "" && d.isAdmin() {
 		return d.of(ckpt.AllOwners)
@@ -82,21 +83,22 @@ func (d *daemon) all() client.Operator {
 	return d.of(d.options.Owner)
 }
 
-// isAdmin says whether the caller sees everybody's.
+// isAdmin reports whether the caller can see the agents of all owners.
 func (d *daemon) isAdmin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.admin != nil && *d.admin
 }
 
-// inFleet says whether the daemon belongs to a fleet, as far as the caller may know.
+// inFleet reports whether the daemon belongs to a fleet, if the caller may know that.
 func (d *daemon) inFleet() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.fleet != nil && *d.fleet
 }
 
-// learn asks once whether the caller is an administrator, and whether there is a fleet.
+// learn finds out once whether the caller is an administrator, and whether there is a
+// fleet.
 func (d *daemon) learn(ctx context.Context) error {
 	if err := d.learnAdmin(ctx); err != nil {
 		return err
@@ -134,8 +136,8 @@ func (d *daemon) learnAdmin(ctx context.Context) error {
 	return nil
 }
 
-// freshFor is how long an overview is good for all pages. Pages ask every two seconds.
-// Where the daemon needs long for one, it is asked more rarely.
+// freshFor is how long all pages share an overview. Pages ask every two seconds. If the
+// daemon needs long for an overview, the console asks less often.
 const (
 	freshFor  = 900 * time.Millisecond
 	staleMost = 10 * time.Second
@@ -184,7 +186,8 @@ func (d *daemon) overview(ctx context.Context) (*survey.Overview, error) {
 	return d.last, nil
 }
 
-// due is how long it takes until an overview that was read after a change may be had.
+// due returns how long it takes until an overview that was read after a change is
+// available.
 func (d *daemon) due(changed time.Time) time.Duration {
 	d.overviews.Lock()
 	defer d.overviews.Unlock()
@@ -194,14 +197,14 @@ func (d *daemon) due(changed time.Time) time.Duration {
 	return d.asked.Add(d.restLocked()).Sub(d.options.Now())
 }
 
-// restLocked is how long an overview is good for.
+// restLocked returns how long an overview is shared. d.overviews must be held.
 func (d *daemon) restLocked() time.Duration { return max(freshFor, min(share*d.took, staleMost)) }
 
-// chooseEvery is how often the length of the time axis is chosen anew.
+// chooseEvery is how often the length of the time axis is chosen.
 const chooseEvery = time.Minute
 
-// spans are the lengths of the time axis. Where all that is to be seen is younger, a
-// short one shows more of it.
+// spans are the lengths of the time axis. If everything on it is recent, a short one
+// shows more detail.
 var spans = []ckpt.Duration{
 	ckpt.Duration(2 * time.Minute), ckpt.Duration(5 * time.Minute), ckpt.Duration(10 * time.Minute),
 	ckpt.Duration(30 * time.Minute), ckpt.Duration(2 * time.Hour),
@@ -222,19 +225,19 @@ func spanOf(o *survey.Overview) ckpt.Duration {
 	return spans[len(spans)-1]
 }
 
-// forget lets the next overview be read anew: somebody has just changed something.
+// forget makes the next overview be read again, because something has just changed.
 func (d *daemon) forget() {
 	d.overviews.Lock()
 	defer d.overviews.Unlock()
 	d.asked = time.Time{}
 }
 
-// isAway notes since when nobody answers.
+// isAway records since when no daemon answers.
 func (d *daemon) isAway(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.since.IsZero() {
-		d.since, d.fleet = now, nil // it may come back with other settings
+		d.since, d.fleet = now, nil // it can come back with other settings
 	}
 }
 
@@ -261,7 +264,7 @@ func (d *daemon) close() {
 	}
 }
 
-// askFleet asks whether the daemon belongs to a fleet.
+// askFleet asks the daemon whether it belongs to a fleet.
 func (d *daemon) askFleet(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -271,10 +274,10 @@ func (d *daemon) askFleet(ctx context.Context) bool {
 	}
 	_, err := d.all().FleetRuns(ctx, fleet.RunsQuery{Limit: 1})
 	var e *ckpt.Error
-	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // a daemon without a fleet says so
+	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // the answer of a daemon without a fleet
 }
 
-// away says whether nobody was there to ask.
+// away reports whether an error means that no daemon answered.
 func away(err error) bool {
 	var nobody *client.DialError
 	if errors.As(err, &nobody) {

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// driftView is what the detectors have found, by rule and over time.
+// driftView shows what the detectors have found, by rule and over time.
 type driftView struct {
 	frame
 	Chart   template.HTML
@@ -62,7 +62,7 @@ func (c *Console) drift(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "drift", viewDrift(c.frameOf(r, "Drift", "drift"), page, now, span.length, span.label, q))
 }
 
-// viewDrift orders findings by rule.
+// viewDrift groups findings by rule.
 func viewDrift(f frame, page *survey.Findings, now ckpt.Time, length time.Duration, label string, q url.Values) *driftView {
 	v := &driftView{frame: f, Count: len(page.Findings), Span: label, More: page.Next != ""}
 	by := map[string][]*ckpt.Finding{}
@@ -111,8 +111,8 @@ func viewDrift(f frame, page *survey.Findings, now ckpt.Time, length time.Durati
 	return v
 }
 
-// chartFrom is where the time of the chart begins: where all that was found is younger,
-// a little before the first of it.
+// chartFrom returns the beginning of the chart's time: if all findings are recent, a
+// little before the first of them.
 func chartFrom(page *survey.Findings, now ckpt.Time, length time.Duration) ckpt.Time {
 	oldest := now
 	for i := range page.Findings {

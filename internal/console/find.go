@@ -9,13 +9,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// findView is what a search has found.
+// findView is the result of a search.
 type findView struct {
 	frame
 	Runs        []listRow
 	Checkpoints []foundCheckpoint
-	More        bool // there are runs that were not looked at
-	MoreLists   bool // there are checkpoints that were not looked at
+	More        bool // there are runs that were not searched
+	MoreLists   bool // there are checkpoints that were not searched
 }
 
 type foundCheckpoint struct {
@@ -23,7 +23,7 @@ type foundCheckpoint struct {
 	C         ckpt.Checkpoint
 }
 
-// find looks for runs by name, goal and label, and for checkpoints by the beginning of
+// find searches for runs by name, goal and label, and for checkpoints by the beginning of
 // an id and by label.
 func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	text := strings.TrimSpace(r.URL.Query().Get("q"))
@@ -58,14 +58,14 @@ func (c *Console) search(ctx context.Context, text string, v *findView) error {
 	return nil
 }
 
-// The bounds of a search for checkpoints.
+// The limits of a search for checkpoints.
 const (
 	mostFound       = 40
 	minPrefix       = 4   // digits, as on the command line
 	mostSearchPages = 120 // of ckpt.MaxLimit checkpoints each
 )
 
-// searchCheckpoints looks for a checkpoint by its id or the beginning of it, or for
+// searchCheckpoints searches for a checkpoint by its id or the beginning of it, or for
 // those that have a label, which is written name=value.
 func (c *Console) searchCheckpoints(ctx context.Context, text string, v *findView) error {
 	if ckpt.CheckID(text) == nil {
@@ -97,7 +97,7 @@ func (c *Console) searchCheckpoints(ctx context.Context, text string, v *findVie
 }
 
 // eachCheckpoint visits the checkpoints of all agents, the newest of each agent first,
-// until enough are found or too many were looked at.
+// until it has found enough or has visited the maximum number.
 func (c *Console) eachCheckpoint(ctx context.Context, f ckpt.CheckpointFilter, v *findView, visit func(*ckpt.Checkpoint)) error {
 	agents, err := c.daemon.all().Agents(ctx, ckpt.AgentFilter{Limit: ckpt.MaxLimit})
 	if err != nil {
@@ -140,16 +140,16 @@ func (v *findView) found(cp *ckpt.Checkpoint) {
 	v.Checkpoints = append(v.Checkpoints, foundCheckpoint{at, cp.Agent + " / " + cp.Run, *cp})
 }
 
-// plainID is an id without hyphens, in lower case.
+// plainID returns an id without hyphens, in lower case.
 func plainID(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 
-// isPrefix says whether a text may be the beginning of an id.
+// isPrefix reports whether a text can be the beginning of an id.
 func isPrefix(text string) bool {
 	digits := plainID(text)
 	return len(digits) >= minPrefix && len(digits) <= 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// begins says whether an id begins with a text; hyphens and upper case do not matter.
+// begins reports whether an id begins with a text. It ignores hyphens and case.
 func begins(id, text string) bool { return strings.HasPrefix(plainID(id), plainID(text)) }
 
 func matches(run *ckpt.Run, low string) bool {

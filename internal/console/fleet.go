@@ -14,42 +14,42 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// fleetView is what this host's daemon knows of all hosts. Only administrators see the
-// engine, the hosts and the strands.
+// fleetView shows what this host's daemon knows about all hosts. Only administrators see
+// the engine, the hosts and the strands.
 type fleetView struct {
 	frame
 	Status  *fleet.Status
 	Sealed  string
 	Behind  string
 	Lease   string
-	Claims  string // why they wait, "" where they do not
+	Claims  string // why they wait, "" if they do not
 	Hosts   []fleetHost
 	Strands []fleetStrand
 	Filters []filter
 	Agent   string
 	Runs    []fleetRun
 	Next    string // the address of the next page
-	Trouble string // why the engine told nothing
+	Trouble string // why the engine gave no answer
 }
 
 type fleetHost struct {
 	fleet.HostShown
 	Lease draw.Badge
 	Seen  string
-	Href  string // its runs
+	Href  string // the address of its runs
 }
 
 type fleetRun struct {
 	fleet.RunShown
 	Status  draw.Badge
-	Changed *ckpt.Time // nil where the engine has none
+	Changed *ckpt.Time // nil if the engine does not know it
 	Here    string     // the page of the run, "" for a run of another host
 	Claim   string     // the form that brings it here
 }
 
 type fleetStrand struct {
 	fleet.Strand
-	Run         string // the page of the run as it is here
+	Run         string // the page of the run on this host
 	Adopt, Drop string // the forms
 }
 
@@ -113,7 +113,7 @@ func (v *fleetView) ask(ctx context.Context, line client.Operator, q url.Values)
 	return nil
 }
 
-// describe words how shipping goes.
+// describe describes the status of shipping in words.
 func (v *fleetView) describe(st *fleet.Status) {
 	v.Sealed = "in the clear: who can read the engine can read the states"
 	if !st.Clear {
@@ -132,7 +132,7 @@ func (v *fleetView) describe(st *fleet.Status) {
 	}
 }
 
-// ageOf is a number of seconds as people read it.
+// ageOf returns a number of seconds for people.
 func ageOf(s float64) string { return draw.Age(time.Duration(s * float64(time.Second))) }
 
 func (v *fleetView) addHosts(hosts []fleet.HostShown) {
@@ -203,7 +203,7 @@ func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Val
 	}
 }
 
-// askClaim is the form that brings a run of another host here.
+// askClaim returns the form that moves a run of another host to this host.
 func askClaim(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
 	return &askView{
 		Reason: true, Do: "Claim it", Heading: fmt.Sprintf("Claim %s / %s", s.ref.Agent, q.Get("run")),
@@ -233,10 +233,10 @@ func actClaim(c *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	return done{said, runPath(sessionBase(s.page), claimed.Owner, claimed.Agent, claimed.Run)}, nil
 }
 
-// sessionBase is what the address of the page of the fleet begins with.
+// sessionBase returns the address of the session, from the address of the fleet page.
 func sessionBase(page string) string { return strings.TrimSuffix(page, "fleet") }
 
-// askAdopt is the form that makes a run of a strand.
+// askAdopt returns the form that makes a run from a strand.
 func askAdopt(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
 	var term int64
 	_, _ = fmt.Sscan(q.Get("term"), &term)
@@ -248,7 +248,7 @@ func askAdopt(_ *Console, _ context.Context, s *subject, q url.Values) (*askView
 	}, nil
 }
 
-// askDrop is the form that gives a strand up.
+// askDrop returns the form that drops a strand.
 func askDrop(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
 	return &askView{
 		Reason: true, Do: "Drop it", Heading: fmt.Sprintf("Drop the strand of %s / %s", s.ref.Agent, q.Get("run")),

@@ -1,21 +1,21 @@
 package console
 
-// askView is a form: what is about to be done, and what it needs to know first. Its
-// key is made when it is drawn, so that sending it twice does it once.
+// askView is a form: the action, and the values that it needs. Its key is made when the
+// form is drawn, so that sending it twice performs the action once.
 type askView struct {
 	frame
 	What, Heading, Intro, Do string
-	Lost                     []string // what beginning anew loses
+	Lost                     []string // what a new beginning loses
 	Fields                   []field
 	Hidden                   []pair
-	Reason                   bool // it asks why
+	Reason                   bool // it asks for a reason
 	Cancel                   string
 	Key                      string
 }
 
 type pair struct{ Name, Value string }
 
-// field is one thing to fill in.
+// field is one input of a form.
 type field struct {
 	ID, Name, Label, Kind string // Kind is text, long, number, choice, yes, or fold for a long one that is folded
 	Value, Help           string

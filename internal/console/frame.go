@@ -10,12 +10,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// frame is what every page has around its content.
+// frame is the part of every page around its content.
 type frame struct {
 	Title, Head, Crumb string
 	Base, CSRF, Query  string
-	Live               string // how often the page looks again at most, in milliseconds; "" for never
-	Of                 string // the query of the only run whose changes concern the page; "" for all
+	Live               string // the shortest time in milliseconds after which the page refreshes; "" for never
+	Of                 string // the query of the only run whose changes affect the page; "" for all
 	Nav                []navItem
 	State              draw.Badge
 	Host, Who          string
@@ -31,20 +31,21 @@ type navItem struct {
 	Count           int
 }
 
-// screens are the pages that the rail leads to.
+// screens are the pages that the navigation links to.
 var screens = []struct{ name, path, key string }{
 	{"Overview", "", "o"}, {"Runs", "runs", "r"}, {"Drift", "drift", "d"}, {"Storage", "storage", "s"},
 	{"Audit", "audit", "a"}, {"System", "system", "y"},
 }
 
-// host is the name of this machine, without its domain.
+// host returns the name of this machine, without its domain.
 var host = func() string {
 	name, _ := os.Hostname()
 	name, _, _ = strings.Cut(name, ".")
 	return name
 }()
 
-// frameOf is the frame of a page. here is the screen of the rail that it belongs to.
+// frameOf returns the frame of a page. here is the screen in the navigation that it
+// belongs to.
 func (c *Console) frameOf(r *http.Request, title, here string) frame {
 	x := sessionOf(r)
 	f := frame{
@@ -67,7 +68,7 @@ func (c *Console) frameOf(r *http.Request, title, here string) frame {
 	return f
 }
 
-// show draws a page. A page that looks again gets 304 while it would show the same.
+// show draws a page. A page that refreshes gets 304 if its content would be the same.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, view any) {
 	text, err := c.pages.draw(name, view)
 	if err != nil {
@@ -88,15 +89,15 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 	_, _ = w.Write(text)
 }
 
-// troubleView says what went wrong.
+// troubleView shows what went wrong.
 type troubleView struct {
 	frame
 	What, Detail string
 	Back         string
-	Again        *askView // the same form with the same key, where nobody knows whether it was done
+	Again        *askView // the same form with the same key, if it is unknown whether the action was done
 }
 
-// trouble draws an error of the daemon.
+// trouble shows an error of the daemon.
 func (c *Console) trouble(w http.ResponseWriter, r *http.Request, err error) {
 	status, what := http.StatusInternalServerError, "The daemon could not do this"
 	var e *ckpt.Error
@@ -117,7 +118,7 @@ func (c *Console) trouble(w http.ResponseWriter, r *http.Request, err error) {
 	v := troubleView{frame: c.frameOf(r, what, "-"), What: what, Detail: messageOf(err), Back: "./"}
 	v.Back = v.Base
 	if status == http.StatusServiceUnavailable {
-		v.Live = "2000" // the page comes back by itself
+		v.Live = "2000" // the page refreshes until the daemon is back
 	}
 	c.show(w, r, status, "trouble", v)
 }
@@ -140,7 +141,7 @@ func statusOfCode(code ckpt.Code) (int, string) {
 	return http.StatusInternalServerError, "The daemon could not do this"
 }
 
-// messageOf is the sentence for people.
+// messageOf returns the sentence for people.
 func messageOf(err error) string {
 	var e *ckpt.Error
 	if errors.As(err, &e) {

@@ -9,22 +9,21 @@ import (
 // maxBody is the largest request: a form with an edited state.
 const maxBody = 2 << 20
 
-// policyOfContent lets a page have nothing but what this console serves. There is no
-// style attribute and no script in the pages.
+// policyOfContent allows a page to load only what this console serves. The pages have no style attributes and no inline
+// scripts.
 const policyOfContent = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// headerLive marks what a page asks by itself.
+// headerLive marks requests that a page makes without a person.
 const headerLive = "Ckpt-Live"
 
-// sessionKey is where a request carries its session.
+// sessionKey is the context key of a request's session.
 type sessionKey struct{}
 
 func sessionOf(r *http.Request) *session { return r.Context().Value(sessionKey{}).(*session) }
 
-// guard checks what is true of every request, before anything else: the name under
-// which the browser has found us. A page that lets its own name point at loopback
-// sends that name.
+// guard checks every request first. It checks the host name that the browser used: a page that makes its own name point
+// to loopback sends that name.
 func (c *Console) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -35,7 +34,8 @@ func (c *Console) guard(next http.Handler) http.Handler {
 			return
 		}
 		h.Set("Content-Security-Policy", policyOfContent)
-		// Not no-referrer: with that, a form of our own says "Origin: null". To other origins, also other ports, nothing goes.
+		// The policy is not no-referrer: with that, the console's own forms would send "Origin: null". Other origins,
+		// including other ports, get no referrer.
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -56,20 +56,20 @@ func (c *Console) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ownOrigin says whether a request comes from the very address that it goes to.
+// ownOrigin reports whether a request comes from the same address that it goes to.
 func (c *Console) ownOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	return c.origins[origin] && origin == "http://"+r.Host
 }
 
-// refuse answers in one line, without a page.
+// refuse answers with one line, without a page.
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-// handler is all of the console.
+// handler returns the handler of the whole console.
 func (c *Console) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", c.door)
@@ -104,7 +104,7 @@ func (c *Console) hasToken(w http.ResponseWriter, r *http.Request, x *session) b
 	return true
 }
 
-// stranger answers who has no session, or an ended one.
+// stranger answers a request that has no session, or an ended one.
 func (c *Console) stranger(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(headerLive) != "" {
 		refuse(w, http.StatusForbidden, "The session has ended.")
@@ -113,8 +113,8 @@ func (c *Console) stranger(w http.ResponseWriter, r *http.Request) {
 	c.pages.write(w, http.StatusForbidden, "door", doorView{Ended: true, Assets: c.pages.assets})
 }
 
-// door is where a link leads. Its script sends the code of the link; without script a
-// person may type it.
+// door serves the page of a link. Its script sends the code of the link. Without the script, a person can type the
+// code.
 func (c *Console) door(w http.ResponseWriter, _ *http.Request) {
 	c.pages.write(w, http.StatusOK, "door", doorView{Assets: c.pages.assets})
 }
@@ -125,7 +125,7 @@ type doorView struct {
 	Assets       assets
 }
 
-// open takes the code of a link for a session.
+// open exchanges the code of a link for a session.
 func (c *Console) open(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		refuse(w, http.StatusBadRequest, "The form cannot be read.")

@@ -72,7 +72,7 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "runs", v)
 }
 
-// viewRuns orders runs into groups.
+// viewRuns arranges runs in groups.
 func viewRuns(f frame, page *ckpt.RunPage, agents *ckpt.AgentPage, q url.Values) *listView {
 	v := &listView{frame: f, Shown: len(page.Runs), Group: q.Get("group"), Label: q.Get("label"), Goal: q.Get("goal")}
 	statuses := []option{{Label: "every status"}}
@@ -161,7 +161,7 @@ func rowOfRun(f frame, run *ckpt.Run) listRow {
 	}
 }
 
-// storageView is where the bytes are.
+// storageView shows what uses the storage.
 type storageView struct {
 	frame
 	Tiles   []tile
@@ -170,7 +170,7 @@ type storageView struct {
 	More    int64
 	Keeping []survey.Keeping
 	Guarded bool
-	Whole   bool // with what looks at every checkpoint: the logical bytes and the forecast
+	Whole   bool // it has the data that needs a look at every checkpoint: the logical bytes and the forecast
 }
 
 type agentRow struct {
@@ -180,18 +180,19 @@ type agentRow struct {
 	Keeps   string
 	Budget  string
 	Href    string
-	Policy  string // the form of its policy
-	Prune   string // the form that applies it
+	Policy  string // the address of the form of its policy
+	Prune   string // the address of the form that applies the policy
 }
 
-// mostPolicies is how many agents' policies the page of the storage reads.
+// mostPolicies is how many agents' policies the storage page reads.
 const mostPolicies = 40
 
-// storage draws where the bytes are. The logical bytes and the forecast look at every
-// checkpoint, so the page comes without them, and its script asks for them afterwards.
+// storage draws what uses the storage. The logical bytes and the forecast need a look at
+// every checkpoint, so the page comes without them, and its script requests them
+// afterwards.
 func (c *Console) storage(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	st := c.pulse.now() // it is two seconds old at most while somebody looks
+	st := c.pulse.now() // while a person looks, it is at most two seconds old
 	if st == nil {
 		var err error
 		if st, err = c.daemon.all().Status(ctx); err != nil {
@@ -226,8 +227,8 @@ func (c *Console) storage(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "storage", v)
 }
 
-// viewStorage orders agents by what they store. The forecast is nil where the page
-// comes without what looks at every checkpoint.
+// viewStorage sorts agents by their stored bytes. The forecast is nil if the page comes
+// without the data that needs a look at every checkpoint.
 func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckpt.Policy, forecast *survey.Forecast) *storageView {
 	v := &storageView{frame: f, Whole: forecast != nil}
 	most := int64(1)
@@ -288,7 +289,7 @@ func budgetText(stored, most int64) string {
 	return draw.Bytes(most) + " · " + draw.Percent(float64(stored)/float64(most))
 }
 
-// auditView is the audit log, the newest first.
+// auditView shows the audit log, newest first.
 type auditView struct {
 	frame
 	Rows    []auditRow

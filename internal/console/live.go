@@ -14,30 +14,30 @@ import (
 const (
 	// waitMost is how long a page waits for a change before it asks again.
 	waitMost = 25 * time.Second
-	// followLonger is how long the daemon is still followed when no page waits any more.
+	// followLonger is how long the console continues to follow the daemon when no page waits.
 	followLonger = 30 * time.Second
 )
 
-// feed tells waiting pages that something has changed. It follows the daemon once for
-// all pages of the console, and only while a page waits.
+// feed tells waiting pages that something has changed. It follows the daemon once for all pages of
+// the console, and only while a page waits.
 type feed struct {
 	daemon *daemon
-	linger time.Duration // how long it follows without a page
+	linger time.Duration // how long it continues to follow without a page
 
 	mu      sync.Mutex
-	n       int64            // of the newest change
-	all     int64            // the newest one that is about more than one run
-	runs    map[string]int64 // the newest one of each run
-	at      time.Time        // when the newest one came
-	wake    chan struct{}    // closes with the next change
-	begun   bool             // the daemon has said that nothing is missed from now on
+	n       int64            // the number of the newest change
+	all     int64            // the number of the newest change that is about more than one run
+	runs    map[string]int64 // the number of the newest change of each run
+	at      time.Time        // the time of the newest change
+	wake    chan struct{}    // closed at the next change
+	begun   bool             // the daemon has confirmed that no change is missed from now on
 	waiting int
 	follows int // how often it began to follow
 	end     context.CancelFunc
 	idle    *time.Timer
 }
 
-// mostFollowed is how many runs have a number of their own. Beyond it, all pages look again.
+// mostFollowed is how many runs have their own number. Above it, all pages refresh.
 const mostFollowed = 10_000
 
 func newFeed(d *daemon, linger time.Duration) *feed {
@@ -46,7 +46,7 @@ func newFeed(d *daemon, linger time.Duration) *feed {
 
 func runKey(owner, agent, run string) string { return owner + "\n" + agent + "\n" + run }
 
-// enter begins to follow the daemon where nobody does. The answer must be called at the end.
+// enter starts to follow the daemon if that is not done yet. The caller must call leave at the end.
 func (f *feed) enter() (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *feed) stopLocked() {
 	}
 }
 
-// follow follows the daemon until ctx ends, or the daemon cannot be followed.
+// follow follows the daemon until ctx ends, or until the daemon cannot be followed.
 func (f *feed) follow(ctx context.Context) {
 	_ = f.daemon.all().ChangesUntilAway(ctx, func(c survey.Change) error {
 		f.tell(c)
@@ -102,7 +102,7 @@ func (f *feed) follow(ctx context.Context) {
 	}
 }
 
-// tell wakes the pages that wait.
+// tell wakes the waiting pages.
 func (f *feed) tell(c survey.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +125,8 @@ func (f *feed) wakeLocked() {
 	f.wake = make(chan struct{})
 }
 
-// lost lets the pages that wait know that the daemon is away: they look by themselves.
-// The last overview is not good any more: a page that got it would not see that the daemon is away.
+// lost tells the waiting pages that the daemon is away. They then refresh by themselves. It also
+// discards the last overview: a page that got it would not see that the daemon is away.
 func (f *feed) lost() {
 	f.daemon.forget()
 	f.mu.Lock()
@@ -135,8 +135,8 @@ func (f *feed) lost() {
 	f.wakeLocked()
 }
 
-// newest is the number of the newest change that concerns a run, or of any where run
-// is "". ok is false where nobody follows.
+// newest returns the number of the newest change that concerns a run, or of any change if run is
+// "". ok is false if the console does not follow the daemon.
 func (f *feed) newest(run string) (n int64, at time.Time, wake <-chan struct{}, begun, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,13 +147,13 @@ func (f *feed) newest(run string) (n int64, at time.Time, wake <-chan struct{}, 
 	return n, f.at, f.wake, f.begun, f.end != nil
 }
 
-// changes answers when something has changed for a page, with the number of the change.
-// It answers 204 where nothing has, and 503 where the daemon is away.
+// changes answers when something has changed for a page, with the number of the change. It answers
+// 204 if nothing has changed, and 503 if the daemon is away.
 func (c *Console) changes(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	seen, err := strconv.ParseInt(q.Get("seen"), 10, 64)
 	if err != nil {
-		seen = -1 // a page that has just been opened
+		seen = -1 // the page has just been opened
 	}
 	run := ""
 	if q.Get("run") != "" {
@@ -169,7 +169,7 @@ func (c *Console) changes(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusServiceUnavailable, "The daemon is away.")
 			return
 		case begun && n != seen:
-			// A page that looks now must not get what was read before the change.
+			// A page that refreshes now must not get an overview from before the change.
 			if wait := c.daemon.due(at); wait > 0 {
 				wake = inAWhile(wait)
 				break
@@ -189,14 +189,14 @@ func (c *Console) changes(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// inAWhile closes a channel after a while.
+// inAWhile returns a channel that is closed after a time.
 func inAWhile(d time.Duration) <-chan struct{} {
 	done := make(chan struct{})
 	time.AfterFunc(d, func() { close(done) })
 	return done
 }
 
-// ofRun is the query that makes a page follow one run.
+// ofRun returns the query with which a page follows one run.
 func ofRun(owner, agent, run string) string {
 	return url.Values{"owner": {owner}, "agent": {agent}, "run": {run}}.Encode()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// livePace is how often an open page looks again, in milliseconds.
+// livePace is how often an open page refreshes, in milliseconds.
 const livePace = "2000"
 
 // overviewView is the first page.
@@ -33,7 +33,7 @@ type overviewView struct {
 	MoreRuns    int64
 }
 
-// tile is a number of the pulse.
+// tile is one number at the top of the page.
 type tile struct {
 	Name, Aside, Value, Small string
 	Spark                     template.HTML
@@ -47,7 +47,7 @@ type needRow struct {
 	Buttons                                      []button
 }
 
-// button leads to a form.
+// button is a link to a form.
 type button struct{ Label, Href string }
 
 // runRow is a run in a list.
@@ -67,15 +67,15 @@ type runRow struct {
 	Labels           ckpt.Labels
 }
 
-// shownNeeds is how many needs stand open.
+// shownNeeds is how many needs are visible without unfolding.
 const shownNeeds = 6
 
-// staleAfter is how long a running run may save nothing before that is shown.
+// staleAfter is how long a running run can save nothing before the page shows that.
 const staleAfter = 30 * time.Minute
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(headerLive) == "" {
-		c.daemon.forget() // who loads the page wants it as it is now
+		c.daemon.forget() // a person who loads the page wants the current state
 	}
 	o, err := c.daemon.overview(r.Context())
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
 
 func needsOf(o *survey.Overview) int64 { return int64(len(o.Needs)) + o.MoreNeeds }
 
-// viewOverview says what stands on the page.
+// viewOverview fills the overview page.
 func viewOverview(f frame, o *survey.Overview, readOnly bool) *overviewView {
 	v := &overviewView{frame: f, Axis: draw.Axis(o.From, o.To), Span: "the last " + draw.Age(o.To.Sub(o.From.Time)),
 		MoreRuns: o.MoreRuns, NeedCount: needsOf(o)}
@@ -128,10 +128,10 @@ func viewOverview(f frame, o *survey.Overview, readOnly bool) *overviewView {
 	return v
 }
 
-// shownRuns is how many live and unfinished runs stand on the page.
+// shownRuns is how many live and unfinished runs are on the page.
 const shownRuns = 40
 
-// cut leaves the rest of the runs to the list of runs.
+// cut leaves the remaining runs to the list of runs.
 func (v *overviewView) cut() {
 	if n := len(v.Rows); n > shownRuns {
 		v.MoreRuns += int64(n - shownRuns)
@@ -139,7 +139,7 @@ func (v *overviewView) cut() {
 	}
 }
 
-// rank puts running runs first.
+// rank sorts running runs first.
 func rank(r runRow) int {
 	if r.Status.Class == "live" {
 		return 0
@@ -147,7 +147,7 @@ func rank(r runRow) int {
 	return 1
 }
 
-// runPath is where a run's page is.
+// runPath returns the address of a run's page.
 func runPath(base, owner, agent, run string) string {
 	return base + "o/" + url.PathEscape(owner) + "/" + url.PathEscape(agent) + "/" + url.PathEscape(run)
 }
@@ -171,7 +171,7 @@ func rowOf(base string, o *survey.Overview, r *survey.RunLine) runRow {
 	return row
 }
 
-// needOf says in words what waits, and leads to what can be done.
+// needOf describes what waits, and links to the possible actions.
 func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) needRow {
 	row := needRow{
 		Key: n.Key, Icon: "crit", Class: "crit", Since: n.Since, Age: o.At.Sub(n.Since.Time),
@@ -210,7 +210,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 		row.Buttons = []button{{"Look", row.Href}}
 	case survey.NeedFindings, survey.NeedSecrets, survey.NeedLostRuns:
 		row = sharedNeed(base, n, row)
-	default: // of a newer daemon
+	default: // from a newer daemon
 		row.Title = text
 		row.Buttons = []button{{"Look", row.Href}}
 	}
@@ -220,7 +220,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	return row
 }
 
-// sharedNeed is the row of what too many runs have.
+// sharedNeed returns one row for a need that too many runs have.
 func sharedNeed(base string, n *survey.Need, row needRow) needRow {
 	row.Where = draw.Plural(int(n.Count), "run")
 	switch n.What {
@@ -237,7 +237,7 @@ func sharedNeed(base string, n *survey.Need, row needRow) needRow {
 	return row
 }
 
-// moreWords says what is folded.
+// moreWords describes the folded needs.
 func moreWords(needs []survey.Need) string {
 	names := map[string]string{
 		survey.NeedOperation: "uncertain operation", survey.NeedPrompt: "question", survey.NeedFinding: "run with critical findings",
@@ -268,7 +268,7 @@ func moreWords(needs []survey.Need) string {
 	return fmt.Sprintf("%d more: %s", len(needs), strings.Join(words, ", "))
 }
 
-// pulseTiles are the five numbers at the top.
+// pulseTiles returns the five numbers at the top.
 func pulseTiles(p *pulse, o *survey.Overview) []tile {
 	st := p.now()
 	if st == nil {

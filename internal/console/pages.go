@@ -17,8 +17,8 @@ var pageFiles embed.FS
 //go:embed asset/*
 var assetFiles embed.FS
 
-// assets are the addresses of the style sheet, the script and the sign. The hash in a
-// name lets a newer program's page never meet an older one's script.
+// assets are the addresses of the style sheet, the script and the icon. A name contains a
+// hash, so that a page of a newer program never gets the script of an older one.
 type assets struct{ CSS, JS, Icon string }
 
 // pages draws pages.
@@ -51,7 +51,7 @@ var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// asset serves one of the three files. They hold nothing of anybody's.
+// asset serves one of the three files. They contain no data of any user.
 func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 	data, ok := p.files[r.PathValue("name")]
 	if !ok {
@@ -62,7 +62,7 @@ func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// draw makes the text of a page.
+// draw returns the text of a page.
 func (p *pages) draw(name string, view any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := p.set.ExecuteTemplate(&b, name, view); err != nil {
@@ -82,15 +82,16 @@ func (p *pages) write(w http.ResponseWriter, status int, name string, view any) 
 	_, _ = w.Write(text)
 }
 
-// changing are the parts of a page that change by themselves while time passes. The
-// script counts them on; they do not make a page another one.
+// changing matches the parts of a page that change as time passes. The script updates
+// them. They do not make the page a different one.
 var changing = regexp.MustCompile(`(<time[^>]*>)[^<]*`)
 
-// tag names what a page shows, whatever the time is.
+// tag returns an identifier of the page's content that does not depend on the time.
 func tag(text []byte) string { return `"` + hash(changing.ReplaceAll(text, []byte("$1"))) + `"` }
 
-// visible shows as marks what a browser would hide or obey: control characters, and
-// those that turn the direction of a text. Pages have none of their own.
+// visible replaces by visible marks what a browser would hide or obey: control
+// characters, and characters that change the direction of text. The pages themselves
+// contain none.
 func visible(text []byte) []byte {
 	if !bytes.ContainsFunc(text, hidden) {
 		return text

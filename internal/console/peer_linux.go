@@ -19,8 +19,9 @@ const checksPeer = true
 // errPeer refuses a connection of another user.
 var errPeer = errors.New("the connection is not of the console's own user")
 
-// admit lets in connections of the own user only. The kernel's table of connections
-// has the other end of a connection of loopback, with the uid of who made it.
+// admit accepts only connections of the console's own user. The kernel's table of
+// connections contains the other end of a loopback connection, with the uid of its
+// creator.
 func admit(c net.Conn) error {
 	uid, err := peerUID(c)
 	if err != nil {
@@ -41,7 +42,7 @@ func peerUID(c net.Conn) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A program that uses an IPv6 socket for an IPv4 address stands in the second table.
+	// An IPv6 socket that connects to an IPv4 address is in the second table.
 	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		table, err := os.ReadFile(name)
 		if err != nil {
@@ -54,8 +55,8 @@ func peerUID(c net.Conn) (int, error) {
 	return 0, errors.New("the kernel does not know the other end of the connection")
 }
 
-// findUID looks for an established connection from one address to another. One whose
-// program has closed it is not counted: older kernels say that it is root's.
+// findUID searches for an established connection from one address to another. It ignores
+// a connection that its program has closed, because older kernels say that root owns it.
 func findUID(table []byte, from, to netip.AddrPort) (uid int, ok bool) {
 	const established = "01"
 	for lines := bufio.NewScanner(bytes.NewReader(table)); lines.Scan(); {
@@ -79,8 +80,8 @@ func normal(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// procAddress reads an address as the kernel writes it: 32-bit words in the order of
-// the machine, and the port.
+// procAddress reads an address in the form of the kernel: 32-bit words in the byte order
+// of the machine, and the port.
 func procAddress(text string) (netip.AddrPort, error) {
 	address, port, found := strings.Cut(text, ":")
 	b, err := hex.DecodeString(address)

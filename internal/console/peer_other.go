@@ -4,8 +4,9 @@ package console
 
 import "net"
 
-// checksPeer is false: this system has no table that says whose a connection is.
+// checksPeer is false: this system has no table of the owners of connections.
 const checksPeer = false
 
-// admit lets everybody in: the link, the session's path and its cookie must do alone.
+// admit accepts every connection: only the link, the session's path and its cookie
+// protect the console.
 func admit(net.Conn) error { return nil }

@@ -17,8 +17,9 @@ var (
 	tcpTable = windows.NewLazySystemDLL("iphlpapi.dll").NewProc("GetExtendedTcpTable")
 )
 
-// admit lets in connections of the own user only. The system's table of connections
-// has the other end of a connection of loopback, with the process that made it.
+// admit accepts only connections of the console's own user. The system's table of
+// connections contains the other end of a loopback connection, with the process that made
+// it.
 func admit(c net.Conn) error {
 	theirs, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -56,7 +57,7 @@ func admit(c net.Conn) error {
 	return nil
 }
 
-// processOf is the process at the other end of an established connection.
+// processOf returns the process at the other end of an established connection.
 func processOf(from, to netip.AddrPort) (uint32, error) {
 	const ownersOfConnections = 4 // TCP_TABLE_OWNER_PID_CONNECTIONS
 	family, row := uint32(windows.AF_INET), 24
@@ -80,7 +81,7 @@ func processOf(from, to netip.AddrPort) (uint32, error) {
 	return 0, errors.New("the table of connections cannot be read")
 }
 
-// findProcess looks into the table: a count, and rows of 24 bytes for IPv4 or 56 for IPv6.
+// findProcess searches the table: a count, and rows of 24 bytes for IPv4 or 56 for IPv6.
 func findProcess(table []byte, size int, from, to netip.AddrPort) (uint32, error) {
 	const established = 5 // MIB_TCP_STATE_ESTAB
 	word := func(row []byte, at int) uint32 { return binary.LittleEndian.Uint32(row[at:]) }

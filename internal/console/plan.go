@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// planView says how the run would go on.
+// planView shows how the run would continue.
 type planView struct {
 	Verdict draw.Badge
 	Rows    []planRow
@@ -33,8 +33,8 @@ var verdicts = map[ckpt.ResumeVerdict]draw.Badge{
 	"fresh":  {Icon: "play", Word: "Fresh"},
 }
 
-// plan looks how the run would go on, and claims nothing. A run that somebody runs has
-// none: looking reads its newest state.
+// plan asks how the run would continue, and claims nothing. A running run has no plan:
+// asking for it would read the run's newest state.
 func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, readOnly bool,
 	page, base string) (*planView, error) {
 	if !run.Status.Resumable() || run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting {
@@ -47,7 +47,7 @@ func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run,
 	return viewPlan(run, rec, p, readOnly, base), nil
 }
 
-// viewPlan puts a plan into words.
+// viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
 	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " \\\n  --run " + run.Run}
 	if v.Verdict.Word == "" {

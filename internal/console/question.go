@@ -11,16 +11,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// property is one member that a question asks for.
+// property is one member of the answer to a question.
 type property struct {
 	name, kind, title, help string
 	enum                    []json.RawMessage
 	required                bool
 }
 
-// properties reads a schema as a flat form: an object of texts, numbers, truths and
-// choices, in the schema's order. Of every other schema ok is false; then the answer
-// is typed as JSON.
+// properties reads a schema as a flat form: an object of texts, numbers, booleans and
+// choices, in the schema's order. For any other schema, ok is false; then the answer is
+// typed as JSON.
 func properties(schema []byte) (list []property, ok bool) {
 	var s struct {
 		Type       string          `json:"type"`
@@ -69,8 +69,8 @@ func properties(schema []byte) (list []property, ok bool) {
 	return list, len(list) > 0 && len(list) <= 40
 }
 
-// questionFields makes a form of what a run asks. Choices go by their number, so that
-// a form carries no text of others back.
+// questionFields returns a form for a run's question. It identifies choices by their
+// number, so that a form sends no text of other programs back.
 func questionFields(p *ckpt.Prompt) (fields []field) {
 	if p.Choices != nil {
 		f := field{ID: "choice", Name: "choice", Label: "Answer", Kind: "choice", Required: true}
@@ -114,7 +114,7 @@ func questionFields(p *ckpt.Prompt) (fields []field) {
 	return fields
 }
 
-// plainJSON is a value for people: a text without its quotation marks.
+// plainJSON returns a value for people: a text without its quotation marks.
 func plainJSON(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -123,7 +123,7 @@ func plainJSON(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// readQuestion reads the filled form of questionFields.
+// readQuestion reads the form that questionFields created.
 func readQuestion(p *ckpt.Prompt, q url.Values, a *ckpt.PromptAnswer) error {
 	if p.Choices != nil {
 		i, err := strconv.Atoi(q.Get("choice"))
@@ -152,7 +152,7 @@ func readQuestion(p *ckpt.Prompt, q url.Values, a *ckpt.PromptAnswer) error {
 	return err
 }
 
-// readMembers makes the object of a filled form.
+// readMembers builds the object from a filled form.
 func readMembers(list []property, q url.Values) (ckpt.JSON, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -177,7 +177,7 @@ func readMembers(list []property, q url.Values) (ckpt.JSON, error) {
 	return b.Bytes(), nil
 }
 
-// value is what was typed or chosen, as JSON.
+// value returns the typed or chosen text as JSON.
 func (m property) value(text string) ([]byte, error) {
 	switch m.kind {
 	case "boolean":

@@ -2,8 +2,8 @@ package console
 
 import "net/http"
 
-// routes are the pages of a session. Those that write are absent from a console that
-// only reads.
+// routes are the pages of a session. A read-only console does not have the routes that
+// write.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	read := func(pattern string, page http.HandlerFunc) {

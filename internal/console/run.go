@@ -28,7 +28,7 @@ type runView struct {
 	Goal       string
 	Facts      []fact
 	Rec        template.HTML
-	Scale      string // where moments lie on the axis, for the script
+	Scale      string // the positions of moments on the axis, for the script
 	Binned     bool
 	Zoom       zoom
 	AsTable    bool
@@ -38,7 +38,7 @@ type runView struct {
 	Questions  []needRow
 	Findings   []findingRow
 	OpenCount  int
-	Ended      string // how it ended, where it did
+	Ended      string // how it ended, if it did
 	DismissAll string
 }
 
@@ -47,14 +47,14 @@ type fact struct {
 	Bar                template.HTML
 }
 
-// zoom are the links that change the view, for who has no script.
+// zoom has the links that change the view, for browsers without the script.
 type zoom struct{ In, Out, All string }
 
 // picked is the chosen checkpoint.
 type picked struct {
 	Checkpoint *ckpt.Checkpoint
 	Page, Base string
-	Form       string // the query that names it in forms
+	Form       string // the query that identifies it in forms
 	Against    []option
 	AgainstID  string
 	Groups     []diffGroup
@@ -68,7 +68,7 @@ type picked struct {
 	ReadOnly   bool
 }
 
-// Ask is the address of a form about the checkpoint.
+// Ask returns the address of a form about the checkpoint.
 func (p *picked) Ask(what string) string { return p.Base + "ask/" + what + "?" + p.Form }
 
 // findingRow is a finding in a list.
@@ -78,8 +78,8 @@ type findingRow struct {
 	Dismiss                            string
 }
 
-// runTag names what the page of a run shows, without reading all of it: the line of the
-// run in the overview, which the console has anyway.
+// runTag identifies the content of a run's page without reading all of it. It uses the
+// line of the run in the overview, which the console has anyway.
 func (c *Console) runTag(r *http.Request) string {
 	o, err := c.daemon.overview(r.Context())
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Console) runTag(r *http.Request) string {
 			continue
 		}
 		copied := *line
-		copied.WorkedMS = 0 // it grows by itself
+		copied.WorkedMS = 0 // it grows with time
 		text, err := json.Marshal(copied)
 		if err != nil {
 			return ""
@@ -183,7 +183,7 @@ func momentOf(text string) ckpt.Time {
 	return ckpt.At(time.UnixMilli(ms))
 }
 
-// viewRun says what stands in the header and beside the recorder.
+// viewRun fills the header and the parts next to the recorder.
 func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftReport, q url.Values) *runView {
 	v := &runView{
 		frame: f, Run: run, Page: runPath(f.Base, run.Owner, run.Agent, run.Run), Status: draw.StatusBadge(run.Status),
@@ -250,7 +250,7 @@ func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
 	)
 }
 
-// drawRecorder draws it, or writes it as a table.
+// drawRecorder draws the recorder, or writes it as a table.
 func (v *runView) drawRecorder(rec *survey.Recorder, chosen string, q url.Values) {
 	to := rec.To
 	if to.IsZero() {
@@ -258,7 +258,7 @@ func (v *runView) drawRecorder(rec *survey.Recorder, chosen string, q url.Values
 	}
 	from := rec.From
 	if q.Get("from") == "" && q.Get("to") == "" {
-		// A little room, so that no mark lies on the edge.
+		// Leave some room, so that no mark is on the edge.
 		room := max(to.Sub(from.Time)/80, time.Second)
 		from, to = ckpt.At(from.Add(-room)), ckpt.At(to.Add(room))
 	}
@@ -274,7 +274,8 @@ func (v *runView) drawRecorder(rec *survey.Recorder, chosen string, q url.Values
 	v.Scale = string(text)
 }
 
-// zoomLinks change the view about the chosen checkpoint, or about the middle.
+// zoomLinks returns the links that change the view around the chosen checkpoint, or
+// around the middle.
 func zoomLinks(page string, l *draw.Timeline, rec *survey.Recorder, chosen string) zoom {
 	middle := .5
 	for i := range rec.Checkpoints.Marks {
@@ -362,8 +363,8 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 	return t
 }
 
-// pick reads the chosen checkpoint, its state, and what it differs from. Without a
-// choice it is the newest.
+// pick reads the chosen checkpoint, its state, and its differences. Without a choice, it
+// takes the newest checkpoint.
 func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder,
 	drift *ckpt.DriftReport, q url.Values, f frame) (*picked, error) {
 	marks := rec.Checkpoints.Marks
@@ -423,8 +424,8 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 	return p, nil
 }
 
-// newest is the last checkpoint that is not one of before an operation: that has the
-// same state as the one before it.
+// newest returns the last checkpoint, or the one before it if the last is a pre_operation
+// checkpoint: that has the same state as the one before it.
 func newest(marks []survey.CheckpointMark) string {
 	at := len(marks) - 1
 	if at > 0 && marks[at].Kind == ckpt.KindPreOperation {
@@ -447,7 +448,7 @@ func (p *picked) tree(state []byte, changed map[string]bool, hide []string) {
 	}
 }
 
-// neighbors are the checkpoints before and after.
+// neighbors finds the checkpoints before and after.
 func (p *picked) neighbors(marks []survey.CheckpointMark) {
 	for i := range marks {
 		if marks[i].ID == p.Checkpoint.ID {
@@ -464,7 +465,8 @@ func (p *picked) neighbors(marks []survey.CheckpointMark) {
 	}
 }
 
-// against offers what to compare with: the one before, pinned ones, the first.
+// against offers checkpoints to compare with: the previous one, pinned ones, the first
+// one.
 func (p *picked) against(marks []survey.CheckpointMark, chosen string) {
 	id := p.Checkpoint.ID
 	offer := func(at, label string) {
@@ -511,7 +513,7 @@ func (p *picked) against(marks []survey.CheckpointMark, chosen string) {
 	}
 }
 
-// raw gives a state as it is, as a file that no browser shows.
+// raw returns an unchanged state, as a file that no browser displays.
 func (c *Console) raw(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if err := ckpt.CheckID(id); err != nil {

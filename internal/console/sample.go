@@ -9,18 +9,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// pulse keeps what the daemon said of itself in the last hour. What was before is not
-// known, and nothing is made up for it.
+// pulse keeps what the daemon reported about itself in the last hour. Earlier values are
+// unknown, and the pulse does not invent any.
 type pulse struct {
 	mu      sync.Mutex
 	buckets []bucket
 	status  *ckpt.Status
 	last    sample
-	count   int // needs
+	count   int // the number of needs
 	looked  time.Time
 }
 
-// sample is what one status says.
+// sample has the values of one status.
 type sample struct {
 	at                 time.Time
 	writes             int64
@@ -29,10 +29,10 @@ type sample struct {
 	findings           int64
 }
 
-// bucket is half a minute of samples: the lines change that often.
+// bucket has half a minute of samples: the lines change that often.
 type bucket struct {
 	began      time.Time
-	rate, peak float64 // writes a second
+	rate, peak float64 // writes per second
 	seconds    float64
 	p99        float64
 	stored     float64
@@ -42,9 +42,9 @@ type bucket struct {
 
 const (
 	sampleEvery = 2 * time.Second
-	idleEvery   = 30 * time.Second // while nobody looks
+	idleEvery   = 30 * time.Second // while nobody looks at a page
 	bucketLasts = 30 * time.Second
-	share       = 200 // of the time passes between two questions for each that the daemon needs for one
+	share       = 200 // the pause between two requests is this many times the duration of one
 	buckets     = 120
 )
 
@@ -66,7 +66,7 @@ func (c *Console) sample(ctx context.Context) {
 				c.feed.lost()
 			}
 		}
-		// What costs the daemon more is asked more rarely: half a hundredth of a core at most.
+		// Ask less often if an answer costs the daemon more: at most half a percent of a core.
 		wait := max(sampleEvery, min(share*time.Since(began), idleEvery))
 		if c.pulse.idle(c.options.Now()) {
 			wait = idleEvery
@@ -75,7 +75,7 @@ func (c *Console) sample(ctx context.Context) {
 	}
 }
 
-// look notes that somebody looks.
+// look records that a person looks at a page.
 func (p *pulse) look(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *pulse) add(now time.Time, st *ckpt.Status) {
 	}
 	b := &p.buckets[len(p.buckets)-1]
 	b.p99, b.stored, b.kept, b.findings = max(b.p99, s.p99), float64(s.stored), float64(s.checkpoint), float64(s.findings)
-	// A daemon that has started anew counts from 0.
+	// A daemon that was restarted counts from 0.
 	if seconds := now.Sub(before.at).Seconds(); !before.at.IsZero() && seconds > 0 && seconds < 60 && s.writes >= before.writes {
 		rate := float64(s.writes-before.writes) / seconds
 		b.rate = (b.rate*b.seconds + rate*seconds) / (b.seconds + seconds)
@@ -117,7 +117,7 @@ func (p *pulse) add(now time.Time, st *ckpt.Status) {
 	}
 }
 
-// series is one number of the buckets.
+// series returns one number of all buckets.
 func (p *pulse) series(of func(bucket) float64) []float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *pulse) series(of func(bucket) float64) []float64 {
 	return values
 }
 
-// now is the newest status, nil before the first.
+// now returns the newest status, nil before the first.
 func (p *pulse) now() *ckpt.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *pulse) setNeeds(n int) {
 	p.count = n
 }
 
-// state is the daemon's state as a word with a shape.
+// state returns the daemon's state as a word with a shape.
 func (p *pulse) state() draw.Badge {
 	st := p.now()
 	switch {

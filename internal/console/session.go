@@ -18,24 +18,24 @@ import (
 // Limits of sessions.
 const (
 	maxSessions = 4
-	maxFailures = 5 // wrong codes, then the console ends
+	maxFailures = 5 // wrong codes that end the console
 	tokenLife   = time.Minute
 	sessionLife = 8 * time.Hour
 	sessionIdle = 30 * time.Minute
 )
 
-// done is what the daemon has acknowledged, in a sentence, and where to look now.
+// done is what the daemon has confirmed, as a sentence, and the page to show next.
 type done struct{ said, page string }
 
 // errFailures ends the console.
 var errFailures = errors.New("the console has ended: five wrong codes were tried to open it")
 
-// cookieName is the name of the cookie. It is scoped to the session's path, because
-// a cookie knows no ports: a cookie for all of 127.0.0.1 would also go to a server
-// of another user on another port.
+// cookieName is the name of the cookie. The cookie is limited to the session's path,
+// because cookies ignore ports: a cookie for all of 127.0.0.1 would also be sent to a
+// server of another user on another port.
 const cookieName = "ckptsidecar"
 
-// sessions are who has opened the console, and the links that are not used yet.
+// sessions are the open sessions, and the unused links.
 type sessions struct {
 	now      func() time.Time
 	tooMany  func(error) // called after too many wrong codes
@@ -45,7 +45,7 @@ type sessions struct {
 	failures int
 }
 
-// token is a link that was not used yet. Only its hash is kept.
+// token is an unused link. Only its hash is kept.
 type token struct {
 	sum  [sha256.Size]byte
 	ends time.Time
@@ -60,13 +60,13 @@ type session struct {
 	began  time.Time
 	seen   time.Time // when a person last did something
 	mu     sync.Mutex
-	notes  []string // what to say on the next page
+	notes  []string // messages for the next page
 
 	acting sync.Mutex // one form about an agent at a time
-	did    []did      // the newest forms about agents that were done
+	did    []did      // the newest completed forms about agents
 }
 
-// did is a form that was done, and what the daemon said.
+// did is a completed form, and the daemon's answer.
 type did struct {
 	form   string
 	result done
@@ -79,14 +79,14 @@ func newSessions(now func() time.Time, tooMany func(error)) *sessions {
 	return &sessions{now: now, tooMany: tooMany}
 }
 
-// random is n random bytes as text that may stand in a URL.
+// random returns n random bytes as text that is valid in a URL.
 func random(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // it never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// newKey makes an idempotency key that may also be the id of a checkpoint: a UUID of
+// newKey returns an idempotency key that can also be the id of a checkpoint: a UUID of
 // version 7.
 func newKey(now time.Time) string {
 	var b [16]byte
@@ -110,15 +110,15 @@ func (s *sessions) newToken() (text string, used <-chan struct{}) {
 	return text, t.used
 }
 
-// exchange takes a token for a session, once. Beyond four sessions, the one that was
-// idle longest ends.
+// exchange exchanges a token for a session, once. If there are more than four sessions,
+// the one that was idle longest ends.
 func (s *sessions) exchange(text string) *session {
 	sum := sha256.Sum256([]byte(text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	found := -1
-	for i := range s.tokens { // all of them: the time says nothing of where one differs
+	for i := range s.tokens { // always all of them, so that the time reveals nothing about the tokens
 		if subtle.ConstantTimeCompare(s.tokens[i].sum[:], sum[:]) == 1 {
 			found = i
 		}
@@ -146,7 +146,7 @@ func (s *sessions) exchange(text string) *session {
 	return made
 }
 
-// drop forgets sessions that have ended.
+// drop removes sessions that have ended.
 func (s *sessions) drop(now time.Time) {
 	kept := s.open[:0]
 	for _, x := range s.open {
@@ -157,8 +157,8 @@ func (s *sessions) drop(now time.Time) {
 	s.open = kept
 }
 
-// of is the session of a request: its path and its cookie must both be right. What a
-// page asks by itself does not make the session last longer.
+// of returns the session of a request. Both the path and the cookie must be right.
+// Requests that a page makes without a person do not extend the session.
 func (s *sessions) of(r *http.Request, id string, byPerson bool) *session {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -193,9 +193,9 @@ func (s *sessions) close(x *session) {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// once does what a form about an agent asks for. What that form saw is gone when it was
-// done, so the same form again gets the first answer from here. The daemon knows the
-// keys of the other forms.
+// once performs the action of a form about an agent. What the form saw no longer exists
+// after the action. Therefore the session itself remembers the first answer for the same
+// form. The daemon knows the keys of the other forms.
 func (x *session) once(what string, q url.Values, do func() (done, error)) (done, error) {
 	if _, is := agentForms[what]; !is {
 		return do()
@@ -227,7 +227,7 @@ func (x *session) note(text string) {
 	x.notes = append(x.notes, text)
 }
 
-// takeNotes gives what was noted, once.
+// takeNotes returns the noted sentences and removes them.
 func (x *session) takeNotes() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,5 +236,5 @@ func (x *session) takeNotes() []string {
 	return notes
 }
 
-// base is where the pages of the session are.
+// base returns the address of the session's pages.
 func (x *session) base() string { return "/s/" + x.id + "/" }

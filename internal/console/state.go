@@ -11,29 +11,29 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// The limits of what a page shows of a state.
+// The limits of the part of a state that a page shows.
 const (
 	mostShown     = 256 << 10 // bytes of a state that is drawn as a tree
 	mostTreeNodes = 320
 	mostTreeDepth = 12
 	mostValue     = 90  // characters of a value in a tree
-	mostDiffValue = 320 // of one in a difference
+	mostDiffValue = 320 // characters of a value in a difference
 	mostDiffLines = 240
-	mostDiffState = 8 << 20 // states beyond are compared when asked for
+	mostDiffState = 8 << 20 // larger states are compared only on request
 )
 
 // node is a value in the tree of a state.
 type node struct {
 	Key, Value string
-	Size       string // {7} or [12] of what has parts
+	Size       string // {7} or [12] for a value that has parts
 	Kids       []node
 	Open       bool
 	Changed    bool
-	Note       string // stands for what is not shown
+	Note       string // replaces what is not shown
 }
 
-// treeOf makes a tree of a JSON state, in its own order. left is how many nodes may
-// still be made; what does not fit is told.
+// treeOf makes a tree of a JSON state, in the order of the state. The number of nodes is
+// limited. The tree says what it leaves out.
 func treeOf(state []byte, changed map[string]bool, hide []string) (root node, ok bool) {
 	t := &treeMaker{d: json.NewDecoder(bytes.NewReader(state)), left: mostTreeNodes, changed: changed, hide: hide}
 	t.d.UseNumber()
@@ -48,8 +48,8 @@ func treeOf(state []byte, changed map[string]bool, hide []string) (root node, ok
 type treeMaker struct {
 	d       *json.Decoder
 	left    int
-	changed map[string]bool // pointers that the difference names
-	hide    []string        // values that a finding says to be secrets
+	changed map[string]bool // pointers that the difference contains
+	hide    []string        // values that are secrets according to a finding
 }
 
 func (t *treeMaker) value(key string, depth int, pointer string) (node, error) {
@@ -110,7 +110,7 @@ func (t *treeMaker) object(n node, depth int, pointer string) (node, error) {
 	return n, err
 }
 
-// touched says whether the difference names something below a place.
+// touched reports whether the difference changes something below a place.
 func (t *treeMaker) touched(pointer string) bool {
 	for path := range t.changed {
 		if strings.HasPrefix(path, pointer+"/") {
@@ -120,7 +120,7 @@ func (t *treeMaker) touched(pointer string) bool {
 	return false
 }
 
-// flat says whether nothing in it has parts.
+// flat reports whether no child of the node has parts.
 func (n *node) flat() bool {
 	for _, k := range n.Kids {
 		if k.Size != "" {
@@ -130,9 +130,10 @@ func (n *node) flat() bool {
 	return true
 }
 
-// array shows the last three of a long list: what was added comes at the end.
+// array shows the last three elements of a long list, because new elements are usually at
+// the end.
 func (t *treeMaker) array(n node, depth int, pointer string) (node, error) {
-	// The decoder goes forward only, so the elements are kept as text first.
+	// The decoder only moves forward, so the elements are kept as text first.
 	var all []json.RawMessage
 	for t.d.More() {
 		var raw json.RawMessage
@@ -169,13 +170,13 @@ func (t *treeMaker) array(n node, depth int, pointer string) (node, error) {
 	return n, nil
 }
 
-// skip reads over one value.
+// skip reads one value and ignores it.
 func (t *treeMaker) skip() error {
 	var raw json.RawMessage
 	return t.d.Decode(&raw)
 }
 
-// masked hides what a finding says to be a secret.
+// masked hides values that are secrets according to a finding.
 func masked(s string, hide []string) string {
 	for _, secret := range hide {
 		if len(secret) >= 4 {
@@ -185,7 +186,7 @@ func masked(s string, hide []string) string {
 	return s
 }
 
-// secretsIn reads the values at the places that findings name as secrets.
+// secretsIn reads the values at the places where findings report secrets.
 func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
 	var root any
 	for i := range findings {
@@ -202,7 +203,7 @@ func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
 	return values
 }
 
-// texts are all texts in a value.
+// texts returns all texts in a value.
 func texts(v any) (list []string) {
 	switch v := v.(type) {
 	case string:
@@ -248,18 +249,18 @@ func lookUp(v any, pointer string) any {
 	return v
 }
 
-// diffGroup are the changes below one member of the top.
+// diffGroup has the changes below one top-level member.
 type diffGroup struct {
 	Path, Counts string
 	Lines        []diffLine
 }
 
-// diffLine is a line that came or went.
+// diffLine is an added or removed line.
 type diffLine struct {
 	Class, Sign, Word, Text string
 }
 
-// diffOf orders a difference by the members of the top, and cuts what is long.
+// diffOf groups a difference by the top-level members, and cuts long values.
 func diffOf(d *ckpt.Diff, hide []string) (groups []diffGroup, changed map[string]bool, more int) {
 	changed = map[string]bool{}
 	var ops []struct {
@@ -330,7 +331,7 @@ func countsText(n [3]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// topOf is the first part of a pointer.
+// topOf returns the first part of a pointer.
 func topOf(path string) string {
 	if i := strings.IndexByte(strings.TrimPrefix(path, "/"), '/'); i >= 0 {
 		return path[:i+1]
@@ -338,7 +339,7 @@ func topOf(path string) string {
 	return path
 }
 
-// oldValue is what stood at a place before, where the summary has it whole.
+// oldValue returns the old value at a place, if the summary has it whole.
 func oldValue(f *ckpt.DiffField, rest string) string {
 	if f == nil || f.Cut {
 		return ""
@@ -360,7 +361,7 @@ func oldValue(f *ckpt.DiffField, rest string) string {
 	return string(b)
 }
 
-// cutValue is a JSON value in one line, cut.
+// cutValue returns a JSON value on one line, cut to a length.
 func cutValue(raw string, hide []string) string {
 	text := plainJSON(json.RawMessage(raw))
 	text = strings.TrimSpace(strings.ReplaceAll(masked(text, hide), "\n", "⏎ "))
@@ -370,8 +371,8 @@ func cutValue(raw string, hide []string) string {
 	return text
 }
 
-// editable is a JSON state for a person to change: indented, and with every character
-// that a page cannot show written as an escape.
+// editable returns a JSON state that a person can edit: indented, and with an escape for
+// every character that a page cannot show.
 func editable(state []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, state, "", "  ") != nil {
@@ -396,7 +397,7 @@ func editable(state []byte) string {
 	return out.String()
 }
 
-// utf16Escape writes a character as JSON's \u does.
+// utf16Escape writes a character as a \u escape of JSON.
 func utf16Escape(r rune) string {
 	const digits = "0123456789abcdef"
 	unit := func(u rune) string {

@@ -10,15 +10,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Check is what the doctor of the command line says.
+// Check is one result of the command line's doctor.
 type Check struct {
 	Name, Level, What, Do string // Level is ok, warn or fail
 }
 
-// Doctor looks at the machine. It may take a second.
+// Doctor checks the machine. It can take a second.
 type Doctor func(context.Context) ([]Check, error)
 
-// systemView is the daemon itself.
+// systemView shows the daemon itself.
 type systemView struct {
 	frame
 	Status   *ckpt.Status
@@ -29,7 +29,8 @@ type systemView struct {
 	Set      int // how many settings are not the defaults
 }
 
-// settingGroup are settings that somebody has set, or that nobody has.
+// settingGroup is a group of settings: those that have been set, or those that have their
+// defaults.
 type settingGroup struct {
 	ID, Name string
 	Open     bool
@@ -50,7 +51,7 @@ func (c *Console) system(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	var settings *survey.Settings // the daemon tells them to administrators
+	var settings *survey.Settings // the daemon shows them to administrators only
 	if c.daemon.isAdmin() {
 		if settings, err = c.daemon.all().Settings(ctx); err != nil {
 			c.trouble(w, r, err)
@@ -60,7 +61,7 @@ func (c *Console) system(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "system", viewSystem(c.frameOf(r, "System", "system"), st, checks, settings))
 }
 
-// viewSystem puts the settings that somebody has set before those that nobody has.
+// viewSystem puts the settings that have been set before those that have their defaults.
 func viewSystem(f frame, st *ckpt.Status, checks []Check, settings *survey.Settings) *systemView {
 	v := &systemView{frame: f, Status: st, Up: draw.Age(st.Now.Sub(st.StartedAt.Time)), Checks: checks, Backup: "ckptsidecar backup FILE"}
 	if settings == nil {
@@ -80,7 +81,7 @@ func viewSystem(f frame, st *ckpt.Status, checks []Check, settings *survey.Setti
 	return v
 }
 
-// firstSentence is what a table has room for.
+// firstSentence returns the first sentence, because a table has no room for more.
 func firstSentence(text string) string {
 	if first, _, more := strings.Cut(text, ". "); more {
 		return first + "."

@@ -58,7 +58,7 @@ func (c *Console) tree(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	branches := []draw.Branch{{Run: run, From: -1}}
-	index := map[string][2]int64{} // checkpoint: branch, seq
+	index := map[string][2]int64{} // checkpoint to branch and seq
 	for i := 0; i < len(branches); i++ {
 		b := &branches[i]
 		list, err := line.Checkpoints(ctx, ckpt.CheckpointFilter{Agent: ref.Agent, Run: b.Run.Run, Limit: 400})
@@ -85,7 +85,7 @@ func (c *Console) tree(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "tree", viewTree(c.frameOf(r, run.Agent+" / "+run.Run, "runs"), owner, branches, forecast))
 }
 
-// viewTree draws a run, which is the first of the branches, with its forks.
+// viewTree draws a run, which is the first branch, with its forks.
 func viewTree(f frame, owner string, branches []draw.Branch, forecast *survey.Forecast) *treeView {
 	run := branches[0].Run
 	v := &treeView{frame: f, Page: runPath(f.Base, owner, run.Agent, run.Run), Lanes: len(branches)}
@@ -105,13 +105,13 @@ func viewTree(f frame, owner string, branches []draw.Branch, forecast *survey.Fo
 	return v
 }
 
-// forecast says what goes next.
+// forecast shows what will be removed next.
 func (v *treeView) forecast(f *survey.Forecast) {
 	v.Going, v.MoreGoing = goingRows(v.frame, f)
 	v.Keeping, v.Guarded, v.Bytes = f.Keeping, f.Guarded, f.Bytes
 }
 
-// mostGoing is how many checkpoints a page names that will go.
+// mostGoing is how many of the checkpoints to be removed a page lists.
 const mostGoing = 20
 
 func goingRows(fr frame, f *survey.Forecast) (rows []goingRow, more int64) {

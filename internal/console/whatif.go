@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// whatIfView compares how often the rules fire now with how often they would with
-// other thresholds, in the runs that are recorded.
+// whatIfView compares how often the rules fired with how often they would have fired with
+// other thresholds, in the recorded runs.
 type whatIfView struct {
 	frame
 	Filters        []filter
@@ -32,7 +32,7 @@ type whatIfRow struct {
 	Outcomes  string // of the runs in which it would fire
 }
 
-// mostJudged is how many steps a question judges: it takes a second or two.
+// mostJudged is how many steps one question judges: this takes a second or two.
 const mostJudged = 50_000
 
 func (c *Console) whatIf(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func whatIfFilters(agents *ckpt.AgentPage, q url.Values) []filter {
 	return []filter{of, sensitivity}
 }
 
-// whatIfRequest reads the thresholds that were typed.
+// whatIfRequest reads the typed thresholds.
 func whatIfRequest(agent string, q url.Values) (ckpt.EvaluateRequest, error) {
 	r := ckpt.EvaluateRequest{Agent: agent, Sensitivity: ckpt.Sensitivity(q.Get("sensitivity")), MaxSteps: mostJudged}
 	rule := strings.TrimSpace(q.Get("rule"))
@@ -117,7 +117,7 @@ func whatIfRequest(agent string, q url.Values) (ckpt.EvaluateRequest, error) {
 	return r, r.Check()
 }
 
-// compare puts both answers into one table, by rule and tier.
+// compare combines both answers into one table, by rule and tier.
 func (v *whatIfView) compare(now, then *ckpt.Evaluation) {
 	v.Asked, v.Runs, v.Steps, v.More = true, then.Runs, then.Steps, then.More
 	type key struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 )
 
-// words are what templates call.
+// words are the functions for templates.
 var words = template.FuncMap{
 	"icon": draw.Icon, "bytes": draw.Bytes, "count": draw.Count, "short": draw.ShortCount, "age": draw.Age, "clock": draw.Clock, "dash": draw.Dashes,
 	"stamp": func(t ckpt.Time) int64 { return t.UnixMilli() }, "iso": func(t ckpt.Time) string { return t.String() },
@@ -20,7 +20,7 @@ var words = template.FuncMap{
 	"plural": func(n int, one string) string { return draw.Plural(n, one) }, "long": draw.LongClock,
 }
 
-// pack carries a text through a form or an address as it is, whatever is in it.
+// pack encodes any text so that it passes unchanged through a form or an address.
 func pack(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
 func unpack(s string) string {
@@ -28,5 +28,5 @@ func unpack(s string) string {
 	return string(b)
 }
 
-// percentOf is percent for templates, which hand over pointers.
+// percentOf is Percent for templates, which pass pointers.
 func percentOf(f *float64) string { return draw.Percent(*f) }
