@@ -1,5 +1,5 @@
-// Package clitest has commands for stories of the command line, which testscript
-// plays. Only tests import it.
+// Package clitest has commands for stories of the command line that testscript runs. Only
+// tests import it.
 //
 // This package may import the standard library and testscript.
 package clitest
@@ -50,7 +50,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// capture puts the last standard output into a variable.
+// capture stores the last standard output in a variable.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 }
@@ -60,8 +60,8 @@ func soon(ts *testscript.TestScript, _ bool, args []string) {
 	Until(ts, strings.Join(args, " ")+" does not come true", func() bool { return ts.Exec(args[0], args[1:]...) == nil })
 }
 
-// fields checks a JSON document. `fields stdout bench=save cells.0.size` wants the
-// first field to have that value, and the second to be there and not 0, empty or null.
+// fields checks a JSON document. `fields stdout bench=save cells.0.size` requires that
+// the first field has that value, and that the second exists and is not 0, empty or null.
 func fields(ts *testscript.TestScript, _ bool, args []string) {
 	var all any
 	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))

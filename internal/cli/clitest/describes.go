@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Describes checks that a section of a document names every field of a report as JSON.
-// The section "## What all have" counts for every report.
+// Describes checks that a section of a document names every field of a JSON report. The
+// section "## What all have" counts for every report.
 func Describes(t *testing.T, path, head string, report any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -34,7 +34,7 @@ func sectionOf(doc, head string) string {
 	return section
 }
 
-// jsonFields are the names of all fields of a type and of those inside it.
+// jsonFields returns the names of all fields of a type and of the types inside it.
 func jsonFields(t reflect.Type) (names []string) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
