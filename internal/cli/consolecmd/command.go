@@ -24,15 +24,15 @@ type Command struct {
 	Insecure bool   `name:"insecure-listen" help:"Let other machines reach --listen. Nothing is encrypted, and nobody checks who connects."`
 }
 
-// Help is what `console --help` adds.
+// Help returns the additional text of `console --help`.
 func (*Command) Help() string {
 	return "Opens a page that shows what needs a person, every run on one time axis, and each run as a flight recorder. " +
 		"The console is a process of your own that speaks to the daemon as you; it ends with Ctrl-C. " +
 		"Press Enter for a new link: each works once, for a minute. docs/CONSOLE.md has more."
 }
 
-// collectAt has the memory of pages that were drawn collected sooner than is usual: a
-// console stands beside other work all day, and draws seldom.
+// collectAt makes the run-time collect the memory of drawn pages sooner than usual: a
+// console runs all day next to other work, and rarely draws.
 const collectAt = 40
 
 // Run serves until the context ends.
@@ -65,7 +65,8 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	return s.Serve(ctx)
 }
 
-// invite opens the console, and makes another link for each line of the input.
+// invite opens the console in a browser, and makes another link for each line of the
+// input.
 func (c *Command) invite(ctx context.Context, a *cli.App, s *console.Console) {
 	if !console.CheckedPeer() {
 		a.Tell("this system does not report the owner of a connection: only the link and the cookie keep other users out")
@@ -85,9 +86,9 @@ func (c *Command) invite(ctx context.Context, a *cli.App, s *console.Console) {
 	}
 }
 
-// open opens a link in a browser without its code on any command line, where ps would
-// show it to everybody: the browser gets the name of a file that only this user can
-// read, which leads to the link. The file goes when the link is used, or is too old.
+// open opens a link in a browser without its code on any command line, because ps would
+// show the code to everybody. The browser gets the name of a file that leads to the link
+// and that only this user can read. The file is removed when the link is used or too old.
 func open(ctx context.Context, link string, used <-chan struct{}) error {
 	name, err := forwarder(link)
 	if err != nil {
@@ -111,7 +112,8 @@ func open(ctx context.Context, link string, used <-chan struct{}) error {
 	return nil
 }
 
-// forwarder writes a page that leads to the link, in a folder that only this user enters.
+// forwarder writes a page that leads to the link, in a folder that only this user can
+// enter.
 func forwarder(link string) (name string, err error) {
 	folder, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "ckptsidecar-console-")
 	if err != nil {
