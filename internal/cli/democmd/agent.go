@@ -18,8 +18,8 @@ import (
 // demoAgent is the name of the agent in the demo.
 const demoAgent = "demo"
 
-// work is the state of a long job. Each step needs the one before. So a step
-// that is skipped or done twice changes the result.
+// work is the state of a long job. Each step needs the result of the previous one, so a
+// step that is skipped or done twice changes the result.
 type work struct {
 	Step int    `json:"step"`
 	Sum  int64  `json:"sum"`
@@ -36,11 +36,11 @@ func (w work) next() work {
 type Agent struct {
 	Steps int
 	Pause time.Duration `default:"4ms"`
-	Hold  bool          // do nothing but live, until the input ends
+	Hold  bool          // do nothing until the input ends
 }
 
-// Run is all that an agent has to do: ask what there is, go on from it, and
-// save after each step.
+// Run does everything that an agent must do: ask for the saved state, continue from it,
+// and save after each step.
 func (c *Agent) Run(ctx context.Context, a *cli.App) error {
 	if c.Hold {
 		_, err := cli.Stoppable(ctx, func() (int64, error) { return io.Copy(io.Discard, a.Stdin) })
@@ -49,7 +49,7 @@ func (c *Agent) Run(ctx context.Context, a *cli.App) error {
 	client, state := a.Client(), work{}
 	got, _, err := client.Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "start"})
 	switch {
-	case ckpt.CodeOf(err) == ckpt.CodeNotFound: // the first start
+	case ckpt.CodeOf(err) == ckpt.CodeNotFound: // this is the first start
 	case err != nil:
 		return err
 	default:
@@ -58,7 +58,7 @@ func (c *Agent) Run(ctx context.Context, a *cli.App) error {
 		}
 	}
 	for state.Step < c.Steps {
-		time.Sleep(c.Pause) // the work
+		time.Sleep(c.Pause) // simulates the work
 		state = state.next()
 		if err := save(ctx, client, state); err != nil {
 			return err

@@ -19,17 +19,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// busyHost fills a daemon with the runs of a busy host, through the calls that every
-// agent uses. All of it is made up: texts, times, tokens and costs.
+// busyHost fills a daemon with the runs of a busy host, through the calls that every agent uses.
+// All data is invented: texts, times, tokens and costs.
 type busyHost struct {
 	a    *cli.App
-	pace float64 // how many times faster than they tell the agents work
+	pace float64 // how many times faster the agents work than they report
 	jobs sync.WaitGroup
 	mu   sync.Mutex
 	err  error
 }
 
-// player is one made-up agent at work on one run.
+// player is one simulated agent that works on one run.
 type player struct {
 	*busyHost
 	client *client.Client
@@ -42,25 +42,25 @@ type player struct {
 	failed int
 }
 
-// part is what a player shall play.
+// part is the script of a player.
 type part struct {
 	agent, run, workflow, goal string
 	labels                     ckpt.Labels
 	steps                      int
 	tools                      []string
 	errors                     float64        // share of steps that fail
-	failing                    string         // of these, the error, always the same; "" for several
-	dies                       int            // after this step its owner is lost; 0 for never
+	failing                    string         // the error of these steps, always the same; "" for several errors
+	dies                       int            // after this step the player loses its owner; 0 for never
 	operations                 map[int]string // names of the risky steps
-	diesIn                     int            // its owner is lost in the operation of this step
-	slowAfter                  int            // from this step on it is slow
-	leaks                      int            // at this step a key comes into the state
-	forgets                    int            // at this step it loses its plan
-	asks                       int            // at this step it asks a person
-	ends                       ckpt.RunStatus // "" leaves it running
+	diesIn                     int            // the player loses its owner in the operation of this step
+	slowAfter                  int            // from this step on, the player is slow
+	leaks                      int            // at this step, a key gets into the state
+	forgets                    int            // at this step, the player loses its plan
+	asks                       int            // at this step, the player asks a person
+	ends                       ckpt.RunStatus // "" leaves the run running
 }
 
-// demoState is what a made-up agent remembers.
+// demoState is the state of a simulated agent.
 type demoState struct {
 	Goal      string            `json:"goal"`
 	Phase     string            `json:"phase"`
@@ -88,7 +88,7 @@ type demoMessage struct {
 	Content string `json:"content"`
 }
 
-// fillBusyHost is `demo --data`.
+// fillBusyHost implements `demo --data`.
 func fillBusyHost(ctx context.Context, a *cli.App, pace float64) error {
 	have, err := a.Client().Agents(ctx, ckpt.AgentFilter{Limit: 1})
 	if err != nil {
@@ -145,7 +145,7 @@ var (
 	travelTools = []string{"flights", "hotels", "calendar"}
 )
 
-// perform starts all parts; each plays in a goroutine of its own.
+// perform starts all parts; each runs in its own goroutine.
 func (h *busyHost) perform(ctx context.Context) {
 	fix := part{
 		agent: "coder", run: "fix-1482", workflow: "fix", goal: "Fix issue #1482 so that the hidden tests pass",
@@ -206,7 +206,7 @@ func (h *busyHost) perform(ctx context.Context) {
 	}
 }
 
-// start plays a part after a share of the time that all takes, with its own way where it has one.
+// start plays a part after a share of the total time, in its own way if it has one.
 func (h *busyHost) start(ctx context.Context, after float64, p part, way func(*player) error) {
 	seed := uint64(len(p.agent)*1000 + len(p.run))
 	for _, c := range p.agent + p.run {
@@ -239,8 +239,8 @@ func (h *busyHost) start(ctx context.Context, after float64, p part, way func(*p
 	})
 }
 
-// begin registers the run. One that shall lose its owner has a process as its owner
-// that can be killed; the others have none, and stay as they are when the demo ends.
+// begin registers the run. If the run must lose its owner, its owner is a process that can be
+// killed. The other runs have no process, and stay as they are when the demo ends.
 func (p *player) begin(ctx context.Context, from string) error {
 	r := ckpt.RunRequest{
 		Agent: p.part.agent, Run: p.part.run, Workflow: ckpt.Ref(p.part.workflow), Goal: ckpt.Ref(p.part.goal),
@@ -261,7 +261,7 @@ func (p *player) begin(ctx context.Context, from string) error {
 	return nil
 }
 
-// holder is a process that does nothing but live, as the owner of a run.
+// holder is a process that does nothing, as the owner of a run.
 type holder struct {
 	cmd   *exec.Cmd
 	alive io.Closer
@@ -279,7 +279,7 @@ func (h *busyHost) hold(ctx context.Context) (*holder, error) {
 	return &holder{cmd, alive}, cmd.Start()
 }
 
-// die kills the owner the hard way and waits until the daemon has noticed.
+// die kills the owner with SIGKILL and waits until the daemon has noticed.
 func (p *player) die(ctx context.Context) error {
 	_ = p.owner.cmd.Process.Kill()
 	_ = p.owner.cmd.Wait()
@@ -295,7 +295,7 @@ func (p *player) die(ctx context.Context) error {
 	}
 }
 
-// resume takes the run over for a new owner, and goes on where the plan says.
+// resume takes the run over for a new owner, and continues where the plan says.
 func (p *player) resume(ctx context.Context) error {
 	var err error
 	if p.owner, err = p.hold(ctx); err != nil {
@@ -316,8 +316,8 @@ func (p *player) resume(ctx context.Context) error {
 	return json.Unmarshal(plan.Checkpoint.State, &p.state)
 }
 
-// crashTwice is the long story: a crash, one inside an operation that a person
-// resolves, and at last one that nobody has resolved yet.
+// crashTwice is a long story: a crash, a crash inside an operation that a person resolves, and
+// one that nobody has resolved yet.
 func (p *player) crashTwice(ctx context.Context) error {
 	if err := p.work(ctx, 1); err != nil {
 		return err
@@ -350,7 +350,7 @@ func (p *player) resolve(ctx context.Context, step int) error {
 	return err
 }
 
-// forkTwice works to the end, pins two checkpoints, and tries two other ways from earlier ones.
+// forkTwice works to the end, pins two checkpoints, and makes two forks from earlier ones.
 func (p *player) forkTwice(ctx context.Context) error {
 	if err := p.work(ctx, 1); err != nil {
 		return err
@@ -387,7 +387,7 @@ func (p *player) forkTwice(ctx context.Context) error {
 	return nil
 }
 
-// work does the steps from one on.
+// work does the steps from the given one on.
 func (p *player) work(ctx context.Context, from int) error {
 	for i := from; i <= p.part.steps; i++ {
 		lost, err := p.step(ctx, i)
@@ -412,7 +412,7 @@ func (p *player) work(ctx context.Context, from int) error {
 	return err
 }
 
-// step does one. lost says that the owner died in it.
+// step does one step. lost is true if the owner died in it.
 func (p *player) step(ctx context.Context, i int) (lost bool, err error) {
 	tool := p.part.tools[i%len(p.part.tools)]
 	key := fmt.Sprintf("%03d-%s", i, tool)
@@ -451,7 +451,7 @@ func (p *player) step(ctx context.Context, i int) (lost bool, err error) {
 	return false, p.save(ctx, i, key)
 }
 
-// finish ends a step, well or not.
+// finish ends a step, successfully or not.
 func (p *player) finish(ctx context.Context, i int, key, tool string, took float64) error {
 	failed := p.rand.Float64() < p.part.errors && i > 3
 	input, output := int64(900+400*len(p.state.Messages)), int64(60+p.rand.IntN(600))
@@ -495,7 +495,7 @@ func (p *player) encoded() []byte {
 	return b
 }
 
-// save saves the state, with what a part wants to go wrong in it.
+// save saves the state, with the faults that the part wants in it.
 func (p *player) save(ctx context.Context, i int, key string) error {
 	if i == p.part.leaks {
 		p.state.Env = map[string]string{"API_KEY": "sk-demo" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"}
@@ -533,7 +533,7 @@ func (p *player) ask(ctx context.Context) error {
 	return err
 }
 
-// operator dismisses every other finding of some runs, as a person would.
+// operator dismisses every second finding of some runs, as a person would.
 func (h *busyHost) operator(ctx context.Context) error {
 	why := map[string]string{"latency_drift": "the build machine was busy", "budget": "the budget was raised",
 		"error_streak": "the agent probes on purpose"}
@@ -565,7 +565,7 @@ func (h *busyHost) operator(ctx context.Context) error {
 	return nil
 }
 
-// checkPace refuses a pace at which nothing would be seen, or nobody would wait.
+// checkPace refuses a pace that is too fast to see anything, or too slow to wait for.
 func checkPace(pace float64) error {
 	if pace < 1 || pace > 100_000 {
 		return cli.Usagef("--pace must be between 1 and 100000; got %g", pace)

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
-// Command is demo.
+// Command is the command demo.
 type Command struct {
 	Steps int  `default:"200" help:"How many steps the agent has to do. Default: ${default}."`
 	Keep  bool `help:"Keep the folder with the database."`
@@ -27,8 +27,8 @@ type Command struct {
 	Pace float64 `default:"30" help:"With --data: how many times faster than they tell the made-up agents work. Default: ${default}."`
 }
 
-// demo is one performance. It tells its results as they come, and keeps them for
-// --json.
+// demo is one performance of the demo. It prints its results as they come, and keeps them
+// for --json.
 type demo struct {
 	a      *cli.App
 	daemon *program.Daemon
@@ -103,8 +103,8 @@ func (d *demo) perform(ctx context.Context, keep bool) error {
 	return nil
 }
 
-// untilKilled lets the first agent work to the middle and kills it the hard
-// way: no handler runs, nothing is flushed.
+// untilKilled lets the first agent work to the middle and kills it with SIGKILL: no
+// handler runs, nothing is flushed.
 func (d *demo) untilKilled(ctx context.Context) error {
 	child, lines, err := d.agent(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *demo) untilKilled(ctx context.Context) error {
 		return err
 	}
 	d.note("kill -9 of the agent, right after step %d of %d", acknowledged, d.steps)
-	for { // what it had still said
+	for { // the last output of the agent
 		more, err := follow(lines, 0)
 		if err != nil {
 			break
@@ -132,7 +132,7 @@ func (d *demo) untilKilled(ctx context.Context) error {
 	return nil
 }
 
-// restore asks what is left of the dead agent.
+// restore shows what is left of the dead agent.
 func (d *demo) restore(ctx context.Context) error {
 	got, _, err := d.daemon.Client().Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "the demo killed it"})
 	if err != nil {
@@ -163,7 +163,7 @@ func (d *demo) untilDone(ctx context.Context) error {
 	return child.Wait()
 }
 
-// judge compares what was saved at the end with the same work done at one go.
+// judge compares the final saved state with the same work done without interruption.
 func (d *demo) judge(ctx context.Context) error {
 	last, err := d.daemon.Client().Latest(ctx, ckpt.CheckpointFilter{Agent: demoAgent}, true)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *demo) judge(ctx context.Context) error {
 	return nil
 }
 
-// agent starts a process that does the work from wherever it is.
+// agent starts a process that continues the work.
 func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
 	child, err := d.a.Again(ctx, "demo-agent", "--socket", d.daemon.Socket, "--steps", fmt.Sprint(d.steps))
 	if err != nil {
@@ -202,7 +202,7 @@ func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
 	return child, bufio.NewScanner(out), child.Start()
 }
 
-// follow reads the agent's lines, one for each acknowledged step, up to a step.
+// follow reads the agent's lines, one for each acknowledged step, up to the given step.
 func follow(lines *bufio.Scanner, until int) (step int, err error) {
 	for lines.Scan() {
 		if _, err := fmt.Sscanf(lines.Text(), "step %d saved", &step); err != nil {
@@ -227,7 +227,7 @@ func (d *demo) say(format string, args ...any) {
 	}
 }
 
-// audit shows what somebody sees who has nothing but the sqlite3 command.
+// audit shows what a person can see who only has the sqlite3 command.
 func (d *demo) audit(ctx context.Context) error {
 	tool, err := exec.LookPath("sqlite3")
 	if err != nil {
