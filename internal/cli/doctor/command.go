@@ -9,12 +9,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// Command looks at the machine and says what to do.
+// Command checks the machine and says what to do.
 type Command struct {
 	cli.DatabaseFlag `embed:""`
 }
 
-// checks are made in this order; each answers at least one finding.
+// checks are made in this order; each returns at least one finding.
 var checks = []struct {
 	name string
 	look func(context.Context, *patient) []finding
@@ -37,7 +37,7 @@ var checks = []struct {
 	{"fleet", lookFleet},
 }
 
-// Run ends with 1 where a check failed. A warning is advice.
+// Run exits with 1 if a check failed. A warning is only advice.
 func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	var found []finding
 	err := c.look(ctx, a, func(f finding) {
@@ -60,7 +60,7 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// look makes all checks, and tells what they find as they find it.
+// look makes all checks, and reports each finding at once.
 func (c *Command) look(ctx context.Context, a *cli.App, tell func(finding)) error {
 	p := &patient{app: a}
 	p.status, p.failed = a.Client().Status(ctx)

@@ -48,8 +48,8 @@ func lookDaemon(_ context.Context, p *patient) []finding {
 	return append(found, lookSpans(&p.status.OTLP)...)
 }
 
-// lookSpans tells what became of OpenTelemetry's spans: exporters fail without a
-// word.
+// lookSpans reports what happened to OpenTelemetry spans, because exporters fail
+// silently.
 func lookSpans(o *ckpt.OTLPStatus) []finding {
 	if !o.Enabled {
 		return nil

@@ -1,5 +1,5 @@
-// Package doctor is the command doctor: it looks for what could go wrong on this
-// machine, and says what to do.
+// Package doctor has the command doctor: it looks for possible problems on this machine,
+// and says what to do.
 //
 // This package may import the root package, internal/cli, internal/cli/service,
 // internal/cli/term, internal/cli/view, internal/daemon and internal/osfile.

@@ -16,8 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// lookEndpoint looks at the permissions of the socket. Another check finds out
-// whether somebody answers there.
+// lookEndpoint checks the permissions of the socket. Another check finds out whether a
+// daemon answers there.
 func lookEndpoint(_ context.Context, p *patient) []finding {
 	if p.status == nil || p.status.Endpoint == "" {
 		return []finding{skipped("no daemon answers")}
@@ -28,7 +28,7 @@ func lookEndpoint(_ context.Context, p *patient) []finding {
 	)...)
 }
 
-// private is a file with the permission bits that it must not have.
+// private is a file and the permission bits that it must not have.
 type private struct {
 	path string
 	not  fs.FileMode
@@ -62,7 +62,7 @@ func lookMode(p private) []finding {
 	return []finding{fail(fmt.Sprintf("chmod %04o %s", info.Mode().Perm()&^p.not, p.path), "%s has mode %04o: %s", p.path, info.Mode().Perm(), p.why)}
 }
 
-// existing is the nearest folder above a file that is there.
+// existing returns the nearest existing folder above a file.
 func existing(path string) string {
 	dir := filepath.Dir(path)
 	for {
@@ -73,8 +73,8 @@ func existing(path string) string {
 	}
 }
 
-// lookDisk times a flush, which every save waits for. A flush that takes no time
-// did not happen: such a disk loses acknowledged saves at a power loss.
+// lookDisk measures a flush, because every save waits for one. A flush that takes no time
+// did not happen: such a disk loses acknowledged saves when the power fails.
 func lookDisk(_ context.Context, p *patient) []finding {
 	dir := existing(p.db)
 	took, err := timeFlush(dir)
@@ -99,7 +99,7 @@ func lookDisk(_ context.Context, p *patient) []finding {
 	return []finding{ok("a flush takes %s: every save waits about that long", took.Round(10*time.Microsecond))}
 }
 
-// timeFlush is the median of some 4 KiB appends, each flushed.
+// timeFlush returns the median time of some 4 KiB appends, each flushed.
 func timeFlush(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, ".ckptsidecar-doctor-*")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
-// finding is what one check found.
+// finding is the result of one check.
 type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
@@ -29,7 +29,8 @@ func ok(format string, args ...any) finding {
 	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
 }
 
-// skipped is a check that did not look. For programs it is what it always was, "ok".
+// skipped returns the finding of a check that did not look. In JSON, its level stays
+// "ok".
 func skipped(format string, args ...any) finding {
 	f := ok("not looked at: "+format, args...)
 	f.skipped = fmt.Sprintf(format, args...)
@@ -44,10 +45,10 @@ func fail(do, format string, args ...any) finding {
 	return finding{Level: levelFail, What: fmt.Sprintf(format, args...), Do: do}
 }
 
-// patient has what several checks need to know of the machine.
+// patient is the information about the machine that several checks need.
 type patient struct {
 	app    *cli.App
 	db     string
-	status *ckpt.Status // nil where no daemon answers
-	failed error        // why not
+	status *ckpt.Status // nil if no daemon answers
+	failed error        // why no daemon answers
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// lookFleet tells how shipping to a fleet's engine goes, and who can read what is
-// there. Users who may not ask are told nothing.
+// lookFleet reports the status of shipping to a fleet's engine, and who can read the data
+// there. It reports nothing to users who may not ask.
 func lookFleet(ctx context.Context, p *patient) []finding {
 	if p.status == nil {
 		return nil

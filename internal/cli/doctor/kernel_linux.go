@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookHardening asks the kernel for the rights of the daemon, which an attacker
-// would have who took it over.
+// lookHardening asks the kernel for the rights of the daemon. An attacker who took over
+// the daemon would have these rights.
 func lookHardening(_ context.Context, p *patient) []finding {
 	if p.status == nil {
 		return []finding{skipped("no daemon answers")}
@@ -46,7 +46,7 @@ func lookHardening(_ context.Context, p *patient) []finding {
 	return []finding{ok("uid %s, no capabilities, no new rights, system calls filtered", user)}
 }
 
-// processStatus is what /proc says of a process.
+// processStatus returns the status of a process in /proc.
 func processStatus(pid int) (map[string]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -63,14 +63,14 @@ func processStatus(pid int) (map[string]string, error) {
 	return is, nil
 }
 
-// sameDisk says whether two files lie on one file system.
+// sameDisk reports whether two files are on one file system.
 func sameDisk(a, b string) bool {
 	var one, two unix.Stat_t
 	return unix.Stat(a, &one) == nil && unix.Stat(filepath.Dir(b), &two) == nil && one.Dev == two.Dev
 }
 
-// clockUntrusted says why the clock may drift. It is "" if something keeps it
-// right.
+// clockUntrusted returns why the clock can be wrong. It is "" if a service keeps the
+// clock right.
 func clockUntrusted() string {
 	const notSynchronized = 5 // TIME_ERROR
 	var state unix.Timex

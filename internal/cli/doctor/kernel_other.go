@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// lookHardening knows how to ask Linux only.
+// lookHardening works only on Linux.
 func lookHardening(context.Context, *patient) []finding {
 	return []finding{finding{Level: levelOK, What: "not looked at on this system", skipped: "not on this system"}}
 }
 
-// sameDisk goes by the drive's letter, and where there are none by nothing.
+// sameDisk compares the drive letters, if there are any.
 func sameDisk(a, b string) bool {
 	return filepath.VolumeName(a) != "" && strings.EqualFold(filepath.VolumeName(a), filepath.VolumeName(b))
 }
 
-// clockUntrusted knows how to ask Linux only.
+// clockUntrusted works only on Linux.
 func clockUntrusted() string { return "" }

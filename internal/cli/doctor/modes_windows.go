@@ -1,5 +1,5 @@
 package doctor
 
-// lookModes finds nothing: Windows keeps its permissions elsewhere, and those
-// of the folder are inherited.
+// lookModes finds nothing: Windows does not store permissions in modes, and files inherit
+// those of the folder.
 func lookModes(...private) []finding { return nil }

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// lookOwners names owners that are no users of this machine, as after a database came
-// from another one. Only an administrator sees everybody's agents.
+// lookOwners lists owners that are no users of this machine, which happens after a
+// database came from another one. Only an administrator sees the agents of all owners.
 func lookOwners(ctx context.Context, p *patient) []finding {
 	if p.status == nil {
 		return []finding{skipped("no daemon answers")}

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// lookService looks at what starts the daemon: the system's service first, then
-// the person's own.
+// lookService checks what starts the daemon: first the system's service, then the user's
+// own.
 func lookService(ctx context.Context, p *patient) []finding {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
