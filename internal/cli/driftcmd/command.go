@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
-// Command is drift and its subcommands.
+// Command is the command drift with its subcommands.
 type Command struct {
 	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Show a run's drift, its findings, and what it did last."`
 	Rules    driftRulesCmd    `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
@@ -106,7 +106,7 @@ func findingTable(list []ckpt.Finding, s *term.Style) *term.Table {
 	return t
 }
 
-// nowText is whether a finding is open, or what closed it.
+// nowText says whether a finding is open, or what closed it.
 func nowText(f *ckpt.Finding) string {
 	switch {
 	case f.Closed == "":
@@ -153,7 +153,7 @@ func (c *driftDismissCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// findings are the ids that were typed, or those that are open of what was named.
+// findings returns the ids of the named findings, or of all open findings of the named agents.
 func (c *driftDismissCmd) findings(ctx context.Context, a *cli.App) ([]string, error) {
 	if err := cli.Checked(ckpt.CheckReason(c.Reason)); err != nil {
 		return nil, err

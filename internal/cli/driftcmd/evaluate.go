@@ -70,7 +70,7 @@ func (c *driftEvaluateCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// request is what was asked for, in the words of the API.
+// request returns the request for the API.
 func (c *driftEvaluateCmd) request() (r ckpt.EvaluateRequest, err error) {
 	r = ckpt.EvaluateRequest{Agent: c.Agent, Workflow: c.Workflow, Sensitivity: ckpt.Sensitivity(c.Sensitivity)}
 	if c.Since != "" {
@@ -152,7 +152,7 @@ func (c *driftEvaluateCmd) recorded(ctx context.Context, a *cli.App, r ckpt.Eval
 	return a.Client().Evaluate(ctx, r)
 }
 
-// files judges what stands in files.
+// files judges the runs in files.
 func (c *driftEvaluateCmd) files(ctx context.Context, a *cli.App, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	part, err := parsePart(c.Part)
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *driftEvaluateCmd) policy() (ckpt.Policy, error) {
 	return wellformed.ParsePolicy(data)
 }
 
-// part is a share of the runs: all of them where of is 0.
+// part is a share of the runs: if of is 0, all of them.
 type part struct{ k, of uint64 }
 
 func parsePart(s string) (part, error) {
@@ -221,11 +221,11 @@ func (p part) has(id string) bool {
 	return h.Sum64()%p.of == p.k
 }
 
-// warnedShown is how many runs are named to a person.
+// warnedShown is how many runs are listed for a person.
 const warnedShown = 20
 
-// evaluationText is the answer for people: the tiers, what each rule adds, the
-// runs, and one run step by step.
+// evaluationText writes the answer for people: the tiers, what each rule adds, the runs,
+// and one run step by step.
 func evaluationText(a *cli.App, e *ckpt.Evaluation) {
 	if len(e.Explained) > 0 {
 		explainedText(a, e)
@@ -289,7 +289,7 @@ func cellTable(e *ckpt.Evaluation, by string) *term.Table {
 	return t
 }
 
-// tierCells are the share of a tier, its interval, and the delay.
+// tierCells returns the share of a tier, its interval, and the delay.
 func tierCells(r *ckpt.EvaluatedRow) []string {
 	delay := ""
 	if r.Delay != nil {
@@ -318,7 +318,7 @@ func severityColored(text string, severity ckpt.Severity, s *term.Style) string 
 	return s.Yellow(text)
 }
 
-// explainedText walks through a run.
+// explainedText describes a run step by step.
 func explainedText(a *cli.App, e *ckpt.Evaluation) {
 	t := term.NewTable(">STEP", "KEY", "TOOL", "SAW", "NEAREST", "~FOUND")
 	for i := range e.Explained {
@@ -345,7 +345,7 @@ func explainedText(a *cli.App, e *ckpt.Evaluation) {
 	}
 }
 
-// nearest is the rule that is nearest to what it needs.
+// nearest returns the rule that is nearest to what it needs.
 func nearest(levels map[string]float64) string {
 	rule, most := "", 0.0
 	for name, level := range levels {
@@ -359,7 +359,7 @@ func nearest(levels map[string]float64) string {
 	return fmt.Sprintf("%s %.0f %%", rule, 100*most)
 }
 
-// CalibrationText says what good runs make of the thresholds.
+// CalibrationText describes how good runs change the thresholds.
 func CalibrationText(c *ckpt.Calibration) string {
 	whose := c.Source
 	if c.Workflow != "" {

@@ -72,7 +72,7 @@ func foundTable(findings []ckpt.Finding, s *term.Style) *term.Table {
 	return t
 }
 
-// follow prints findings as they are made, and again when they grow worse or are closed.
+// follow prints findings when they are made, and again when they get worse or are closed.
 func (c *driftFindingsCmd) follow(ctx context.Context, a *cli.App, f survey.FindingsQuery) error {
 	f.Limit = c.Limit
 	return cli.Follow(ctx, a, cli.Watched[ckpt.Finding]{

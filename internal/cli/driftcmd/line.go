@@ -9,11 +9,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// LineLength is how many steps and checkpoints stand in a line.
+// LineLength is how many steps and checkpoints are in a line.
 const LineLength = 100
 
-// TimelineText draws what the run did last: one character for each step and
-// checkpoint, and below them marks at those that the findings rest on.
+// TimelineText draws the last steps and checkpoints of the run, one character for each.
+// Below them it marks those that are the evidence of findings.
 func TimelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
 	most := LineLength
 	if width := s.Columns() - len("what it did last  "); width > 0 {
@@ -76,13 +76,13 @@ func entryMark(e *ckpt.TimelineEntry) byte {
 	return '.'
 }
 
-// evidenceOf are the steps and checkpoints that findings rest on, with the
+// evidenceOf returns the steps and checkpoints that are evidence of findings, with the
 // highest severity.
 func evidenceOf(findings []ckpt.Finding) map[string]ckpt.Severity {
 	named := map[string]ckpt.Severity{}
 	for i := range findings {
 		var e ckpt.Evidence
-		if json.Unmarshal(findings[i].Evidence, &e) != nil { // an agent's own
+		if json.Unmarshal(findings[i].Evidence, &e) != nil { // the evidence of a finding that the agent itself reported
 			continue
 		}
 		keys := make([]string, 0, len(e.Steps)+len(e.Checkpoints))

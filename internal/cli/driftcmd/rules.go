@@ -21,13 +21,13 @@ type driftRulesCmd struct {
 	Agent string `arg:"" optional:"" help:"The agent whose policy holds. Default: the rules as they are without one."`
 }
 
-// rulesAnswer is what drift rules --json writes.
+// rulesAnswer is the JSON output of drift rules.
 type rulesAnswer struct {
 	Agent string          `json:"agent,omitempty"`
 	Rules []observer.Rule `json:"rules"`
 	Own   []ckpt.Rule     `json:"own"` // of the policy
-	// Feedback says of an agent how often each rule has warned, and how often that
-	// was dismissed.
+	// Feedback says how often each rule of an agent has warned, and how often that was
+	// dismissed.
 	Feedback []ckpt.RuleFeedback `json:"feedback,omitempty"`
 }
 
@@ -74,7 +74,8 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// feedbackText says which rules were dismissed, and what would have spared it.
+// feedbackText lists the rules that were dismissed, and the settings that would have
+// avoided that.
 func feedbackText(a *cli.App, agent string, list []ckpt.RuleFeedback) {
 	for _, f := range list {
 		if f.Dismissed == 0 {
@@ -89,7 +90,7 @@ func feedbackText(a *cli.App, agent string, list []ckpt.RuleFeedback) {
 	}
 }
 
-// policy is the agent's, or the default.
+// policy returns the agent's policy, or the default.
 func (c *driftRulesCmd) policy(ctx context.Context, a *cli.App) (*ckpt.Policy, error) {
 	if c.Agent == "" {
 		p := ckpt.DefaultPolicy()
@@ -115,7 +116,7 @@ func changed(is, was string, s *term.Style) string {
 	return s.Cyan(is + "*")
 }
 
-// thresholdText is a threshold and its window: "5 in 20".
+// thresholdText returns a threshold and its window: "5 in 20".
 func thresholdText(value float64, window int) string {
 	if value == 0 {
 		return "-"
@@ -131,7 +132,7 @@ type driftExplainCmd struct {
 	ID string `arg:"" help:"The finding's id, or the beginning of it."`
 }
 
-// explanation is what drift explain --json writes.
+// explanation is the JSON output of drift explain.
 type explanation struct {
 	Finding *ckpt.Finding  `json:"finding"`
 	Rule    *observer.Rule `json:"rule"` // null for rules of users and agents
@@ -175,7 +176,7 @@ func explain(f *ckpt.Finding, p *ckpt.Policy) *explanation {
 	return e
 }
 
-// todo says with which commands to go on.
+// todo lists the commands with which to continue.
 func todo(f *ckpt.Finding) []string {
 	if f.Closed != "" && (f.SinceSeq == nil || !f.DismissedAt.IsZero()) {
 		return []string{}
@@ -241,8 +242,8 @@ func suspectLine(f *ckpt.Finding) string {
 	return fmt.Sprintf("all checkpoints from number %d on", *f.SinceSeq+1)
 }
 
-// evidencePairs shows what a finding rests on. That of an agent's own is shown
-// as it is.
+// evidencePairs shows the evidence of a finding. It shows evidence that the agent itself
+// reported unchanged.
 func evidencePairs(p *term.Pairs, f *ckpt.Finding) {
 	var e ckpt.Evidence
 	if err := jsontext.Decode(f.Evidence, &e); err != nil {

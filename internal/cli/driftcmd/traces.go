@@ -18,8 +18,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// trace is a recorded run. Onset is the number of the step at which a fault was
-// injected, nil where none was.
+// trace is a recorded run. Onset is the number of the step at which a fault was injected,
+// nil if there was none.
 type trace struct {
 	ID       string      `json:"id"`
 	Source   string      `json:"source"`
@@ -33,14 +33,14 @@ type traceStep struct {
 	Tool    string     `json:"tool"`
 	Turn    ckpt.Ref   `json:"turn"`
 	Outcome ckpt.Ref   `json:"outcome"` // negative, or nothing
-	State   ckpt.JSON  `json:"state"`   // that was saved after the step
+	State   ckpt.JSON  `json:"state"`   // the state that was saved after the step
 	Args    ckpt.JSON  `json:"args"`
 	Result  ckpt.JSON  `json:"result"`
 	Error   traceError `json:"error"`
 	ckpt.Measures
 }
 
-// traceError is written as a boolean, or as what went wrong.
+// traceError is written as a boolean, or as a description of the error.
 type traceError struct {
 	failed bool
 	text   string
@@ -61,10 +61,11 @@ func (e *traceError) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// traceStart is when every recorded run begins: recordings have no clock.
+// traceStart is the start time of every recorded run: recordings have no clock.
 var traceStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// step is the step as an agent would have sent it; at goes on by what it took.
+// step returns the step as an agent would have sent it. It advances at by the duration of
+// the step.
 func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 	took := time.Second
 	if s.DurationMS != nil {
@@ -85,7 +86,7 @@ func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 // good are the outcomes of runs that ended well.
 var good = []string{"passed", "healthy", "good", "completed", "succeeded"}
 
-// recorded is the run as the detectors judge it.
+// recorded returns the run in the form for the detectors.
 func (t *trace) recorded(ctx context.Context, watch observer.Watcher, p *ckpt.Policy) *observer.RecordedRun {
 	r := &observer.RecordedRun{
 		ID: t.ID, Source: t.Source, Workflow: t.Workflow, Outcome: t.Outcome, Good: slices.Contains(good, t.Outcome),
@@ -101,18 +102,18 @@ func (t *trace) recorded(ctx context.Context, watch observer.Watcher, p *ckpt.Po
 		}
 		seq++
 		print, _ := watch.State(ctx, p, observer.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last,
-			ckpt.ContentTypeJSON) // the error is that of the context
+			ckpt.ContentTypeJSON) // the error can only be the context's
 		print.ID, print.Seq, print.At, print.Kind = strconv.FormatInt(seq, 10), seq, at, ckpt.KindRoutine
 		r.States, last = append(r.States, print), s.State
 	}
 	return r
 }
 
-// maxTraceLine is how long a recorded run may be.
+// maxTraceLine is the maximum length of a recorded run.
 const maxTraceLine = 256 << 20
 
-// eachTrace reads the runs of a file. Read counts the bytes of the file so far;
-// size is 0 where nobody knows it.
+// eachTrace reads the runs of a file. read counts the bytes of the file so far; size is 0
+// if it is unknown.
 func eachTrace(stdin io.Reader, path string, visit func(t *trace, read, size int64) error) error {
 	in, size, err := openTraces(stdin, path)
 	if err != nil {
@@ -164,7 +165,7 @@ func openTraces(stdin io.Reader, path string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// unzipped looks at the first bytes, not at the name.
+// unzipped checks the first bytes, not the name.
 func unzipped(in io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
