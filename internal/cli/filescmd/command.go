@@ -1,6 +1,6 @@
 package filescmd
 
-// Command is files and its subcommands.
+// Command is the command files with its subcommands.
 type Command struct {
 	Snap    SnapCommand `cmd:"" help:"Save the files of a folder with a new checkpoint. Sends only what changed."`
 	List    listCmd     `cmd:"" help:"List the files of a checkpoint."`
@@ -9,7 +9,7 @@ type Command struct {
 	Undo    undoCmd     `cmd:"" help:"Undo the last restore of a folder."`
 }
 
-// Help is what `files --help` adds.
+// Help returns the additional text of `files --help`.
 func (c *Command) Help() string {
 	return "A checkpoint may name the files that a folder had. They are read by this command as you, never by the daemon. " +
 		"docs/FILES.md says what is kept and what is not."

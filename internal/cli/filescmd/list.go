@@ -88,7 +88,7 @@ func (c *diffCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// resolve looks up the checkpoints that were named.
+// resolve finds the named checkpoints.
 func (c *diffCmd) resolve(ctx context.Context, a *cli.App) (err error) {
 	if err := cli.Checked(cli.CheckCheckpointName(c.A), cli.Given(c.B, cli.CheckCheckpointName)); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c *diffCmd) resolve(ctx context.Context, a *cli.App) (err error) {
 	return err
 }
 
-// reader gives the bytes of an entry; before says on which side it stands.
+// reader returns the bytes of an entry; before says on which side the entry is.
 type reader func(e *ckpt.TreeEntry, before bool) ([]byte, error)
 
 func (c *diffCmd) compare(ctx context.Context, a *cli.App) (*ckpt.FilesDiff, reader, error) {
@@ -157,7 +157,7 @@ func changeText(a *cli.App, c *ckpt.FileChange) {
 	}
 }
 
-// modeText is a mode as ls writes it.
+// modeText returns a mode in the form of ls.
 func modeText(e *ckpt.TreeEntry) string {
 	if e.IsLink() {
 		return "lrwxrwxrwx"

@@ -16,15 +16,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// place is a folder whose files are kept, and where this program keeps what it
-// knows of it.
+// place is a folder whose files are kept, and the folder in which this program stores
+// what it knows about it.
 type place struct {
 	root   string
-	folder string // of indexes and journals
+	folder string // for indexes and journals
 }
 
-// placeOf is the place of a folder that was named, "" for the project of the
-// present one.
+// placeOf returns the place of a named folder. For "", it takes the project of the
+// current folder.
 func placeOf(a *cli.App, named string) (*place, error) {
 	if named == "" {
 		here, err := os.Getwd()
@@ -49,7 +49,7 @@ func placeOf(a *cli.App, named string) (*place, error) {
 
 var errNoFolder = errors.New("there is no folder for the index of files: set CKPTSIDECAR_FILES")
 
-// StateFolder is where indexes and journals are kept.
+// StateFolder returns the folder for indexes and journals.
 func StateFolder(env func(string) string) (string, error) {
 	if folder := env("CKPTSIDECAR_FILES"); filepath.IsAbs(folder) {
 		return folder, nil
@@ -60,7 +60,7 @@ func StateFolder(env func(string) string) (string, error) {
 	return "", errNoFolder
 }
 
-// agentOf is the agent that was named, else that of the project of a folder.
+// agentOf returns the named agent, or else the agent of a folder's project.
 func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error) {
 	if agent := a.NamedAgent(named); agent != "" {
 		return agent, ckpt.CheckAgentName(agent)
@@ -68,8 +68,8 @@ func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error
 	return hook.ProjectOf(root).Choose(ctx, a.Client())
 }
 
-// treeOf is the head of the tree of a root that a checkpoint names. Without a
-// root it must have one tree.
+// treeOf returns the head of the tree with this root that a checkpoint names. Without a
+// root, the checkpoint must have exactly one tree.
 func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tree, error) {
 	page, err := a.Client().Files(ctx, ckpt.FilesFilter{Checkpoint: checkpoint, Limit: 1})
 	if err != nil {
@@ -89,7 +89,7 @@ func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tre
 		}
 	}
 	if len(page.Trees) == 1 {
-		return &page.Trees[0], nil // the folder has been moved, or is a copy
+		return &page.Trees[0], nil // the folder was moved, or is a copy
 	}
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint %s has no files of %s", checkpoint, root)
 }
@@ -139,7 +139,7 @@ func changesOf(ctx context.Context, a *cli.App, from, to, root string) (diff *ck
 	return diff, err
 }
 
-// shortID names a restore.
+// shortID returns an id for a restore.
 func shortID() (string, error) {
 	b := make([]byte, 4)
 	if _, err := rand.Read(b); err != nil {
@@ -148,7 +148,7 @@ func shortID() (string, error) {
 	return hex.EncodeToString(b), nil
 }
 
-// look scans a folder with what is known of it, and stores nothing.
+// look scans a folder with the index, and stores nothing.
 func (p *place) look(ctx context.Context, also []string) (*files.Found, error) {
 	s := &files.Scanner{Root: p.root, Also: also}
 	return s.Scan(ctx, files.ReadIndex(files.IndexPath(p.folder, p.root), p.root))

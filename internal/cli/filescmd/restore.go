@@ -38,7 +38,7 @@ type restoreCmd struct {
 	allowed
 }
 
-// Help is what `files restore --help` adds.
+// Help returns the additional text of `files restore --help`.
 func (c *restoreCmd) Help() string {
 	return "Only files are touched in which the checkpoint and later ones of its run do not agree, which the run has written since, or " +
 		"which are gone. What is replaced or removed is kept in a pinned checkpoint first: `files undo` brings it back. " +
@@ -75,7 +75,7 @@ func (c *restoreCmd) options() rewind.Options {
 	return o
 }
 
-// restorer brings a folder back to a checkpoint.
+// restorer restores a folder to a checkpoint.
 type restorer struct {
 	a          *cli.App
 	place      *place
@@ -117,10 +117,10 @@ type Restored struct {
 	Checkpoint string       `json:"checkpoint"`
 	Plan       *rewind.Plan `json:"plan"`
 	Applied    bool         `json:"applied"`
-	Undo       string       `json:"undo,omitempty"` // the checkpoint with what was there before
+	Undo       string       `json:"undo,omitempty"` // the checkpoint with the replaced files
 }
 
-// do shows what would be done, and with apply does it.
+// do shows what would be done. If apply is true, it does it.
 func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	if err := r.place.idle(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	return nil
 }
 
-// idle refuses to begin while a restore waits to be finished.
+// idle refuses to begin while an interrupted restore must be finished.
 func (p *place) idle() error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
 	if err == nil && j != nil {
@@ -172,7 +172,7 @@ func (p *place) idle() error {
 	return err
 }
 
-// refusal is why a plan cannot be applied.
+// refusal returns why a plan cannot be applied.
 func refusal(p *rewind.Plan) error {
 	if p.Partial {
 		return ckpt.Errorf(ckpt.CodeConflict, "the checkpoint's list of files is incomplete: add --partial to restore the files that it has")
@@ -185,7 +185,7 @@ func refusal(p *rewind.Plan) error {
 	return nil
 }
 
-// plan finds out what must be known, and plans.
+// plan collects the data for a plan, and makes it.
 func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, error) {
 	entries, err := entriesOf(ctx, r.a, r.checkpoint.ID, r.tree)
 	if err != nil {
@@ -202,8 +202,8 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 	return rewind.Make(w, r.folder, o), nil
 }
 
-// later reads in what the run's later trees differ. It answers when the newest
-// was taken.
+// later reads the changes in the run's later trees. It returns when the newest one was
+// saved.
 func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time, err error) {
 	newest = r.tree.CapturedAt
 	var list []ckpt.Checkpoint // newest first
@@ -235,7 +235,7 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 		last = key
 		d, err := changesOf(ctx, r.a, r.checkpoint.ID, c.ID, r.tree.Root)
 		if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-			continue // it has files of other folders only, or is gone by now
+			continue // it only has files of other folders, or was removed
 		}
 		if err != nil {
 			return newest, err
@@ -246,8 +246,8 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 	return newest, nil
 }
 
-// written reads which paths tools have written since: those of the run and of
-// its sub-agents, and those of other runs that go on.
+// written finds the paths that tools have written since then: those of the run and of its
+// sub-agents, and those of other active runs.
 func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time) error {
 	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]bool{}, map[string]string{}
 	page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{Agent: r.checkpoint.Agent, Limit: 200})
@@ -297,8 +297,8 @@ func (r *restorer) steps(ctx context.Context, run string, each func(*ckpt.Step))
 	})
 }
 
-// apply keeps what is there, and does what the plan says. It answers the
-// checkpoint that has what was there before.
+// apply saves the current files, and carries out the plan. It returns the checkpoint with
+// the files as they were before.
 func (r *restorer) apply(ctx context.Context, plan *rewind.Plan) (undo string, err error) {
 	head := rewind.Journal{
 		Root: r.place.root, Agent: r.checkpoint.Agent, Run: r.checkpoint.Run, Checkpoint: r.checkpoint.ID, Started: ckpt.At(time.Now()),
@@ -326,8 +326,8 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 	return head.Undo, p.keepRestored(ctx, a, j)
 }
 
-// keepRestored saves a checkpoint with the files as they are after a restore:
-// they are the run's newest from now on, and no edit of somebody else's.
+// keepRestored saves a checkpoint with the files after a restore. They are now the run's
+// newest files, and do not count as an edit by another program.
 func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal) error {
 	found, err := p.keepNow(ctx, a, j.Agent, &files.Scanner{Root: p.root})
 	if err == nil {
@@ -340,7 +340,7 @@ func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal)
 	return nil
 }
 
-// keepNow is keepLocked that waits for the index.
+// keepNow is keepLocked, and also waits for the index.
 func (p *place) keepNow(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (*files.Found, error) {
 	found, _, written, err := p.keepLocked(ctx, a, agent, s)
 	if err != nil {
@@ -349,7 +349,7 @@ func (p *place) keepNow(ctx context.Context, a *cli.App, agent string, s *files.
 	return found, written()
 }
 
-// failed goes back where a restore has failed on its way.
+// failed undoes a restore that failed in the middle.
 func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why error) error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
 	if err != nil || j == nil { // nothing has changed
@@ -361,8 +361,8 @@ func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why er
 	return fmt.Errorf("%w; everything is as it was before", why)
 }
 
-// keepForUndo saves a pinned checkpoint whose tree has every byte that the plan
-// replaces or removes, or refuses.
+// keepForUndo saves a pinned checkpoint whose tree has every byte that the plan replaces or
+// removes. If that fails, it returns an error.
 func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journal, plan *rewind.Plan) (string, error) {
 	s := &files.Scanner{Root: p.root}
 	for _, item := range plan.Items {
@@ -407,11 +407,11 @@ func whyLeftOut(f *files.Found, path string) string {
 	return "it changes"
 }
 
-// readers is how many contents are read from the daemon at a time: a connection answers one
-// after the other.
+// readers is how many contents are read from the daemon at the same time, because one
+// connection returns them one after another.
 const readers = 4
 
-// contentsOf reads contents from the daemon, until done.
+// contentsOf returns a function that reads contents from the daemon, until done is called.
 func contentsOf(a *cli.App, agent string) (contents rewind.Contents, done func()) {
 	type reader interface {
 		Content(ctx context.Context, agent, sum string) ([]byte, error)
@@ -435,7 +435,7 @@ func contentsOf(a *cli.App, agent string) (contents rewind.Contents, done func()
 	}
 }
 
-// noteRestored writes into the run's journal what was done. It is only a note.
+// noteRestored adds a note about the restore to the run's journal.
 func noteRestored(ctx context.Context, a *cli.App, j *rewind.Journal) {
 	payload, err := json.Marshal(map[string]any{"checkpoint": j.Checkpoint, "undo": j.Undo, "root": j.Root, "files": len(j.Items)})
 	if err == nil {
@@ -443,7 +443,7 @@ func noteRestored(ctx context.Context, a *cli.App, j *rewind.Journal) {
 	}
 }
 
-// afterCrash finishes a restore that was interrupted, or takes it back.
+// afterCrash finishes an interrupted restore, or undoes it.
 func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	p, err := placeOf(a, c.Root)
 	if err != nil {
@@ -483,7 +483,7 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	return p.keepRestored(ctx, a, j)
 }
 
-// changedText names the files that have changed meanwhile.
+// changedText lists the files that have changed in the meantime.
 func changedText(a *cli.App, err error) error {
 	var changed *rewind.ChangedError
 	if !errors.As(err, &changed) {
@@ -496,7 +496,7 @@ func changedText(a *cli.App, err error) error {
 		term.Count(len(changed.Items), "file"))
 }
 
-// back takes an interrupted restore back.
+// back undoes an interrupted restore.
 func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewind.Journal, may allowed) error {
 	if j.Phase == rewind.Staging {
 		return j.Abandon(f)
@@ -551,7 +551,7 @@ type undoCmd struct {
 	allowed
 }
 
-// Help is what `files undo --help` adds.
+// Help returns the additional text of `files undo --help`.
 func (c *undoCmd) Help() string { return "A second undo takes the first one back." }
 
 func (c *undoCmd) Run(ctx context.Context, a *cli.App) error {
@@ -614,7 +614,7 @@ func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) err
 	return nil
 }
 
-// text shows a plan, and what a person should know beside it.
+// text shows a plan, and what a person should know in addition.
 func (r *restorer) text(p *rewind.Plan) {
 	planText(r.a, p)
 	if head := files.Head(r.place.root); head != r.tree.GitHead {
@@ -661,7 +661,7 @@ func planText(a *cli.App, p *rewind.Plan) {
 	}
 }
 
-// Interrupted says that a restore of a folder waits to be finished.
+// Interrupted reports whether an interrupted restore of a folder must be finished.
 func Interrupted(env func(string) string, root string) bool {
 	folder, err := StateFolder(env)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// RewindCommand is rewind.
+// RewindCommand is the command rewind.
 type RewindCommand struct {
 	To      int    `arg:"" optional:"" help:"Go back to before this prompt; 1 is the newest. Default: list, and at a terminal ask." placeholder:"N"`
 	Agent   string `help:"Whose session it was. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
@@ -28,19 +28,19 @@ type RewindCommand struct {
 	allowed
 }
 
-// Help is what `rewind --help` adds.
+// Help returns the additional text of `rewind --help`.
 func (c *RewindCommand) Help() string {
 	return "It lists the prompts of a session whose hook was installed with --files. Going back before one brings back the files that " +
 		"the folder had when it was given, and makes the checkpoint from then the one that the run goes on from. Nothing is lost: " +
 		"`rewind --undo` takes it back. It ends with 4 where files have changed since."
 }
 
-// Prompted is a prompt of a session, and the checkpoint from when it was given.
+// Prompted is a prompt of a session, and the checkpoint from the time when it was given.
 type Prompted struct {
 	Number     int       `json:"number"` // 1 is the newest
 	At         ckpt.Time `json:"at"`
 	Prompt     string    `json:"prompt"`
-	Checkpoint string    `json:"checkpoint"` // "" where none has the files from then
+	Checkpoint string    `json:"checkpoint"` // "" if no checkpoint has the files of that time
 }
 
 // session is the run whose prompts are listed.
@@ -48,10 +48,10 @@ type session struct {
 	Agent   string     `json:"agent"`
 	Run     string     `json:"run"`
 	Root    string     `json:"root"`
-	Prompts []Prompted `json:"prompts"` // the newest first
+	Prompts []Prompted `json:"prompts"` // newest first
 }
 
-// Run goes back.
+// Run restores the files, lists the prompts, or undoes the last restore.
 func (c *RewindCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckRunName)); err != nil {
 		return err
@@ -79,7 +79,8 @@ func (c *RewindCommand) Run(ctx context.Context, a *cli.App) error {
 	return c.rewind(ctx, a, s)
 }
 
-// rewind goes back before the prompt that was named or is chosen now.
+// rewind restores the files from before the prompt that was named, or that the person
+// chooses now.
 func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) error {
 	in := bufio.NewReader(a.Stdin)
 	asking := c.To == 0
@@ -125,7 +126,8 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 	if err := r.do(ctx, o, apply); err != nil || !apply {
 		return err
 	}
-	// From now on the run goes on from there: its next checkpoint is a child of this one.
+	// From now on, the run continues from there: its next checkpoint is a child of this
+	// one.
 	_, _, err = a.Client().Restore(ctx, ckpt.RestoreRequest{
 		Agent: s.Agent, Run: s.Run, Checkpoint: prompt.Checkpoint, Reason: "rewind to before a prompt",
 	})
@@ -138,7 +140,7 @@ func ask(a *cli.App, in *bufio.Reader, question string) string {
 	return strings.TrimSpace(line)
 }
 
-// saidText shows what was said last before the checkpoint.
+// saidText shows the last messages before the checkpoint.
 func (r *restorer) saidText(ctx context.Context) {
 	state, err := r.a.Client().State(ctx, r.checkpoint.ID)
 	var s hook.Snapshot
@@ -220,7 +222,7 @@ func (c *RewindCommand) session(ctx context.Context, a *cli.App, p *place) (*ses
 	return s, nil
 }
 
-// checkpointsWithFiles are those of a run that name files, the oldest first.
+// checkpointsWithFiles returns the checkpoints of a run that name files, oldest first.
 func checkpointsWithFiles(ctx context.Context, a *cli.App, agent, run string) (list []ckpt.Checkpoint, err error) {
 	err = cli.EachPage("", func(before string) (string, bool, error) {
 		page, err := a.Client().Checkpoints(ctx, ckpt.CheckpointFilter{Agent: agent, Run: run, Before: before, Limit: ckpt.MaxLimit})
@@ -238,7 +240,7 @@ func checkpointsWithFiles(ctx context.Context, a *cli.App, agent, run string) (l
 	return list, err
 }
 
-// recentRuns is how many runs are looked at for one with files.
+// recentRuns is how many runs are searched for one with files.
 const recentRuns = 50
 
 func lastRunWithFiles(ctx context.Context, a *cli.App, agent string) (run string, list []ckpt.Checkpoint, err error) {
@@ -258,15 +260,15 @@ func lastRunWithFiles(ctx context.Context, a *cli.App, agent string) (run string
 		"no session of %s has files: `ckptsidecar hook install --for PRODUCT --files` keeps them from then on", agent)
 }
 
-// promptsWith gives each prompt the checkpoint with the files from when it was
-// given: the one that it has made, else the newest before it.
+// promptsWith assigns to each prompt the checkpoint with the files of its time: the one
+// that the prompt has made, else the newest before it.
 func promptsWith(prompts []ckpt.Event, withFiles []ckpt.Checkpoint) []Prompted {
 	list := make([]Prompted, 0, len(prompts))
 	for i, e := range prompts {
 		var payload struct {
 			Prompt string `json:"prompt"`
 		}
-		_ = json.Unmarshal(e.Payload, &payload) // a prompt without its text is still one
+		_ = json.Unmarshal(e.Payload, &payload) // a prompt without its text still counts
 		p := Prompted{Number: len(prompts) - i, At: e.At, Prompt: payload.Prompt}
 		for _, c := range withFiles {
 			made := c.Labels["prompt"] == fmt.Sprint(e.Seq)

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// SnapCommand is files snap.
+// SnapCommand is the command files snap.
 type SnapCommand struct {
 	Folder   string   `arg:"" optional:"" help:"The folder. Default: the repository of the present one, else that." placeholder:"DIR"`
 	Agent    string   `help:"Whose files they are. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
@@ -31,7 +31,7 @@ type SnapCommand struct {
 	Result   string   `hidden:"" help:"Write the result to this file; who takes the file away takes the tree."`
 }
 
-// SnapResult is what a snap has done.
+// SnapResult is the result of a snap.
 type SnapResult struct {
 	Root       string         `json:"root"`
 	Tree       string         `json:"tree"`
@@ -40,16 +40,16 @@ type SnapResult struct {
 	Complete   bool           `json:"complete"`
 	LeftOut    []ckpt.LeftOut `json:"left_out"`
 	Read       int            `json:"read"`       // files that had to be read
-	Vanished   int            `json:"vanished"`   // files of the scan before that are gone
-	Checkpoint string         `json:"checkpoint"` // that names the tree; "" for none
+	Vanished   int            `json:"vanished"`   // files of the previous scan that no longer exist
+	Checkpoint string         `json:"checkpoint"` // the checkpoint that names the tree; "" for none
 	GitError   string         `json:"git_error,omitempty"`
 	Error      string         `json:"error,omitempty"`
 }
 
-// snapTime bounds a snap: one that takes longer attaches to nothing any more.
+// snapTime is the time limit of a snap: after it, the tree can no longer be attached.
 const snapTime = 2 * time.Minute
 
-// Run keeps the files, and makes a checkpoint or attaches to one.
+// Run stores the files, and makes a checkpoint or attaches them to one.
 func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 	cli.EndsSoon()
 	ctx, cancel := context.WithTimeout(ctx, snapTime)
@@ -85,7 +85,7 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// save gives the tree to a checkpoint, as the flags say.
+// save adds the tree to a checkpoint, as the flags say.
 func (c *SnapCommand) save(ctx context.Context, a *cli.App, ref ckpt.RunRef, result *SnapResult) error {
 	switch {
 	case c.Attach != "":
@@ -102,14 +102,15 @@ func (c *SnapCommand) save(ctx context.Context, a *cli.App, ref ckpt.RunRef, res
 	return nil
 }
 
-// snap keeps the files. finish must be called: the index is written meanwhile.
+// snap stores the files. The caller must call finish: the index is written in the
+// meantime.
 func (c *SnapCommand) snap(ctx context.Context, a *cli.App, p *place, ref ckpt.RunRef) (r *SnapResult, finish func() error, err error) {
 	s := &files.Scanner{Root: p.root}
 	choice := files.Choice{
 		Include: append(patterns(a.Env("CKPTSIDECAR_FILES_INCLUDE")), c.Include...),
 		Exclude: append(patterns(a.Env("CKPTSIDECAR_FILES_EXCLUDE")), c.Exclude...),
 	}
-	if len(choice.Include)+len(choice.Exclude) > 0 || c.Result != "" { // else as it was the last time
+	if len(choice.Include)+len(choice.Exclude) > 0 || c.Result != "" { // else the same patterns as the last time apply
 		s.Choice = &choice
 	}
 	found, before, finish, err := p.keep(ctx, a, ref.Agent, s)
@@ -130,7 +131,7 @@ func (c *SnapCommand) snap(ctx context.Context, a *cli.App, p *place, ref ckpt.R
 	return r, finish, nil
 }
 
-// patterns are the lines of a setting, but for empty ones.
+// patterns returns the lines of a setting without empty ones.
 func patterns(setting string) (list []string) {
 	for line := range strings.Lines(setting) {
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
@@ -140,14 +141,14 @@ func patterns(setting string) (list []string) {
 	return list
 }
 
-// keepTries is how often a folder is scanned that changes while it is stored.
+// keepTries is how often a folder is scanned if it changes while it is stored.
 const keepTries = 3
 
-// lockPatience is how long a scan of the same folder is waited for.
+// lockPatience is how long to wait for another scan of the same folder.
 const lockPatience = 20 * time.Second
 
-// keep scans a folder and stores its tree. It answers as well how many files it
-// had before. finish waits until the index is written, and must be called.
+// keep scans a folder and stores its tree. It also returns how many files the folder had
+// before. finish waits until the index is written, and must be called.
 func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int,
 	finish func() error, err error) {
 	unlock, err := files.Lock(files.IndexPath(p.folder, p.root), lockPatience)
@@ -162,7 +163,7 @@ func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Sca
 	return found, before, func() error { defer unlock(); return written() }, nil
 }
 
-// keepLocked is keep where the caller has the lock. written waits for the index.
+// keepLocked is keep for a caller that holds the lock. written waits for the index.
 func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found,
 	before int, written func() error, err error) {
 	s.Ask(ctx)
@@ -198,7 +199,8 @@ func hasUnstable(f *files.Found) bool {
 	return false
 }
 
-// saveWith saves a checkpoint with trees. Its state is that of the run's newest.
+// saveWith saves a checkpoint with trees. Its state is the state of the run's newest
+// checkpoint.
 func saveWith(ctx context.Context, a *cli.App, ref ckpt.RunRef, kind ckpt.Kind, trees []string, labels ckpt.Labels) (*ckpt.Saved, error) {
 	state, contentType := []byte("{}"), ckpt.ContentTypeJSON
 	newest, err := a.Client().Latest(ctx, ckpt.CheckpointFilter{Agent: ref.Agent, Run: runOf(ref)}, true)
@@ -213,7 +215,7 @@ func saveWith(ctx context.Context, a *cli.App, ref ckpt.RunRef, kind ckpt.Kind, 
 	})
 }
 
-// runOf is the run that a reference means.
+// runOf returns the run that a reference means.
 func runOf(ref ckpt.RunRef) string {
 	if ref.Run == "" {
 		return ckpt.MainRun
@@ -221,7 +223,7 @@ func runOf(ref ckpt.RunRef) string {
 	return ref.Run
 }
 
-// tell writes the result where a hook waits for it, in one step.
+// tell writes the result for a waiting hook, in one step.
 func (c *SnapCommand) tell(r *SnapResult) error {
 	if c.Result == "" {
 		return nil
@@ -233,16 +235,15 @@ func (c *SnapCommand) tell(r *SnapResult) error {
 	return osfile.Write(c.Result, text, 0o600)
 }
 
-// attachTime is how long after a checkpoint a tree may be attached to it.
+// attachTime is how long after a checkpoint a tree can be attached to it.
 const attachTime = time.Minute
 
-// attach gives the tree to the checkpoint, unless whoever waits for the result has
-// taken it.
+// attach adds the tree to the checkpoint, unless the waiting hook has taken the result.
 func (c *SnapCommand) attach(ctx context.Context, a *cli.App, ref ckpt.RunRef, r *SnapResult) error {
 	for end := time.Now().Add(attachTime); ; time.Sleep(100 * time.Millisecond) {
 		if c.Result != "" {
 			if _, err := os.Lstat(c.Result); errors.Is(err, fs.ErrNotExist) {
-				return nil // the hook saves with it
+				return nil // the hook saves with the tree
 			}
 		}
 		_, _, err := a.Client().AttachTrees(ctx, ckpt.AttachRequest{
@@ -261,10 +262,10 @@ func (c *SnapCommand) attach(ctx context.Context, a *cli.App, ref ckpt.RunRef, r
 	}
 }
 
-// ruleVanished is the rule of the finding that most files are gone.
+// ruleVanished is the rule of the finding that most files have vanished.
 const ruleVanished = "files_vanished"
 
-// tellVanished posts a finding: somebody may want the files back.
+// tellVanished reports a finding, because a person may want the files back.
 func tellVanished(ctx context.Context, a *cli.App, ref ckpt.RunRef, r *SnapResult, before int) {
 	advice := "`ckptsidecar rewind` brings them back"
 	if newest, err := newestWithFiles(ctx, a, ref.Agent, runOf(ref)); err == nil && newest != nil {
@@ -274,14 +275,14 @@ func tellVanished(ctx context.Context, a *cli.App, ref ckpt.RunRef, r *SnapResul
 	if err != nil {
 		return
 	}
-	// The snap goes on whatever becomes of the finding.
+	// The snap continues even if the finding cannot be reported.
 	_, _, _ = a.Client().PostFinding(ctx, ref.Agent, ckpt.FindingRequest{
 		Run: runOf(ref), Epoch: ref.Epoch, Rule: ruleVanished, Severity: ckpt.SeverityWarn,
 		Message: fmt.Sprintf("%d of %d files vanished at once", r.Vanished, before), Advice: ckpt.Ref(advice), Evidence: evidence,
 	})
 }
 
-// newestWithFiles is a run's newest checkpoint that names files, nil for none.
+// newestWithFiles returns a run's newest checkpoint that names files, nil for none.
 func newestWithFiles(ctx context.Context, a *cli.App, agent, run string) (found *ckpt.Checkpoint, err error) {
 	err = cli.EachPage("", func(before string) (string, bool, error) {
 		page, err := a.Client().Checkpoints(ctx, ckpt.CheckpointFilter{Agent: agent, Run: run, Before: before})
@@ -315,7 +316,7 @@ func (r *SnapResult) text(a *cli.App) {
 	}
 }
 
-// mostShown is how many paths a list beside the result has.
+// mostShown is the maximum number of paths in a list next to the result.
 const mostShown = 20
 
 func leftOutText(a *cli.App, list []ckpt.LeftOut) {

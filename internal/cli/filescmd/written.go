@@ -9,21 +9,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// writers are the tools of coding agents that write files, in small letters
-// without what is between words.
+// writers are the tools of coding agents that write files, in lower case without
+// separators between words.
 var writers = map[string]bool{
 	"write": true, "edit": true, "multiedit": true, "notebookedit": true, "writefile": true, "replace": true, "applypatch": true,
 	"createfile": true, "strreplace": true, "editfile": true,
 }
 
-// pathMembers are how their arguments name a file.
+// pathMembers are the arguments that name a file.
 var pathMembers = []string{"file_path", "path", "notebook_path", "absolute_path", "filename"}
 
-// patchLines begin the lines of a patch that name files.
+// patchLines are the beginnings of the lines in a patch that name files.
 var patchLines = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
-// writtenBy are the paths below a root that a step has written, as far as its
-// arguments say so. What a shell does, they do not say.
+// writtenBy returns the paths below a root that a step has written, if its arguments name
+// them. The arguments of a shell do not.
 func writtenBy(s *ckpt.Step, root string) (paths []string) {
 	name := strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(s.Name))
 	if !writers[name] {
