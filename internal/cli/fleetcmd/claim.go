@@ -18,7 +18,7 @@ type claimCmd struct {
 	Force bool   `help:"Claim the run even if its host holds its lease or its policy says never, because you know that the host is lost."`
 }
 
-// Help is what `fleet claim --help` adds.
+// Help returns the additional text of `fleet claim --help`.
 func (c *claimCmd) Help() string {
 	return "For administrators. With --owner only an agent of that owner is claimed. " +
 		"The daemon of this host asks the engine for the run, and brings it here as it was shipped last.\n" +
@@ -84,12 +84,12 @@ func (c *strandsListCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// strandFlags name a strand.
+// strandFlags identify a strand.
 type strandFlags struct {
 	Strand string `arg:"" help:"The strand: AGENT, AGENT/RUN, or the uid that the list shows, or its beginning."`
 }
 
-// find finds the one strand that the word stands for.
+// find finds the one strand that the word identifies.
 func (f *strandFlags) find(ctx context.Context, a *cli.App) (*fleet.Strand, error) {
 	all, err := client.Operator{Client: a.Client()}.Strands(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ type checkCmd struct {
 	AssumeDurable bool `help:"Treat the engine as replicated although it does not report it. You take the responsibility."`
 }
 
-// checkedShape is what the check prints as JSON.
+// checkedShape is the JSON output of the check.
 type checkedShape struct {
 	*fleet.Report
 	Good    bool   `json:"good"`

@@ -2,7 +2,7 @@ package fleetcmd
 
 import "github.com/ckptsidecar/ckptsidecar/internal/cli"
 
-// engineFlags name an engine: by its URL, or by the settings.
+// engineFlags identify an engine: by its URL, or by the settings.
 type engineFlags struct {
 	URL    string `arg:"" optional:"" name:"url" help:"${engine_url}"`
 	System bool   `help:"Read the settings of the system service."`

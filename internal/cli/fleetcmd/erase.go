@@ -12,17 +12,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// erasureLook is how often the engine is asked who has confirmed an erasure.
+// erasureLook is how often the engine is asked which hosts have confirmed an erasure.
 const erasureLook = time.Second
 
-// WaitErased waits until all hosts of the fleet have erased an agent too, and notes in the
-// answer to the erasure who has. While the engine is away it waits as well.
+// WaitErased waits until all hosts of the fleet have erased an agent too, and records in
+// gone which hosts have. It also waits while the engine is unreachable.
 func WaitErased(ctx context.Context, a *cli.App, gone *ckpt.Erased, timeout time.Duration) error {
 	f := gone.Fleet
 	if f == nil {
 		return nil
 	}
-	if len(f.Waiting) > 0 { // as far as this host knows: the engine knows more
+	if len(f.Waiting) > 0 { // as far as this host knows; the engine knows more
 		a.Tell("%s is erased here; waiting for %s", gone.Agent, strings.Join(f.Waiting, ", "))
 	}
 	if timeout > 0 {
@@ -51,7 +51,7 @@ func WaitErased(ctx context.Context, a *cli.App, gone *ckpt.Erased, timeout time
 	}
 }
 
-// stillWaits says who has not confirmed in time.
+// stillWaits lists the hosts that have not confirmed in time.
 func stillWaits(stopped, failure error, f *ckpt.ErasedFleet) error {
 	if !errors.Is(stopped, context.DeadlineExceeded) {
 		return stopped

@@ -15,7 +15,7 @@ type keysCmd struct {
 	Retire keysRetireCmd `cmd:"" help:"Let a key open what it has sealed, and seal nothing any more."`
 }
 
-// Help is what `fleet keys --help` adds.
+// Help returns the additional text of `fleet keys --help`.
 func (*keysCmd) Help() string {
 	return `The key file has one key a line: a realm, an id, and 32 bytes as base64. The newest
 key of a realm seals what is shipped. Older ones open what they have sealed. The keys
@@ -26,7 +26,7 @@ keep a copy away from the hosts: what is sealed is lost with its keys. Reload th
 after a change.`
 }
 
-// keyFlags name the key file.
+// keyFlags identify the key file.
 type keyFlags struct {
 	File   string `help:"The key file. Default: what fleet.key_file names." placeholder:"PATH"`
 	System bool   `help:"Read the settings of the system service."`
@@ -107,7 +107,7 @@ func (c *keysRetireCmd) Run(a *cli.App) error {
 	return told(a, path, c.Realm, c.ID, "retired")
 }
 
-// told says what became of a key.
+// told reports what happened to a key.
 func told(a *cli.App, path, realm, id, what string) error {
 	if a.JSON {
 		return a.WriteJSON(map[string]string{"file": path, "realm": realm, "id": id, "done": what})

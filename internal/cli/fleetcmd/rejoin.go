@@ -14,7 +14,7 @@ type rejoinCmd struct {
 	Force       bool   `help:"Join anew even if the engine has no other past of this database, because another machine has a copy of it."`
 }
 
-// Help is what `fleet rejoin --help` adds.
+// Help returns the additional text of `fleet rejoin --help`.
 func (c *rejoinCmd) Help() string {
 	return `For a host whose state is split: an older copy of its database was put back, or two machines
 have copies of one database. The daemon must be stopped. The database gets another id in the

@@ -15,7 +15,7 @@ type releaseCmd struct {
 	Name string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
 }
 
-// Help is what `fleet release --help` adds.
+// Help returns the additional text of `fleet release --help`.
 func (c *releaseCmd) Help() string {
 	return "The engine gets everything first. Then another host may claim the run at once, " +
 		"without waiting for this host's lease. A run that is running is refused. " +
@@ -43,7 +43,7 @@ type drainCmd struct {
 	Undo bool `help:"Take the runs up again."`
 }
 
-// Help is what `fleet drain --help` adds.
+// Help returns the additional text of `fleet drain --help`.
 func (c *drainCmd) Help() string {
 	return "For administrators, before maintenance. Nothing begins on this host any more for agents " +
 		"with takeover: auto, and exec stops them. When none can believe any more that this host holds its lease, " +

@@ -17,7 +17,7 @@ type restoreCmd struct {
 	Force       bool   `help:"Restore even if the host was seen in the last two minutes, because you know that it is lost."`
 }
 
-// Help is what `fleet restore --help` adds.
+// Help returns the additional text of `fleet restore --help`.
 func (c *restoreCmd) Help() string {
 	return `The daemon here must be stopped (ckptsidecar service stop), and its database must have no agents.
 The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
@@ -72,7 +72,7 @@ func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
 	t.Write(a.Stdout, a.Out)
 }
 
-// damagedText counts what was left out.
+// damagedText counts the checkpoints that were left out.
 func damagedText(list []fleet.DamagedCheckpoint) string {
 	for _, d := range list {
 		if d.Kind != "checkpoint" {

@@ -20,7 +20,7 @@ import (
 
 type statusCmd struct{}
 
-// Help is what `fleet status --help` adds.
+// Help returns the additional text of `fleet status --help`.
 func (*statusCmd) Help() string {
 	return `The daemon answers. It does not ask the engine: it tells what it knows.
 The exit code is 1 if nothing is shipped, and 4 if this host belongs to no fleet.
@@ -116,7 +116,7 @@ func statusText(a *cli.App, s *fleet.Status) {
 	p.Write(a.Stdout, a.Out)
 }
 
-// ownUsage shows a user how much the engine has of him.
+// ownUsage shows users how much the engine stores for them.
 func ownUsage(ctx context.Context, a *cli.App, o client.Operator) error {
 	u, err := o.FleetUsage(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func ownUsage(ctx context.Context, a *cli.App, o client.Operator) error {
 	return nil
 }
 
-// usageText says how much the engine has of each principal, where that is limited.
+// usageText shows how much the engine stores for each principal, if that is limited.
 func usageText(a *cli.App, p *term.Pairs, u *fleet.Usage) {
 	if u.Limit == 0 {
 		return
@@ -178,13 +178,13 @@ func batchesText(s *fleet.Status) string {
 	return fmt.Sprintf("%d since the daemon began, the last one took %.3f s", s.Batches, s.Took)
 }
 
-// seeFlags choose whom to ask: the daemon, or the engine itself.
+// seeFlags choose what to ask: the daemon, or the engine itself.
 type seeFlags struct {
 	engineFlags `embed:""`
 	Direct      bool `help:"Ask the engine that the settings name, not the daemon, as a URL does. It shows what your role in the engine may read."`
 }
 
-// direct is the URL of the engine that is to be asked itself, "" for the daemon.
+// direct returns the URL of the engine to ask directly, "" for the daemon.
 func (f *seeFlags) direct(a *cli.App) (string, error) {
 	switch {
 	case f.URL == "" && !f.Direct && f.System:
@@ -195,7 +195,7 @@ func (f *seeFlags) direct(a *cli.App) (string, error) {
 	return f.find(a)
 }
 
-// nearEngine says how to ask without a daemon.
+// nearEngine adds how to ask without a daemon.
 func nearEngine(err error) error {
 	if daemon.Unreachable(err) {
 		return fmt.Errorf("%w; without a daemon, --direct asks the engine itself", err)
@@ -239,7 +239,7 @@ func (c *hostsCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// seenText is when the engine heard of a host, by the engine's clock.
+// seenText says when the engine heard from a host, by the engine's clock.
 func seenText(h *fleet.HostShown) string {
 	if h.Restored != "" {
 		return "restored elsewhere"
@@ -248,7 +248,7 @@ func seenText(h *fleet.HostShown) string {
 	return term.Ago(now, now.Add(-time.Duration(h.SeenAgo*float64(time.Second))))
 }
 
-// leaseOf is how much of a host's lease is left, by the engine's clock.
+// leaseOf says how much time of a host's lease is left, by the engine's clock.
 func leaseOf(h *fleet.HostShown) string {
 	switch {
 	case h.Lease == nil:
@@ -281,7 +281,7 @@ func (c *runsCmd) Run(ctx context.Context, a *cli.App) error {
 	return c.List(ctx, a, url)
 }
 
-// List lists runs of the fleet, as the daemon tells them, or the engine at a URL.
+// List lists runs of the fleet. It asks the daemon, or the engine at a URL.
 func (c *RunsQuery) List(ctx context.Context, a *cli.App, url string) (err error) {
 	filter := ckpt.RunFilter{Agent: c.Agent}
 	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Status, view.CheckRunStatus), filter.Check()); err != nil {
@@ -329,7 +329,8 @@ func askRuns(ctx context.Context, a *cli.App, url string, q fleet.RunsQuery) (*f
 	return client.Operator{Client: a.Client()}.FleetRuns(ctx, q)
 }
 
-// changedText is a time for people; one that no daemon has written is shown as it is.
+// changedText returns a time for people. It returns a text that no daemon has written
+// unchanged.
 func changedText(a *cli.App, text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

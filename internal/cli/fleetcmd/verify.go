@@ -14,7 +14,7 @@ type verifyCmd struct {
 	engineFlags `embed:""`
 }
 
-// Help is what `fleet verify --help` adds.
+// Help returns the additional text of `fleet verify --help`.
 func (*verifyCmd) Help() string {
 	return `It checks that no row of an audit log is missing up to the host's mark, that claims fit
 the audit logs that they name, and each state and document against its hash or its
