@@ -16,17 +16,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// mostInput is how much a hook reads of what an agent tells it.
+// mostInput is the maximum size of the input of a hook.
 const mostInput = 32 << 20
 
-// Command is hook and its subcommands.
+// Command is the command hook with its subcommands.
 type Command struct {
 	Handle    handleCmd    `cmd:"" default:"withargs" help:"Handle a hook event from standard input. This is the default subcommand."`
 	Install   installCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent. Shows the change first."`
 	Uninstall uninstallCmd `cmd:"" help:"Remove the hooks from the settings of a coding agent."`
 }
 
-// Help is what `hook --help` adds.
+// Help returns the additional text of `hook --help`.
 func (c *Command) Help() string {
 	return "Without a subcommand it reads the JSON that Claude Code, Codex or Gemini CLI give to a hook, and notes it: " +
 		"a run for each session, a step for each tool call, " +
@@ -42,12 +42,12 @@ type handleCmd struct {
 	Debug bool `help:"Report errors on standard error. The exit code is still 0."`
 }
 
-// Run never answers an error: an agent must not be stopped by its recorder.
+// Run never returns an error: its recorder must not stop an agent.
 func (c *handleCmd) Run(ctx context.Context, a *cli.App) error {
 	limit := c.timeout(a.Env)
 	deadline := limit
 	if c.Files {
-		deadline += c.FilesWait // handle gives it to risky calls alone
+		deadline += c.FilesWait // handle uses it for risky calls only
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -92,7 +92,7 @@ func (c *handleCmd) handle(ctx context.Context, a *cli.App, limit time.Duration)
 		PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery,
 	}
 	if run := a.InRun(h.Agent, ""); h.Agent != "" && run != "" {
-		ref := a.Ref(h.Agent, "", nil) // exec has begun it, and looks after it
+		ref := a.Ref(h.Agent, "", nil) // exec has started the run, and supervises it
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
 	if c.Files {
@@ -105,7 +105,8 @@ func (c *handleCmd) handle(ctx context.Context, a *cli.App, limit time.Duration)
 	return h.Handle(ctx, in)
 }
 
-// folder is where the coding agent works. The products name the project in the environment.
+// folder returns the folder in which the coding agent works. The products name the project
+// in the environment.
 func (c *handleCmd) folder(a *cli.App, in *hook.Input) string {
 	for _, name := range []string{"CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR"} {
 		if folder := a.Env(name); folder != "" {
@@ -122,7 +123,7 @@ func (c *handleCmd) owner() int {
 	return hook.OwnerOf(os.Getppid())
 }
 
-// Handles says that this is the call of a hook.
+// Handles reports whether these are the arguments of a hook call.
 func Handles(args []string) bool {
 	if len(args) == 0 || args[0] != "hook" {
 		return false
@@ -131,8 +132,8 @@ func Handles(args []string) bool {
 	return !slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(elsewhere, arg) })
 }
 
-// grammar is the part of the grammar that a hook needs. Reading all of it
-// would cost an agent more at every call than the call itself.
+// grammar is the part of the command line's grammar that a hook needs. Reading the whole
+// grammar would cost an agent more at every call than the call itself.
 type grammar struct {
 	Socket string
 	Owner  string
@@ -140,8 +141,8 @@ type grammar struct {
 	handleCmd
 }
 
-// Main is the whole program as a hook. It always ends with 0. Exit code 2 would
-// forbid the agent's next action, so not even a wrong flag may give it.
+// Main is the whole program as a hook. It always returns 0. Exit code 2 would forbid the
+// agent's next action, so not even a wrong flag may cause it.
 func Main(ctx context.Context, a *cli.App, args []string) int {
 	if len(args) > 0 && args[0] == "handle" {
 		args = args[1:]
@@ -157,6 +158,6 @@ func Main(ctx context.Context, a *cli.App, args []string) int {
 		return cli.ExitDone
 	}
 	a.Socket, a.Owner = g.Socket, g.Owner
-	_ = g.handleCmd.Run(ctx, a) // it answers none
+	_ = g.handleCmd.Run(ctx, a) // it returns no errors
 	return cli.ExitDone
 }

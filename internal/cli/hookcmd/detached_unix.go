@@ -4,5 +4,5 @@ package hookcmd
 
 import "syscall"
 
-// detached puts a process into a session of its own, which outlives this one.
+// detached puts a process into its own session, which outlives this process.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

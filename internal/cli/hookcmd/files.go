@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// snaps keeps files by a process of its own: a hook must end before long.
+// snaps stores files in a separate process, because a hook must end soon.
 type snaps struct {
 	a                *cli.App
 	include, exclude []string
@@ -25,10 +25,10 @@ func newSnaps(a *cli.App, include, exclude []string) *snaps {
 	return &snaps{a: a, include: include, exclude: exclude}
 }
 
-// Interrupted says that a restore of the folder was not finished.
+// Interrupted reports whether a restore of the folder was interrupted.
 func (h *snaps) Interrupted(folder string) bool { return filescmd.Interrupted(h.a.Env, folder) }
 
-// Keep starts `files snap` for a checkpoint, and leaves it alone.
+// Keep starts `files snap` for a checkpoint, and lets it run.
 func (h *snaps) Keep(folder string, ref ckpt.RunRef, checkpoint string) (hook.Keeping, error) {
 	state, err := filescmd.StateFolder(h.a.Env)
 	if err != nil {
@@ -42,12 +42,13 @@ func (h *snaps) Keep(folder string, ref ckpt.RunRef, checkpoint string) (hook.Ke
 	return k, h.snap(folder, ref, "--attach", checkpoint, "--result", k.result)
 }
 
-// Warm starts `files snap` for no checkpoint.
+// Warm starts `files snap` without a checkpoint.
 func (h *snaps) Warm(folder string, ref ckpt.RunRef) error {
 	return h.snap(folder, ref, "--tree-only")
 }
 
-// snap starts `files snap`, which goes on when the hook has ended, however that ends.
+// snap starts `files snap`, which continues when the hook has ended, however the hook
+// ends.
 func (h *snaps) snap(folder string, ref ckpt.RunRef, how ...string) error {
 	args := append([]string{"files", "snap", "--agent", ref.Agent, "--run", ref.Run}, how...)
 	if ref.Epoch != nil {
@@ -74,7 +75,7 @@ func (h *snaps) snap(folder string, ref ckpt.RunRef, how ...string) error {
 	return cmd.Process.Release()
 }
 
-// sweepSnaps removes results that nobody has taken: their process was killed.
+// sweepSnaps removes results that no hook has taken, because its process was killed.
 func sweepSnaps(folder string) {
 	old, err := filepath.Glob(filepath.Join(folder, "snap-*"))
 	if err != nil {
@@ -93,8 +94,8 @@ type keeping struct{ result string }
 // takeEvery is how often a hook looks for the result of a snap.
 const takeEvery = 2 * time.Millisecond
 
-// Tree takes the tree from the snap: whoever takes the file of the result away
-// has it.
+// Tree takes the tree from the snap. The process that removes the file with the result
+// owns the tree.
 func (k *keeping) Tree(ctx context.Context, most time.Duration) (tree, why string) {
 	taken := k.result + ".taken"
 	for end := time.Now().Add(most); ; {

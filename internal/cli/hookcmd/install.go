@@ -20,7 +20,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// place is where the settings are.
+// place is the location of the settings.
 type place struct {
 	forProduct
 	Project bool   `xor:"place" help:"In the settings of the project that this folder belongs to."`
@@ -59,8 +59,8 @@ func (c *installCmd) Run(ctx context.Context, a *cli.App) error {
 	return err
 }
 
-// proposeKeep says how to keep enough checkpoints to go back to: by default a run
-// keeps three.
+// proposeKeep suggests to keep more checkpoints to go back to: by default, a run keeps
+// three.
 func (c *installCmd) proposeKeep(a *cli.App) {
 	agent := c.Agent
 	if agent == "" {
@@ -79,7 +79,7 @@ func (c *uninstallCmd) Run(ctx context.Context, a *cli.App) error {
 	return err
 }
 
-// file is the product's file of settings.
+// file returns the product's settings file.
 func (c *place) file(a *cli.App) (string, error) {
 	if c.For == "" {
 		return "", cli.Usagef("name the coding agent: --for claude-code, codex or gemini")
@@ -87,7 +87,7 @@ func (c *place) file(a *cli.App) (string, error) {
 	if c.File != "" {
 		return c.File, nil
 	}
-	names := map[hook.Product][3]string{ // the folder, the variable that names it, the file
+	names := map[hook.Product][3]string{ // the folder, the variable with its name, the file
 		hook.ClaudeCode: {".claude", "CLAUDE_CONFIG_DIR", "settings.json"},
 		hook.Codex:      {".codex", "CODEX_HOME", "hooks.json"},
 		hook.Gemini:     {".gemini", "", "settings.json"},
@@ -103,8 +103,8 @@ func (c *place) file(a *cli.App) (string, error) {
 	return filepath.Join(home, names[0], names[2]), err
 }
 
-// command is how the product calls this program: by its name if the path finds
-// it, else by its path.
+// command returns how the product calls this program: by its name if the path finds it,
+// else by its path.
 func (c *installCmd) command(a *cli.App) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -130,13 +130,13 @@ func sameFile(one, two string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// change shows what a file of settings would become, asks, and writes it.
+// change shows how a settings file would change, asks, and writes it.
 func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error)) (done bool, err error) {
 	owner, err := osfile.Controller(filepath.Dir(file))
 	if err != nil {
 		return false, err
 	}
-	if err := owner.Become(); err != nil { // root writes nothing through a link that another user has put there
+	if err := owner.Become(); err != nil { // root must write nothing through a link that another user created
 		return false, err
 	}
 	file = behindLinks(file)
@@ -172,7 +172,7 @@ func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error
 	return true, nil
 }
 
-// showChange shows what of a file changes, as a unified diff.
+// showChange shows the changes of a file as a unified diff.
 func showChange(a *cli.App, file string, before, after []byte) {
 	text := diff.Diff(file, before, file+" (new)", after)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
@@ -181,8 +181,8 @@ func showChange(a *cli.App, file string, before, after []byte) {
 	}
 }
 
-// behindLinks is where a file really is or will be. A person has to agree to
-// that place. It follows links as far as the path exists.
+// behindLinks returns the real path of a file, even if it does not exist yet. A person
+// must agree to that path. It follows links as far as the path exists.
 func behindLinks(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		file = path

@@ -10,8 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// options are what a hook can be told on its command line; install writes
-// them there.
+// options are the options of a hook on its command line. install writes them there.
 type options struct {
 	Agent     string   `help:"Whose runs. Default: $$CKPTSIDECAR_AGENT, then the project folder's name and a hash of its path." placeholder:"NAME"`
 	Risky     []string `sep:"none" help:"More risky calls: a regular expression on TOOL ARGUMENTS, or shell COMMAND." placeholder:"REGEX"`
@@ -31,7 +30,7 @@ func (s *options) risky() *hook.Risky {
 	return hook.NewRisky(s.Risky, s.NotRisky, s.OnlyRisky)
 }
 
-// check finds mistakes before they are written into anybody's settings.
+// check finds mistakes before they are written into a user's settings.
 func (s *options) check() error {
 	err := s.risky().Check()
 	if s.SaveEvery < 0 {
@@ -49,7 +48,7 @@ func (s *options) check() error {
 	return cli.Checked(err, cli.Given(s.Agent, ckpt.CheckAgentName))
 }
 
-// words are the settings as a command line has them.
+// words returns the options for a command line.
 func (s *options) words() (words []string) {
 	if s.Agent != "" {
 		words = append(words, "--agent", s.Agent)
@@ -99,7 +98,7 @@ const (
 
 func isTimeout(d time.Duration) bool { return d >= leastTimeout && d <= mostTimeout }
 
-// timeout is how long the hook may take. A wrong value counts as none, since a hook
+// timeout returns how long the hook may take. A wrong value is ignored, because a hook
 // never fails.
 func (s *options) timeout(env func(string) string) time.Duration {
 	if isTimeout(s.Timeout) {
@@ -111,7 +110,7 @@ func (s *options) timeout(env func(string) string) time.Duration {
 	return usualTimeout
 }
 
-// forProduct is which coding agent it is about.
+// forProduct says which coding agent the command is about.
 type forProduct struct {
 	For string `enum:",claude-code,codex,gemini" default:"" help:"Which coding agent: claude-code, codex or gemini." placeholder:"PRODUCT"`
 }
