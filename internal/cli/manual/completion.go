@@ -15,7 +15,7 @@ type Completion struct {
 	Shell string `arg:"" enum:"bash,zsh,fish,powershell" help:"bash, zsh, fish or powershell."`
 }
 
-// Help is what `completion --help` adds.
+// Help returns the additional text of `completion --help`.
 func (c *Completion) Help() string {
 	return `bash:        source <(ckptsidecar completion bash)
 zsh:         source <(ckptsidecar completion zsh)
@@ -31,7 +31,8 @@ func (c *Completion) Run(a *cli.App, parser *kong.Kong) error {
 	return nil
 }
 
-// Places walks kong's model, so that a new command or flag completes by itself.
+// Places reads the places from kong's model, so that a new command or flag is completed
+// automatically.
 func Places(root *kong.Node) []place {
 	var list []place
 	var walk func(n *kong.Node, path []string)
@@ -55,7 +56,7 @@ func Places(root *kong.Node) []place {
 	return list
 }
 
-// values are what an argument with a fixed set of values may be.
+// values returns the possible values of an argument with a fixed set of values.
 func values(n *kong.Node) (list []word) {
 	for _, arg := range n.Positional {
 		for _, v := range arg.EnumSlice() {
@@ -67,7 +68,7 @@ func values(n *kong.Node) (list []word) {
 	return list
 }
 
-// flags are a node's own and those of the nodes above it.
+// flags returns the flags of a node and of the nodes above it.
 func flags(n *kong.Node) (list []word) {
 	for _, group := range n.AllFlags(true) {
 		for _, f := range group {
@@ -124,7 +125,7 @@ complete -o filenames -F _ckptsidecar ckptsidecar
 `, strings.Join(fileFlags(list), "|"))
 }
 
-// fileFlags are the flags after which a file name comes, and "-o".
+// fileFlags returns the flags that are followed by a file name, and "-o".
 func fileFlags(list []place) []string {
 	names := []string{"-o"}
 	for _, p := range list {

@@ -56,7 +56,7 @@ fi
 `)
 }
 
-// described is zsh's form of a word and what it means.
+// described returns a word and its meaning in the form for zsh.
 func described(w word) string {
 	if w.help == "" {
 		return w.text
@@ -64,7 +64,7 @@ func described(w word) string {
 	return w.text + ":" + strings.ReplaceAll(w.help, ":", "\\:")
 }
 
-// quote is a word in single quotes, as every Unix shell reads it.
+// quote returns a word in single quotes, which every Unix shell understands.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func fishCompletion(w io.Writer, list []place) {
@@ -135,7 +135,7 @@ Register-ArgumentCompleter -Native -CommandName ckptsidecar -ScriptBlock {
 `)
 }
 
-// quoted are the paths of the places where the daemon completes names of a kind, in quotes.
+// quoted returns the quoted paths of the places where the daemon completes names of a kind.
 func quoted(list []place, kind, between string) string {
 	var paths []string
 	for _, p := range list {

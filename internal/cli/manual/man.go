@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// Man prints the manual page. It is made of the same model that --help shows,
-// so a new command or flag is in it by itself.
+// Man prints the manual page. It uses the same model as --help, so it contains a new
+// command or flag automatically.
 type Man struct{}
 
 func (c *Man) Run(a *cli.App, parser *kong.Kong, groups Groups) error {
@@ -48,14 +48,14 @@ type Groups []kong.Group
 
 func (m *manual) line(format string, args ...any) { fmt.Fprintf(m.w, format+"\n", args...) }
 
-// text is for people: nothing in it is taken for a macro.
+// text writes text for people, in which nothing counts as a macro.
 func (m *manual) text(s string) {
 	for line := range strings.Lines(strings.TrimSpace(s)) {
 		m.line("%s", Roff(strings.TrimSpace(line)))
 	}
 }
 
-// Roff guards what troff would read.
+// Roff escapes what troff would interpret.
 func Roff(s string) string {
 	s = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {
@@ -66,7 +66,7 @@ func Roff(s string) string {
 
 func (m *manual) section(name string) { m.line(".SH %s", strings.ToUpper(name)) }
 
-// item is a word and what it means.
+// item writes a word and its meaning.
 func (m *manual) item(word, meaning string) {
 	m.line(".TP")
 	m.line(`\fB%s\fR`, Roff(word))
@@ -125,14 +125,14 @@ func (m *manual) command(leaf *kong.Node) {
 	}
 }
 
-// under is an item of an item.
+// under writes an item below an item.
 func (m *manual) under(word, meaning string) {
 	m.line(".RS")
 	m.item(word, meaning)
 	m.line(".RE")
 }
 
-// commandSummary is how a command is typed, without its flags.
+// commandSummary returns how to type a command, without its flags.
 func commandSummary(leaf *kong.Node) string {
 	words := []string{strings.TrimPrefix(leaf.Path(), "ckptsidecar ")}
 	for _, arg := range leaf.Positional {
@@ -141,7 +141,7 @@ func commandSummary(leaf *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// isCommon says whether every command has the flag.
+// isCommon reports whether every command has the flag.
 func isCommon(leaf *kong.Node, f *kong.Flag) bool {
 	top := leaf
 	for top.Parent != nil {
@@ -163,7 +163,7 @@ func (m *manual) flags(list []*kong.Flag) {
 	}
 }
 
-// flagText is how a flag is typed.
+// flagText returns how to type a flag.
 func flagText(f *kong.Flag) string {
 	text := "--" + f.Name
 	if f.Short != 0 {
@@ -175,7 +175,8 @@ func flagText(f *kong.Flag) string {
 	return text + "=" + f.FormatPlaceHolder()
 }
 
-// settings are those of the configuration file, with the variables that go over it.
+// settings lists the settings of the configuration file, with the variables that override
+// them.
 func (m *manual) settings() {
 	m.section("Settings")
 	m.text("The configuration file is TOML: limits.max_body is max_body below [limits]. A flag of serve goes over an " +
@@ -197,7 +198,7 @@ func (m *manual) settings() {
 	m.item("CKPTSIDECAR_CONFIG", "An environment variable that names another configuration file, which must then be there.")
 }
 
-// Anywhere is an environment whose folders are written as they are typed.
+// Anywhere is an environment whose folders are shown as variables.
 func Anywhere(name string) string {
 	return map[string]string{
 		"XDG_STATE_HOME": "/~/.local/state", "XDG_CONFIG_HOME": "/~/.config", "ProgramData": `C:\ProgramData`,

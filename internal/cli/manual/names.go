@@ -12,27 +12,27 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// What the daemon can complete: the names of one of these.
+// The kinds of names that the daemon can complete.
 const (
 	completeAgents      = "agents"
 	completeCheckpoints = "checkpoints"
 	completeRuns        = "runs"
 )
 
-// CompleteNames prints the names with which a shell completes a word. The scripts that
-// Completion writes call it. Without a daemon it prints nothing.
+// CompleteNames prints the names with which a shell completes a word. The scripts of
+// Completion call it. Without a daemon it prints nothing.
 type CompleteNames struct {
 	Kind  string `arg:"" enum:"agents,checkpoints,runs"`
 	Typed string `arg:"" optional:""`
 }
 
-// completeTime bounds how long a shell waits for names.
+// completeTime is the longest time that a shell waits for names.
 const completeTime = 2 * time.Second
 
 // offered is how many checkpoints or runs are offered.
 const offered = 50
 
-// Run prints a name on each line.
+// Run prints one name on each line.
 func (c *CompleteNames) Run(ctx context.Context, a *cli.App) error {
 	ctx, cancel := context.WithTimeout(ctx, completeTime)
 	defer cancel()
@@ -80,7 +80,7 @@ func (c *CompleteNames) names(ctx context.Context, a *cli.App) (names []string, 
 	return names, nil
 }
 
-// namesAt is what the daemon completes as an argument of a command, "" for nothing.
+// namesAt returns what the daemon completes as an argument of a command, "" for nothing.
 func namesAt(n *kong.Node) string {
 	for _, arg := range n.Positional {
 		switch {

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// place is a point on the command line, "" or "policy set", and the words
-// that may follow there.
+// place is a position on the command line, "" or "policy set", and the words that can
+// follow there.
 type place struct {
 	Path  string
 	words []word
