@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// Bars compares numbers by the lengths of lines, in groups.
+// Bars compares numbers by the lengths of bars, in groups.
 type Bars struct {
 	Title  string
 	groups []barGroup
@@ -20,7 +20,7 @@ type barGroup struct {
 	bars []Bar
 }
 
-// Bar is one line of a drawing.
+// Bar is one bar of a drawing.
 type Bar struct {
 	Name  string
 	Value float64
@@ -33,7 +33,7 @@ func (p *Bars) group(name string, bars ...Bar) {
 
 const plotWidth = 60
 
-// Write draws the groups. Each has a scale of its own.
+// Write draws the groups. Each has its own scale.
 func (p *Bars) Write(w io.Writer, s *term.Style) {
 	fmt.Fprintln(w, s.Bold(p.Title))
 	for _, g := range p.groups {
@@ -49,8 +49,8 @@ func (p *Bars) Write(w io.Writer, s *term.Style) {
 	}
 }
 
-// barLine is a line of at most width characters, to half a character, and a
-// space. What is more than nothing has at least the half.
+// barLine returns a bar of at most width characters, to half a character, and a space. A
+// value above 0 gets at least half a character.
 func barLine(value, most float64, width int) string {
 	if most <= 0 || value <= 0 {
 		return ""

@@ -17,7 +17,7 @@ type Figures struct {
 	P99       float64 `json:"p99_ms"`
 }
 
-// FiguresOf sums up times in milliseconds, all of which passed within elapsed.
+// FiguresOf summarizes times in milliseconds that were measured within elapsed.
 func FiguresOf(times []float64, elapsed time.Duration) Figures {
 	slices.Sort(times)
 	f := Figures{P50: Rounded(quantile(times, 0.5)), P95: Rounded(quantile(times, 0.95)), P99: Rounded(quantile(times, 0.99))}
@@ -27,7 +27,7 @@ func FiguresOf(times []float64, elapsed time.Duration) Figures {
 	return f
 }
 
-// Medians takes the median of each of the figures, over rounds.
+// Medians returns the median of each figure over the rounds.
 func Medians(rounds []Figures) Figures {
 	return Figures{
 		PerSecond: medianOf(rounds, func(f Figures) float64 { return f.PerSecond }),
@@ -45,7 +45,8 @@ func medianOf[T any](list []T, get func(T) float64) float64 {
 	return Rounded(Median(values))
 }
 
-// Median is the middle value, and between two the mean of both; 0 of none.
+// Median returns the middle value, or the mean of the two middle values; 0 if there are
+// none.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -58,8 +59,9 @@ func Median(values []float64) float64 {
 	return sorted[n/2]
 }
 
-// quantile is the value that a share q of all does not exceed: the nearest
-// rank, so always a time that was measured; 0 of none.
+// quantile returns the value that a share q of all values does not exceed. It uses the
+// nearest rank, so the result is always a measured time. It returns 0 if there are no
+// values.
 func quantile(sorted []float64, q float64) float64 {
 	n := len(sorted)
 	if n == 0 {
@@ -72,7 +74,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(max(rank, 1), n)-1]
 }
 
-// Ratio is a to b; 0 where there is no b.
+// Ratio returns a divided by b; 0 if b is 0.
 func Ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -80,7 +82,7 @@ func Ratio(a, b float64) float64 {
 	return Rounded(a / b)
 }
 
-// Rounded keeps four significant digits: more would be noise.
+// Rounded keeps four significant digits, because more would be noise.
 func Rounded(v float64) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
 	if err != nil {
@@ -89,7 +91,7 @@ func Rounded(v float64) float64 {
 	return r
 }
 
-// Milliseconds is a duration as a number of milliseconds.
+// Milliseconds returns a duration as a number of milliseconds.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Rate writes a rate for people.

@@ -13,11 +13,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Task does something once and says how long that took. Preparations, such as
-// making a state, do not count.
+// Task does something once and returns how long that took. Preparations, such as making a
+// state, do not count.
 type Task func(context.Context) (time.Duration, error)
 
-// Timed is a task that needs no preparation.
+// Timed returns a task that needs no preparation.
 func Timed(do func(context.Context) error) Task {
 	return func(ctx context.Context) (time.Duration, error) {
 		began := time.Now()
@@ -30,7 +30,7 @@ func Timed(do func(context.Context) error) Task {
 type Load struct {
 	Clients int
 	During  time.Duration
-	Most    int // tasks of one client; 0 for as many as there is time for
+	Most    int // tasks of one client; 0 means no limit but the time
 }
 
 // Run measures. Each client does its task once before the measurement, so that
@@ -59,7 +59,7 @@ func (l Load) Run(ctx context.Context, open func(n int) (Task, error)) (Figures,
 	return FiguresOf(all, time.Since(began)), err
 }
 
-// Each does something for all clients at once; the first error ends it.
+// Each runs a function for all clients at once; the first error ends it.
 func (l Load) Each(ctx context.Context, do func(ctx context.Context, n int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range l.Clients {
@@ -70,7 +70,7 @@ func (l Load) Each(ctx context.Context, do func(ctx context.Context, n int) erro
 
 func (l Load) repeat(ctx context.Context, t Task, until time.Time) (took []float64, err error) {
 	for {
-		if err := ctx.Err(); err != nil { // a task need not look
+		if err := ctx.Err(); err != nil { // a task need not check the context
 			return took, err
 		}
 		one, err := t(ctx)
@@ -84,28 +84,28 @@ func (l Load) repeat(ctx context.Context, t Task, until time.Time) (took []float
 	}
 }
 
-// Daemon is a daemon and one connection for each client. The connections last from
+// Daemon is a daemon and one connection for each client. The connections stay open from
 // one measurement to the next.
 type Daemon struct {
 	*program.Daemon
 	mu      sync.Mutex
 	clients []*client.Client
-	filled  map[string]bool // the agents whose runs are there
+	filled  map[string]bool // the agents whose runs exist
 }
 
-// ClientOf is the connection of client n.
+// ClientOf returns the connection of client n.
 func (d *Daemon) ClientOf(n int) *client.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.clients) <= n {
 		c := d.Client()
-		c.Retry = 10 * time.Second // a client that is told to wait waits, and its time counts
+		c.Retry = 10 * time.Second // a client that is told to wait does so, and the time counts
 		d.clients = append(d.clients, c)
 	}
 	return d.clients[n]
 }
 
-// HangUp closes all connections, before the daemon ends.
+// HangUp closes all connections before the daemon ends.
 func (d *Daemon) HangUp() {
 	for _, c := range d.clients {
 		c.Close()
@@ -113,7 +113,7 @@ func (d *Daemon) HangUp() {
 	d.clients = nil
 }
 
-// Start starts a daemon with its database in a folder of that name.
+// Start starts a daemon with its database in a folder with this name.
 func (b *Bench) Start(ctx context.Context, name string) (*Daemon, error) {
 	dir := filepath.Join(b.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Material writes the text that states are made of: English-like prose, and
-// lines like those of programs, logs and listings. It is generated, so that
-// everybody measures the same and nobody's files are read; words come as often
-// as in real text (Zipf's law) and identifiers come again within a file, so that
-// it compresses about as real text does.
+// Material writes the text for states: English-like prose, and lines like those of
+// programs, logs and listings. The text is generated, so that everybody measures the
+// same, and no user's files are read. Words are as frequent as in real text (Zipf's law),
+// and identifiers repeat within a file. Therefore the text compresses about as well as
+// real text.
 type Material struct {
 	random *rand.Rand
 	words  []string
-	sums   []uint64 // of the words' weights, up to each
+	sums   []uint64 // the cumulative weights of the words
 	files  [][]string
 }
 
-// NewMaterial makes material. The same seed gives the same text.
+// NewMaterial returns material. The same seed gives the same text.
 func NewMaterial(seed uint64) *Material {
 	m := &Material{random: rand.New(rand.NewPCG(seed, 0x636b7074))}
 	m.words = strings.Fields(commonWords)
@@ -39,12 +39,12 @@ func NewMaterial(seed uint64) *Material {
 	return m
 }
 
-// N is a random number from 0 to below-1.
+// N returns a random number from 0 to below-1.
 func (m *Material) N(below int) int { return m.random.IntN(below) }
 
 func pick[T any](m *Material, list []T) T { return list[m.N(len(list))] }
 
-// rareWord is a word that no dictionary has, but that looks like one.
+// rareWord returns a word that is in no dictionary, but looks like a real one.
 func (m *Material) rareWord() string {
 	var b strings.Builder
 	for range 2 + m.N(3) {
@@ -53,13 +53,13 @@ func (m *Material) rareWord() string {
 	return b.String()
 }
 
-// Word is a word. Frequent words come more often.
+// Word returns a word. Frequent words are chosen more often.
 func (m *Material) Word() string {
 	at := m.random.Uint64N(m.sums[len(m.sums)-1])
 	return m.words[sort.Search(len(m.sums), func(i int) bool { return m.sums[i] > at })]
 }
 
-// sentence is English to a compressor.
+// sentence returns a sentence that looks like English to a compressor.
 func (m *Material) sentence() string {
 	words := make([]string, 5+m.N(16))
 	for i := range words {
@@ -72,13 +72,13 @@ func (m *Material) sentence() string {
 	return strings.Join(words, " ") + pick(m, []string{".", ".", ".", ":", "?"})
 }
 
-// Name is an identifier.
+// Name returns an identifier.
 func (m *Material) Name() string {
 	a, b := m.Word(), m.Word()
 	return a + strings.ToUpper(b[:1]) + b[1:]
 }
 
-// File is program text: a dozen names, and lines that use them.
+// File returns program text: a dozen names, and lines that use them.
 func (m *Material) File(lines int) []string {
 	names := make([]string, 14)
 	for i := range names {
@@ -108,7 +108,7 @@ func (m *Material) File(lines int) []string {
 	return list
 }
 
-// passage is about so many bytes of what one message says.
+// passage returns about this many bytes of the content of a message.
 func (m *Material) passage(bytes int) string {
 	var b strings.Builder
 	for b.Len() < bytes {
@@ -127,8 +127,8 @@ func (m *Material) passage(bytes int) string {
 	return cut(b.String(), bytes)
 }
 
-// excerpt is a part of a file, with the numbers of its lines, as tools show it.
-// Files are read again and again, and change between.
+// excerpt writes a part of a file with line numbers, as tools show it. Files are read
+// again and again, and change in between.
 func (m *Material) excerpt(b *strings.Builder) {
 	k := m.N(len(m.files))
 	if m.N(3) == 0 {
@@ -141,7 +141,7 @@ func (m *Material) excerpt(b *strings.Builder) {
 	}
 }
 
-// listing is what a build or a test says.
+// listing writes the output of a build or a test.
 func (m *Material) listing(b *strings.Builder) {
 	for range 4 + m.N(16) {
 		fmt.Fprintf(b, "%s  %s/%s_test.go:%d: %s %s (%d.%02ds)\n", pick(m, []string{"ok  ", "FAIL", "--- ", "warn"}), m.Word(),
@@ -149,13 +149,13 @@ func (m *Material) listing(b *strings.Builder) {
 	}
 }
 
-// cut shortens text to at most n bytes, all of which are ASCII.
+// cut shortens text to at most n bytes. All of the text is ASCII.
 func cut(text string, n int) string { return text[:min(n, len(text))] }
 
-// Message is one message of a conversation, as JSON of about so many bytes.
+// Message returns one message of a conversation, as JSON of about this many bytes.
 func (m *Material) Message(size int) []byte {
 	role := pick(m, []string{"user", "assistant", "assistant", "tool", "tool", "tool"})
-	content := m.passage(max(20, size-100-size/20)) // escapes take the rest
+	content := m.passage(max(20, size-100-size/20)) // escapes use the rest
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"role":%q,"id":"msg_%016x","content":`, role, m.random.Uint64())
 	WriteString(&b, content)
@@ -167,7 +167,7 @@ func (m *Material) Message(size int) []byte {
 func WriteString(b *bytes.Buffer, s string) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string can always be written
+	_ = enc.Encode(s) // writing a string cannot fail
 	b.Truncate(b.Len() - 1)
 }
 
@@ -175,7 +175,7 @@ const syllables = `an ar ba bi ca ce co da de di do ed el en er fa fi for ga ge 
 	li lo ma me ment mi mo na ne ni no nor on or pa per pi po pro qua ra re ri ro sa se si so sta sub ta te ter ti
 	tion to tra tri un ur va ve vi wa we`
 
-// commonWords are in the order of how often they come, more or less.
+// commonWords are sorted approximately by frequency.
 const commonWords = `the of and to in a is that for it was on are as with be by at this not or from have has an
 	but they we you which can if will all there their one more when so no what up out about into than its only other
 	new some could time these two may then do first any my now such like over also after must through here how our

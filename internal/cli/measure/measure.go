@@ -17,26 +17,26 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// Env is what a measurement needs of the program that runs it.
+// Env is what a measurement needs from the program that runs it.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Out, Err       *term.Style // of stdout and of stderr
+	Out, Err       *term.Style // the styles of stdout and stderr
 	JSON           bool        // write JSON instead of text for people
 	Version        string
-	Where          func() (string, error)                                         // the folder to measure where --dir names none
+	Where          func() (string, error)                                         // the folder to measure if --dir names none
 	Start          func(ctx context.Context, dir string) (*program.Daemon, error) // starts a daemon with its database in a folder
 }
 
-// Tell says something to the person, beside the result.
+// Tell writes a message for the person, in addition to the result.
 func (a *Env) Tell(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
 
-// Progress shows how far a measurement is.
+// Progress shows the progress of a measurement.
 func (a *Env) Progress(what string) *term.Progress {
 	return term.NewProgress(a.Stderr, a.Err, what)
 }
 
-// folder is the folder to measure.
+// folder returns the folder to measure.
 func (a *Env) folder(named string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
@@ -44,14 +44,14 @@ func (a *Env) folder(named string) (string, error) {
 	return a.Where()
 }
 
-// Flags are those of every measurement.
+// Flags are the flags of every measurement.
 type Flags struct {
 	Dir  string `help:"A folder on the disk to measure. The measurement uses a temporary folder in it. Default: ${disk}." placeholder:"DIR"`
 	Keep bool   `help:"Keep the temporary folder with its databases."`
 	Seed uint64 `default:"1" help:"Generate the states, text and code that compress like real ones, from this seed. Default: ${default}."`
 }
 
-// Head begins the JSON of every measurement.
+// Head is the beginning of the JSON of every measurement.
 type Head struct {
 	Bench    string    `json:"bench"`
 	Version  string    `json:"version"`
@@ -64,19 +64,19 @@ type Head struct {
 	Seconds  float64   `json:"seconds"`
 }
 
-// Bench is one measurement: its folder on the disk, and what it tells.
+// Bench is one measurement: its folder on the disk, and its output.
 type Bench struct {
 	a       *Env
 	head    Head
-	Dir     string // made for this measurement
+	Dir     string // created for this measurement
 	keep    bool
 	Began   time.Time
 	Shown   *term.Progress
 	daemons []*Daemon // all that were started
 }
 
-// Measure runs a measurement that needs about so many bytes of disk, and removes
-// its files afterwards.
+// Measure runs a measurement that needs about this many bytes of disk, and removes its
+// files afterwards.
 func (a *Env) Measure(ctx context.Context, name string, f Flags, need int64, do func(*Bench) error) error {
 	b, err := a.openBench(name, f, need)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *Env) Measure(ctx context.Context, name string, f Flags, need int64, do 
 	}
 	defer b.close()
 	err = do(b)
-	if ctx.Err() != nil { // Ctrl-C ends the daemons too: what broke because of that is not what happened
+	if ctx.Err() != nil { // Ctrl-C also ends the daemons: errors that follow from that are not the cause
 		return ctx.Err()
 	}
 	return err
@@ -111,8 +111,8 @@ func (a *Env) openBench(name string, f Flags, need int64) (*Bench, error) {
 	return b, nil
 }
 
-// roomFor refuses to fill somebody's disk. Where nobody can say how much is
-// free, the disk itself will.
+// roomFor refuses to fill a user's disk. If the free space is unknown, the measurement
+// runs until the disk itself reports an error.
 func roomFor(dir string, need int64) error {
 	free, _, err := osfile.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
@@ -122,7 +122,7 @@ func roomFor(dir string, need int64) error {
 	return nil
 }
 
-// close ends all daemons and removes all that was written.
+// close ends all daemons and removes all written files.
 func (b *Bench) close() {
 	b.Shown.Done()
 	for _, d := range b.daemons {
@@ -168,7 +168,7 @@ func ParseSizes(flag string, texts []string, least, most int64) ([]int64, error)
 	return sizes, nil
 }
 
-// CheckClients bounds how many clients there are at once.
+// CheckClients limits the number of simultaneous clients.
 func CheckClients(clients []int) error {
 	for _, n := range clients {
 		if n < 1 || n > 512 {
@@ -181,7 +181,7 @@ func CheckClients(clients []int) error {
 	return nil
 }
 
-// CheckRounds bounds how often and how long is measured.
+// CheckRounds limits the number and the length of the rounds.
 func CheckRounds(rounds int, each time.Duration) error {
 	if rounds < 1 || rounds > 1000 {
 		return cli.Usagef("--rounds must be between 1 and 1000; got %d", rounds)

@@ -14,22 +14,22 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// memoryReport is the memory of the daemon's process that is really there
-// (resident set, or working set).
+// memoryReport is the physical memory of the daemon's process (resident set, or working
+// set).
 type memoryReport struct {
 	Idle       int64   `json:"idle_bytes"`       // after a start, with nothing to do
-	Clients    int     `json:"clients"`          // that saved at once,
+	Clients    int     `json:"clients"`          // this many clients saved at once,
 	Size       int64   `json:"size"`             // states of this size
-	Saves      float64 `json:"saves_per_second"` // so many a second
-	Peak       int64   `json:"peak_bytes"`       // the most meanwhile
-	After      int64   `json:"after_bytes"`      // a while after the last
+	Saves      float64 `json:"saves_per_second"` // this many per second
+	Peak       int64   `json:"peak_bytes"`       // the maximum during that time
+	After      int64   `json:"after_bytes"`      // some time after the last save
 	LargeSize  int64   `json:"large_size"`       // one state of this size,
 	LargeSave  float64 `json:"large_save_ms"`    // saved in this time
 	LargeFetch float64 `json:"large_restore_ms"` // and restored in this
-	LargePeak  int64   `json:"large_peak_bytes"` // and the most meanwhile
+	LargePeak  int64   `json:"large_peak_bytes"` // and the maximum during that time
 }
 
-// memoryFlags are what is done while the memory is watched.
+// memoryFlags say what happens while the memory is measured.
 type memoryFlags struct {
 	Clients  int           `default:"64" help:"For --memory: how many clients save at once. Default: ${default}."`
 	Size     string        `default:"2MiB" help:"For --memory: states of this size. Default: ${default}."`
@@ -49,8 +49,7 @@ func (f *memoryFlags) plan() (*memoryReport, error) {
 	return &memoryReport{Clients: f.Clients, Size: sizes[0], LargeSize: sizes[1]}, CheckRounds(1, f.Duration)
 }
 
-// memory measures with two daemons: one for many clients, one for one large
-// state.
+// memory measures two daemons: one with many clients, one with one large state.
 func (b *Bench) memory(ctx context.Context, f memoryFlags, m *memoryReport) error {
 	if err := b.memoryOfMany(ctx, f.Duration, m); err != nil {
 		return err
@@ -126,8 +125,8 @@ func (b *Bench) saveLarge(ctx context.Context, d *Daemon, state []byte, m *memor
 // Agent is the name of the agent of measurements that need only one.
 const Agent = "bench"
 
-// peakMemory is the most memory that a process has while something is done: what
-// is seen every few milliseconds, or what the system itself has noted.
+// peakMemory returns the most memory that a process uses during do: the maximum of
+// samples every few milliseconds, or the maximum that the system itself has recorded.
 func peakMemory(pid int, do func() error) (int64, error) {
 	var most int64
 	var watching error

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// processMemory is how much memory of a process is resident now, and the most
-// that ever was.
+// processMemory returns how much memory of a process is resident now, and the most that
+// ever was.
 func processMemory(pid int) (now, highest int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

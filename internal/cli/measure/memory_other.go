@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// processMemory is how much memory of a process is resident now, as ps says it.
-// Nothing notes the most that ever was: highest is 0.
+// processMemory returns how much memory of a process is resident now, as ps reports it.
+// This system does not record the maximum: highest is 0.
 func processMemory(pid int) (now, highest int64, err error) {
 	text, err := exec.CommandContext(context.Background(), "ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {

@@ -23,8 +23,8 @@ type processMemoryCounters struct {
 	peakPagefileUsage          uintptr
 }
 
-// processMemory is how much memory of a process is in its working set now, and
-// the most that ever was.
+// processMemory returns how much memory of a process is in its working set now, and the
+// most that ever was.
 func processMemory(pid int) (now, highest int64, err error) {
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// rawLog is the best that a disk gives to many who write to one file: whoever
-// finds it free writes what all have brought, with one fdatasync. A log grows,
-// as files do that are appended to; or it has its size from the beginning and
-// is overwritten from its start when it is full, which spares the file system
-// its own bookkeeping.
+// rawLog is the best rate that a disk allows for many clients that write to one file. The
+// client that finds the log free writes what all clients have brought, with one
+// fdatasync. A log either grows, as files do that are appended to, or it has its full
+// size from the beginning and is overwritten from the start when it is full. The second
+// form saves the file system its own bookkeeping.
 type rawLog struct {
 	file *os.File
-	room int64 // that is overwritten; 0 for a log that grows
-	most int64 // where a log that grows begins anew, so that a long measurement fills no disk
+	room int64 // size of a log that is overwritten; 0 for a log that grows
+	most int64 // size at which a log that grows starts again, so that a long measurement fills no disk
 	at   int64
 
 	mu      sync.Mutex
 	busy    bool
 	waiting []byte
-	turn    *turn // what those share that wait now
+	turn    *turn // shared by all clients that wait now
 }
 
 type turn struct {
@@ -29,8 +29,8 @@ type turn struct {
 	err  error
 }
 
-// openRawLog makes a log, of which room bytes are there already. With none there, it
-// grows up to most bytes and begins anew.
+// openRawLog opens a log with room bytes that exist already. If room is 0, the log grows
+// up to most bytes and then starts again.
 func openRawLog(path string, room, most int64) (*rawLog, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -44,7 +44,7 @@ func openRawLog(path string, room, most int64) (*rawLog, error) {
 	return l, nil
 }
 
-// fill writes the file once, so that its blocks are there.
+// fill writes the file once, so that its blocks are allocated.
 func (l *rawLog) fill() error {
 	zeros := make([]byte, 1<<20)
 	for at := int64(0); at < l.room; at += int64(len(zeros)) {
@@ -60,7 +60,7 @@ func (l *rawLog) remove() {
 	os.Remove(l.file.Name())
 }
 
-// write gives back when the bytes are on the disk.
+// write returns when the bytes are on the disk.
 func (l *rawLog) write(b []byte) error {
 	l.mu.Lock()
 	l.waiting = append(l.waiting, b...)
@@ -79,7 +79,7 @@ func (l *rawLog) write(b []byte) error {
 	return mine.err
 }
 
-// flush writes what waits; others may bring more meanwhile.
+// flush writes the waiting bytes. Other clients can add more in the meantime.
 func (l *rawLog) flush() {
 	batch, now := l.waiting, l.turn
 	l.waiting, l.turn = nil, &turn{done: make(chan struct{})}
@@ -91,7 +91,7 @@ func (l *rawLog) flush() {
 	l.mu.Lock()
 }
 
-// put writes a batch where the last one ended. One goroutine does so at a time.
+// put writes a batch at the end of the last one. Only one goroutine does so at a time.
 func (l *rawLog) put(batch []byte) error {
 	size := int64(len(batch))
 	switch {

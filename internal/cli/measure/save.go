@@ -26,7 +26,7 @@ type Save struct {
 	MemoryOf memoryFlags   `embed:"" prefix:"memory-"`
 }
 
-// SaveReport is the answer of --json.
+// SaveReport is the output of --json.
 type SaveReport struct {
 	Head
 	Rounds   int           `json:"rounds"`
@@ -36,8 +36,8 @@ type SaveReport struct {
 	Memory   *memoryReport `json:"memory,omitempty"`
 }
 
-// saveCell is one combination of clients and size: medians over the rounds,
-// also of the ratios, which are taken within each round.
+// saveCell is one combination of clients and size: medians over the rounds. Ratios are
+// computed within each round, and are medians too.
 type saveCell struct {
 	Clients   int     `json:"clients"`
 	Size      int64   `json:"size"`
@@ -84,8 +84,8 @@ func (c *Save) Run(ctx context.Context, a *Env) error {
 	})
 }
 
-// plan is every combination, in the order in which it is measured, and about
-// how much disk that takes.
+// plan returns every combination, in the order of measuring, and about how much disk
+// space that needs.
 func (c *Save) plan() (cells []saveCell, need int64, err error) {
 	sizes, err := ParseSizes("--sizes", c.Sizes, 64, 64<<20)
 	if err != nil {
@@ -113,23 +113,23 @@ func (c *Save) plan() (cells []saveCell, need int64, err error) {
 	return cells, need, nil
 }
 
-// diskFor is about how many bytes on the disk one combination takes: its two logs, the
-// newest checkpoints, and the database with its own log.
+// diskFor returns about how many bytes on the disk one combination needs: its two logs,
+// the newest checkpoints, and the database with its own log.
 func diskFor(clients int, size int64) int64 {
 	return appendedSize(clients, size) + overwrittenSize(clients, size) + 8*int64(clients)*size + 96<<20
 }
 
-// appendedSize is where the log that grows begins anew: after 128 batches or more, so
-// that cutting it takes no part of the measurement that matters.
+// appendedSize is the size at which the growing log starts again: after 128 batches or
+// more, so that truncating it takes only an insignificant part of the measurement.
 func appendedSize(clients int, size int64) int64 { return max(64<<20, 128*int64(clients)*size) }
 
-// overwrittenSize is how large the log is that is overwritten: as large as the daemon
-// lets its own grow, or as the largest batch needs.
+// overwrittenSize is the size of the overwritten log: as large as the daemon lets its own
+// log grow, or as the largest batch needs.
 func overwrittenSize(clients int, size int64) int64 { return max(32<<20, 2*int64(clients)*size) }
 
-// measure goes round all combinations: in each of them the two logs and the
-// daemon in turns, so that a disk that is faster or slower for a while is so
-// for all three.
+// measure measures all combinations. In each combination, it alternates between the two
+// logs and the daemon. If the disk is faster or slower for a time, that affects all
+// three.
 func (c *Save) measure(ctx context.Context, b *Bench, cells []saveCell) error {
 	d, err := b.Start(ctx, "save")
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Save) measure(ctx context.Context, b *Bench, cells []saveCell) error {
 	return nil
 }
 
-// overwritten is a log that is large enough for every combination.
+// overwritten returns a log that is large enough for every combination.
 func (b *Bench) overwritten(cells []saveCell) (*rawLog, error) {
 	var room int64
 	for _, c := range cells {
@@ -188,7 +188,7 @@ func (c *Save) cell(ctx context.Context, b *Bench, d *Daemon, over *rawLog, cell
 	return nil
 }
 
-// saveLoad lets clients save states, each into some runs, and answers also what a save
+// saveLoad makes clients save states, each into some runs. It also returns what a save
 // has cost the daemon.
 func (b *Bench) saveLoad(ctx context.Context, d *Daemon, l Load, pool *States, runs int) (Figures, *Cost, error) {
 	if err := b.fillRuns(ctx, d, l.Clients, pool, runs); err != nil {
@@ -227,11 +227,11 @@ func benchSave(pool *States, client int) *ckpt.SaveRequest {
 func runOf(n int) string { return fmt.Sprintf("run-%d", n) }
 
 // keptRoutine is how many routine checkpoints a run keeps by default: one more save
-// pushes one out.
+// removes one.
 const keptRoutine = 3
 
-// fillRuns makes the runs of each client, with as many checkpoints as they keep, so
-// that what is measured is a save into a run that is there.
+// fillRuns creates the runs of each client, with as many checkpoints as they keep, so
+// that the measurement is about saves into existing runs.
 func (b *Bench) fillRuns(ctx context.Context, d *Daemon, clients int, pool *States, runs int) error {
 	if runs == 1 {
 		return nil
@@ -255,7 +255,7 @@ func (b *Bench) fillRuns(ctx context.Context, d *Daemon, clients int, pool *Stat
 	return nil
 }
 
-// appendLoad lets them append to one log instead, which begins empty.
+// appendLoad makes the clients append to one log instead, which is empty at first.
 func (b *Bench) appendLoad(ctx context.Context, l Load, pool *States) (Figures, error) {
 	log, err := openRawLog(filepath.Join(b.Dir, "appended.log"), 0, appendedSize(l.Clients, pool.size))
 	if err != nil {
@@ -279,7 +279,7 @@ func rawLoad(ctx context.Context, l Load, pool *States, log *rawLog) (Figures, e
 	})
 }
 
-// sum takes the medians of the rounds.
+// sum computes the medians of the rounds.
 func (c *saveCell) sum() {
 	of := func(get func(saveRound) Figures) Figures {
 		var list []Figures
@@ -321,7 +321,7 @@ func (r *SaveReport) text(a *Env) {
 		term.Count(r.Rounds, "round"), r.Duration)
 }
 
-// plot sets the rates side by side.
+// plot compares the rates as bars.
 func (r *SaveReport) plot() *Bars {
 	p := &Bars{Title: "a second, all clients together"}
 	for _, c := range r.Cells {

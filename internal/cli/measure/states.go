@@ -5,23 +5,23 @@ import (
 	"strconv"
 )
 
-// States are JSON states of one size that have nothing in common but their
-// form: the most that a save can cost. A few dozen are made and given out in
-// turns, each time with another number in it; between two that are alike but
-// for the number lie all the others.
+// States are JSON states of one size that have only their form in common: the most that a
+// save can cost. There are a few dozen of them. Clients get them in turn, each time with
+// another number in it. Between two states that differ only in the number lie all the
+// others.
 type States struct {
 	size int64
 	pool [][]byte
 }
 
 const (
-	statesBytes = 16 << 20 // about how much memory a pool takes
+	statesBytes = 16 << 20 // about how much memory a pool uses
 	LeastState  = 64
 	stampAt     = len(`{"step":`)
-	stampFirst  = int64(1_000_000_000) // so that every number has as many digits
+	stampFirst  = int64(1_000_000_000) // so that every number has the same number of digits
 )
 
-// NewStates makes states of one size. The same seed gives the same states.
+// NewStates returns states of one size. The same seed gives the same states.
 func NewStates(seed uint64, size int64) *States {
 	m := NewMaterial(seed)
 	s := &States{size: size}
@@ -31,8 +31,8 @@ func NewStates(seed uint64, size int64) *States {
 	return s
 }
 
-// State is one state of exactly so many bytes, at least leastState: a
-// conversation, and notes as long as it takes.
+// State returns one state of exactly this many bytes, at least leastState: a
+// conversation, and notes that fill the rest.
 func (m *Material) State(size int64) []byte {
 	const notes, end = `],"notes":"`, `"}`
 	b := bytes.NewBufferString(`{"step":` + strconv.FormatInt(stampFirst, 10) + `,"messages":[`)
@@ -54,19 +54,19 @@ func (m *Material) State(size int64) []byte {
 	return b.Bytes()
 }
 
-// StateReader gives one client its states.
+// StateReader returns the states for one client.
 type StateReader struct {
 	*States
 	n, at int64
 	state []byte
 }
 
-// Reader gives out the states for one client.
+// Reader returns a reader for one client.
 func (s *States) Reader(client int) *StateReader {
 	return &StateReader{States: s, at: int64(client) * 7}
 }
 
-// Next is the next state. Its bytes are valid until the next call.
+// Next returns the next state. Its bytes are valid until the next call.
 func (r *StateReader) Next() []byte {
 	r.n++
 	r.at++

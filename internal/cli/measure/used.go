@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// used is what a process has used since it began.
+// used is what a process has used since its start.
 type used struct {
 	known   bool
-	cpu     time.Duration // of all its threads, in the program and in the kernel
-	written int64         // bytes that it has caused to be sent to the disk
+	cpu     time.Duration // of all its threads, in user and kernel mode
+	written int64         // bytes that it has caused to be written to the disk
 }
 
-// Cost is what one save costs the daemon. It is nil where the system does not tell.
+// Cost is what one save costs the daemon. It is nil if the system does not report it.
 type Cost struct {
 	CPU     float64 `json:"cpu_us"`
 	Written float64 `json:"written_kib"`
 }
 
-// middleOf is the median of costs, which are all known or none.
+// middleOf returns the median of costs. Either all of them are known, or none.
 func middleOf(list []*Cost) *Cost {
 	if len(list) == 0 || list[0] == nil {
 		return nil
@@ -26,7 +26,7 @@ func middleOf(list []*Cost) *Cost {
 	return &Cost{CPU: medianOf(list, func(c *Cost) float64 { return c.CPU }), Written: medianOf(list, func(c *Cost) float64 { return c.Written })}
 }
 
-// costOf is what each of some things has cost between two looks.
+// costOf returns the cost of each of some things between two measurements.
 func costOf(before, after used, things int64) *Cost {
 	if !before.known || !after.known || things == 0 {
 		return nil
@@ -37,7 +37,7 @@ func costOf(before, after used, things int64) *Cost {
 	}
 }
 
-// cpu and written are for people.
+// cpu and written return texts for people.
 func (c *Cost) cpu() string {
 	if c == nil {
 		return "-"

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// clockTick is what /proc counts processor time in: on every kernel of Linux that
-// tells programs of it, a hundredth of a second.
+// clockTick is the unit of processor time in /proc. Every Linux kernel reports a
+// hundredth of a second to programs.
 const clockTick = 10 * time.Millisecond
 
-// usedBy is what a process has used since it began.
+// usedBy returns what a process has used since its start.
 func usedBy(pid int) (used, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return used{}, fmt.Errorf("the processor time of the daemon cannot be read: %w", err)
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // behind the name, which may hold anything but this
+	_, rest, _ := strings.Cut(string(text), ") ") // after the name, which can contain anything but this
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return used{}, fmt.Errorf("/proc/%d/stat says %q", pid, text)
