@@ -16,8 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// changePolicy changes what somebody sets in a policy, in its JSON form. So the
-// names and rules are those of the API, also for future settings.
+// changePolicy changes the values in a policy, in its JSON form. Therefore the names and rules are those of the API,
+// also for future settings.
 func changePolicy(own ckpt.JSON, changes []string) (ckpt.JSON, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(own, &fields); err != nil {
@@ -56,7 +56,7 @@ func changePolicy(own ckpt.JSON, changes []string) (ckpt.JSON, error) {
 	return text, cli.Checked(err)
 }
 
-// policyPath splits a key at its dots. The name of a rule may have dots, too.
+// policyPath splits a key at its dots. The name of a rule can contain dots too.
 func policyPath(key string) []string {
 	parts := strings.Split(key, ".")
 	if n := len(parts); parts[0] == "detectors" && n > 3 {
@@ -65,8 +65,7 @@ func policyPath(key string) []string {
 	return parts
 }
 
-// setPath sets a member of an object, or of an object inside it. nil removes it,
-// so that it is not set.
+// setPath sets a member of an object, or of an object inside it. nil removes the member.
 func setPath(fields map[string]json.RawMessage, path []string, value json.RawMessage) error {
 	if len(path) == 1 {
 		if fields[path[0]] = value; value == nil {
@@ -86,9 +85,8 @@ func setPath(fields map[string]json.RawMessage, path []string, value json.RawMes
 	return err
 }
 
-// policyValue is what a person typed, as JSON: a number or JSON as it is, a
-// size as its bytes, a list with commas as a list, anything else a string. nil
-// is nothing at all.
+// policyValue returns a typed value as JSON: a number or JSON unchanged, a size as its bytes, a list with commas as a
+// list, anything else as a string. It returns nil for an empty value.
 func policyValue(path []string, typed string) json.RawMessage {
 	switch {
 	case typed == "":
@@ -109,8 +107,8 @@ func policyValue(path []string, typed string) json.RawMessage {
 	return quoted
 }
 
-// checkValue checks the form of one value by itself, so that the message is about what was typed and not about the JSON
-// that is made of it.
+// checkValue checks the form of one value by itself, so that the message is about the typed text and not about the
+// resulting JSON.
 func checkValue(key string, path []string, typed string) error {
 	value := policyValue(path, typed)
 	if value == nil {
@@ -121,7 +119,7 @@ func checkValue(key string, path []string, typed string) error {
 	}
 	var wrong *jsontext.Error
 	if err := jsontext.Decode(value, new(ckpt.Policy)); err == nil || !errors.As(err, &wrong) {
-		return nil // the check of the whole policy words other mistakes
+		return nil // the check of the whole policy reports other mistakes
 	}
 	if takes := policyTakes(path); takes != "" {
 		return cli.Usagef("%s takes %s; got %s", key, takes, typed)
@@ -129,7 +127,7 @@ func checkValue(key string, path []string, typed string) error {
 	return cli.Usagef("%s=%s is wrong: %s", key, typed, wrong.Reason)
 }
 
-// countsOf are the settings of a policy that are numbers, and what they count.
+// countsOf are the numeric settings of a policy, and what they count.
 var countsOf = map[string]string{
 	"routine_keep":        "a whole number of checkpoints, 0 for all",
 	"max_events":          "a whole number of events",
@@ -138,7 +136,7 @@ var countsOf = map[string]string{
 	"false_alarms_laxest": "a number",
 }
 
-// policyTakes says what a setting takes, "" if its type does not say it.
+// policyTakes returns what a setting accepts, "" if its type does not show it.
 func policyTakes(path []string) string {
 	if text := countsOf[path[0]]; text != "" {
 		return text
@@ -177,7 +175,7 @@ func policyTakes(path []string) string {
 	return ""
 }
 
-// fieldOf is the type of the member of a struct that has a name in JSON.
+// fieldOf returns the type of the struct member with this JSON name.
 func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	for i := range t.NumField() {
 		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Command is policy and its subcommands.
+// Command is the command policy with its subcommands.
 type Command struct {
 	Get policyGetCmd `cmd:"" help:"Show an agent's effective policy, merged from its own, its owner's, the daemon's and the defaults."`
 	Set policySetCmd `cmd:"" help:"Change values of a policy, or replace it with --file: an agent's, or with '*' that of all your agents."`
@@ -49,7 +49,7 @@ func (c *policyGetCmd) Run(ctx context.Context, a *cli.App) error {
 	return writePolicy(a, &layers.Policy)
 }
 
-// checkPolicyName accepts the name of an agent, or that for all.
+// checkPolicyName accepts the name of an agent, or the name for all agents.
 func checkPolicyName(name string) error {
 	if name == ckpt.AllAgents {
 		return nil
@@ -57,7 +57,8 @@ func checkPolicyName(name string) error {
 	return cli.Checked(ckpt.CheckAgentName(name))
 }
 
-// ownLayer is what was set for an agent itself, or with '*' for all of an owner's.
+// ownLayer returns what was set for an agent itself, or with '*' for all agents of an
+// owner.
 func ownLayer(name string, layers *ckpt.PolicyLayers) ckpt.JSON {
 	own := layers.Agent
 	if name == ckpt.AllAgents {
@@ -69,8 +70,8 @@ func ownLayer(name string, layers *ckpt.PolicyLayers) ckpt.JSON {
 	return own
 }
 
-// writeLayers shows each value with where it comes from. Parts of detectors and
-// budget that somebody has set have lines of their own.
+// writeLayers shows each value with its source. Parts of detectors and budget that have
+// been set have their own lines.
 func writeLayers(a *cli.App, layers *ckpt.PolicyLayers) error {
 	if a.JSON {
 		return a.WriteJSON(layers)
@@ -93,7 +94,7 @@ func writeLayers(a *cli.App, layers *ckpt.PolicyLayers) error {
 	return nil
 }
 
-// partsOf are the parts of a member that somebody has set.
+// partsOf returns the parts of a member that have been set.
 func partsOf(member field, from map[string]ckpt.PolicySource) (parts []field) {
 	var inner map[string]json.RawMessage
 	if json.Unmarshal(member.value, &inner) != nil {
@@ -144,7 +145,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	return writeLayers(a, &set.PolicyLayers)
 }
 
-// policy is what is to be set, as a JSON object.
+// policy returns the values to set, as a JSON object.
 func (c *policySetCmd) policy(ctx context.Context, a *cli.App) (ckpt.JSON, error) {
 	if c.File != "" {
 		text, err := a.Read(ctx, c.File)
@@ -162,7 +163,7 @@ func (c *policySetCmd) policy(ctx context.Context, a *cli.App) (ckpt.JSON, error
 		return nil, err
 	}
 	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent may have a policy before its first save
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent can have a policy before its first save
 		return changePolicy(ckpt.JSON("{}"), changes)
 	}
 	if err != nil {
@@ -171,7 +172,7 @@ func (c *policySetCmd) policy(ctx context.Context, a *cli.App) (ckpt.JSON, error
 	return changePolicy(ownLayer(c.Agent, layers), changes)
 }
 
-// changes are the settings as they were typed, with what stands in files.
+// changes returns the typed settings, including those in files.
 func (c *policySetCmd) changes(ctx context.Context, a *cli.App) ([]string, error) {
 	list := slices.Clone(c.Settings)
 	for i, change := range list {

@@ -15,7 +15,7 @@ type field struct {
 	value json.RawMessage
 }
 
-// membersOf are the members of a shape of the API, by their JSON names in its order.
+// membersOf returns the members of a shape of the API, by their JSON names in its order.
 func membersOf(v any) (list []field, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
