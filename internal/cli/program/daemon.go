@@ -16,9 +16,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Daemon is a private daemon of this process: a process of its own, with its
-// files in a folder that nobody else knows. It stops when its standard input
-// closes, so it never outlives its parent, however the parent ends.
+// Daemon is a private daemon of this process: a child process, with its files in a folder
+// that no other program knows. It stops when its standard input closes, so it never
+// outlives its parent, however the parent ends.
 type Daemon struct {
 	program  Program
 	Folder   string    // of the socket and the settings
@@ -30,8 +30,8 @@ type Daemon struct {
 	ended    chan error
 }
 
-// StartDaemon starts a daemon and waits until it is ready. The database goes into
-// the folder dir; if dir is empty, into the temporary folder of the daemon.
+// StartDaemon starts a daemon and waits until it is ready. The database is in the folder
+// dir; if dir is empty, it is in the temporary folder of the daemon.
 func (p Program) StartDaemon(ctx context.Context, dir string) (*Daemon, error) {
 	folder, err := os.MkdirTemp("", "ckptsidecar-")
 	if err != nil {
@@ -49,10 +49,10 @@ func (p Program) StartDaemon(ctx context.Context, dir string) (*Daemon, error) {
 	return d, nil
 }
 
-// Start starts the process, the first time or after it was stopped or killed,
-// and answers how long it took until it had answered that it is ready.
+// Start starts the process, for the first time or after it was stopped or killed. It
+// returns how long it took until the daemon had answered that it is ready.
 func (d *Daemon) Start(ctx context.Context) (time.Duration, error) {
-	config := filepath.Join(d.Folder, "config.toml") // so that nobody's own settings count
+	config := filepath.Join(d.Folder, "config.toml") // so that no user's own settings apply
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		return 0, err
 	}
@@ -75,8 +75,8 @@ func (d *Daemon) Start(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// waitReady waits for the daemon's own word, which costs it nothing as asking
-// it over and over would, and then asks once.
+// waitReady waits until the daemon itself reports that it is ready, and then asks once.
+// This costs the daemon nothing, unlike asking again and again.
 func (d *Daemon) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the daemon was not ready within a minute: read its log"))
 	defer cancel()
@@ -93,10 +93,10 @@ func (d *Daemon) waitReady(ctx context.Context) error {
 	}
 }
 
-// Client is a new connection to the daemon.
+// Client returns a new connection to the daemon.
 func (d *Daemon) Client() *client.Client { return &client.Client{Socket: d.Socket} }
 
-// Stop ends the daemon cleanly, or after ten seconds the hard way.
+// Stop ends the daemon cleanly, or kills it after ten seconds.
 func (d *Daemon) Stop() error {
 	if d.Cmd == nil {
 		return nil
@@ -112,7 +112,7 @@ func (d *Daemon) Stop() error {
 	}
 }
 
-// Kill ends the daemon as a crash does: no handler runs, nothing is flushed.
+// Kill ends the daemon like a crash: no handler runs, nothing is flushed.
 func (d *Daemon) Kill() {
 	_ = d.Cmd.Process.Kill()
 	<-d.ended
@@ -120,12 +120,12 @@ func (d *Daemon) Kill() {
 	d.Cmd = nil
 }
 
-// Remove takes away the folder, and with it what lies in it.
+// Remove removes the folder with its content.
 func (d *Daemon) Remove() { _ = os.RemoveAll(d.Folder) }
 
-// daemonLog is what a daemon has said.
+// daemonLog is the log output of a daemon.
 type daemonLog struct {
-	ready chan struct{} // closes when it has said that it is ready
+	ready chan struct{} // closed when the daemon has reported that it is ready
 
 	mu   sync.Mutex
 	text bytes.Buffer

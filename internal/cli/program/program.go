@@ -15,7 +15,7 @@ type Program struct {
 	environ []string
 }
 
-// Self is the program of this process. Children get the environment without the
+// Self returns the program of this process. Children get the environment without the
 // settings of ckptsidecar.
 func Self(environ []string) (Program, error) {
 	path, err := os.Executable()
@@ -25,8 +25,8 @@ func Self(environ []string) (Program, error) {
 	return At(path, environ), nil
 }
 
-// At is the program at a path. Children get the environment without the settings
-// of ckptsidecar.
+// At returns the program at a path. Children get the environment without the settings of
+// ckptsidecar.
 func At(path string, environ []string) Program {
 	settings := func(v string) bool { return strings.HasPrefix(v, "CKPTSIDECAR_") }
 	return Program{path, slices.DeleteFunc(slices.Clone(environ), settings)}

@@ -4,5 +4,5 @@ package program
 
 import "path/filepath"
 
-// OwnSocket is the path of a socket in a private folder.
+// OwnSocket returns the path of a socket in a private folder.
 func OwnSocket(folder string) string { return filepath.Join(folder, "sock") }

@@ -2,5 +2,5 @@ package program
 
 import "path/filepath"
 
-// OwnSocket is the name of a pipe for a private folder. Pipes are in no folder.
+// OwnSocket returns the name of a pipe for a private folder. Pipes are in no folder.
 func OwnSocket(folder string) string { return `\\.\pipe\` + filepath.Base(folder) }
