@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// Command installs the service and looks after it.
+// Command installs and manages the service.
 type Command struct {
 	Install   installCmd   `cmd:"" help:"Install the daemon as a service that starts at boot, and start it. An existing installation is updated."`
 	Uninstall uninstallCmd `cmd:"" help:"Stop and remove the service. Checkpoints and settings stay."`
@@ -73,7 +73,7 @@ func (f *flags) control(ctx context.Context, a *cli.App, verb string) error {
 	return f.carryOut(ctx, a, func(h Host) ([]step, error) { return h.control(verb) }, "nothing to do")
 }
 
-// carryOut takes the steps that are left to take, or says them.
+// carryOut takes the remaining steps, or only prints them.
 func (f *flags) carryOut(ctx context.Context, a *cli.App, plan func(Host) ([]step, error), nothing string) error {
 	host, err := NewHost(a, f.User)
 	if err != nil {

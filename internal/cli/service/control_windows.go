@@ -15,37 +15,37 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// scmHost is the service control manager. The service runs as LocalSystem,
-// because the daemon must be allowed to read who its clients are out of their
-// processes' tokens, which a lesser account is not. It keeps one privilege.
+// scmHost is the service control manager. The service runs as LocalSystem, because the
+// daemon must read the identity of its clients from the tokens of their processes, and
+// lesser accounts may not do that. It keeps one privilege.
 type scmHost struct {
 	data    string // the folder of the database and the settings
 	program string
 	service service.Service
 }
 
-// What the manager does when the daemon ends without saying that it stopped: it
-// is started again, later and later. A day without a fault forgives all.
+// What the manager does when the daemon ends without reporting that it stopped: it
+// restarts the daemon, with growing pauses. A day without a fault resets the count.
 var (
 	recoveries = []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second},
 		{Type: mgr.ServiceRestart, Delay: 15 * time.Second}, {Type: mgr.ServiceRestart, Delay: 2 * time.Minute}}
 	forgiveness = uint32(24 * 60 * 60)
 )
 
-// privileges are all that the service keeps of LocalSystem's: to pass folders on
-// the way to its own.
+// privileges are the only privileges of LocalSystem that the service keeps: to pass
+// through folders on the way to its own.
 var privileges = []string{"SeChangeNotifyPrivilege"}
 
 func does(f func() error) func(context.Context) error {
 	return func(context.Context) error { return f() }
 }
 
-// with opens the service to look at it.
+// with opens the service for reading.
 func (h *scmHost) with(f func(*mgr.Service) error) error {
 	return withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS, f)
 }
 
-// withService asks for no more rights than are needed, because anybody may look.
+// withService asks for no more rights than needed, because every user may look.
 func withService(manager, rights uint32, f func(*mgr.Service) error) error {
 	m, err := windows.OpenSCManager(nil, nil, manager)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *scmHost) there() bool {
 	return !errors.Is(h.with(func(*mgr.Service) error { return nil }), windows.ERROR_SERVICE_DOES_NOT_EXIST)
 }
 
-// state is Stopped where the manager does not say.
+// state returns Stopped if the manager does not report a state.
 func (h *scmHost) state() svc.State {
 	state := svc.Stopped
 	_ = h.with(func(s *mgr.Service) error {
@@ -91,7 +91,7 @@ func scmStateText(s svc.State) string {
 	return text
 }
 
-// stateTimeout is how long a start and a stop are waited for.
+// stateTimeout is how long to wait for a start or a stop.
 const stateTimeout = 40 * time.Second
 
 func (h *scmHost) start(ctx context.Context) error {
@@ -114,8 +114,7 @@ func (h *scmHost) stop(ctx context.Context) error {
 	return h.until(ctx, svc.Stopped)
 }
 
-// until waits for a state. A service that stops instead of starting is not
-// waited for.
+// until waits for a state. It does not wait for a service that stops instead of starting.
 func (h *scmHost) until(ctx context.Context, want svc.State) error {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -135,11 +134,11 @@ func (h *scmHost) until(ctx context.Context, want svc.State) error {
 	}
 }
 
-// binaryPath is what the manager would start.
+// binaryPath returns what the manager would start.
 func (h *scmHost) binaryPath() (path string, automatic bool, err error) {
 	err = h.with(func(s *mgr.Service) error {
 		var needed uint32
-		_ = windows.QueryServiceConfig(s.Handle, nil, 0, &needed) // says how much room it needs
+		_ = windows.QueryServiceConfig(s.Handle, nil, 0, &needed) // returns how much memory is needed
 		room := make([]byte, max(needed, 8192))
 		config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&room[0]))
 		if err := windows.QueryServiceConfig(s.Handle, config, uint32(len(room)), &needed); err != nil {
@@ -151,12 +150,12 @@ func (h *scmHost) binaryPath() (path string, automatic bool, err error) {
 	return path, automatic, err
 }
 
-// commandLine is what the manager shall start.
+// commandLine returns what the manager must start.
 func (h *scmHost) commandLine() string {
 	return windows.ComposeCommandLine([]string{h.program, "serve", "--system", "--as-service"})
 }
 
-// startThis has the manager start this program at boot.
+// startThis makes the manager start this program at boot.
 func (h *scmHost) startThis() error {
 	return configuring(func(s *mgr.Service) error {
 		path, err := windows.UTF16PtrFromString(h.commandLine())
@@ -179,7 +178,7 @@ func recoverLater() error {
 	return configuring(func(s *mgr.Service) error { return s.SetRecoveryActions(recoveries, forgiveness) })
 }
 
-// keepPrivileges takes all other privileges of the account from the service.
+// keepPrivileges removes all other privileges of the account from the service.
 func keepPrivileges() error {
 	return configuring(func(s *mgr.Service) error {
 		var list []uint16
@@ -196,7 +195,7 @@ func keepPrivileges() error {
 	})
 }
 
-// configuring opens the service to change it.
+// configuring opens the service for changes.
 func configuring(f func(*mgr.Service) error) error {
 	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_ALL_ACCESS, f)
 	if errors.Is(err, windows.ERROR_INVALID_LEVEL) {

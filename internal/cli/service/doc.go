@@ -1,5 +1,5 @@
-// Package service is the command service: it installs the daemon with the service
-// manager of this machine and looks after it.
+// Package service has the command service: it installs the daemon with the service
+// manager of this machine and manages it.
 //
 // This package may import internal/cli, internal/cli/term, internal/daemon,
 // internal/osfile and packaging.

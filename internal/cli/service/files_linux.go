@@ -14,8 +14,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
 
-// Where systemd looks for programs that a unit names without a folder, and
-// where a program goes that lies elsewhere: units do not see homes.
+// programFolders are the folders in which systemd looks for programs that a unit names
+// without a folder. A program that is elsewhere is copied there, because units do not see
+// home folders.
 var programFolders = []string{"/usr/bin", "/usr/local/bin"}
 
 const copiedProgram = "/usr/local/bin/ckptsidecar"
@@ -25,7 +26,7 @@ type installed struct {
 	path  string
 	text  []byte
 	mode  os.FileMode
-	after *step // what makes it count
+	after *step // the step that makes it take effect
 }
 
 func (h *systemdHost) files() ([]installed, error) {
@@ -57,7 +58,7 @@ func (h *systemdHost) files() ([]installed, error) {
 	return list, nil
 }
 
-// accounts are the user, the groups and the folders of the system's service.
+// accounts returns the user, the groups and the folders of the system's service.
 func (h *systemdHost) accounts() []installed {
 	const users, folders = "/etc/sysusers.d/ckptsidecar.conf", "/etc/tmpfiles.d/ckptsidecar.conf"
 	run := func(name string, args ...string) *step {
@@ -71,8 +72,8 @@ func (h *systemdHost) accounts() []installed {
 	}
 }
 
-// namedProgram is the program that the service must be told of, "" where
-// systemd finds it by itself.
+// namedProgram returns the program that the service must be told about, "" if systemd
+// finds it without help.
 func (h *systemdHost) namedProgram() (string, error) {
 	switch {
 	case slices.Contains(programFolders, filepath.Dir(h.program)) && filepath.Base(h.program) == "ckptsidecar" && !isThere(h.naming()):
@@ -85,8 +86,8 @@ func (h *systemdHost) namedProgram() (string, error) {
 	return h.program, nil
 }
 
-// naming is the file that says where the program is. It also marks a program
-// that was copied, which goes when the service does.
+// naming returns the path of the file that says where the program is. It also marks a
+// program that was copied, which is removed together with the service.
 func (h *systemdHost) naming() string {
 	return filepath.Join(h.units, "ckptsidecar.service.d/10-program.conf")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
 
-// launchdHost is launchd. It is built and vetted at each change, and was never
-// run: no machine of ours is a Mac.
+// launchdHost is launchd. It is built and vetted at each change, but was never run,
+// because the project has no Mac.
 type launchdHost struct {
 	user    bool
 	plist   string
@@ -38,7 +38,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 	return h, err
 }
 
-// unrun is for a library that would also run the service; serve does that.
+// unrun is for a library that could also run the service; serve does that.
 type unrun struct{}
 
 func (unrun) Start(service.Service) error { return errors.ErrUnsupported }

@@ -49,8 +49,8 @@ func (h *systemdHost) rights() error {
 	return nil
 }
 
-// installation writes the units where no package has brought them, and starts
-// what they describe.
+// installation writes the units, unless a package has installed them, and starts the
+// service that they describe.
 func (h *systemdHost) installation() ([]step, error) {
 	var steps []step
 	if h.shipped == "" {
@@ -78,7 +78,7 @@ func (h *systemdHost) installation() ([]step, error) {
 	return steps, nil
 }
 
-// removal takes away what installation made, and nothing of a package's.
+// removal removes what installation created, and nothing that belongs to a package.
 func (h *systemdHost) removal() ([]step, error) {
 	steps := []step{
 		h.systemctl(append([]string{"disable", "--now"}, bothUnits...)...).unless(func(bool) bool {
@@ -130,7 +130,7 @@ func (h *systemdHost) control(verb string) ([]step, error) {
 	if h.shipped == "" && !isThere(filepath.Join(h.units, "ckptsidecar.service")) {
 		return nil, &cli.ExitError{Code: cli.ExitNotFound, Message: errNotInstalled.Error()}
 	}
-	if verb == "restart" { // who calls meanwhile waits in the socket
+	if verb == "restart" { // clients that call in the meantime wait in the socket
 		return []step{h.systemctl("restart", "ckptsidecar.service")}, nil
 	}
 	return []step{h.systemctl(append([]string{verb}, bothUnits...)...)}, nil

@@ -37,7 +37,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 	return h, err
 }
 
-// unrun is for a library that would also run the service; serve does that.
+// unrun is for a library that could also run the service; serve does that.
 type unrun struct{}
 
 func (unrun) Start(service.Service) error { return errors.ErrUnsupported }
@@ -122,7 +122,7 @@ func (h *scmHost) Status(context.Context) (*Status, error) {
 	return s, err
 }
 
-// isAsShipped says whether the manager would start this program as it should.
+// isAsShipped reports whether the manager would start this program as it should.
 func (h *scmHost) isAsShipped() bool {
 	path, automatic, err := h.binaryPath()
 	return err == nil && automatic && path == h.commandLine()

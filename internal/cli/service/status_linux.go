@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// status asks systemd about both units.
+// Status asks systemd about both units.
 func (h *systemdHost) Status(ctx context.Context) (*Status, error) {
 	service, err := h.show(ctx, "ckptsidecar.service", "LoadState", "ActiveState", "SubState", "MainPID", "StateChangeTimestamp",
 		"NRestarts", "Result", "ExecMainStatus", "StatusText", "UnitFileState")
@@ -46,7 +46,7 @@ func (h *systemdHost) Status(ctx context.Context) (*Status, error) {
 	return s, err
 }
 
-// endText says what an exit code of the daemon asks for.
+// endText describes what an exit code of the daemon requires.
 func endText(code string) string {
 	meaning := map[string]string{
 		"2": "the command line in the unit is wrong", "4": "another daemon has the database",
@@ -72,7 +72,7 @@ func (h *systemdHost) show(ctx context.Context, unit string, properties ...strin
 	return found, nil
 }
 
-// fileState says whether what is installed is what this program ships.
+// fileState reports whether the installed files are those that this program ships.
 func (h *systemdHost) fileState() (string, error) {
 	if h.shipped != "" {
 		return "from the package, " + h.shipped, nil

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// systemdHost installs into the folders for what an administrator, or a user,
-// has made. Where a package has brought the units, it only switches them on.
+// systemdHost installs into the folders for files of an administrator, or of a user. If a
+// package has installed the units, it only enables them.
 type systemdHost struct {
 	user    bool
 	units   string // the folder of the units
-	program string // this one
-	shipped string // a unit file that a package has brought, "" for none
+	program string // the path of this program
+	shipped string // a unit file from a package, "" for none
 }
 
 var bothUnits = []string{"ckptsidecar.socket", "ckptsidecar.service"}
 
-// systemctl is a step of that command.
+// systemctl returns a step that runs systemctl.
 func (h *systemdHost) systemctl(args ...string) step {
 	return commandStep("systemctl", h.scoped(args)...)
 }
@@ -34,7 +34,7 @@ func (h *systemdHost) scoped(args []string) []string {
 	return args
 }
 
-// are asks of both units: is-active, is-enabled.
+// are asks systemctl about both units: is-active, is-enabled.
 func (h *systemdHost) are(question string) bool {
 	return exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[0]})...).Run() == nil &&
 		exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[1]})...).Run() == nil
@@ -45,7 +45,8 @@ func (s step) unless(done func(changed bool) bool) step {
 	return s
 }
 
-// commandStep runs a program, whose complaint is the error.
+// commandStep returns a step that runs a program. The error contains the output of the
+// program.
 func commandStep(name string, args ...string) step {
 	return step{
 		say: strings.Join(append([]string{name}, args...), " "),
@@ -67,7 +68,7 @@ func removeStep(path string) step {
 	}
 }
 
-// systemdVersion is 0 where systemd does not say.
+// systemdVersion returns the version, 0 if systemd does not report it.
 func systemdVersion() int {
 	out, err := exec.Command("systemctl", "--version").Output()
 	fields := strings.Fields(string(out))
@@ -83,7 +84,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// isEmptyBut says that a folder holds nothing but these files.
+// isEmptyBut reports whether a folder contains no files except these.
 func isEmptyBut(dir string, paths []string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(paths, filepath.Join(dir, e.Name())) })
