@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
-// news is what the beater learns that the supervisor must act on.
+// news is an event that the beater reports and that the supervisor must react to.
 type news struct{ event, why string }
 
 const (
@@ -21,29 +21,30 @@ const (
 	newsLease  = "lease"
 )
 
-// beater tells the daemon that the child lives, for as long as it does and is
-// not stopped, and looks what the daemon thinks of the run.
+// beater tells the daemon that the child is alive, as long as the child lives and is not
+// stopped. It also checks what the daemon knows about the run.
 //
-// What it says is only that the process is there. Progress is the child's own
-// word: a child that is alive and gets nowhere is found by progress_timeout.
+// A heartbeat only says that the process exists. The child itself reports progress:
+// progress_timeout finds a child that is alive and makes no progress.
 type beater struct {
 	*supervisor
 	child    *child
 	news     chan news
-	lastBeat time.Time // that the daemon has taken
-	away     bool      // as last told
-	paused   bool      // the child was seen stopped since the last beat
+	lastBeat time.Time // the last heartbeat that the daemon accepted
+	away     bool      // whether the daemon was away at the last report
+	paused   bool      // the child was seen stopped since the last heartbeat
 	told     bool      // news was sent
 
 	lease hostLease
 }
 
-// leaseLook is how often the end of the lease is looked for. A timer would stand still
-// while the machine sleeps.
+// leaseLook is how often the end of the lease is checked. A timer would stand still while
+// the machine sleeps.
 const leaseLook = 250 * time.Millisecond
 
-// hostLease is how long this host may still act for the run, as the daemon told with the
-// last heartbeat. A host without a fleet has none, and an agent that goes on needs none.
+// hostLease is how long this host may still act for the run, as the daemon reported with
+// the last heartbeat. A host without a fleet has none, and an agent that continues after
+// a lost lease needs none.
 type hostLease struct {
 	counts bool
 	until  time.Duration // by lease.Boottime
@@ -51,7 +52,7 @@ type hostLease struct {
 	every  time.Duration
 }
 
-// heard takes what the answer to a heartbeat says that was sent at a moment.
+// heard reads the lease from the answer to a heartbeat that was sent at a moment.
 func (l *hostLease) heard(run *ckpt.Run, sent time.Duration) {
 	l.counts = run.Lease != "" && run.OnLeaseLost == ckpt.LeaseLostStop
 	left := time.Duration(run.LeaseLeftMS) * time.Millisecond
@@ -60,10 +61,10 @@ func (l *hostLease) heard(run *ckpt.Run, sent time.Duration) {
 	l.next = sent + l.every
 }
 
-// over says that the host may have lost the run.
+// over reports whether the host may have lost the run.
 func (l *hostLease) over(now time.Duration) bool { return l.counts && now >= l.until }
 
-// run beats at once and then every heartbeat, until ctx ends.
+// run sends a heartbeat at once and then regularly, until ctx ends.
 func (b *beater) run(ctx context.Context) {
 	every := time.Duration(b.cmd.Heartbeat)
 	tick := time.NewTicker(every)
@@ -87,8 +88,9 @@ func (b *beater) run(ctx context.Context) {
 	}
 }
 
-// renewals looks whether the lease is over, and answers whether it is time to beat, so
-// that the daemon's next renewal is heard of before that.
+// renewals checks whether the lease is over. It returns whether it is time for a
+// heartbeat, so that the beater learns of the daemon's next renewal before the lease
+// ends.
 func (b *beater) renewals() (beat bool) {
 	now := lease.Boottime()
 	if b.lease.over(now) {
@@ -101,7 +103,7 @@ func (b *beater) renewals() (beat bool) {
 	return true
 }
 
-// beat looks at the run first: a heartbeat would take back that it timed out.
+// beat reads the run first, because a heartbeat would undo its timeout.
 func (b *beater) beat(ctx context.Context) error {
 	run, err := b.client.Run(ctx, b.ref(nil))
 	if err != nil {
@@ -123,7 +125,7 @@ func (b *beater) beat(ctx context.Context) error {
 	}
 	sent := lease.Boottime()
 	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{PID: run.PID}); err != nil {
-		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // between the two calls: the next look tells
+		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // it just changed: the next look shows how
 			return nil
 		}
 		return err
@@ -137,8 +139,8 @@ func (b *beater) beat(ctx context.Context) error {
 	return err
 }
 
-// adopt goes along where it was the child itself, or one of its children, that
-// resumed the run once more.
+// adopt accepts a new epoch if the child itself, or one of its children, has resumed the
+// run again.
 func (b *beater) adopt(run *ckpt.Run) bool {
 	if run.Epoch < b.epoch || !b.child.owns(run.PID) {
 		return false
@@ -147,9 +149,9 @@ func (b *beater) adopt(run *ckpt.Run) bool {
 	return true
 }
 
-// hangs says whether a timeout is the child's fault. It is not where it was this
-// process that could not beat in time, and not where the child was stopped and
-// goes on: a heartbeat puts both right.
+// hangs reports whether a timeout is the child's fault. It is not if this process could
+// not send heartbeats in time, or if the child was stopped and continues: in both cases,
+// a heartbeat fixes the status.
 func (b *beater) hangs(stopped bool) bool {
 	late := b.cmd.HeartbeatTimeout > 0 && time.Since(b.lastBeat) >= time.Duration(b.cmd.HeartbeatTimeout)
 	return stopped || !late && !b.paused
@@ -174,7 +176,7 @@ func (b *beater) send(n news) {
 	}
 }
 
-// presence tells once when the daemon goes and once when it comes.
+// presence reports once when the daemon goes away, and once when it is back.
 func (b *beater) presence(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -187,9 +189,9 @@ func (b *beater) presence(ctx context.Context, err error) {
 	}
 }
 
-// criticalDrift says why the run must go back, "" where it need not. Only what
-// has a say over checkpoints counts: a checkpoint that is damaged, say, is
-// critical too, but nothing that a restart would mend.
+// criticalDrift returns why the run must go back, "" if it need not. Only findings that
+// make checkpoints suspect count. For example, a damaged checkpoint is critical too, but
+// a restart does not help.
 func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, error) {
 	if b.cmd.Restart != restartDrift || run.Drift == nil || run.Drift.Verdict != ckpt.SeverityCritical {
 		return "", nil
@@ -206,19 +208,18 @@ func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, erro
 	return "", nil
 }
 
-// endedByOwner says whether a run stands as its owner left it, not as the
-// monitor found it.
+// endedByOwner reports whether the owner, and not the monitor, set the status of a run.
 func endedByOwner(run *ckpt.Run) bool {
 	switch run.Status {
 	case ckpt.RunRunning, ckpt.RunStarting, ckpt.RunTimedOut:
 		return false
 	case ckpt.RunInterrupted:
-		return run.PID == 0 // who says it himself lets go of the run
+		return run.PID == 0 // an owner that reports it itself gives up the run
 	}
 	return true
 }
 
-// The words of --restart.
+// The values of --restart.
 const (
 	restartNever = "never"
 	restartDrift = "on-drift"

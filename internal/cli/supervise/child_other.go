@@ -4,9 +4,10 @@ package supervise
 
 import "os"
 
-// dieWith only looks; an agent whose exec was killed goes on until it ends or
+// dieWith only checks the parent. If exec is killed, its agent continues until it ends or
 // is fenced.
 func dieWith(parent int) bool { return os.Getppid() == parent }
 
-// stopped cannot be told here: a child that hangs is found by progress_timeout.
+// stopped always returns false: this system does not report it. progress_timeout finds a
+// child that hangs.
 func (c *child) stopped() bool { return false }

@@ -19,7 +19,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// forwardedSignals are those that a program may want to hear about.
+// forwardedSignals are the signals that a program may want to get.
 var forwardedSignals = []os.Signal{
 	os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 }
@@ -32,18 +32,18 @@ func asksToStop(sig os.Signal) bool {
 	return false
 }
 
-// child is the supervised process. It has to be known before the run can be
-// claimed for it, and the run has to be claimed before it may begin: so this
-// program is started once more, waits at a gate until it is told the command
-// and its environment, and becomes that command without changing its pid.
+// child is the supervised process. The process must exist before the run can be claimed
+// for it, and the run must be claimed before the process may begin. Therefore this
+// program is started once more. It waits at a gate until it gets the command and its
+// environment, and then becomes that command with the same pid.
 type child struct {
 	cmd   *exec.Cmd
 	gate  *os.File
-	group bool // it has a process group of its own
+	group bool // it has its own process group
 	ended chan *os.ProcessState
 }
 
-// order is what goes through the gate.
+// order is the message that is sent through the gate.
 type order struct {
 	Parent int      `json:"parent"`
 	Path   string   `json:"path"`
@@ -51,8 +51,8 @@ type order struct {
 	Env    []string `json:"env"`
 }
 
-// newChild starts the process that waits. In the foreground of a terminal it
-// stays in this process group, so that the terminal's keys reach it.
+// newChild starts the waiting process. In the foreground of a terminal, it stays in this
+// process group, so that the terminal's keys reach it.
 func (s *supervisor) newChild() (*child, error) {
 	cmd, err := s.a.Again(context.Background(), "exec-child")
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *supervisor) newChild() (*child, error) {
 	return c, nil
 }
 
-// start keeps the thread that forks for as long as the child lives: Linux tells
-// a child that its parent has died when that thread has.
+// start keeps the thread that forks for as long as the child lives, because Linux tells a
+// child that its parent has died when that thread ends.
 func (c *child) start() error {
 	started := make(chan error)
 	go func() {
@@ -95,8 +95,8 @@ func (c *child) start() error {
 func (c *child) pid() int   { return c.cmd.Process.Pid }
 func (c *child) owner() int { return c.pid() }
 
-// begin opens the gate. A child that died before counts as one that died after:
-// the attempt ends as any other.
+// begin opens the gate. A child that died before is treated like one that died
+// afterwards: the attempt ends normally.
 func (c *child) begin(env []string, path string, args []string) error {
 	defer c.gate.Close()
 	if json.NewEncoder(c.gate).Encode(order{os.Getpid(), path, args, env}) != nil {
@@ -105,7 +105,7 @@ func (c *child) begin(env []string, path string, args []string) error {
 	return nil
 }
 
-// abandon lets a child that waits go away.
+// abandon makes a waiting child exit.
 func (c *child) abandon() {
 	_ = c.gate.Close()
 	_ = c.cmd.Process.Kill()
@@ -126,14 +126,14 @@ func (c *child) signal(sig os.Signal) error {
 func (c *child) terminate() error { return c.signal(syscall.SIGTERM) }
 func (c *child) kill() error      { return c.signal(syscall.SIGKILL) }
 
-// sweep kills what a child that has ended left running.
+// sweep kills the processes that a child has left running.
 func (c *child) sweep() {
 	if c.group {
 		_ = unix.Kill(-c.pid(), unix.SIGKILL)
 	}
 }
 
-// owns says whether a process is the child or belongs to its group.
+// owns reports whether a process is the child or belongs to its group.
 func (c *child) owns(pid int) bool {
 	if pid == c.pid() {
 		return true
@@ -142,7 +142,7 @@ func (c *child) owns(pid int) bool {
 	return pid > 0 && c.group && err == nil && group == c.pid()
 }
 
-// exitStatus is the code that shells give.
+// exitStatus returns the exit code that a shell would return.
 func exitStatus(state *os.ProcessState) int {
 	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return 128 + int(w.Signal())
@@ -152,17 +152,17 @@ func exitStatus(state *os.ProcessState) int {
 
 func absoluteEndpoint(path string) (string, error) { return filepath.Abs(path) }
 
-// PlatformCommands are those of this system alone.
+// PlatformCommands are the commands that exist only on this system.
 type PlatformCommands struct {
 	ExecChild execChildCmd `cmd:"" hidden:"" help:"The child process of exec."`
 }
 
 type execChildCmd struct{}
 
-// Run waits at the gate and becomes the command. A gate that closes before says
-// that there is nothing to do.
+// Run waits at the gate and becomes the command. If the gate closes first, there is
+// nothing to do.
 func (c *execChildCmd) Run() error {
-	runtime.LockOSThread() // what is asked for of the kernel holds for the thread that becomes the command
+	runtime.LockOSThread() // the kernel applies the request to the thread that becomes the command
 	gate := os.NewFile(3, "gate")
 	var o order
 	if gate == nil || json.NewDecoder(gate).Decode(&o) != nil {

@@ -15,14 +15,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// forwardedSignals are those that Windows has: Ctrl-C, and the end of a session.
+// forwardedSignals are the signals that Windows has: Ctrl-C, and the end of a session.
 var forwardedSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 func asksToStop(os.Signal) bool { return true }
 
-// child is the supervised process. Windows fixes a process's environment when
-// it makes the process, so the run is claimed for exec itself, whose life the
-// child shares: a job object ends it, and all that it has started, with exec.
+// child is the supervised process. Windows fixes a process's environment when it creates
+// the process. Therefore the run is claimed for exec itself. The child's life is tied to
+// that of exec: a job object ends it, and everything that it has started, together with
+// exec.
 type child struct {
 	cmd   *exec.Cmd
 	job   windows.Handle
@@ -30,7 +31,7 @@ type child struct {
 	ended chan *os.ProcessState
 }
 
-// newChild makes ready what nothing has to wait for.
+// newChild prepares everything that does not depend on the claim.
 func (s *supervisor) newChild() (*child, error) {
 	job, err := newJob()
 	if err != nil {
@@ -63,7 +64,7 @@ func newJob() (windows.Handle, error) {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// owner is exec itself.
+// owner returns the pid of exec itself.
 func (c *child) owner() int { return os.Getpid() }
 
 // begin starts the command.
@@ -97,19 +98,19 @@ func (c *child) tie() error {
 	return nil
 }
 
-// abandon gives up what has not begun.
+// abandon gives up a child that has not begun.
 func (c *child) abandon() { _ = windows.CloseHandle(c.job) }
 
-// signal passes on what Windows can: a process in a group of its own may be
-// asked to stop by Ctrl-Break, which it gets if it has this console.
+// signal passes on what Windows supports: a process in its own group can be asked to stop
+// with Ctrl-Break, which it gets if it has this console.
 func (c *child) signal(os.Signal) error {
 	if !c.group {
-		return errors.ErrUnsupported // the console has told it already
+		return errors.ErrUnsupported // the child has got it from the console already
 	}
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid()))
 }
 
-// terminate asks, and where nobody can be asked, kills.
+// terminate asks the child to stop, and kills it if it cannot be asked.
 func (c *child) terminate() error {
 	if c.signal(nil) == nil {
 		return nil
@@ -119,19 +120,19 @@ func (c *child) terminate() error {
 
 func (c *child) kill() error { return windows.TerminateJobObject(c.job, 1) }
 
-// sweep does nothing: what the child left running went with the job.
+// sweep does nothing: the job has ended what the child left running.
 func (c *child) sweep() {}
 
-// owns says whether a process is the child or exec, which owns the run for it.
+// owns reports whether a process is the child or exec, which owns the run for the child.
 func (c *child) owns(pid int) bool { return pid == c.pid() || pid == os.Getpid() }
 
-// stopped cannot be: Windows stops no processes as Unix does. A child that
-// hangs is found by progress_timeout.
+// stopped always returns false: Windows does not stop processes as Unix does.
+// progress_timeout finds a child that hangs.
 func (c *child) stopped() bool { return false }
 
 func exitStatus(state *os.ProcessState) int { return state.ExitCode() }
 
-// absoluteEndpoint leaves pipes as they are.
+// absoluteEndpoint returns pipes unchanged.
 func absoluteEndpoint(path string) (string, error) {
 	if strings.HasPrefix(path, `\\`) {
 		return path, nil
@@ -139,5 +140,5 @@ func absoluteEndpoint(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// PlatformCommands are those of this system alone.
+// PlatformCommands are the commands that exist only on this system.
 type PlatformCommands struct{}

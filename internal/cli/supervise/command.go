@@ -28,7 +28,7 @@ type Command struct {
 	Command          []string      `arg:"" passthrough:"" help:"The command and its arguments, after --."`
 }
 
-// Help is what `exec --help` adds.
+// Help returns the additional text of `exec --help`.
 func (c *Command) Help() string {
 	return "The command runs as you, in a process group of its own, and finds in its environment:\n\n" +
 		"CKPTSIDECAR_SOCKET  where the daemon listens\n" +
@@ -69,7 +69,7 @@ func (c *Command) check(a *cli.App) error {
 	return cli.Checked(r.Check())
 }
 
-// request claims the run for a process.
+// request returns the request that claims the run for a process.
 func (c *Command) request(pid int) ckpt.ResumeRequest {
 	r := ckpt.ResumeRequest{
 		Agent: c.Agent, Run: c.InRun, PID: pid, HeartbeatTimeout: &c.HeartbeatTimeout, Force: c.Force, Reason: c.Reason,
@@ -87,17 +87,17 @@ func (c *Command) request(pid int) ckpt.ResumeRequest {
 	return r
 }
 
-// The exit codes of a command that could not be started, as shells have them.
+// The exit codes for a command that could not be started, as in shells.
 const (
 	exitNotExecutable = 126
 	exitNoCommand     = 127
 )
 
-// lookCommand finds the program before anything is claimed for it.
+// lookCommand finds the program before the run is claimed for it.
 func lookCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // it was named so
+	case err == nil, errors.Is(err, exec.ErrDot): // the user named it so
 		return path, nil
 	case errors.Is(err, os.ErrPermission):
 		return "", &cli.ExitError{Code: exitNotExecutable, Message: "cannot run " + name + ": it is not executable"}

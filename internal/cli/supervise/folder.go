@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// What exec puts down for its command lies in a folder of its own, among the
-// temporary files. A supervisor that is killed leaves it behind, with a plan that
-// may hold a state; the next one sweeps it. Whether a supervisor lives is said by
-// the lock that it holds on a file in the folder: process numbers do not tell
-// where several namespaces share the temporary files.
+// exec writes files for its command into a folder of its own, among the temporary files.
+// If a supervisor is killed, the folder stays, with a plan that can contain a state; the
+// next supervisor removes it. A live supervisor holds a lock on a file in the folder.
+// Process ids are no evidence of life if several namespaces share the temporary files.
 const (
 	execFolder = "ckptsidecar-exec-"
 	execLock   = "lock"
-	execYoung  = time.Minute // a folder without a lock may be on its way to have one
+	execYoung  = time.Minute // a folder without a lock may be about to get one
 )
 
-// makeExecFolder makes the folder and takes its lock.
+// makeExecFolder creates the folder and takes its lock.
 func makeExecFolder() (folder string, lock *os.File, err error) {
 	if folder, err = os.MkdirTemp("", execFolder); err != nil { // 0700
 		return "", nil, err
@@ -35,8 +34,8 @@ func makeExecFolder() (folder string, lock *os.File, err error) {
 	return folder, lock, nil
 }
 
-// sweepExecFolders removes the folders of supervisors that are gone. It only
-// touches folders of this user, and follows no link.
+// sweepExecFolders removes the folders of dead supervisors. It only touches folders of
+// this user, and follows no link.
 func sweepExecFolders(temporary string, now time.Time) {
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
@@ -54,14 +53,14 @@ func sweepExecFolders(temporary string, now time.Time) {
 	}
 }
 
-// execEnded says whether nobody holds the lock of a folder.
+// execEnded reports whether no process holds the lock of a folder.
 func execEnded(folder string, info fs.FileInfo, now time.Time) bool {
 	path := filepath.Join(folder, execLock)
 	at, err := os.Lstat(path)
 	if err != nil || !at.Mode().IsRegular() {
 		return now.Sub(info.ModTime()) > execYoung
 	}
-	if now.Sub(at.ModTime()) < execYoung { // made, and perhaps not locked yet
+	if now.Sub(at.ModTime()) < execYoung { // it was just created, and is possibly not locked yet
 		return false
 	}
 	lock, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockExec takes the lock of a folder, which goes with the process.
+// lockExec takes the lock of a folder. The lock ends together with the process.
 func lockExec(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1,
 		0, new(windows.Overlapped))
 }
 
-// isMine: the temporary files of a user lie in a folder of that user.
+// isMine returns true: the temporary files of a user are in a folder of that user.
 func isMine(fs.FileInfo) bool { return true }

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	healthy    = 10 * time.Minute // after so long, earlier restarts count no more
-	grace      = 10 * time.Second // from asking a child to stop to killing it
-	leaseGrace = 2 * time.Second  // the same where another host may go on with the run soon
-	endRetry   = 30 * time.Second // how long the end of a run is told to a daemon that is away
+	healthy    = 10 * time.Minute // after this time, earlier restarts no longer count
+	grace      = 10 * time.Second // from asking a child to stop until killing it
+	leaseGrace = 2 * time.Second  // the same if another host may soon continue the run
+	endRetry   = 30 * time.Second // how long to try to report the end of the run to a daemon that is away
 )
 
 func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
@@ -51,7 +51,7 @@ func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
 	return s, nil
 }
 
-// pauses are those before restarts, without end.
+// pauses returns the pauses before restarts, without an end.
 func (c *Command) pauses() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(time.Duration(c.Backoff)),
@@ -61,14 +61,14 @@ func (c *Command) pauses() *backoff.ExponentialBackOff {
 	)
 }
 
-// nextPause is the pause before the next restart. The library's jitter may go
-// beyond its own limit by half, and nothing may go beyond --max-backoff.
+// nextPause returns the pause before the next restart. The library's jitter can exceed
+// its own limit by half, but no pause may exceed --max-backoff.
 func (s *supervisor) nextPause() time.Duration {
 	return min(s.pauses.NextBackOff(), time.Duration(s.cmd.MaxBackoff))
 }
 
-// listen takes the signals that are the child's. main gives up its own after
-// the second one, and these with them, so they are asked for again.
+// listen receives the signals for the child. main stops handling its own signals after
+// the second one, which also stops these, so listen registers them again.
 func (s *supervisor) listen() {
 	signal.Notify(s.signals, forwardedSignals...)
 	if s.a.Hurry == nil {
@@ -110,7 +110,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 }
 
-// endpoint is where the daemon listens, for the child to know.
+// endpoint returns where the daemon listens, for the child.
 func (s *supervisor) endpoint(ctx context.Context) (string, error) {
 	for _, named := range []string{s.a.Socket, s.a.Env("CKPTSIDECAR_SOCKET")} {
 		if named != "" {
@@ -156,9 +156,9 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 	return end, nil
 }
 
-// claim resumes the run. The first time a daemon must be there, though it may
-// be restarting just now; later it is waited for, because nobody would start the
-// agent again otherwise.
+// claim resumes the run. At the first attempt, a daemon must exist, though it may be
+// restarting at the moment. Later, claim waits for it, because otherwise nothing would
+// start the agent again.
 func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	request := s.cmd.request(owner)
 	if s.restarts > 0 {
@@ -193,13 +193,14 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	}
 }
 
-// standbyLook is how often a standby looks at least: its run may be released at any time.
+// standbyLook is the longest pause between two checks of a standby, because its run can
+// be released at any time.
 const (
 	standbyLook  = 5 * time.Second
-	standbyClose = 250 * time.Millisecond // and near the end of a lease: the daemon's word is in whole seconds, rounded up
+	standbyClose = 250 * time.Millisecond // near the end of a lease: the daemon reports whole seconds, rounded up
 )
 
-// standsBy says how long a standby waits before it asks again, 0 where it does not wait.
+// standsBy returns how long a standby waits before it asks again, 0 if it does not wait.
 func (s *supervisor) standsBy(err error) time.Duration {
 	var e *ckpt.Error
 	if !s.cmd.Standby || !errors.As(err, &e) || e.Code != ckpt.CodeConflict || e.RetryAfter == 0 {
@@ -209,20 +210,20 @@ func (s *supervisor) standsBy(err error) time.Duration {
 }
 
 func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this too
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this process too
 	defer cancel()
 	plan, _, err := s.client.Resume(ctx, r)
 	return plan, err
 }
 
-// away says whether a call failed because nobody answers just now.
+// away reports whether a call failed because no daemon answers at the moment.
 func away(err error) bool {
 	var e *ckpt.Error
 	return daemon.Unreachable(err) || errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeStorageFull ||
 		e.Code == ckpt.CodeNotReplicated)
 }
 
-// mayBegin stops where a person must act first, and says how.
+// mayBegin returns an error if a person must act first. The error says how.
 func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
 	code := view.ExitOfVerdict(plan.Verdict)
 	if code != view.ExitAsk && code != view.ExitUnsafe {
@@ -236,7 +237,7 @@ func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
 	return &cli.ExitError{Code: code}
 }
 
-// writePlan writes the plan with its state to a file of this user alone.
+// writePlan writes the plan with its state to a file that only this user can read.
 func (s *supervisor) writePlan(plan *ckpt.Plan) (string, error) {
 	text, err := json.Marshal(view.PlanShapeOf(plan))
 	if err != nil {
@@ -246,7 +247,7 @@ func (s *supervisor) writePlan(plan *ckpt.Plan) (string, error) {
 	return file, osfile.Write(file, text, 0o600)
 }
 
-// environment is this process's, with what the agent must know.
+// environment returns the environment of this process, with what the agent must know.
 func (s *supervisor) environment(socket, file string, plan *ckpt.Plan) []string {
 	ours := [][2]string{
 		{"CKPTSIDECAR_SOCKET", socket}, {"CKPTSIDECAR_AGENT", plan.Agent}, {"CKPTSIDECAR_RUN", plan.Run},
@@ -268,7 +269,7 @@ next:
 	return env
 }
 
-// watch stays with the child: it passes signals on and listens to the beater.
+// watch waits for the child: it passes signals on and reacts to the beater.
 func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 	end := &outcome{}
 	ctx, stop := context.WithCancel(ctx)
@@ -288,7 +289,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 			end.beaten = b.lastBeat
 			s.read(end, state)
 			if end.code != 0 {
-				c.sweep() // nothing of this attempt may work on beside the next
+				c.sweep() // no process of this attempt may run next to the following attempt
 			}
 			return end
 		case sig := <-s.signals:
@@ -301,7 +302,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 	}
 }
 
-// react does what a piece of news asks for. A child that hangs is not asked.
+// react handles news. A child that hangs is killed without asking.
 func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
 	end.why = n.why
 	s.note(n.event, "%s", n.why)
@@ -323,13 +324,13 @@ func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
 	return time.After(grace)
 }
 
-// forward passes a signal on. Who asks a second time to stop wants no waiting.
+// forward passes a signal on. If a person asks a second time to stop, exec does not wait.
 func (s *supervisor) forward(c *child, sig os.Signal) {
 	if !asksToStop(sig) {
 		_ = c.signal(sig)
 		return
 	}
-	// In the foreground of a terminal its keys reach the child by themselves.
+	// In the foreground of a terminal, the terminal's keys reach the child directly.
 	fromTerminal := !c.group && sig == os.Interrupt
 	if !s.stopped.IsZero() && !fromTerminal && !s.fromUser {
 		s.note("kill", "received a second request to stop: killing the command")
@@ -342,7 +343,7 @@ func (s *supervisor) forward(c *child, sig os.Signal) {
 	}
 }
 
-// asked says whether somebody wants it to stop.
+// asked reports whether exec was asked to stop.
 func (s *supervisor) asked() bool {
 	return !s.stopped.IsZero() && (!s.fromUser || time.Since(s.stopped) < grace)
 }
@@ -354,8 +355,8 @@ func (s *supervisor) read(end *outcome, state *os.ProcessState) {
 	}
 }
 
-// reportEnd tells the daemon how the run stands, and answers whether the agent had
-// said so itself, which is then left as it is.
+// reportEnd reports to the daemon how the run ended. It returns whether the agent had
+// reported the end itself; in this case, the status stays.
 func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	if end.fenced {
 		return true
@@ -377,7 +378,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	case run.Epoch != s.epoch:
 		return true
-	case endedByOwner(run): // asked to stop because of drift, it may well say that it was interrupted
+	case endedByOwner(run): // asked to stop because of drift, it may have reported that it was interrupted
 		return !end.drift || !run.Status.Resumable()
 	case end.frozen: // timed_out says more
 		return false
@@ -386,19 +387,19 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	case end.code == 0 && !s.asked() && !end.drift && !end.lease:
 		s.end(ctx, limit, ckpt.RunCompleted, "")
 	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
-		// The daemon was away. The run, found dead, ends at its last sign of
-		// life, which is nearer to the truth than now.
+		// The daemon was away. It will find the run dead, and use its last heartbeat as
+		// its end, which is nearer to the truth than now.
 	case !s.asked() && s.operatorDecides(ctx):
-		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{PID: run.PID}) // its last sign of life, which must not make it live
+		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{PID: run.PID}) // its last heartbeat, which must not make it live
 	default:
 		s.end(ctx, limit, ckpt.RunInterrupted, end.why)
 	}
 	return false
 }
 
-// operatorDecides says whether the agent's policy wants somebody to look before
-// the run goes on. Then the monitor must find it dead and ask: what exec said of
-// it would count as its own word.
+// operatorDecides reports whether the agent's policy wants a person to look before the
+// run continues. In this case, the monitor must find the run dead and ask. A report of
+// exec would count as a report of the run itself.
 func (s *supervisor) operatorDecides(ctx context.Context) bool {
 	policy, err := s.client.Policy(ctx, s.cmd.Agent)
 	return err == nil && !policy.Autoresume
@@ -416,7 +417,7 @@ func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.R
 	}
 }
 
-// retry repeats a call while nobody answers.
+// retry repeats a call while no daemon answers.
 func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
 		backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
@@ -447,7 +448,7 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	return true
 }
 
-// last is the exit of exec itself.
+// last returns the exit status of exec itself.
 func (s *supervisor) last(end *outcome) error {
 	switch {
 	case end.fenced:
@@ -458,7 +459,7 @@ func (s *supervisor) last(end *outcome) error {
 	return &cli.ExitError{Code: end.code}
 }
 
-// pause waits, and answers false where somebody asked to stop meanwhile.
+// pause waits. It returns false if exec was asked to stop in the meantime.
 func (s *supervisor) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

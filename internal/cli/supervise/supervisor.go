@@ -12,32 +12,32 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// supervisor runs one command again and again until it has done its work.
+// supervisor runs one command repeatedly until the command has done its work.
 type supervisor struct {
 	a       *cli.App
 	cmd     *Command
 	client  *client.Client
 	path    string   // of the program
-	folder  string   // for the plan, of this user alone
-	lock    *os.File // says that this supervisor lives
+	folder  string   // for the plan; only this user can read it
+	lock    *os.File // shows that this supervisor is alive
 	signals chan os.Signal
 
 	epoch    int64
 	pauses   *backoff.ExponentialBackOff
 	restarts int
-	stopped  time.Time // when it was last asked to stop
-	fromUser bool      // by a key that the child has seen too, and may have meant otherwise
+	stopped  time.Time // when exec was last asked to stop
+	fromUser bool      // by a key that the child has seen too, and may use for another purpose
 }
 
 // outcome is how an attempt ended.
 type outcome struct {
 	code   int           // the child's exit code
-	why    string        // it ended, in words
-	lived  time.Duration // how long it had run
-	died   time.Time     // when it had ended
-	beaten time.Time     // when the daemon last took a heartbeat for it
+	why    string        // the reason for the end, in words
+	lived  time.Duration // how long it ran
+	died   time.Time     // when it ended
+	beaten time.Time     // when the daemon last accepted a heartbeat for it
 	frozen bool          // it was killed because it hung
-	fenced bool          // it was stopped because somebody else owns the run
+	fenced bool          // it was stopped because another process owns the run
 	drift  bool          // it was stopped because of critical drift
 	lease  bool          // it was stopped because another host may own the run
 }
@@ -46,7 +46,7 @@ func (s *supervisor) ref(epoch *int64) ckpt.RunRef {
 	return ckpt.RunRef{Agent: s.cmd.Agent, Run: s.cmd.InRun, Epoch: epoch}
 }
 
-// note tells what happens, on standard error beside what the command says.
+// note reports an event on standard error, next to the output of the command.
 func (s *supervisor) note(event, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !s.a.JSON {
