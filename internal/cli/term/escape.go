@@ -10,14 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Escape makes a text harmless for a terminal and for a person who reads it. The
-// characters that control a terminal, change the direction of text, begin a line
-// or cannot be seen are written as \u and their number, as in JSON. So are bytes
-// that are no UTF-8, as \x and their value. Codes of colors stay if this program
-// makes such codes itself.
+// Escape makes a text harmless for a terminal and for its reader. It writes characters
+// that control a terminal, change the direction of text, begin a line or are invisible as
+// \u and their number, as in JSON. It writes bytes that are not UTF-8 as \x and their
+// value. It keeps color codes of the kind that this program itself writes.
 func Escape(text string) string { return escape(text, "") }
 
-// escape keeps the characters in also.
+// escape is Escape, but keeps the characters in also.
 func escape(text, also string) string {
 	i := firstHarmful(text, also)
 	if i < 0 {
@@ -55,7 +54,7 @@ func firstHarmful(text, also string) int {
 	return -1
 }
 
-// writeCode writes a character as JSON does. One beyond the first 65,536 takes two codes.
+// writeCode writes a character as JSON does. A character above U+FFFF takes two codes.
 func writeCode(b *strings.Builder, r rune) {
 	if r >= 0x10000 {
 		r -= 0x10000
@@ -65,21 +64,21 @@ func writeCode(b *strings.Builder, r rune) {
 	fmt.Fprintf(b, `\u%04x`, r)
 }
 
-// harmful reports whether a character may do more to a terminal or its reader
-// than show itself.
+// harmful reports whether a character can do more to a terminal or its reader than be
+// displayed.
 func harmful(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r <= 0x9f: // C0, DEL, C1
 		return true
 	case r < 0x61c:
 		return false
-	case r == 0x61c, r == 0x200e, r == 0x200f: // marks of direction
+	case r == 0x61c, r == 0x200e, r == 0x200f: // direction marks
 		return true
 	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // embeddings, overrides and isolates
 		return true
-	case r == 0x2028, r == 0x2029: // separators of lines and paragraphs
+	case r == 0x2028, r == 0x2029: // line and paragraph separators
 		return true
-	case r == 0x200b, r >= 0x2060 && r <= 0x2065, r >= 0x206a && r <= 0x206f, r == 0xfeff: // nothing is seen of them
+	case r == 0x200b, r >= 0x2060 && r <= 0x2065, r >= 0x206a && r <= 0x206f, r == 0xfeff: // invisible characters
 		return true
 	case r >= 0xfff9 && r <= 0xfffb: // annotations
 		return true
@@ -89,10 +88,10 @@ func harmful(r rune) bool {
 	return false
 }
 
-// colors are the codes that Style makes.
+// colors are the codes that Style writes.
 var colors = []string{"0", "1", "2", "31", "32", "33", "36"}
 
-// colorCode is how many bytes of a color's code text begins with, 0 for none.
+// colorCode returns the length of the color code at the start of a text, 0 for none.
 func colorCode(text string) int {
 	inside, found := strings.CutPrefix(text, "\x1b[")
 	if !found {
@@ -105,8 +104,8 @@ func colorCode(text string) int {
 	return len("\x1b[") + end + 1
 }
 
-// Printf writes a line or a part of one. Each argument that is text or an error
-// is escaped, so that nothing in it can end the line.
+// Printf writes a line or a part of one. It escapes each argument that is a text or an
+// error, so that no argument can end the line.
 func Printf(w io.Writer, format string, args ...any) {
 	fmt.Fprintf(w, format, escaped(args)...)
 }
@@ -114,10 +113,10 @@ func Printf(w io.Writer, format string, args ...any) {
 // Println writes its arguments as a line, escaped.
 func Println(w io.Writer, args ...any) { fmt.Fprintln(w, escaped(args)...) }
 
-// Block writes a text of several lines. Its line breaks and tabs stay.
+// Block writes a text of several lines. It keeps line breaks and tabs.
 func Block(w io.Writer, text string) { fmt.Fprintln(w, escape(text, "\n\t")) }
 
-// escaped are the arguments with all texts in them escaped.
+// escaped returns the arguments with all texts in them escaped.
 func escaped(args []any) []any {
 	safe := make([]any, len(args))
 	for i, arg := range args {
@@ -141,18 +140,18 @@ func escaped(args []any) []any {
 	return safe
 }
 
-// Writer is the way of all text to a person. What its callers have forgotten to
-// escape is escaped here: everything but line breaks and tabs. Codes of colors
-// pass where the stream shows colors.
+// Writer writes all text for people. It escapes what its callers have forgotten to
+// escape: everything but line breaks and tabs. It keeps color codes if the stream shows
+// colors.
 type Writer struct {
 	to    io.Writer
 	style *Style
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character whose end is still to come
+	rest []byte // the beginning of a character whose end has not been written yet
 }
 
-// NewWriter escapes what goes to a stream of this style.
+// NewWriter returns a Writer for a stream of this style.
 func NewWriter(to io.Writer, s *Style) *Writer { return &Writer{to: to, style: s} }
 
 // Write implements io.Writer.
@@ -171,7 +170,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what was the beginning of a character and had no end.
+// Flush writes the beginning of a character that had no end.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,10 +191,10 @@ func (w *Writer) harmless(text string) string {
 	return withoutColors(text)
 }
 
-// withoutColors writes out the codes of colors too.
+// withoutColors escapes color codes too.
 func withoutColors(text string) string { return strings.ReplaceAll(text, "\x1b", `\u001b`) }
 
-// unfinished is how many bytes at the end of a text begin a character and do not end it.
+// unfinished returns the length of an incomplete character at the end of a text.
 func unfinished(text []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
@@ -208,8 +207,8 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// Raw is the stream behind a Writer, and any other stream itself. It is for data
-// that must arrive as it is, and for what draws on a terminal.
+// Raw returns the stream behind a Writer, and any other stream unchanged. It is for data
+// that must not change, and for drawing on a terminal.
 func Raw(w io.Writer) io.Writer {
 	if escaping, ok := w.(*Writer); ok {
 		return escaping.to

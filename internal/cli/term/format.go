@@ -47,7 +47,7 @@ func Moment(t ckpt.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// Ago says how long before now a time was, in one unit.
+// Ago returns how long before now a time was, in one unit.
 func Ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -66,7 +66,8 @@ func Ago(now, t time.Time) string {
 	return strconv.Itoa(int(d/ckpt.Day)) + " days ago"
 }
 
-// Time writes a time for a cell of a table: how long ago it was, or where all is shown exactly.
+// Time returns a time for a cell of a table: how long ago it was, or the exact time if s
+// is wide.
 func (s *Style) Time(t ckpt.Time) string {
 	if s.Wide() || t.IsZero() {
 		return Moment(t)

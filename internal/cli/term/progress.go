@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Progress shows how far long work is: on a terminal a line that changes, with a bar
-// where the total is known; elsewhere, as in a journal or in CI, a line now and then.
+// Progress shows the progress of long work. On a terminal, it is a line that changes,
+// with a bar if the total is known. Elsewhere, as in a journal or in CI, it is a line
+// from time to time.
 type Progress struct {
 	to    io.Writer
 	style *Style
 	what  string
-	Unit  string        // of what is counted, such as checkpoints; ByBytes for bytes, "" for a share alone
-	Every time.Duration // between two lines where nobody sits at a terminal; 0 for none
+	Unit  string        // what is counted, such as checkpoints; ByBytes for bytes, "" for a percentage only
+	Every time.Duration // time between two lines if there is no terminal; 0 for none
 	began time.Time
-	total int64 // of the part that it is in
+	total int64 // of the current part of the work
 	shown time.Time
 	wide  int
 }
@@ -24,19 +25,19 @@ type Progress struct {
 // ByBytes is the unit of progress that is written as a size.
 const ByBytes = "bytes"
 
-// lineEvery is how often work says how far it is where nobody sits at a terminal.
+// lineEvery is the time between two progress lines if there is no terminal.
 const lineEvery = 5 * time.Second
 
-// NewProgress shows the progress of some work on a stream, which has this style.
+// NewProgress returns a Progress on a stream with this style.
 func NewProgress(to io.Writer, s *Style, what string) *Progress {
 	p := &Progress{to: Raw(to), style: s, what: what, began: time.Now(), Every: lineEvery}
 	if !s.Terminal {
-		p.shown = p.began // what is quick needs no line
+		p.shown = p.began // quick work needs no line
 	}
 	return p
 }
 
-// Step shows how much is done, of a total; 0 for a total that is unknown.
+// Step shows how much of a total is done. The total 0 means that it is unknown.
 func (p *Progress) Step(done, total int64) {
 	if total != p.total { // another part of the work begins
 		p.began, p.total = time.Now(), total
@@ -53,10 +54,10 @@ func (p *Progress) Step(done, total int64) {
 	p.Say("%s%s %d %%%s%s", p.what, p.bar(done, total), done*100/total, rate, TimeLeft(p.began, done, total))
 }
 
-// barWidth is how many places a bar has.
+// barWidth is the number of characters inside a bar.
 const barWidth = 24
 
-// bar is what a terminal shows beside the share.
+// bar returns the bar next to the percentage on a terminal.
 func (p *Progress) bar(done, total int64) string {
 	if !p.style.Terminal {
 		return ""
@@ -75,7 +76,7 @@ func (p *Progress) amount(n int64) string {
 	return fmt.Sprintf("%d %s", n, p.Unit)
 }
 
-// rate is how much is done in a second; "" while that says nothing yet.
+// rate returns how much is done per second; "" if it is too early to say.
 func (p *Progress) rate(done int64) string {
 	elapsed := time.Since(p.began)
 	if p.Unit == "" || done <= 0 || elapsed < time.Second {
@@ -106,7 +107,7 @@ func (p *Progress) due() bool {
 	return p.Every > 0 && time.Since(p.shown) >= p.Every
 }
 
-// Done clears the line, so that the result stands alone.
+// Done clears the line before the result.
 func (p *Progress) Done() {
 	if p.wide > 0 {
 		fmt.Fprintf(p.to, "\r%s\r", strings.Repeat(" ", p.wide))
@@ -114,8 +115,8 @@ func (p *Progress) Done() {
 	}
 }
 
-// TimeLeft says how long the rest will take at the speed since began; "" while
-// that cannot be estimated.
+// TimeLeft returns how long the rest will take at the speed since began; "" while that
+// cannot be estimated.
 func TimeLeft(began time.Time, done, total int64) string {
 	elapsed := time.Since(began)
 	if done <= 0 || done >= total || elapsed < time.Second {

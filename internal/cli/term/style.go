@@ -9,22 +9,22 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Style is how text is shown on a stream: in color where a person sees it, and in tables as wide as the terminal. The
-// zero value colors nothing and cuts nothing.
+// Style says how text is shown on a stream: in color if a person sees it, and in tables as wide as the terminal. The
+// zero value uses no colors and cuts nothing.
 type Style struct {
-	Terminal bool // a person may be watching
+	Terminal bool // a person may be reading
 	colour   bool
-	able     bool      // the terminal understands colors
+	able     bool      // the terminal supports colors
 	width    int       // of the terminal; 0 for no limit
-	sized    bool      // somebody has said how wide it is: prose is wrapped to it, also where no person watches
-	now      time.Time // that relative times count from
+	sized    bool      // the width was set: prose is wrapped to it, even if no person reads
+	now      time.Time // the start of relative times
 }
 
-// unknownWidth is taken for the width of what does not say how wide it is.
+// unknownWidth is the width of a stream that does not report its width.
 const unknownWidth = 80
 
-// NewStyle is the style of a stream. env looks up an environment variable: NO_COLOR (https://no-color.org), CLICOLOR,
-// CLICOLOR_FORCE (https://bixense.com/clicolors) and COLUMNS are heeded.
+// NewStyle returns the style of a stream. env looks up an environment variable. NewStyle uses NO_COLOR
+// (https://no-color.org), CLICOLOR, CLICOLOR_FORCE (https://bixense.com/clicolors) and COLUMNS.
 func NewStyle(w io.Writer, env func(string) string) *Style {
 	s := &Style{Terminal: IsTerminal(w), width: unknownWidth, now: time.Now()}
 	s.able = !s.Terminal || prepareTerminal(w)
@@ -43,7 +43,7 @@ func NewStyle(w io.Writer, env func(string) string) *Style {
 	return s
 }
 
-// Choose takes what the flags --color and --wide say: always, never or auto, and whether tables show all.
+// Choose applies the flags --color (always, never or auto) and --wide (tables show everything).
 func (s *Style) Choose(color string, wide bool) {
 	switch color {
 	case "always":
@@ -56,7 +56,7 @@ func (s *Style) Choose(color string, wide bool) {
 	}
 }
 
-// Columns is how wide lines of prose may be; 0 where nobody has said.
+// Columns returns the maximum width of lines of prose; 0 if it is not set.
 func (s *Style) Columns() int {
 	if !s.Terminal && !s.sized {
 		return 0
@@ -64,7 +64,7 @@ func (s *Style) Columns() int {
 	return s.width
 }
 
-// Wide says whether everything is shown, however wide it is.
+// Wide reports whether everything is shown, however wide it is.
 func (s *Style) Wide() bool { return s.width == 0 }
 
 // IsTerminal reports whether a stream is a terminal.
@@ -80,20 +80,20 @@ func (s *Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Red marks what failed.
+// Red marks a failure.
 func (s *Style) Red(text string) string { return s.paint("31", text) }
 
-// Green marks what is well.
+// Green marks a success.
 func (s *Style) Green(text string) string { return s.paint("32", text) }
 
 // Yellow marks what needs attention.
 func (s *Style) Yellow(text string) string { return s.paint("33", text) }
 
-// Cyan marks what is special, without being good or bad.
+// Cyan marks special text that is neither good nor bad.
 func (s *Style) Cyan(text string) string { return s.paint("36", text) }
 
 // Bold marks headings.
 func (s *Style) Bold(text string) string { return s.paint("1", text) }
 
-// Dim marks what is less important than the text beside it.
+// Dim marks text that is less important than the text next to it.
 func (s *Style) Dim(text string) string { return s.paint("2", text) }

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Table is text in columns, the most important one first. The beginning of a heading says what the column is:
+// Table is text in columns, the most important column first. The first character of a heading gives the kind of the
+// column:
 //
 //	">"  numbers, aligned to the right
-//	"~"  prose: the first to be cut where the table is too wide
-//	"?"  left out where the table is too wide without prose
-//	"#"  ids: shown as short as they differ
+//	"~"  prose: cut first if the table is too wide
+//	"?"  left out if the table is too wide without prose
+//	"#"  ids: shortened as far as they still differ
 type Table struct {
 	columns []column
 	rows    [][]string
@@ -27,7 +28,7 @@ type column struct {
 
 const (
 	gapBetween = 2
-	leastCut   = 6  // a column without prose is cut to no fewer
+	leastCut   = 6  // a column without prose keeps at least this width
 	leastID    = 13 // the time in an id, to a millisecond
 )
 
@@ -54,13 +55,13 @@ func NewTable(heads ...string) *Table {
 	return t
 }
 
-// Whole keeps a table as wide as it is, such as one of measurements only.
+// Whole never cuts the table, for example a table that has only measurements.
 func (t *Table) Whole() *Table {
 	t.whole = true
 	return t
 }
 
-// Headless leaves the headings out, for rows that follow others of the same table.
+// Headless leaves out the headings, for rows that continue a table.
 func (t *Table) Headless() { t.bare = true }
 
 // Add adds a row. Its cells are escaped.
@@ -72,8 +73,8 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Write prints the table. Each column is as wide as its widest cell, and the table at most as wide as the terminal; the
-// codes of colors do not count.
+// Write prints the table. Each column is as wide as its widest cell, and the table at most as wide as the terminal.
+// Color codes do not count.
 func (t *Table) Write(w io.Writer, s *Style) {
 	heads := make([]string, len(t.columns))
 	for i, c := range t.columns {
@@ -114,7 +115,7 @@ func (t *Table) shortIDs(rows [][]string) [][]string {
 	return out
 }
 
-// shortest is how much of the ids of a column tells them apart.
+// shortest returns the length at which the ids of a column differ.
 func shortest(rows [][]string, c int) int {
 	for n := leastID; ; n++ {
 		seen, longest, same := map[string]string{}, 0, false
@@ -133,14 +134,14 @@ func shortest(rows [][]string, c int) int {
 	}
 }
 
-// layout is how wide each column is, -1 for one that is left out.
+// layout has the width of each column, -1 for a column that is left out.
 type layout struct {
 	columns []column
 	width   []int
 }
 
-// fit finds widths with which the table is at most as wide as limit; 0 is no limit. It cuts prose, then leaves out what
-// is optional, then cuts any text, and then leaves out columns from the right.
+// fit finds widths with which the table is at most as wide as limit; 0 is no limit. It cuts prose, then leaves out
+// optional columns, then cuts any text, and then leaves out columns from the right.
 func (t *Table) fit(rows [][]string, limit int) *layout {
 	l := &layout{columns: t.columns, width: make([]int, len(t.columns))}
 	for _, row := range rows {
@@ -164,7 +165,7 @@ func (t *Table) fit(rows [][]string, limit int) *layout {
 			l.width[i] = -1
 		}
 	}
-	for i, c := range l.columns { // what was left out makes room
+	for i, c := range l.columns { // columns that are left out make room
 		if c.prose && l.width[i] >= 0 {
 			l.width[i] = natural[i]
 		}
@@ -180,7 +181,7 @@ func (t *Table) fit(rows [][]string, limit int) *layout {
 	return l
 }
 
-// cut makes the widest of some columns narrower until the table fits, none narrower than least.
+// cut makes the widest of some columns narrower until the table fits, but not narrower than least.
 func (l *layout) cut(limit, least int, which func(column) bool) {
 	for over := l.total() - limit; over > 0; over-- {
 		widest := -1
@@ -230,7 +231,7 @@ func (l *layout) line(row []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// ID is an id as tables show it: its beginning, or where all is shown the whole of it.
+// ID returns an id as tables show it: its beginning, or the whole id if s is wide.
 func (s *Style) ID(id string) string {
 	if s.Wide() || len(id) <= leastID {
 		return id

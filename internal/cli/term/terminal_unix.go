@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepareTerminal says whether the terminal understands colours. Those of Unix do.
+// prepareTerminal reports whether the terminal supports colors. Unix terminals do.
 func prepareTerminal(io.Writer) bool { return true }
 
-// terminalWidth is how many columns a terminal has, 0 where it does not say.
+// terminalWidth returns the number of columns of a terminal, 0 if it does not report it.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

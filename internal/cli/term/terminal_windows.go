@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// prepareTerminal asks the console to understand colours. Those before Windows
-// 10 cannot, and get none.
+// prepareTerminal makes the console interpret color codes. Consoles before Windows 10
+// cannot do this, and get no colors.
 func prepareTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -22,7 +22,8 @@ func prepareTerminal(w io.Writer) bool {
 	return windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
-// terminalWidth is how many columns the console's window has, 0 where it does not say.
+// terminalWidth returns the number of columns of the console's window, 0 if it does not
+// report it.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

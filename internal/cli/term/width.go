@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	leastProse = 30 // columns; prose is broken and cut to no fewer
+	leastProse = 30 // columns; prose is not wrapped or cut to less
 	ellipsis   = "…"
 )
 
-// Paragraph writes a text with each line indented. On a terminal it breaks lines between
+// Paragraph writes a text with each line indented. On a terminal, it breaks lines between
 // words, so that none is longer than the window.
 func Paragraph(w io.Writer, s *Style, indent int, text string) {
 	s.Hanging(w, strings.Repeat(" ", indent), Escape(text))
 }
 
-// Hanging writes a text behind what stands first on its line. On a terminal it breaks
-// lines between words, so that none is longer than the window, and indents what follows
-// as far as the text began. Both have been escaped.
+// Hanging writes a text after the first part of its line. On a terminal, it breaks lines
+// between words, so that none is longer than the window, and indents the following lines
+// to the start of the text. Both must be escaped already.
 func (s *Style) Hanging(w io.Writer, first, text string) {
 	indent := Visible(first)
 	width := s.Columns() - indent
@@ -46,7 +46,7 @@ func (s *Style) Fit(line string) string {
 	return s.FitBefore(line, "")
 }
 
-// FitBefore cuts a line so that an end that must not be cut fits behind it.
+// FitBefore cuts a line so that there is room after it for an end that must not be cut.
 func (s *Style) FitBefore(line, end string) string {
 	if s.Wide() {
 		return line + end
@@ -54,7 +54,7 @@ func (s *Style) FitBefore(line, end string) string {
 	return cutTo(Escape(line), max(1, s.width-Visible(end))) + end
 }
 
-// cutTo cuts a text to a width, with an ellipsis at its end. Codes of colors stay.
+// cutTo cuts a text to a width, with an ellipsis at its end. It keeps color codes.
 func cutTo(text string, width int) string {
 	if Visible(text) <= width {
 		return text
@@ -90,7 +90,7 @@ func firstRune(text string) (r rune, n int) {
 	return r, len(text)
 }
 
-// Visible counts the columns that a terminal needs: codes of colors do not count.
+// Visible counts the columns that a terminal needs. Color codes do not count.
 func Visible(s string) (n int) {
 	for i := 0; i < len(s); {
 		if code := colorCode(s[i:]); code > 0 {
@@ -104,7 +104,7 @@ func Visible(s string) (n int) {
 	return n
 }
 
-// wide are the characters that take two columns: those of East Asia, and emoji.
+// wide are the characters that take two columns: East Asian characters, and emoji.
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
@@ -115,7 +115,7 @@ var wide = &unicode.RangeTable{
 		{Lo: 0x1f900, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
 }
 
-// runeWidth is how many columns a character takes.
+// runeWidth returns how many columns a character takes.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0x300:
