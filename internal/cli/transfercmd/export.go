@@ -44,7 +44,7 @@ type counter struct {
 	r    io.Reader
 	w    io.Writer
 	n    int64
-	all  int64 // 0 where it is not known
+	all  int64 // 0 if it is unknown
 	step func(done, total int64)
 }
 

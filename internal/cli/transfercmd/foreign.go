@@ -19,10 +19,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 )
 
-// maxForeignBytes bounds what one import holds in memory of files.
+// maxForeignBytes is the maximum size of the files that one import keeps in memory.
 const maxForeignBytes = 1 << 30
 
-// foreignReport is what became of foreign files.
+// foreignReport is the result of an import of foreign files.
 type foreignReport struct {
 	Format   foreign.Format    `json:"format"`
 	DryRun   bool              `json:"dry_run"`
@@ -34,7 +34,7 @@ type foreignReport struct {
 const (
 	foreignImported = "imported"
 	foreignPlanned  = "would_import" // in a dry run
-	foreignPresent  = "present"      // it was there already
+	foreignPresent  = "present"      // it existed already
 	foreignFailed   = "failed"
 )
 
@@ -47,7 +47,7 @@ type foreignRun struct {
 	Checkpoints []foreignCheckpoint `json:"checkpoints"`
 	Steps       int                 `json:"steps"`
 	Events      int                 `json:"events"`
-	Pruned      []string            `json:"pruned"` // what the agent's policy does not keep
+	Pruned      []string            `json:"pruned"` // checkpoints that the agent's policy does not keep
 	Notes       []string            `json:"notes"`
 	Error       string              `json:"error,omitempty"`
 }
@@ -57,16 +57,16 @@ type foreignCheckpoint struct {
 	Size int    `json:"size"`
 }
 
-// mover imports foreign runs, one after the other.
+// mover imports foreign runs, one after another.
 type mover struct {
 	a       *cli.App
 	options foreign.Options
 	report  foreignReport
-	stopped error // why the rest was not tried
+	stopped error // why the remaining runs were not tried
 	failed  bool  // something was refused
 }
 
-// readFiles reads formats in which several files may be of one run.
+// readFiles reads formats in which several files can belong to one run.
 func (m *mover) readFiles(ctx context.Context, names []string) error {
 	var files []foreign.File
 	left := int64(maxForeignBytes)
@@ -92,7 +92,7 @@ func (m *mover) readFiles(ctx context.Context, names []string) error {
 	return m.take(ctx, convert(files, m.options))
 }
 
-// readFile reads a regular file, or standard input, of bounded size.
+// readFile reads a regular file, or standard input, up to a maximum size.
 func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, error) {
 	from := m.a.Stdin
 	if name != "-" {
@@ -117,8 +117,8 @@ func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, 
 	return data, err
 }
 
-// readFolders reads folders of loops. It reads nothing outside a folder, even if
-// links lead there.
+// readFolders reads folders of loops. It reads nothing outside a folder, even if links
+// point there.
 func (m *mover) readFolders(ctx context.Context, names []string) error {
 	for _, name := range names {
 		if err := m.readFolder(ctx, name); err != nil {
@@ -156,7 +156,7 @@ func (m *mover) readFolder(ctx context.Context, name string) error {
 	return nil
 }
 
-// tell names what is wrong, at once where people read it.
+// tell reports a problem, at once if the output is for people.
 func (m *mover) tell(p foreign.Problem) {
 	m.report.Problems = append(m.report.Problems, p)
 	m.failed = m.failed || p.Refused
@@ -165,7 +165,7 @@ func (m *mover) tell(p foreign.Problem) {
 	}
 }
 
-// take imports what was read. It returns an error only if the command was
+// take imports the runs that were read. It returns an error only if the command was
 // stopped. Errors of a run are reported with the run.
 func (m *mover) take(ctx context.Context, r foreign.Result) error {
 	for _, p := range r.Problems {
@@ -243,7 +243,7 @@ func sourcesText(sources []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sources[:most], ", "), len(sources)-most)
 }
 
-// send imports a run, whole or not at all, unless it is there.
+// send imports a run completely or not at all, unless it exists already.
 func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error {
 	from, to := io.Pipe()
 	go func() { _ = to.CloseWithError(p.Export(to, m.options.Owner, time.Now())) }()
@@ -273,8 +273,8 @@ func idOwner(a *cli.App) string {
 	return "uid:" + strconv.Itoa(os.Getuid())
 }
 
-// processLives says whether a process with this id exists. A process that may
-// not be signaled counts as alive.
+// processLives reports whether a process with this id exists. A process that may not be
+// signaled counts as alive.
 func processLives(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

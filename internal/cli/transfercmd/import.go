@@ -20,10 +20,10 @@ type Import struct {
 	Stopped bool     `help:"Assume that no loop runs any more, even if a process has its number. With fsm-loop."`
 }
 
-// importFormats are what the files may be. The first is what export wrote.
+// importFormats are the possible formats of the files. The first is that of export.
 var importFormats = []string{"ndjson", "workflow-snapshot", "fsm-loop", "statement-checkpoint"}
 
-// Help is what `import --help` adds.
+// Help returns the additional text of `import --help`.
 func (c *Import) Help() string {
 	return "--format says what the files are: ndjson (what export wrote; the default), workflow-snapshot, fsm-loop or statement-checkpoint."
 }
@@ -82,7 +82,7 @@ func (c *Import) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// runForeign imports what another system has written.
+// runForeign imports files of another system.
 func (c *Import) runForeign(ctx context.Context, a *cli.App, format foreign.Format) error {
 	if len(c.Files) == 0 {
 		return cli.Usagef("name what to import: the files, or for fsm-loop the folder")
