@@ -13,7 +13,7 @@ type CheckpointShape struct {
 	StateBase64 []byte          `json:"state_base64,omitempty"`
 }
 
-// CheckpointShapeOf is a checkpoint as the API writes it.
+// CheckpointShapeOf returns a checkpoint as the API writes it.
 func CheckpointShapeOf(c *ckpt.Checkpoint) *CheckpointShape {
 	shape := &CheckpointShape{Checkpoint: c}
 	if ckpt.IsJSON(c.ContentType) {

@@ -22,7 +22,7 @@ func DiffLine(line string, s *term.Style) string {
 	return line
 }
 
-// HashHead is the beginning of a hash: enough to compare by eye.
+// HashHead returns the beginning of a hash, which is enough to compare by eye.
 func HashHead(hash string) string {
 	if len(hash) > 16 {
 		return hash[:16] + "…"

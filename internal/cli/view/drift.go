@@ -6,8 +6,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// TellDrift says beside an answer what has just been found, and while it is
-// critical each time, because what is saved then is suspect.
+// TellDrift reports new findings in addition to an answer. It reports a critical verdict
+// each time, because checkpoints that are saved then are suspect.
 func TellDrift(a *cli.App, v *ckpt.DriftVerdict, ref ckpt.RunRef) {
 	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 {
 		return
@@ -22,7 +22,7 @@ func TellDrift(a *cli.App, v *ckpt.DriftVerdict, ref ckpt.RunRef) {
 	}
 }
 
-// SeverityText is a severity in its color.
+// SeverityText returns a severity in its color.
 func SeverityText(s ckpt.Severity, st *term.Style) string {
 	switch s {
 	case ckpt.SeverityCritical:

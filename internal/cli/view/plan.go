@@ -12,14 +12,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// The exit codes of the verdicts that say more than go on.
+// The exit codes of the verdicts that do not simply mean to continue.
 const (
 	exitRepair = 10
 	ExitAsk    = 20
 	ExitUnsafe = 30
 )
 
-// ExitOfVerdict is the exit code of a verdict.
+// ExitOfVerdict returns the exit code of a verdict.
 func ExitOfVerdict(v ckpt.ResumeVerdict) int {
 	switch v {
 	case ckpt.VerdictFresh, ckpt.VerdictResume:
@@ -28,7 +28,7 @@ func ExitOfVerdict(v ckpt.ResumeVerdict) int {
 		return exitRepair
 	case ckpt.VerdictAsk:
 		return ExitAsk
-	default: // what a newer daemon may say is not known to be safe
+	default: // a verdict of a newer daemon, which is possibly not safe
 		return ExitUnsafe
 	}
 }
@@ -39,7 +39,7 @@ type PlanShape struct {
 	Checkpoint *CheckpointShape `json:"checkpoint"`
 }
 
-// PlanShapeOf is a plan as the API writes it.
+// PlanShapeOf returns a plan as the API writes it.
 func PlanShapeOf(p *ckpt.Plan) PlanShape {
 	s := PlanShape{Plan: p}
 	if p.Checkpoint != nil {
@@ -48,7 +48,7 @@ func PlanShapeOf(p *ckpt.Plan) PlanShape {
 	return s
 }
 
-// PlanText tells a plan to a person who was woken by it: the verdict, why, the
+// PlanText explains a plan to a person who was just woken up by it: the verdict, why, the
 // facts, and what to type next.
 func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 	term.Printf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
@@ -123,8 +123,8 @@ func epochText(p *ckpt.Plan) string {
 	return fmt.Sprintf("%d, not claimed", p.Epoch)
 }
 
-// nextSteps are the commands that a person would look for now. by is the
-// command that has just been refused or done.
+// nextSteps returns the commands that a person needs now. by is the command that was just
+// refused or done.
 func nextSteps(p *ckpt.Plan, by string) []string {
 	run := cli.RunFlag(p.Run)
 	switch p.Verdict {
@@ -174,7 +174,7 @@ func again(p *ckpt.Plan, by, run string) string {
 	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
 }
 
-// Answers are the ways to answer a prompt, with what each does.
+// Answers returns the possible answers to a prompt, with their effects.
 func Answers(p *ckpt.Prompt) []string {
 	if p.Kind == ckpt.PromptQuestion {
 		return answersOfQuestion(p)
@@ -208,7 +208,7 @@ func answersOfQuestion(p *ckpt.Prompt) (ways []string) {
 }
 
 func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
-	if len(p.Skipped) > 0 { // nothing reads back intact
+	if len(p.Skipped) > 0 { // no checkpoint can be read back intact
 		return []string{
 			"ckptsidecar verify   to see all that is damaged",
 			fmt.Sprintf("ckptsidecar list %s%s   for what was saved", p.Agent, run),
@@ -227,14 +227,14 @@ func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
 	}
 }
 
-// OperationsOf counts what an RFC 6902 patch does.
+// OperationsOf returns the number of operations in an RFC 6902 patch.
 func OperationsOf(patch ckpt.JSON) int {
 	var list []json.RawMessage
-	_ = json.Unmarshal(patch, &list) // what is none counts as none
+	_ = json.Unmarshal(patch, &list) // an invalid patch counts as empty
 	return len(list)
 }
 
-// names lists a few of many.
+// names lists the first few of many names.
 func names[T any](list []T, name func(T) string) string {
 	const most = 8
 	var words []string
@@ -247,7 +247,7 @@ func names[T any](list []T, name func(T) string) string {
 	return strings.Join(words, ", ")
 }
 
-// WorkedText is a length of time for people, in two units at most.
+// WorkedText returns a length of time for people, in at most two units.
 func WorkedText(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {
@@ -261,7 +261,7 @@ func WorkedText(ms int64) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// FirstLine is the first line of a text, marked if there is more.
+// FirstLine returns the first line of a text, with a mark if there is more.
 func FirstLine(text string) string {
 	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
 	if more {
@@ -270,12 +270,12 @@ func FirstLine(text string) string {
 	return line
 }
 
-// CoversCheckpoints says whether a finding is open and makes checkpoints suspect.
+// CoversCheckpoints reports whether a finding is open and makes checkpoints suspect.
 func CoversCheckpoints(f ckpt.Finding) bool {
 	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
 }
 
-// Marks are what a reader must know of a checkpoint at a glance.
+// Marks returns what a reader must know about a checkpoint at a glance.
 func Marks(c *ckpt.Checkpoint, s *term.Style) string {
 	var list []string
 	if c.Pinned {

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// CheckRunStatus refuses what is no status of a run.
+// CheckRunStatus refuses a text that is not a status of a run.
 func CheckRunStatus(status string) error {
 	var all []string
 	for _, s := range ckpt.RunStatuses {
@@ -20,7 +20,7 @@ func CheckRunStatus(status string) error {
 	return fmt.Errorf("status %q is unknown: use %s", status, strings.Join(all, ", "))
 }
 
-// RunStatus is a run's status, in the color of what it means.
+// RunStatus returns a run's status, in the color of its meaning.
 func RunStatus(r ckpt.RunStatus, s *term.Style) string {
 	switch r {
 	case ckpt.RunRunning, ckpt.RunCompleted:
