@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Flags are those of the whole program.
+// Flags are the flags of the whole program.
 type Flags struct {
 	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET, then your own daemon's, then the system's." placeholder:"PATH"`
 	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
@@ -30,45 +30,45 @@ type Flags struct {
 	JQ     string `name:"jq" help:"Write the results of this jq expression on the JSON, one a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
 }
 
-// ReasonFlag is the flag of a command that says why something is done.
+// ReasonFlag is the flag with the reason for an action.
 type ReasonFlag struct {
 	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
-// App is what every command gets: its process, so that tests can be one, and the
-// flags of the whole program. Stdout and Stderr escape what would control a
-// terminal; see Data for what must arrive as it is.
+// App is what every command gets: its process, so that tests can simulate one, and the
+// flags of the whole program. Stdout and Stderr escape characters that control a
+// terminal; see Data for output that must not change.
 type App struct {
 	*Flags
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            daemon.Environment
-	Environ        []string        // the same, whole, for children
-	Interactive    bool            // a person sits at stdin
-	Hurry          <-chan struct{} // closes when a person asks a second time to stop
+	Environ        []string        // the whole environment, for child processes
+	Interactive    bool            // stdin is a person's terminal
+	Hurry          <-chan struct{} // closed when a person asks a second time to stop
 	Version        string          // of this program
-	Out            *term.Style     // of Stdout
-	Err            *term.Style     // of Stderr
+	Out            *term.Style     // the style of Stdout
+	Err            *term.Style     // the style of Stderr
 
 	connect    sync.Once
 	connection *client.Client
-	template   *template.Template // of --format
-	jq         *gojq.Code         // of --jq
+	template   *template.Template // from --format
+	jq         *gojq.Code         // from --jq
 	jsonErrors bool               // --json was given
 }
 
-// Client is the one connection of this command. Commands do not try again by
-// themselves: exit code 75 tells a script that it may.
+// Client returns the one connection of this command. Commands do not retry by themselves:
+// exit code 75 tells a script that it can try again.
 func (a *App) Client() *client.Client {
 	a.connect.Do(func() { a.connection = &client.Client{Socket: a.Socket, Owner: a.Owner} })
 	return a.connection
 }
 
-// Another is one more connection, which the caller closes.
+// Another returns one more connection, which the caller must close.
 func (a *App) Another() *client.Client { return &client.Client{Socket: a.Socket, Owner: a.Owner} }
 
-// Data is where JSON and states go: standard output as it is. On a terminal,
-// control characters are escaped. In JSON that changes no value.
+// Data returns the stream for JSON and states: the unchanged standard output. On a
+// terminal, control characters are escaped, which changes no value in JSON.
 func (a *App) Data() io.Writer {
 	if a.Out.Terminal {
 		return a.Stdout
@@ -76,7 +76,7 @@ func (a *App) Data() io.Writer {
 	return term.Raw(a.Stdout)
 }
 
-// Log is where the daemon's log goes.
+// Log returns the stream for the daemon's log.
 func (a *App) Log() io.Writer {
 	if a.Err.Terminal {
 		return a.Stderr
@@ -95,8 +95,8 @@ func (a *App) Read(ctx context.Context, name string) ([]byte, error) {
 	return Stoppable(ctx, func() ([]byte, error) { return io.ReadAll(a.Stdin) })
 }
 
-// Stoppable waits for something that may never come, such as input of a person.
-// If ctx ends first, it returns and leaves the wait behind.
+// Stoppable waits for something that may never happen, such as input from a person. If
+// ctx ends first, it returns, and wait continues in the background.
 func Stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -116,18 +116,18 @@ func Stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 	}
 }
 
-// Tell says something beside the result.
+// Tell writes a message in addition to the result.
 func (a *App) Tell(format string, args ...any) { term.Printf(a.Stderr, format+"\n", args...) }
 
-// Progress shows how far long work is.
-// It counts in a unit: term.ByBytes, a noun, or "" for a share alone.
+// Progress shows the progress of long work. The unit is term.ByBytes, a noun, or "" for a
+// percentage only.
 func (a *App) Progress(what, unit string) *term.Progress {
 	p := term.NewProgress(a.Stderr, a.Err, what)
 	p.Unit = unit
 	return p
 }
 
-// Agrees asks a person.
+// Agrees asks a person a yes-or-no question.
 func (a *App) Agrees(question string) bool {
 	term.Printf(a.Stderr, "%s", question)
 	line, _ := bufio.NewReader(a.Stdin).ReadString('\n')
@@ -135,7 +135,8 @@ func (a *App) Agrees(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// Again is this program as a child, without the settings of its environment.
+// Again returns a command that runs this program as a child process, without the settings
+// in its environment.
 func (a *App) Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := program.Self(a.Environ)
 	if err != nil {
@@ -144,7 +145,7 @@ func (a *App) Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return self.Command(ctx, args...), nil
 }
 
-// StartDaemon starts a daemon of this command's own and waits until it is ready.
+// StartDaemon starts a daemon for this command only and waits until it is ready.
 func (a *App) StartDaemon(ctx context.Context, dir string) (*program.Daemon, error) {
 	self, err := program.Self(a.Environ)
 	if err != nil {

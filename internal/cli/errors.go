@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// The exit codes. Those of the daemon itself come from internal/daemon.
+// The exit codes. Those of the daemon itself are in internal/daemon.
 const (
 	ExitDone     = 0
 	ExitFailed   = 1
@@ -19,17 +19,17 @@ const (
 	ExitTryLater = 75 // EX_TEMPFAIL: no daemon, or it is too busy
 )
 
-// ExitError is an error with an exit code of its own.
+// ExitError is an error with its own exit code.
 type ExitError struct {
 	Code    int
-	Message string // empty if the command has already said everything
+	Message string // empty if the command has already reported everything
 }
 
-// Error is the message, which may be empty.
+// Error returns the message, which can be empty.
 func (e *ExitError) Error() string { return e.Message }
 
-// StopFirst says what to do if a daemon has the database that a command needs for itself.
-// Other errors stay as they are.
+// StopFirst adds what to do to an error that says that a daemon uses the database that a
+// command needs for itself. It returns other errors unchanged.
 func StopFirst(err error, database string) error {
 	if errors.Is(err, daemon.ErrRunning) {
 		return &ExitError{Code: ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", database)}
@@ -37,18 +37,18 @@ func StopFirst(err error, database string) error {
 	return err
 }
 
-// Usagef makes an error for a mistake in how the command was called.
+// Usagef returns an error for a mistake in the arguments of the command.
 func Usagef(format string, args ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, args...)}
 }
 
-// UsageError is a mistake in how a command was called.
+// UsageError is a mistake in the arguments of a command.
 type UsageError struct {
 	message string
-	list    []string // each on a line of its own
+	list    []string // each on its own line
 }
 
-// Error is the message, with the list.
+// Error returns the message, with the list.
 func (e *UsageError) Error() string {
 	return strings.Join(append([]string{e.message}, e.list...), "\n  ")
 }

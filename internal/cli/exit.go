@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// Fail says what went wrong and gives the exit code; nil is success.
+// Fail reports the error and returns the exit code; nil is success.
 func (a *App) Fail(err error) int {
 	if err == nil {
 		return ExitDone
@@ -36,7 +36,7 @@ func (a *App) say(err error, message string) {
 	switch {
 	case errors.As(err, &usage):
 		message, list = usage.message, usage.list
-	case errors.As(err, &settings): // each mistake in the settings
+	case errors.As(err, &settings): // a list with each mistake in the settings
 		lines := strings.Split(message, "\n")
 		message, list = lines[0], lines[1:]
 	}
@@ -46,7 +46,7 @@ func (a *App) say(err error, message string) {
 	}
 }
 
-// failJSON writes the error for programs, in the words of the API.
+// failJSON writes the error for programs, in the form of the API.
 func (a *App) failJSON(err error, code int, message string) {
 	shape := struct {
 		Code      ckpt.Code    `json:"code,omitempty"`
@@ -62,7 +62,7 @@ func (a *App) failJSON(err error, code int, message string) {
 	_ = json.NewEncoder(a.Stderr).Encode(shape)
 }
 
-// ExitCode is the one place where errors become exit codes.
+// ExitCode is the only place where errors become exit codes.
 func ExitCode(err error) int {
 	var (
 		exit  *ExitError
@@ -100,8 +100,8 @@ func exitOf(e *ckpt.Error) int {
 	return ExitFailed
 }
 
-// MessageOf is the sentence for people: without the code's name, and with advice
-// if trying again helps.
+// MessageOf returns the sentence for people: without the code's name, and with advice if trying
+// again helps.
 func MessageOf(err error) string {
 	var e *ckpt.Error
 	switch {

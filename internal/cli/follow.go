@@ -9,12 +9,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Following is the flag of lists that go on.
+// Following is the flag of lists that can be followed.
 type Following struct {
 	Follow bool `short:"f" help:"Print new and changed entries as they come, also across restarts of the daemon, until Ctrl-C. The newest are last."`
 }
 
-// Check refuses choices that go with one page.
+// Check refuses flags that only make sense for one page.
 func (f *Following) Check(p *Paged) error {
 	if f.Follow && (p.Before != "" || p.All) {
 		return Usagef("--follow starts at the newest entries: leave out --before and --all")
@@ -24,14 +24,14 @@ func (f *Following) Check(p *Paged) error {
 
 // Watched is a list that is followed.
 type Watched[Entry any] struct {
-	Concerns func(*survey.Change) bool         // whether a change may change the list
+	Concerns func(*survey.Change) bool         // whether a change can affect the list
 	Read     func() ([]Entry, error)           // the newest entries, oldest first
-	Version  func(*Entry) string               // is another one when an entry is to be shown again
-	Table    func(entries []Entry) *term.Table // how people see them
+	Version  func(*Entry) string               // differs if the entry must be shown again
+	Table    func(entries []Entry) *term.Table // the entries for people
 }
 
-// Follow writes the entries of a list, and then each that is new or has changed, until
-// ctx ends. With --json each is a line.
+// Follow writes the entries of a list, and then each new or changed entry, until ctx ends.
+// With --json, each is one line.
 func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
 	var seen map[string]bool
 	show := func(fresh []Entry) error {
@@ -72,13 +72,14 @@ func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
 		seen = now
 		return err
 	})
-	if ctx.Err() != nil { // Ctrl-C is how following ends
+	if ctx.Err() != nil { // Ctrl-C ends following
 		return nil
 	}
 	return err
 }
 
-// writeLine writes an entry as one line of JSON, or what -q, --format or --jq choose of it.
+// writeLine writes an entry as one line of JSON, or the part of it that -q, --format or
+// --jq chooses.
 func (a *App) writeLine(entry any) error {
 	if a.Shaped() {
 		return a.WriteJSON(entry)

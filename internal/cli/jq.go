@@ -13,11 +13,11 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// jqTime is how long an expression of --jq may take: it can go on for ever.
+// jqTime is the time limit for an expression of --jq, because it could run forever.
 const jqTime = 30 * time.Second
 
-// parseJQ reads the expression of --jq. It sees the JSON and nothing else of this
-// machine: no environment, no files.
+// parseJQ parses the expression of --jq. The expression sees only the JSON: no
+// environment, no files.
 func parseJQ(text string) (*gojq.Code, error) {
 	query, err := gojq.Parse(text)
 	if err != nil {
@@ -30,8 +30,8 @@ func parseJQ(text string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// writeJQ writes each result of the expression on a line: a text as it is, anything
-// else as JSON.
+// writeJQ writes each result of the expression on its own line: a text unchanged,
+// anything else as JSON.
 func writeJQ(w io.Writer, code *gojq.Code, value any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), jqTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func writeJQ(w io.Writer, code *gojq.Code, value any) error {
 	}
 }
 
-// numbered is a value with its numbers as jq counts with them: whole ones exactly.
+// numbered returns a value with its numbers in the form for jq: whole numbers exactly.
 func numbered(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -20,28 +20,28 @@ import (
 //	coder/r1         the newest checkpoint of a run
 //	coder/r1/3       number 3 of a run; coder/r1@3 is the same
 //	coder/r1@-1      the one before the newest of a run
-//	latest           the newest checkpoint, where there is one agent
+//	latest           the newest checkpoint, if there is only one agent
 //
-// Where a command has named the agent already, its name may be left out: 3, @3, -1, latest.
+// If a command has named the agent already, the name can leave it out: 3, @3, -1, latest.
 
-// CheckpointName is a name that can be typed back for a checkpoint.
+// CheckpointName returns a name of a checkpoint that a person can type.
 func CheckpointName(c *ckpt.Checkpoint) string { return fmt.Sprintf("%s/%s/%d", c.Agent, c.Run, c.Seq) }
 
-// The bounds of a search in the lists of the daemon.
+// The limits of a search in the lists of the daemon.
 const (
 	searchPages   = 200 // of ckpt.MaxLimit entries each
 	minPrefix     = 4   // digits
-	candidates    = 10  // shown of those that a name may mean
+	candidates    = 10  // the most matches that an error message lists
 	numbersListed = 5
 )
 
-// place is what a name says of a checkpoint: its agent, its run, and which one there.
+// place is the parsed name of a checkpoint: its agent, its run, and its number.
 type place struct {
 	agent string
 	run   string // "" for every run
-	seq   int64  // 0 for one that is counted back from the newest
+	seq   int64  // 0 for a checkpoint that is counted back from the newest
 	back  int64
-	exact bool // a number was named: it counts within one run
+	exact bool // the name contains a number, which counts within one run
 }
 
 // readPlace reads AGENT@SEQ, AGENT/RUN, AGENT/RUN/SEQ, AGENT/RUN@SEQ and AGENT. It does not read ids.
@@ -61,7 +61,7 @@ func readPlace(name string) (p place, ok bool) {
 	return p, ckpt.CheckAgentName(agent) == nil && ckpt.CheckRunName(p.run) == nil
 }
 
-// number reads which checkpoint of a run is meant: 3, -1 or latest.
+// number parses the number of a checkpoint in a run: 3, -1 or latest.
 func (p *place) number(text string) bool {
 	if text == "latest" {
 		return true
@@ -78,19 +78,19 @@ func (p *place) number(text string) bool {
 	return true
 }
 
-// IsPrefix says whether a word may be the beginning of an id.
+// IsPrefix reports whether a word can be the beginning of an id.
 func IsPrefix(word string) bool {
 	digits := strings.ReplaceAll(word, "-", "")
 	return len(digits) >= minPrefix && len(digits) <= 32 && strings.Trim(strings.ToLower(digits), "0123456789abcdef") == ""
 }
 
-// begins says whether an id begins with a word; hyphens and upper case do not matter.
+// begins reports whether an id begins with a word. It ignores hyphens and case.
 func begins(id, word string) bool {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	return strings.HasPrefix(plain(id), plain(word))
 }
 
-// CheckCheckpointName refuses what names no checkpoint, before anything is asked.
+// CheckCheckpointName refuses an invalid name of a checkpoint before any request.
 func CheckCheckpointName(name string) error {
 	if _, ok := readPlace(name); ok || IsPrefix(name) {
 		return nil
@@ -98,7 +98,7 @@ func CheckCheckpointName(name string) error {
 	return Usagef("%q does not name a checkpoint: give an id or its beginning, AGENT, AGENT@SEQ, AGENT/RUN/SEQ or AGENT/RUN@-1", name)
 }
 
-// CheckCheckpointNameOf is the same where the command has named the agent.
+// CheckCheckpointNameOf is the same for a command that has named the agent.
 func CheckCheckpointNameOf(name string) error {
 	if (&place{}).number(strings.TrimPrefix(name, "@")) {
 		return nil
@@ -106,12 +106,12 @@ func CheckCheckpointNameOf(name string) error {
 	return CheckCheckpointName(name)
 }
 
-// CheckpointID is the id of the checkpoint that a name stands for. A whole id is not looked up.
+// CheckpointID returns the id of the checkpoint with this name. It does not look up a complete id.
 func (a *App) CheckpointID(ctx context.Context, name string) (string, error) {
 	return idOf(name, func() (*ckpt.Checkpoint, error) { return a.Checkpoint(ctx, name) })
 }
 
-// CheckpointIDOf is the same where the agent is known, and perhaps the run.
+// CheckpointIDOf is the same for a known agent, and possibly a known run.
 func (a *App) CheckpointIDOf(ctx context.Context, agent, run, name string) (string, error) {
 	return idOf(name, func() (*ckpt.Checkpoint, error) { return a.checkpointOf(ctx, agent, run, name) })
 }
@@ -127,7 +127,7 @@ func idOf(name string, find func() (*ckpt.Checkpoint, error)) (string, error) {
 	return c.ID, nil
 }
 
-// Checkpoint finds the checkpoint that a name stands for, without its state.
+// Checkpoint finds the checkpoint with this name, without its state.
 func (a *App) Checkpoint(ctx context.Context, name string) (*ckpt.Checkpoint, error) {
 	if err := CheckCheckpointName(name); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (a *App) checkpointOf(ctx context.Context, agent, run, name string) (*ckpt.
 	return a.beginning(ctx, name, agent)
 }
 
-// latest is the newest checkpoint of the one agent that is meant: that of the environment, or the only one.
+// latest returns the newest checkpoint of the agent in the environment, or of the only agent.
 func (a *App) latest(ctx context.Context) (*ckpt.Checkpoint, error) {
 	if agent := a.NamedAgent(""); agent != "" {
 		return a.at(ctx, place{agent: agent, run: a.InRun(agent, "")})
@@ -229,7 +229,7 @@ func (a *App) at(ctx context.Context, p place) (*ckpt.Checkpoint, error) {
 		strings.Join(numbers, ", "))
 }
 
-// oneRun is the run in which a number counts where no run was named: that of exec, main, or the agent's only run.
+// oneRun returns the run for a number if no run was named: the run of exec, main, or the agent's only run.
 func (a *App) oneRun(ctx context.Context, p place) (string, error) {
 	if run := a.InRun(p.agent, ""); run != "" {
 		return run, nil
@@ -261,7 +261,7 @@ func (a *App) oneRun(ctx context.Context, p place) (string, error) {
 	return "", ambiguous(p.agent+which, "run", names, len(names))
 }
 
-// eachCheckpoint calls visit for each checkpoint, newest first, as long as it answers true.
+// eachCheckpoint calls visit for each checkpoint, newest first, as long as visit returns true.
 func (a *App) eachCheckpoint(ctx context.Context, f ckpt.CheckpointFilter, visit func(*ckpt.Checkpoint) bool) error {
 	for range searchPages {
 		page, err := a.Client().Checkpoints(ctx, f)
@@ -280,8 +280,8 @@ func (a *App) eachCheckpoint(ctx context.Context, f ckpt.CheckpointFilter, visit
 	return nil
 }
 
-// beginning finds the one checkpoint whose id begins with a word, of one agent or of all. It looks at the newest of each
-// agent first.
+// beginning finds the one checkpoint whose id begins with a word, of one agent or of all. It searches the newest
+// checkpoints of each agent first.
 func (a *App) beginning(ctx context.Context, word, agent string) (*ckpt.Checkpoint, error) {
 	type list struct {
 		agent, before string
@@ -326,10 +326,10 @@ func (a *App) beginning(ctx context.Context, word, agent string) (*ckpt.Checkpoi
 	return &found[i], nil
 }
 
-// candidate is a checkpoint in the list of those that a name may mean.
+// candidate returns a line for a checkpoint in the list of matches.
 func candidate(c *ckpt.Checkpoint) string { return c.ID + "  " + CheckpointName(c) }
 
-// AgentNames are the names of all agents.
+// AgentNames returns the names of all agents.
 func (a *App) AgentNames(ctx context.Context) (names []string, err error) {
 	every := Paged{All: true}
 	_, err = every.Read(func(before string, limit int) (ckpt.Ref, error) {
@@ -345,7 +345,7 @@ func (a *App) AgentNames(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), err
 }
 
-// PromptID is the id of the prompt whose id begins with a word. A whole id is not looked up.
+// PromptID returns the id of the prompt whose id begins with a word. It does not look up a complete id.
 func (a *App) PromptID(ctx context.Context, word string) (string, error) {
 	return a.beginningOf(word, "prompt", func(before string) (ids []string, next ckpt.Ref, err error) {
 		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Before: before, Limit: ckpt.MaxLimit})
@@ -359,8 +359,8 @@ func (a *App) PromptID(ctx context.Context, word string) (string, error) {
 	})
 }
 
-// FindingID is the id of the finding whose id begins with a word, of all runs that have an open one. A whole id is not
-// looked up.
+// FindingID returns the id of the finding whose id begins with a word, in all runs that have an open one. It does not
+// look up a complete id.
 func (a *App) FindingID(ctx context.Context, word string) (string, error) {
 	return a.beginningOf(word, "finding", func(before string) (ids []string, next ckpt.Ref, err error) {
 		page, err := a.Client().Runs(ctx, ckpt.RunFilter{Severity: ckpt.SeverityInfo, Before: before, Limit: ckpt.DefaultLimit})
@@ -393,7 +393,7 @@ func (a *App) findings(ctx context.Context, f ckpt.DriftFilter) (ids []string, e
 	return ids, err
 }
 
-// beginningOf finds the one id that begins with a word in a list of ids with what they are.
+// beginningOf finds the one id that begins with a word, in a list of ids with descriptions.
 func (a *App) beginningOf(word, what string, page func(before string) ([]string, ckpt.Ref, error)) (string, error) {
 	switch {
 	case ckpt.CheckID(word) == nil:
@@ -423,7 +423,7 @@ func (a *App) beginningOf(word, what string, page func(before string) ([]string,
 	return id, nil
 }
 
-// one is the place of the only candidate.
+// one returns the index of the only candidate.
 func one(word, what string, found []string, more bool) (int, error) {
 	switch {
 	case len(found) == 1:
@@ -437,7 +437,7 @@ func one(word, what string, found []string, more bool) (int, error) {
 	return 0, ckpt.Errorf(ckpt.CodeNotFound, "there is no %s whose id begins with %s", what, word)
 }
 
-// ambiguous lists what a name may mean.
+// ambiguous lists the things that a name can mean.
 func ambiguous(name, what string, list []string, n int) error {
 	shown := slices.Clone(list[:min(len(list), candidates)])
 	if n > candidates {

@@ -13,8 +13,8 @@ type Paged struct {
 	All    bool   `help:"All of them, however many."`
 }
 
-// cursorMark stands before a cursor where a person reads it, because a cursor may look
-// like the number of a checkpoint. It may be left out.
+// cursorMark is printed before a cursor for people, because a cursor can look like the
+// number of a checkpoint. It is optional in the input.
 const cursorMark = "cursor:"
 
 // Check refuses a limit that is out of range.
@@ -25,8 +25,8 @@ func (p *Paged) Check() error {
 	return nil
 }
 
-// Read reads one page, or with --all every page. page takes a page in and
-// answers where the next one begins.
+// Read reads one page, or with --all every page. page processes a page and returns where
+// the next one begins.
 func (p *Paged) Read(page func(before string, limit int) (next ckpt.Ref, err error)) (next ckpt.Ref, err error) {
 	limit := p.Limit
 	if p.All {
@@ -39,8 +39,8 @@ func (p *Paged) Read(page func(before string, limit int) (next ckpt.Ref, err err
 	return next, err
 }
 
-// EachPage calls page for one page after the other. page answers where the next
-// one begins, and whether there is one.
+// EachPage calls page for one page after another. page returns where the next one begins,
+// and whether there is one.
 func EachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool, err error)) error {
 	for more := true; more; {
 		var err error
@@ -51,7 +51,7 @@ func EachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool
 	return nil
 }
 
-// More tells how to go on if there are more.
+// More says how to continue if there are more.
 func (p *Paged) More(a *App, next ckpt.Ref) {
 	if next != "" {
 		a.Tell("there are more: use --all, or --before %s%s", cursorMark, next)

@@ -10,16 +10,16 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// mostHeap is the heap size at which a process that ends soon collects garbage after all.
+// mostHeap is the heap size at which even a process that ends soon collects garbage.
 const mostHeap = 256 << 20
 
-// EndsSoon spares a process that ends soon the work of collecting garbage.
+// EndsSoon makes a process that ends soon skip garbage collections.
 func EndsSoon() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(mostHeap)
 }
 
-// NamedAgent is the agent of the command line or of the environment, or "".
+// NamedAgent returns the agent of the command line or of the environment, or "".
 func (a *App) NamedAgent(named string) string {
 	if named != "" {
 		return named
@@ -27,8 +27,8 @@ func (a *App) NamedAgent(named string) string {
 	return a.Env("CKPTSIDECAR_AGENT")
 }
 
-// Ref is the run that a command is about. If exec started this process for that
-// run, the run's epoch comes from there.
+// Ref returns the run that a command is about. If exec started this process for that run,
+// the run's epoch comes from the environment.
 func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 	r := ckpt.RunRef{Agent: agent, Run: a.InRun(agent, run), Epoch: epoch}
 	if r.Epoch == nil && agent == a.Env("CKPTSIDECAR_AGENT") && r.Run == a.Env("CKPTSIDECAR_RUN") {
@@ -39,7 +39,7 @@ func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 	return r
 }
 
-// RefToRead is the run that a command only looks at. Where none is named and the agent
+// RefToRead returns the run that a command only reads. If no run is named and the agent
 // has no run main, it is the run that changed last, and the command says so.
 func (a *App) RefToRead(ctx context.Context, agent, run string, checks ...error) (ckpt.RunRef, error) {
 	r := a.Ref(agent, run, nil)
@@ -52,15 +52,15 @@ func (a *App) RefToRead(ctx context.Context, agent, run string, checks ...error)
 	}
 	page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Limit: 1})
 	if err != nil || len(page.Runs) == 0 {
-		return r, nil // the call itself says what is missing
+		return r, nil // the call itself reports what is missing
 	}
 	r.Run = page.Runs[0].Run
 	a.Tell("using run %s, the last changed one: %s has no run main", r.Run, agent)
 	return r, nil
 }
 
-// InRun is the named run, or else the run for which exec started this process,
-// if it is the same agent's.
+// InRun returns the named run, or else the run for which exec started this process, if it
+// belongs to the same agent.
 func (a *App) InRun(agent, named string) string {
 	if named == "" && agent == a.Env("CKPTSIDECAR_AGENT") {
 		return a.Env("CKPTSIDECAR_RUN")
@@ -68,10 +68,10 @@ func (a *App) InRun(agent, named string) string {
 	return named
 }
 
-// OwnerPID is the process that shall own a run. A command ends at once, so the
-// script that calls it owns the run. At a terminal that would be a shell, which
-// lives for days and does nothing. Then it is 0, which stands for the command
-// itself.
+// OwnerPID returns the process that will own a run. A command ends at once, so the script
+// that calls it owns the run. At a terminal, that would be a shell, which lives for days
+// and does nothing. In this case, OwnerPID returns 0, which means that no owner process
+// is known.
 func (a *App) OwnerPID(named int) int {
 	if named != 0 || a.Interactive {
 		return named
@@ -79,7 +79,7 @@ func (a *App) OwnerPID(named int) int {
 	return os.Getppid()
 }
 
-// RunFlag is the flag that names a run, or "" for the run main.
+// RunFlag returns the flag that names a run, or "" for the run main.
 func RunFlag(run string) string {
 	if run == "" || run == ckpt.MainRun {
 		return ""
@@ -106,7 +106,7 @@ func Given(s string, check func(string) error) error {
 	return check(s)
 }
 
-// OrNone is a text, or "none" for an empty one.
+// OrNone returns a text, or "none" if it is empty.
 func OrNone(s string) string {
 	if s == "" {
 		return "none"

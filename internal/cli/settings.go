@@ -25,8 +25,8 @@ type SettingFlags struct {
 	Set       map[string]string `mapsep:"none" help:"Any other setting, named as in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
 }
 
-// Settings merges the settings: a flag goes over the environment, that over the
-// file, and that over the default. It names every mistake in them.
+// Settings merges the settings: a flag overrides the environment, which overrides the
+// file, which overrides the default. An error lists every mistake in them.
 func (c *SettingFlags) Settings(a *App) (daemon.Config, error) {
 	config := daemon.Default(c.System, a.Env)
 	mistakes := errors.Join(c.readFile(&config, a.Env), config.Environment(a.Env))
@@ -47,7 +47,7 @@ func (c *SettingFlags) readFile(config *daemon.Config, env daemon.Environment) e
 	return config.LoadIfThere(file)
 }
 
-// File is the configuration file. One that was not named need not exist.
+// File returns the configuration file. If it was not named, it need not exist.
 func (c *SettingFlags) File(env daemon.Environment) (file string, named bool) {
 	if file = cmp.Or(c.Config, env("CKPTSIDECAR_CONFIG")); file != "" {
 		return file, true
@@ -80,14 +80,14 @@ func (c *SettingFlags) flags(config *daemon.Config, socket string) error {
 	return nil
 }
 
-// DatabaseFlag names the database of commands that read it themselves. They work
-// without a daemon, too.
+// DatabaseFlag names the database for commands that read it themselves. They also work
+// without a daemon.
 type DatabaseFlag struct {
 	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the daemon's, then the configured one." placeholder:"FILE"`
 	System bool   `help:"The system service's database, where no daemon runs."`
 }
 
-// Path is the path of the database.
+// Path returns the path of the database.
 func (f *DatabaseFlag) Path(ctx context.Context, a *App) (string, error) {
 	if f.DB != "" {
 		return filepath.Abs(f.DB)
@@ -104,7 +104,7 @@ func (f *DatabaseFlag) Path(ctx context.Context, a *App) (string, error) {
 	return config.Database, err
 }
 
-// Existing is the path of a database that is there.
+// Existing returns the path of a database that exists.
 func (f *DatabaseFlag) Existing(ctx context.Context, a *App) (string, error) {
 	path, err := f.Path(ctx, a)
 	if err != nil {

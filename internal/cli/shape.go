@@ -11,13 +11,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// Shaped says whether -q, --format or --jq choose from what a command answers.
+// Shaped reports whether -q, --format or --jq choose a part of a command's output.
 func (a *App) Shaped() bool { return a.Quiet || a.template != nil || a.jq != nil }
 
-// IsTemplate says whether a text has an action of a Go template in it.
+// IsTemplate reports whether a text contains an action of a Go template.
 func IsTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// SetShape reads -q, --format and --jq. Commands then answer as with --json, and WriteJSON writes what was asked for.
+// SetShape reads -q, --format and --jq. Commands then write output as with --json, and WriteJSON writes the chosen
+// part.
 func (a *App) SetShape() error {
 	a.jsonErrors = a.JSON
 	switch {
@@ -51,8 +52,8 @@ func (a *App) SetShape() error {
 	return nil
 }
 
-// WriteJSON writes the answer of a command for programs: as JSON, or what -q, --format or --jq choose from it. Of a
-// list the first two choose from each entry, with a line for each.
+// WriteJSON writes the output of a command for programs: as JSON, or the part that -q, --format or --jq choose. For a
+// list, -q and --format choose from each entry and write a line for each.
 func (a *App) WriteJSON(v any) error {
 	if !a.Shaped() {
 		return term.WriteJSON(a.Data(), v)
@@ -95,8 +96,8 @@ func (a *App) writeShaped(w io.Writer, entry any) error {
 	return err
 }
 
-// entries are those of a list, or the value itself. A list is an array, or an object with one array that has the cursor
-// of a next page or no other member.
+// entries returns the entries of a list, or the value itself. A list is an array, or an object with one array that has
+// the cursor of a next page or no other member.
 func entries(value any) []any {
 	if list, ok := value.([]any); ok {
 		return list
@@ -121,7 +122,8 @@ func entries(value any) []any {
 	return only
 }
 
-// idIn is how an entry is named in another command: its id, its key, the checkpoint that it is about, its run or its agent.
+// idIn returns how another command names an entry: its id, its key, the checkpoint that it is about, its run or its
+// agent.
 func idIn(entry any) string {
 	object, _ := entry.(map[string]any)
 	text := func(name string) string { s, _ := object[name].(string); return s }

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// UsageOf words a mistake on the command line.
+// UsageOf formulates a mistake on the command line for people.
 func UsageOf(err error) error {
 	command := "ckptsidecar"
 	var parse *kong.ParseError
@@ -28,8 +28,8 @@ var (
 	notNumber = regexp.MustCompile(`^(\S+): expected a(?: valid \d+ bit int| float) but got "(.*)"(?: \(.*\))?$`)
 )
 
-// worded puts the parser's messages as a person would: without quotes around words, and
-// without the empty value that stands for a flag that was not given.
+// worded rewrites the parser's messages as a person would write them: without quotes
+// around words, and without the empty value of a flag that was not given.
 func worded(message string) string {
 	if m := notOneOf.FindStringSubmatch(message); m != nil {
 		words := strings.Split(strings.ReplaceAll(m[2], `"`, ""), ",")
