@@ -37,7 +37,7 @@ type Evidence struct {
 	Window      int      `json:"window,omitempty"`      // the number of steps or checkpoints that were looked at
 	Tool        string   `json:"tool,omitempty"`        // the tool that the finding is about
 	Steps       []string `json:"steps,omitempty"`       // the keys of the steps, oldest first, at most MaxEvidence of them
-	Checkpoints []string `json:"checkpoints,omitempty"` // the ids of the checkpoints, likewise
+	Checkpoints []string `json:"checkpoints,omitempty"` // the ids of the checkpoints, in the same way
 	Pointer     string   `json:"pointer,omitempty"`     // RFC 6901, into the state
 	Others      []string `json:"others,omitempty"`      // the agents that disagree
 	GoodRuns    int      `json:"good_runs,omitempty"`   // the threshold was calibrated on this many good runs of the agent

@@ -50,7 +50,7 @@ const (
 	LeftOutSecret     LeftOutBecause = "secret"      // its bytes contain a secret, and the policy refuses secrets
 	LeftOutUnstable   LeftOutBecause = "unstable"    // it changed while being read, three times
 	LeftOutUnreadable LeftOutBecause = "unreadable"  // the user may not read it
-	LeftOutElsewhere  LeftOutBecause = "elsewhere"   // it lies on another file system
+	LeftOutElsewhere  LeftOutBecause = "elsewhere"   // it is on another file system
 	LeftOutTooDeep    LeftOutBecause = "too_deep"    // a repository that is more than 32 levels deep in other repositories
 )
 

@@ -119,7 +119,7 @@ func (p *GraphPut) checkChannels() error {
 // GraphHead holds the members of LangGraph's checkpoint that the daemon reads.
 type GraphHead struct {
 	ID       string
-	Format   float64 // v; 0 where it is missing
+	Format   float64 // v; 0 if it is missing
 	Versions map[string]JSON
 }
 

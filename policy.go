@@ -18,7 +18,7 @@ type Policy struct {
 
 	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; if false, an operator is asked
 	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // for runs that set none themselves; 0 for none
-	ProgressTimeout  Duration `json:"progress_timeout"`  // likewise
+	ProgressTimeout  Duration `json:"progress_timeout"`  // the same for progress
 
 	Sensitivity        Sensitivity         `json:"sensitivity"`         // scales the thresholds of all detectors; off watches nothing
 	Detectors          map[string]Detector `json:"detectors"`           // by rule; a rule not listed has its default
@@ -26,7 +26,7 @@ type Policy struct {
 	FalseAlarmsLaxest  float64             `json:"false_alarms_laxest"` // the largest factor of calibrated thresholds
 	IgnoreTools        []string            `json:"ignore_tools"`        // tools whose steps no loop detector counts
 	NoProgressSteps    int64               `json:"no_progress_steps"`   // declared progress must grow within this many steps; 0 for no such rule
-	NoProgressTime     Duration            `json:"no_progress_time"`    // likewise, in time
+	NoProgressTime     Duration            `json:"no_progress_time"`    // the same as a time
 	Budget             Budget              `json:"budget"`              // what a run may use
 	CheckpointInterval Duration            `json:"checkpoint_interval"` // a routine checkpoint is due after it; 0s for never
 	RefreshAfter       Duration            `json:"refresh_after"`       // a refresh is advised after it; 0s for never
@@ -59,8 +59,8 @@ type Detector struct {
 	Tier           string  `json:"tier,omitempty"`            // off, or the highest severity of a finding: info, warn or critical
 	Warn           float64 `json:"warn,omitempty"`            // the threshold of the tier, in the rule's own unit
 	WarnWindow     int     `json:"warn_window,omitempty"`     // the number of steps or checkpoints that the tier looks at
-	Critical       float64 `json:"critical,omitempty"`        // likewise
-	CriticalWindow int     `json:"critical_window,omitempty"` // likewise
+	Critical       float64 `json:"critical,omitempty"`        // the same for the critical tier
+	CriticalWindow int     `json:"critical_window,omitempty"` // the same for the critical tier
 	Cooldown       int     `json:"cooldown,omitempty"`        // after a finding, the rule is silent at this tier for this many steps
 }
 

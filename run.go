@@ -21,7 +21,7 @@ type Run struct {
 	UpdatedAt          Time      `json:"updated_at" db:"updated_at"`
 	EndedAt            Time      `json:"ended_at" db:"ended_at"`
 	AccumulatedMS      int64     `json:"accumulated_ms" db:"accumulated_ms"` // time over all segments, with the present one
-	StepsEnded         int64     `json:"steps_ended" db:"steps_ended"`       // since it last began anew; counts every attempt
+	StepsEnded         int64     `json:"steps_ended" db:"steps_ended"`       // since its last fresh start; each attempt counts
 	Goal               Ref       `json:"goal" db:"goal"`
 	Progress           *float64  `json:"progress" db:"progress"` // as declared; it should only grow
 	ContinuationPrompt Ref       `json:"continuation_prompt" db:"continuation_prompt"`

@@ -19,15 +19,13 @@
 //
 // # When the daemon is away
 //
-// Calls try again for [Client.Deadline]. After that they return an error. With
-// [Client.FailOpen], a write goes into a folder of the user instead
-// (docs/SPOOL.md), and the agent goes on. The next client sends what waits
-// there, in order and once. Errors about the agent itself come at once, above
-// all ckptsidecar.CodeFenced: its run was taken over.
+// A call is repeated for [Client.Deadline]. After that it returns an error. With [Client.FailOpen], a write goes
+// into a folder of the user instead (docs/SPOOL.md), and the agent continues. The next client sends the waiting
+// writes in order, and each of them once. Errors about the agent itself are returned at once, above all
+// ckptsidecar.CodeFenced: its run was taken over.
 //
 // # What this package may import
 //
-// The standard library and google/uuid; the root package, internal/ipc/client,
-// internal/jsontext and internal/osfile of ours. No internal type may stand in an
-// exported signature.
+// The standard library and google/uuid; this project's root package, internal/ipc/client, internal/jsontext and
+// internal/osfile. No internal type may be in an exported signature.
 package client

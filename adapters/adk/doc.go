@@ -4,5 +4,5 @@
 //
 // # What this package may import
 //
-// The standard library; the kit; the root package and client of ours.
+// The standard library; the kit; this project's root package and package client.
 package adk

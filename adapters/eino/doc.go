@@ -4,5 +4,5 @@
 //
 // # What this package may import
 //
-// The standard library; the root package and client of ours.
+// The standard library; this project's root package and package client.
 package eino

@@ -4,5 +4,5 @@
 //
 // # What this package may import
 //
-// The standard library; Genkit; the root package and client of ours.
+// The standard library; Genkit; this project's root package and package client.
 package genkit

@@ -42,5 +42,5 @@
 // # What this package may import
 //
 // The standard library, golang.org/x/sys and, on Windows,
-// github.com/Microsoft/go-winio. Nothing of ours.
+// github.com/Microsoft/go-winio. No package of this project.
 package endpoint
