@@ -65,8 +65,8 @@ func (c *call) mayAsk(form otlp.Form) error {
 	return nil
 }
 
-// store stores a batch. It waits until there is room, and does not refuse the batch at
-// once.
+// store stores a batch. It waits for the owner's rate limit and for a busy database, and
+// refuses the batch only when the time is over.
 func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([]byte, error) {
 	r := c.receiver
 	ctx, cancel := context.WithTimeout(ctx, patience)
