@@ -80,7 +80,7 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return j, nil
 }
 
-// UnmarshalJSON keeps the value.
+// UnmarshalJSON stores a copy of the JSON text.
 func (j *JSON) UnmarshalJSON(b []byte) error {
 	*j = append((*j)[:0], b...)
 	return nil

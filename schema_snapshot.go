@@ -2,10 +2,9 @@ package ckptsidecar
 
 import _ "embed"
 
-// SnapshotSchema is the JSON Schema of workflow snapshots: it accepts what a
-// snapshot manager accepts. A policy may ask for it by the name
-// "workflow-snapshot". An import takes looser forms as well, such as those of
-// other versions.
+// SnapshotSchema is the JSON Schema of workflow snapshots: it accepts what a snapshot
+// manager accepts. A policy can name it "workflow-snapshot". An import also accepts
+// looser forms, such as those of other versions.
 //
 //go:embed workflow-snapshot.schema.json
 var SnapshotSchema []byte

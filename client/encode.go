@@ -26,8 +26,8 @@ import (
 //	text that is not UTF-8          each wrong byte becomes U+FFFD
 //	a value whose own method fails  null
 //
-// Everything else is whole: time.Time, []byte (base64) and large integers are
-// what encoding/json makes of them and reads back.
+// Everything else is encoded completely: time.Time, []byte (base64) and large integers
+// have the form that encoding/json writes and reads back.
 func Encode(v any) (state []byte, removed []string, err error) {
 	state, err = marshal(v)
 	if err == nil && !bytes.Contains(state, []byte(`\ufffd`)) && !bytes.Contains(state, []byte("\ufffd")) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// ClaimRun makes this host the owner of a run of another host, and brings it here. For
+// ClaimRun makes this host the owner of a run of another host, and moves the run here. For
 // administrators.
 func (o Operator) ClaimRun(ctx context.Context, r fleet.ClaimRequest) (*fleet.Claimed, error) {
 	a, err := jsonAsk(http.MethodPost, "/v1/fleet/claim", r)

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// Store is what the receiver needs of the database.
+// Store is what the receiver needs from the database.
 type Store interface {
 	Observe(ctx context.Context, sc ckpt.Scope, spans []observed.Span, content observed.Content) (*observed.Counts, error)
 	// OwnerOfToken returns the owner that a token names. For every other text, the error

@@ -24,7 +24,7 @@ type Fleet interface {
 	FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*survey.FleetPrompts, error)
 	// FleetCheckpoint reads a checkpoint of any host that the scope may see.
 	FleetCheckpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
-	// Claim makes this host the owner of a run of another host, and brings it here.
+	// Claim makes this host the owner of a run of another host, and moves the run here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
 	// Erased returns which hosts have erased an agent that this host has just erased. It does not ask the
 	// engine. It is nil if there is no fleet.
