@@ -14,7 +14,7 @@ type Command struct {
 	cli.DatabaseFlag `embed:""`
 }
 
-// checks are made in this order; each returns at least one finding.
+// checks run in this order. A check returns findings, or none if it has nothing to report.
 var checks = []struct {
 	name string
 	look func(context.Context, *patient) []finding
