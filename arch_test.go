@@ -20,10 +20,9 @@ const module = "github.com/ckptsidecar/ckptsidecar"
 // root is the name of the root package in the tables below.
 const root = "."
 
-// arrows is the plan of the house: which packages a package may import. A package that
-// is not here may not exist, and one that is here need not exist yet. Whoever
-// needs a new arrow draws it here, in docs/ARCHITECTURE.md and in the package's
-// doc.go, in the same commit.
+// arrows is the plan of the packages: which packages a package may import. A package that is not listed may not
+// exist, and a listed one need not exist yet. To add an arrow, change this table, docs/ARCHITECTURE.md and the
+// package's doc.go in the same commit.
 var arrows = map[string][]string{
 	// Level 0: words, the operating system, files.
 	root:                    {},
@@ -36,10 +35,10 @@ var arrows = map[string][]string{
 	"internal/cli/term":     {root},
 	"internal/cli/clitest":  {}, // tests only: nothing else may import it
 
-	// Mistakes for the tests to find; only tests import it.
+	// Mistakes that the tests must find. Only tests import it.
 	"internal/faulttest/mutants": {},
 
-	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
+	// Also level 0: what JSON texts contain, and whether requests are valid in themselves.
 	"internal/jsontext":              {root, "internal/delta"},
 	"internal/periodic":              {},
 	"internal/fleet":                 {},
@@ -60,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/files":                 {root, "internal/osfile", "internal/tree"},
 	"internal/files/rewind":          {root, "internal/osfile", "internal/tree"},
 
-	// Level 1: one package for each technology or question. None knows its siblings.
+	// Level 1: one package for each technology or question. They do not know each other.
 	"internal/db/sqlite": {root, "internal/osfile"},
 	"internal/db/blob":   {root, "internal/db/sqlite", "internal/delta", "internal/jsontext", "internal/secrets"},
 	"internal/db/usage":  {root, "internal/db/sqlite"},
@@ -128,7 +127,7 @@ var arrows = map[string][]string{
 		"internal/survey", "internal/wellformed",
 	},
 
-	// Level 2: the packages are wired, and agents are served.
+	// Level 2: the packages are connected, and agents are served.
 	"internal/fleet/host": {
 		root, "internal/db", "internal/db/audit", "internal/db/journal", "internal/fleet", "internal/fleet/lease", "internal/fleet/pg",
 		"internal/fleet/seal", "internal/ipc/server", "internal/osfile", "internal/periodic", "internal/retention", "internal/survey",
@@ -194,7 +193,7 @@ var arrows = map[string][]string{
 	},
 }
 
-// homes are the only packages that may name a technology, they and those below them.
+// homes maps each technology to the only package that may import it, together with the packages below it.
 var homes = map[string]string{
 	"modernc.org/sqlite":              "internal/db/sqlite",
 	"modernc.org/libc":                "internal/db/sqlite",
@@ -211,7 +210,7 @@ var homes = map[string]string{
 	"github.com/jackc/pgx":            "internal/fleet",
 }
 
-// source is one Go file that is no test, for whatever platform.
+// source is one Go file that is not a test, for any platform.
 type source struct {
 	pkg, path string
 	imports   []string
@@ -245,7 +244,7 @@ func TestArrowsPointToPackagesAndDown(t *testing.T) {
 	}
 }
 
-// wayBack follows the arrows from a package until it finds the one to search for.
+// wayBack follows the arrows from a package until it finds the package to search for.
 func wayBack(from, search string, path []string) []string {
 	path = append(path, from)
 	for _, to := range arrows[from] {
@@ -304,13 +303,13 @@ func TestPackagesSayWhatTheyMayImport(t *testing.T) {
 	for _, s := range sources(t) {
 		if !strings.Contains(docs[s.pkg], "may import") {
 			t.Errorf("the package comment of %s does not say what it may import", s.pkg)
-			docs[s.pkg] = "may import" // say it once
+			docs[s.pkg] = "may import" // reported only once
 		}
 	}
 }
 
-// TestTestsHaveAHomeOfTheirOwn holds every package whose tests start programs or
-// talk to a daemon to testenv, so that none of them reaches the caller's.
+// TestTestsHaveAHomeOfTheirOwn: every package whose tests start programs or talk to a daemon uses testenv, so that
+// none of them reaches the caller's own.
 func TestTestsHaveAHomeOfTheirOwn(t *testing.T) {
 	reaching := []string{
 		"os/exec", module + "/client", module + "/internal/ipc/client", module + "/internal/ipc/endpoint", module + "/internal/daemon",
@@ -348,7 +347,7 @@ func TestTestsHaveAHomeOfTheirOwn(t *testing.T) {
 	}
 }
 
-// sources reads the imports of every Go file of the module that is no test.
+// sources reads the imports of every Go file of the module that is not a test.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var list []source
@@ -379,11 +378,11 @@ func imports(file *ast.File) []string {
 	return slices.Sorted(maps.Keys(paths))
 }
 
-// walk visits the Go files of the module that are no tests, whatever their
-// build tags. A folder with a go.mod of its own is another module.
+// walk visits the Go files of the module that are not tests, with any build tags. A folder with its own go.mod is
+// another module.
 func walk(visit func(path string) error) error { return walkFiles(false, visit) }
 
-// walkFiles is walk, over the tests instead where tests is true.
+// walkFiles is walk, but visits the tests instead if tests is true.
 func walkFiles(tests bool, visit func(path string) error) error {
 	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
@@ -407,7 +406,7 @@ func isModule(dir string) bool {
 
 func packageOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }
 
-// ours is the package that an import path names, if it is one of ours.
+// ours returns the package that an import path names, if it is one of ours.
 func ours(path string) (string, bool) {
 	if path == module {
 		return root, true
@@ -419,17 +418,16 @@ func within(path, module string) bool {
 	return path == module || strings.HasPrefix(path, module+"/")
 }
 
-// isStandard says whether an import is of the standard library: all others
-// have a domain in their first part.
+// isStandard reports whether an import is from the standard library: all others have a domain in their first part.
 func isStandard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && path != "C"
 }
 
-// tables says which package may write which table. A package that is not here
-// may name no table in a statement that writes.
+// tables says which package may write which table. A package that is not listed may not name any table in a
+// statement that writes.
 var tables = map[string][]string{
-	"internal/db/audit": {"audit_head"}, // of an archive, which it makes
+	"internal/db/audit": {"audit_head"}, // in an archive, which it makes
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
@@ -496,9 +494,9 @@ func TestTablesHaveWriters(t *testing.T) {
 	}
 }
 
-// bareLimit is a parameter that stands alone after LIMIT. SQLite looks at its value
-// when it plans, and so prepares a statement that is kept anew each time. That took
-// up to 40 % of a save into a run that was not in memory. LIMIT 0 + ? is not looked at.
+// bareLimit is a parameter that is alone after LIMIT. SQLite reads its value when it plans, and so prepares a kept
+// statement again each time. That took up to 40 % of a save into a run that was not in memory. SQLite does not read
+// the value in LIMIT 0 + ?.
 var bareLimit = regexp.MustCompile(`\bLIMIT \?`)
 
 func TestTechnologiesKeepTheirStatements(t *testing.T) {

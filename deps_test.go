@@ -18,9 +18,9 @@ const (
 	libcModule   = "modernc.org/libc"
 )
 
-// The driver is C code translated for exactly one version of its libc. Another
-// one compiles and then corrupts memory, so an upgrade of the one without the
-// other must not pass unseen.
+// TestDriverHasTheLibcItWasMadeFor: the driver is C code that was translated
+// for exactly one version of its libc. With another version it compiles and
+// then corrupts memory, so upgrading only one of them must not go unnoticed.
 func TestDriverHasTheLibcItWasMadeFor(t *testing.T) {
 	wanted := required(t, goModOf(t, driverModule), libcModule)
 	if is := selected(t, libcModule).Version; is != wanted {
@@ -31,8 +31,8 @@ func TestDriverHasTheLibcItWasMadeFor(t *testing.T) {
 	}
 }
 
-// 3.51.3 has the fix of a race between a writer and a reset of the write-ahead
-// log that could damage a database.
+// TestSQLiteIsNewEnough: version 3.51.3 fixes a race between a writer and a
+// reset of the write-ahead log that could damage a database.
 func TestSQLiteIsNewEnough(t *testing.T) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -73,14 +73,14 @@ func atLeast(version string, least ...int) bool {
 	return true
 }
 
-// moduleInfo is what `go list -m -json` says of a module.
+// moduleInfo is the output of `go list -m -json` for a module.
 type moduleInfo struct {
 	Version string
 	GoMod   string
 	Replace *moduleInfo
 }
 
-// selected asks the go command, which needs no network for a module in use.
+// selected runs the go command, which needs no network for a module in use.
 func selected(t *testing.T, path string) moduleInfo {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-json", path)
@@ -108,7 +108,7 @@ func goModOf(t *testing.T, path string) string {
 	return file
 }
 
-// required finds the version of a module that a go.mod asks for.
+// required returns the version of a module that a go.mod requires.
 func required(t *testing.T, goMod, path string) string {
 	t.Helper()
 	file, err := os.Open(goMod)

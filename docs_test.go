@@ -37,7 +37,7 @@ func TestConfigurationDescribesEverySetting(t *testing.T) {
 	}
 }
 
-// The sqlite3 command has this function; here it need only be there.
+// The sqlite3 command has this function. Here it only has to exist.
 var withUncompress = sync.OnceFunc(func() {
 	sqlite.MustRegisterScalarFunction("sqlar_uncompress", 2, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return nil, nil
@@ -92,8 +92,8 @@ func TestAuditDescribesEveryRule(t *testing.T) {
 	}
 }
 
-// TestTroubleshootingListsEveryCode compares the page with the codes and statuses of
-// the API and the exit codes of the command.
+// TestTroubleshootingListsEveryCode compares the page with the codes and
+// statuses of the API and the exit codes of the command.
 func TestTroubleshootingListsEveryCode(t *testing.T) {
 	doc := read(t, "docs/TROUBLESHOOTING.md")
 	for _, code := range ckpt.Codes {

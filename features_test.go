@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// featureRows are the rows that docs/FEATURES.md must have.
+// featureRows returns the rows that docs/FEATURES.md must have.
 func featureRows() (rows []string) {
 	for _, of := range []struct {
 		letter string
@@ -24,7 +24,8 @@ func featureRows() (rows []string) {
 
 var shownBy = regexp.MustCompile("`([^`#]+)(?:#([^`]+))?`")
 
-// TestFeatures: docs/FEATURES.md has each row, and each test that it names is there.
+// TestFeatures: docs/FEATURES.md has each row, and each test that it names
+// exists.
 func TestFeatures(t *testing.T) {
 	rows := map[string]string{}
 	for line := range strings.Lines(read(t, "docs/FEATURES.md")) {
@@ -57,7 +58,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// thereIs looks for a test in its file: of Go, Python, TypeScript, or a story.
+// thereIs looks for a test in its file: Go, Python, TypeScript, or a story.
 func thereIs(file, name string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -16,8 +16,9 @@ var (
 	version7  = regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\z`)
 )
 
-// FuzzNames: what is taken for a name is what the contract says, letter by letter,
-// and could never be a path, a header or a line of its own.
+// FuzzNames: a name is accepted exactly if the contract allows it, letter by
+// letter, and an accepted name can never be a path, a header or a separate
+// line.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"a", "agent-1", "..", "a/b", "a\\b", ".hidden", "-rf", "a\x00b", "a\nb", "é", "\xff", "main", "thread:1@host+2", "01900000-0000-7000-8000-000000000001",

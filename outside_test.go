@@ -18,7 +18,7 @@ import (
 
 const clientPackage = module + "/client"
 
-// TestClientIsUsableFromOutside builds a module of its own that names every
+// TestClientIsUsableFromOutside builds a separate module that names every
 // exported signature of the client, with all types in it.
 func TestClientIsUsableFromOutside(t *testing.T) {
 	dir := outsideModule(t)
@@ -39,8 +39,8 @@ func TestClientIsUsableFromOutside(t *testing.T) {
 	}
 }
 
-// TestClientCompilesNoServer lists everything that a program outside compiles
-// because it imports the client.
+// TestClientCompilesNoServer lists everything that a program of another module
+// compiles because it imports the client.
 func TestClientCompilesNoServer(t *testing.T) {
 	allowed := []string{
 		module, clientPackage, module + "/internal/ipc", module + "/internal/ipc/client", module + "/internal/ipc/endpoint",
@@ -64,8 +64,8 @@ func TestClientCompilesNoServer(t *testing.T) {
 	}
 }
 
-// outsideModule makes a module beside this one that can import the client. It
-// asks for the same versions, so that the go command needs no network.
+// outsideModule makes another module that can import the client. It requires
+// the same versions, so that the go command needs no network.
 func outsideModule(t *testing.T) string {
 	t.Helper()
 	here, err := os.Getwd()
@@ -97,7 +97,7 @@ func goCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// exported reads the types of the client from what the compiler wrote of it.
+// exported reads the types of the client from the compiler's export data.
 func exported(t *testing.T, dir string) *types.Package {
 	t.Helper()
 	out, err := goCommand(t, dir, "list", "-export", "-deps", "-json=ImportPath,Export", clientPackage).Output()
@@ -120,9 +120,9 @@ func exported(t *testing.T, dir string) *types.Package {
 	return pkg
 }
 
-// signatures writes a declaration for each exported name of a package, each
-// exported field and each method, that has the name's type in words. It answers
-// the packages that those name too.
+// signatures writes a declaration with the written-out type for each exported
+// name of a package, each exported field and each method. It also returns the
+// packages that those types name.
 func signatures(t *testing.T, pkg *types.Package) (declarations, imported []string) {
 	qualify := func(p *types.Package) string {
 		if !slices.Contains(imported, p.Path()) {
@@ -193,7 +193,7 @@ func members(of types.Type) (list []member) {
 	return list
 }
 
-// alias names a package so that no two are called the same.
+// alias names a package so that no two have the same name.
 func alias(path string) string {
 	return strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(path)
 }

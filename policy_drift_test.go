@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// TestPolicyIsReadOverTheDefaults: what is left out, or null where a list is
-// due, has the default, and what is written reads back the same.
+// TestPolicyIsReadOverTheDefaults: a member that is left out, or null for a
+// list, has the default. A policy that is written reads back the same.
 func TestPolicyIsReadOverTheDefaults(t *testing.T) {
 	for _, text := range []string{`{}`, `{"ignore_tools":null,"rules":null,"shared_keys":null,"detectors":null,"schema":null,"budget":{}}`} {
 		p, err := wellformed.ParsePolicy([]byte(text))

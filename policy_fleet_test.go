@@ -8,14 +8,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// TestPolicyOfTheFleet: what is not set follows from the rest, and nobody can ask for
-// two owners of one run.
+// TestPolicyOfTheFleet: settings that are not set follow from the others, and
+// no policy can allow two owners of one run.
 func TestPolicyOfTheFleet(t *testing.T) {
 	for _, c := range []struct {
 		durability ckpt.Durability
 		takeover   ckpt.Takeover
 		lost       ckpt.OnLeaseLost
-		want       string // takeover and on_lease_lost, or what the error says
+		want       string // takeover and on_lease_lost, or the expected error
 	}{
 		{ckpt.DurabilityLocal, "", "", "manual continue"},
 		{ckpt.DurabilityFleet, "", "", "auto stop"},
