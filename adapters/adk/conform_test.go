@@ -52,7 +52,7 @@ func conform() {
 			made, err := service.Create(ctx, &session.CreateRequest{AppName: "conform", UserID: "u", SessionID: id})
 			if err == nil {
 				s = made.Session
-			} else if s, err = get(id); err != nil { // another process has made it
+			} else if s, err = get(id); err != nil { // another process has created it
 				return err
 			}
 		}

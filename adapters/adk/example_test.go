@@ -12,8 +12,8 @@ import (
 	"google.golang.org/genai"
 )
 
-// The functions below are the snippets of docs/ADAPTERS.md, which TestDocs
-// compares with them. A child process runs them: see TestKilledAgent.
+// The functions below are the snippets of docs/ADAPTERS.md. TestDocs compares
+// them with the document. A child process runs them: see TestKilledAgent.
 
 func runnerOf(root agent.Agent, sidecar *client.Client) (*runner.Runner, error) {
 	service := &adk.Service{Client: sidecar}

@@ -33,8 +33,8 @@ func service(d *adaptertest.Daemon, agent string) *adk.Service {
 	return &adk.Service{Client: d.Client(), Agent: agent}
 }
 
-// TestTheKitsOwnSuite runs the tests that the kit has for its services, each over
-// an agent of its own.
+// TestTheKitsOwnSuite runs the kit's own tests for its services, each with a
+// separate agent.
 func TestTheKitsOwnSuite(t *testing.T) {
 	d := adaptertest.Start(t)
 	agents := 0
@@ -44,8 +44,8 @@ func TestTheKitsOwnSuite(t *testing.T) {
 	})
 }
 
-// Sessions that several processes write at once have all events and all state, and
-// so have the processes that read them.
+// TestManyWriters: sessions that several processes write at once have all
+// events and all state, and so do the processes that read them.
 func TestManyWriters(t *testing.T) {
 	d := adaptertest.Start(t)
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func TestManyWriters(t *testing.T) {
 				key := fmt.Sprintf("%d.%d", who, n)
 				e := session.NewEvent("i")
 				e.Author, e.Actions.StateDelta = key, map[string]any{key: true, "app:" + key: true, "user:" + key: true}
-				for range 2 { // the second time as after an answer that was lost
+				for range 2 { // the second time as if the first answer was lost
 					if err := s.AppendEvent(ctx, got.Session, e); err != nil {
 						t.Error(err)
 					}
@@ -86,7 +86,7 @@ func TestManyWriters(t *testing.T) {
 	if state != 3*writers*each {
 		t.Errorf("the state has %d keys, want %d", state, 3*writers*each)
 	}
-	for who := range writers { // in each writer's order
+	for who := range writers { // checks the order of each writer
 		var own []string
 		for e := range got.Session.Events().All() {
 			if strings.HasPrefix(e.Author, fmt.Sprint(who, ".")) {
@@ -119,8 +119,8 @@ func TestASessionThatWasDeletedBeginsAnew(t *testing.T) {
 	}
 }
 
-// script stands in for a model: it calls the tool with the next number, until
-// there are enough results.
+// script replaces a model: it calls the tool with the next number until there
+// are enough results.
 type script struct{ most int }
 
 func (script) Name() string { return "script" }
@@ -141,8 +141,8 @@ func (s script) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: answer}, nil) }
 }
 
-// adder is a process in which an agent adds numbers until it is killed or done. It
-// notes each effect, and each result that is kept.
+// adder is a process in which an agent adds numbers until it is killed or done.
+// It records each effect, and each result that was kept.
 func adder(socket, notes string) {
 	note := func(line string) { adaptertest.Note(notes, line) }
 	type arg struct {
@@ -178,8 +178,9 @@ func adder(socket, notes string) {
 	}
 }
 
-// An agent of the kit that is killed, and its daemon, goes on in the next process:
-// no call is made again whose result was kept.
+// TestKilledAgent: after an agent of the kit and its daemon are killed, the
+// agent continues in the next process. A call whose result was kept is not made
+// again.
 func TestKilledAgent(t *testing.T) {
 	d := adaptertest.Start(t)
 	adaptertest.KilledLives(t, d, "adder", "done")
