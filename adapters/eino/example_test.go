@@ -8,8 +8,8 @@ import (
 	"github.com/cloudwego/eino/compose"
 )
 
-// The functions below are the snippets of docs/ADAPTERS.md, which TestDocs
-// compares with them. A child process runs them: see TestInterruptedGraph.
+// The functions below are the snippets of docs/ADAPTERS.md. TestDocs compares
+// them with the document. A child process runs them: see TestInterruptedGraph.
 
 func compiled(ctx context.Context, graph *compose.Graph[string, string], sidecar *client.Client) (compose.Runnable[string, string], error) {
 	store := &eino.Store{Agent: sidecar.Agent("reviewer")}

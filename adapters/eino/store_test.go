@@ -98,7 +98,7 @@ func TestRunNamesAreNamesOfRuns(t *testing.T) {
 }
 
 // reviewer is a process that lives for one invocation: it runs a graph of three
-// nodes, and notes in a file what each has done.
+// nodes, and records in a file what each has done.
 func reviewer(socket, notes string) {
 	ctx := context.Background()
 	graph := compose.NewGraph[string, string]()
@@ -139,8 +139,8 @@ func reviewer(socket, notes string) {
 	fmt.Print(text)
 }
 
-// A graph that waits for a person goes on in another process, after the daemon
-// was killed too, and does nothing twice.
+// TestInterruptedGraph: a graph that waits for a person continues in another
+// process, even after the daemon was killed, and does nothing twice.
 func TestInterruptedGraph(t *testing.T) {
 	d := adaptertest.Start(t)
 	notes := filepath.Join(d.Dir, "notes")
