@@ -9,8 +9,8 @@ import (
 	"github.com/firebase/genkit/go/core/x/session"
 )
 
-// The function below is the snippet of docs/ADAPTERS.md, which TestDocs compares
-// with it. A child process runs it: see TestKilledFlow.
+// The function below is the snippet of docs/ADAPTERS.md. TestDocs compares it
+// with the document. A child process runs it: see TestKilledFlow.
 
 func opened(ctx context.Context, sidecar *client.Client, id string) (*session.Session[progress], error) {
 	store := &genkit.Store[progress]{Agent: sidecar.Agent("genkit")}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// progress is the state of the session here.
+// progress is the state of the session in these tests.
 type progress struct {
 	Done  []int          `json:"done,omitempty"`
 	Notes map[string]any `json:"notes,omitempty"`
@@ -32,7 +32,7 @@ type progress struct {
 
 var _ session.Store[progress] = (*genkit.Store[progress])(nil)
 
-// What is seen of our store is what is seen of Genkit's own.
+// TestStoreIsWhatGenkitsOwnIs: our store behaves like Genkit's own.
 func TestStoreIsWhatGenkitsOwnIs(t *testing.T) {
 	d := adaptertest.Start(t)
 	seen := func(store session.Store[progress]) (all []string) {
@@ -50,7 +50,7 @@ func TestStoreIsWhatGenkitsOwnIs(t *testing.T) {
 			data.ID = id
 			adaptertest.Must(t, store.Save(t.Context(), id, data))
 		}
-		data.State.Done[0] = 7 // the caller's own to change
+		data.State.Done[0] = 7 // the caller may change it
 		look("a")
 		adaptertest.Must(t, store.Save(t.Context(), "a", &session.Data[progress]{ID: "a"}))
 		for _, id := range []string{"a", "a/b", "a_b", "日本", "", strings.Repeat("x", 400), strings.Repeat("x", 401)} {
@@ -89,8 +89,8 @@ func TestErrorsAreSaid(t *testing.T) {
 	}
 }
 
-// counter is a process in which a flow counts in a session until it is killed or
-// done. It notes each effect, and each number that is kept.
+// counter is a process in which a flow counts in a session until it is killed
+// or done. It records each effect, and each number that was kept.
 func counter(socket, notes string) {
 	note := func(line string) { adaptertest.Note(notes, line) }
 	ctx := context.Background()
@@ -118,8 +118,8 @@ func counter(socket, notes string) {
 	note(fmt.Sprint("done ", done))
 }
 
-// A flow that is killed, and its daemon, goes on in the next process: nothing is
-// done again that was kept.
+// TestKilledFlow: after a flow and its daemon are killed, the flow continues in
+// the next process. Nothing that was kept is done again.
 func TestKilledFlow(t *testing.T) {
 	adaptertest.KilledLives(t, adaptertest.Start(t), "counter", fmt.Sprint("done ", adaptertest.Numbers))
 }
