@@ -29,7 +29,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// daemon is a real one that takes spans.
+// daemon is a real daemon that accepts spans.
 type daemon struct {
 	t            *testing.T
 	wire         *client.Wire
@@ -41,7 +41,7 @@ type daemon struct {
 	main         string
 }
 
-// said is what a daemon has said so far.
+// said is the output of a daemon so far.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -80,7 +80,7 @@ var binary string
 
 func start(t *testing.T) *daemon {
 	t.Helper()
-	home, err := os.MkdirTemp("", "o") // short, as a socket's path must be
+	home, err := os.MkdirTemp("", "o") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func start(t *testing.T) *daemon {
 	return d
 }
 
-// serve starts the process, the first time or after it was killed.
+// serve starts the process, the first time or after a kill.
 func (d *daemon) serve() {
 	t := d.t
 	t.Helper()
@@ -146,8 +146,8 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// trace sends one conversation: an agent, two answers of its model, three calls of
-// tools of which one fails, and a request that means nothing here.
+// trace sends one conversation: an agent, two answers of its model, three tool
+// calls of which one fails, and a request that has no meaning here.
 func (d *daemon) trace(exporter *otlptrace.Exporter, conversation string) {
 	d.t.Helper()
 	ctx := d.t.Context()
@@ -176,7 +176,7 @@ func (d *daemon) trace(exporter *otlptrace.Exporter, conversation string) {
 	}
 }
 
-// steps waits until the conversation is a run, and answers its steps.
+// steps waits until the conversation is a run, and returns its steps.
 func (d *daemon) steps(conversation string) (*ckpt.Run, []ckpt.Step) {
 	d.t.Helper()
 	ref := ckpt.RunRef{Agent: "planner", Run: conversation}
@@ -196,7 +196,7 @@ func (d *daemon) steps(conversation string) (*ckpt.Run, []ckpt.Step) {
 	}
 }
 
-// holds checks that a conversation is there, and once.
+// holds checks that a conversation is there exactly once.
 func (d *daemon) holds(conversation string, duplicates int64) {
 	d.t.Helper()
 	run, steps := d.steps(conversation)
@@ -214,7 +214,7 @@ func (d *daemon) holds(conversation string, duplicates int64) {
 	d.t.Logf("sent 10 spans, %d sent twice: %d steps", duplicates, len(steps))
 }
 
-// lossy passes requests on, and loses the first answer.
+// lossy forwards requests, and loses the first answer.
 func lossy(t *testing.T, network, address string, lose func(http.ResponseWriter)) (proxy string) {
 	t.Helper()
 	grpc := network == "unix"
@@ -271,7 +271,7 @@ func lossy(t *testing.T, network, address string, lose func(http.ResponseWriter)
 
 func overGRPC(t *testing.T, socket string) *otlptrace.Exporter {
 	t.Helper()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "unix://"+socket) // as `ckptsidecar otlp env` says
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "unix://"+socket) // as `ckptsidecar otlp env` prints it
 	t.Setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
 	exporter, err := otlptracegrpc.New(t.Context())
 	if err != nil {
@@ -310,7 +310,7 @@ func TestGRPCOnTheSocketWithALostAnswer(t *testing.T) {
 	d := start(t)
 	proxy := lossy(t, "unix", d.socket, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Grpc-Status", "14") // UNAVAILABLE
+		w.Header().Set("Grpc-Status", "14") // this means UNAVAILABLE
 	})
 	d.trace(overGRPC(t, proxy), "talk-2")
 	d.holds("talk-2", 7)
@@ -340,7 +340,8 @@ func TestGRPCOnThePort(t *testing.T) {
 	d.holds("talk-5", 0)
 }
 
-// What was answered is safe, also while it waits for the rest of its trace.
+// TestKilledAfterTheAnswer: data that was acknowledged is safe, even while it
+// waits for the rest of its trace.
 func TestKilledAfterTheAnswer(t *testing.T) {
 	d := start(t)
 	d.trace(overHTTP(t, d.port, d.token), "talk-7")
@@ -354,7 +355,8 @@ func TestKilledAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// A token of nobody, and a revoked one, send nothing.
+// TestRevokedTokensSendNothing: unknown and revoked tokens cannot send
+// anything.
 func TestRevokedTokensSendNothing(t *testing.T) {
 	d := start(t)
 	id, _, _ := ckpt.ParseToken(d.token)
@@ -372,8 +374,9 @@ func TestRevokedTokensSendNothing(t *testing.T) {
 	}
 }
 
-// What is planted in every attribute is in no file, no log and no metric: neither
-// what is never kept, nor a secret in a name that is.
+// TestWhatIsPlantedIsNowhere: canaries in every attribute appear in no file,
+// log or metric, neither in attributes that are never kept, nor as secrets in a
+// name that is kept.
 func TestWhatIsPlantedIsNowhere(t *testing.T) {
 	needSocket(t)
 	const canary, key = "CANARY-4711", "sk-proj-Zq3vT7mK9pLw2XcR5nBd8HsJ4fGy6AeU"
@@ -446,7 +449,7 @@ func TestWhatIsPlantedIsNowhere(t *testing.T) {
 	}
 }
 
-// Nothing of what the spans say lies in the files.
+// TestContentStaysAway: the files contain no content of the spans.
 func TestContentStaysAway(t *testing.T) {
 	d := start(t)
 	d.trace(overHTTP(t, d.port, d.token), "talk-6")
