@@ -51,7 +51,8 @@ func TestEachBeginsOnce(t *testing.T) {
 	}
 }
 
-// Every bar must be of work that is done, or it would be "not measured" for ever.
+// TestEveryBarIsMeasured: every target belongs to work that is done. Otherwise
+// it would always be "not measured".
 func TestEveryBarIsMeasured(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range systems.All() {
