@@ -51,7 +51,8 @@ func at(rates ...float64) Series {
 }
 
 func TestRatioIsTakenInsideARound(t *testing.T) {
-	// The second round was slow for both; medians of each alone would say 1.
+	// The second round was slow for both, so the ratio of separate medians
+	// would be 1.
 	got, ok := Ratio(at(300, 30, 100), at(100, 10, 100))
 	if !ok || got != 3 {
 		t.Errorf("%v %v", got, ok)
