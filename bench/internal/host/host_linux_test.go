@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// started is a shell with a child that counts on its standard output.
+// started returns a shell with a child that counts on its standard output.
 func started(t *testing.T) (*Process, *bufio.Scanner) {
 	t.Helper()
 	p, err := Start(Spec{Name: "counter", Path: "/bin/sh", Pipe: true, Args: []string{"-c",
@@ -123,7 +123,7 @@ func TestCPUCountsChildren(t *testing.T) {
 	if err := p.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // until the signal has come
+	time.Sleep(20 * time.Millisecond) // until the signal has arrived
 	before, _ := p.CPU()
 	time.Sleep(100 * time.Millisecond)
 	if after, _ := p.CPU(); after != before {
@@ -131,8 +131,8 @@ func TestCPUCountsChildren(t *testing.T) {
 	}
 }
 
-// A child must not outlive a parent that is killed. The parent here is this
-// test binary, started again.
+// TestChildrenDieWithTheirParent: a child must not outlive a parent that is
+// killed. The parent here is this test binary, started again.
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	if os.Getenv("BENCH_PARENT") != "" {
 		p, err := Start(Spec{Name: "sleep", Path: "/bin/sleep", Args: []string{"600"}})
