@@ -51,7 +51,7 @@ func text(t *testing.T) []byte {
 func TestFreshStatesAreJSONOfTheirSizeAndNew(t *testing.T) {
 	w := NewSource(text(t)).Writer(1, 2048, 0)
 	seen := map[string]bool{}
-	for range 3000 { // goes round in the corpus
+	for range 3000 { // wraps around in the corpus
 		_, state := w.Next()
 		if len(state) != 2048 || !json.Valid(state) {
 			t.Fatalf("%d bytes: %s", len(state), state)
