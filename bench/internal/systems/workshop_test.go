@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFindKeepsTheName: a program is started under the name that was asked for. Debian's
-// redis-server is a link to redis-check-rdb, which does other work under its own name.
+// TestFindKeepsTheName: a program is started under the requested name. Debian's redis-server is a link to
+// redis-check-rdb, which does other work under its own name.
 func TestFindKeepsTheName(t *testing.T) {
 	bin, lib := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", bin)
