@@ -39,7 +39,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestHistories: every state is JSON, and they grow as they should.
+// TestHistories: every state is JSON, and the states grow as they should.
 func TestHistories(t *testing.T) {
 	const saves, size = 400, 400 << 10
 	for _, g := range growths {
@@ -70,7 +70,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// countShrinks counts how often a size was less than half of the one before.
+// countShrinks counts how often a size is less than half of the previous one.
 func countShrinks(sizes []int) (n int) {
 	for i := 1; i < len(sizes); i++ {
 		if sizes[i] < sizes[i-1]/2 {
@@ -89,7 +89,7 @@ func TestASlidingConversationKeepsItsSize(t *testing.T) {
 	}
 }
 
-// TestDatabaseBytesAreThoseOfSQLite compares with what SQLite itself says, while
+// TestDatabaseBytesAreThoseOfSQLite compares our size with SQLite's own, while
 // commits wait in the log and after they were copied.
 func TestDatabaseBytesAreThoseOfSQLite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
@@ -104,7 +104,7 @@ func TestDatabaseBytesAreThoseOfSQLite(t *testing.T) {
 		"CREATE TABLE t (x)",
 		"INSERT INTO t WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 100) SELECT randomblob(5000) FROM n",
 		"PRAGMA wal_checkpoint(PASSIVE)",
-		"INSERT INTO t VALUES (randomblob(50000))", // the log begins anew
+		"INSERT INTO t VALUES (randomblob(50000))", // the log starts over
 		"DELETE FROM t WHERE rowid > 20", "PRAGMA incremental_vacuum(50)",
 		"PRAGMA wal_checkpoint(TRUNCATE)",
 	} {
@@ -116,7 +116,7 @@ func TestDatabaseBytesAreThoseOfSQLite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(statement, "PRAGMA page_size") || strings.HasPrefix(statement, "PRAGMA auto_vacuum") {
-			continue // nothing is written yet
+			continue // nothing was written yet
 		}
 		if got, err := databaseBytes(path); err != nil || got != want {
 			t.Errorf("after %s: %d, want %d (%v)", statement, got, want, err)
@@ -127,7 +127,7 @@ func TestDatabaseBytesAreThoseOfSQLite(t *testing.T) {
 	}
 }
 
-// TestAConversationIsLikeRealText: it compresses as English and Go do.
+// TestAConversationIsLikeRealText: it compresses like English text and Go code.
 func TestAConversationIsLikeRealText(t *testing.T) {
 	var conversation []byte
 	history := chatHistory(measure.NewMaterial(1), 100, 200<<10)
@@ -139,7 +139,7 @@ func TestAConversationIsLikeRealText(t *testing.T) {
 	}
 }
 
-// deflatedHistory is how large a text is after zlib.
+// deflatedHistory returns the size of a text after zlib.
 func deflatedHistory(t *testing.T, text []byte) int {
 	t.Helper()
 	var b bytes.Buffer
@@ -151,7 +151,7 @@ func deflatedHistory(t *testing.T, text []byte) int {
 	return b.Len()
 }
 
-// TestCharts compares drawings with those that were looked at.
+// TestCharts compares drawings with ones that a person has checked.
 func TestCharts(t *testing.T) {
 	var b bytes.Buffer
 	rising, falling, wave := make([]float64, 200), make([]float64, 200), make([]float64, 7)
@@ -209,7 +209,8 @@ func TestBenchmarksDescribesEveryField(t *testing.T) {
 	}
 }
 
-// TestMistakesAreNamed: a wrong option is a mistake of usage, and nothing is measured.
+// TestMistakesAreNamed: a wrong option is a usage error, and nothing is
+// measured.
 func TestMistakesAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		args []string

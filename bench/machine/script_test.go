@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"machine": main}) }
 
-// TestStories plays testdata/*.txtar with a program that is built for it, or with the one
-// that CKPTSIDECAR_BIN names.
+// TestStories plays testdata/*.txtar with a program that is built for it, or with the program that CKPTSIDECAR_BIN
+// names.
 func TestStories(t *testing.T) {
 	server := os.Getenv("CKPTSIDECAR_BIN")
 	if server == "" {
