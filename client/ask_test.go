@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// asker is the agent of TestAskingAgents, in a process of its own.
+// asker is the agent of TestAskingAgents, in a separate process.
 func asker(socket, log string) {
 	c := &client.Client{Socket: socket}
 	err := c.Agent("deployer").Run(context.Background(), client.RunOptions{Force: true}, func(ctx context.Context, run *client.Run) error {
@@ -44,9 +44,9 @@ func openPrompt(t *testing.T, w *client.Wire) *ckpt.Prompt {
 	return nil
 }
 
-// TestAskingAgents kills the daemon while an agent waits for an answer: the agent
-// waits on and gets it. Then it kills the agent as well: the next one that resumes
-// the run asks the same question and has the answer.
+// TestAskingAgents kills the daemon while an agent waits for an answer: the
+// agent continues to wait and gets it. Then the test also kills the agent: the
+// next one that resumes the run asks the same question and gets the answer.
 func TestAskingAgents(t *testing.T) {
 	t.Parallel()
 	for _, agentDies := range []bool{false, true} {

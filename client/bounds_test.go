@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLocksOfRunsGoWithTheirUsers: a client that has written to many runs keeps no lock of any.
+// TestLocksOfRunsGoWithTheirUsers: a client that has written to many runs keeps no lock of them.
 func TestLocksOfRunsGoWithTheirUsers(t *testing.T) {
 	var s spool
 	var inside [3]int
@@ -15,7 +15,7 @@ func TestLocksOfRunsGoWithTheirUsers(t *testing.T) {
 		all.Go(func() {
 			run := n % len(inside)
 			defer s.lock("a", fmt.Sprint(run))()
-			inside[run]++ // the race detector would see two at once
+			inside[run]++ // the race detector would report two at once
 		})
 	}
 	all.Wait()

@@ -73,8 +73,8 @@ func TestNobodyThere(t *testing.T) {
 
 var awayTime = flag.Duration("away", 2*time.Second, "how long TestDaemonGoesAndComes leaves clients without a daemon; make clients-go says 10s")
 
-// TestDaemonGoesAndComes stops the daemon under three clients that save all the
-// time: no error reaches them, and afterwards every save is there once, in order.
+// TestDaemonGoesAndComes stops the daemon repeatedly while three clients save.
+// They get no error, and afterwards every save is there once, in order.
 func TestDaemonGoesAndComes(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -110,7 +110,8 @@ func TestDaemonGoesAndComes(t *testing.T) {
 			}
 		})
 	}
-	// more waits until each agent has had so many more saves stored by the daemon.
+	// more waits until the daemon has stored this many more saves of each
+	// agent.
 	more := func(saves int) {
 		least := saves
 		mu.Lock()
@@ -169,7 +170,8 @@ func all(t *testing.T, c *client.Client, agent string) (ids []string) {
 	}
 }
 
-// TestWithoutADaemon runs an agent from start to end with none, and replays.
+// TestWithoutADaemon runs an agent from start to end without a daemon, and then
+// replays the spool.
 func TestWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -178,7 +180,7 @@ func TestWithoutADaemon(t *testing.T) {
 	var took []time.Duration
 	err := c.Agent("a").Run(t.Context(), client.RunOptions{Goal: "g"}, func(ctx context.Context, run *client.Run) error {
 		for i := range 100 {
-			key := fmt.Sprint("s", i%50) // each is asked for twice
+			key := fmt.Sprint("s", i%50) // each step is requested twice
 			if _, err := client.Step(ctx, run, key, func(context.Context) (int, error) { did++; return i, nil }); err != nil {
 				return err
 			}
@@ -199,7 +201,7 @@ func TestWithoutADaemon(t *testing.T) {
 		t.Errorf("%d steps were done, want 50", did)
 	}
 	d.start()
-	for range 2 { // the second has nothing to do
+	for range 2 { // the second replay has nothing to do
 		r, err := c.Replay(t.Context())
 		if err != nil || r.Left+r.Rejected+r.Other > 0 {
 			t.Errorf("%+v, %v", r, err)
@@ -255,8 +257,8 @@ func TestSpoolThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestDamagedAndRefusedFilesAreSetAside replays a file that was torn, one whose
-// writer has been replaced, and one that is good.
+// TestDamagedAndRefusedFilesAreSetAside replays a spool file that is torn, one
+// whose writer was replaced, and a good one.
 func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -283,8 +285,8 @@ func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
 	}
 }
 
-// TestASpooledBodyThatWasChangedIsNotSent changes what waits in the spool. A body
-// of the same length is found by its hash, a shorter one by its size.
+// TestASpooledBodyThatWasChangedIsNotSent changes a waiting body in the spool.
+// A body of the same length is detected by its hash, a shorter one by its size.
 func TestASpooledBodyThatWasChangedIsNotSent(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -405,8 +407,8 @@ func TestAutosave(t *testing.T) {
 	}
 }
 
-// TestSharedByMany lets 16 goroutines use one client: each one's saves are in
-// its order.
+// TestSharedByMany: 16 goroutines share one client, and the saves of each one
+// are in its order.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	c := started(t).open(t)
@@ -435,7 +437,8 @@ func TestSharedByMany(t *testing.T) {
 	group.Wait()
 }
 
-// Steps tell the model's turn, and whether their answer was no.
+// TestStepsTellTurnsAndNegativeAnswers: steps record the model's turn, and
+// whether their answer was negative.
 func TestStepsTellTurnsAndNegativeAnswers(t *testing.T) {
 	t.Parallel()
 	d := started(t)

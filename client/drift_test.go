@@ -10,7 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// TestALoopHearsThatItDrifts: the verdict comes with every step, and the loop stops.
+// TestALoopHearsThatItDrifts: every step returns the verdict, and the loop
+// stops.
 func TestALoopHearsThatItDrifts(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -30,8 +31,9 @@ func TestALoopHearsThatItDrifts(t *testing.T) {
 	}
 }
 
-// TestReportsAndDismissals: an agent's own finding changes the verdict, its
-// dismissal changes it back, and what others find comes with the heartbeat.
+// TestReportsAndDismissals: an agent's own finding changes the verdict, and its
+// dismissal changes it back. A finding of another client arrives with the
+// heartbeat.
 func TestReportsAndDismissals(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -55,7 +57,7 @@ func TestReportsAndDismissals(t *testing.T) {
 		}
 		_, _, err = d.open(t).Wire().PostFinding(ctx, "reports", ckpt.FindingRequest{Rule: "seen", Severity: ckpt.SeverityCritical, Message: "m"})
 		must(t, err)
-		for v := range told { // the heartbeat brings it
+		for v := range told { // it arrives with the heartbeat
 			if v.Critical() {
 				return nil
 			}

@@ -72,8 +72,8 @@ func TestEncodeTakesOutWhatJSONCannotHold(t *testing.T) {
 	}
 }
 
-// TestEncodeIsEncodingJSON compares the walk with encoding/json where nothing
-// but one place is bad.
+// TestEncodeIsEncodingJSON compares the fallback encoder with encoding/json for
+// values that have only one bad place.
 func TestEncodeIsEncodingJSON(t *testing.T) {
 	good := outer{inner: inner{A: 1, B: "hidden"}, node: &node{Name: "n"}, B: 2, Weight: 3, Bad: 4}
 	whole, err := json.Marshal([]any{good, nil})

@@ -15,8 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// The functions below are the snippets of docs/GO.md, which TestDocs compares
-// with them, and TestSnippets runs.
+// The functions below are the snippets of docs/GO.md. TestDocs compares them
+// with the document, and TestSnippets runs them.
 
 func threeLines(ctx context.Context, state any) error {
 	var sidecar client.Client
@@ -94,7 +94,7 @@ func TestSnippets(t *testing.T) {
 	must(t, withoutDaemon(t.Context(), state))
 }
 
-// TestDocs finds each line of Go in the documents in code that a test runs.
+// TestDocs: every Go snippet in the documents is in code that a test runs.
 func TestDocs(t *testing.T) {
 	var text []byte
 	for _, name := range []string{"../docs/GO.md", "../docs/QUICKSTART.md", "../README.md"} {
@@ -124,7 +124,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// flat takes the indentation away.
+// flat removes the indentation.
 func flat(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// speaker is a process that saves and claims when it is told to, never with an epoch.
+// speaker is a process that saves and claims on command, never with an epoch.
 func speaker(socket string) {
 	w := (&client.Client{Socket: socket}).Wire()
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -64,9 +64,9 @@ func (s spoken) do(t *testing.T, what string) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// TestAProcessThatWasTakenOverFrom has a process that names no epoch write on after
-// another one took its run. It is fenced; the new owner, the parent of both, and a
-// process that began later are not.
+// TestAProcessThatWasTakenOverFrom: a process that names no epoch continues to
+// write after another process has claimed its run. It is fenced. The new owner,
+// the parent of both, and a process that started later are not.
 func TestAProcessThatWasTakenOverFrom(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -76,8 +76,8 @@ func TestAProcessThatWasTakenOverFrom(t *testing.T) {
 		t.Fatal(answer)
 	}
 	owner := speak(t, d.socket)
-	// Linux counts the starts of processes in hundredths of a second: the old one must
-	// be older than that when the run is taken over.
+	// Linux counts process start times in hundredths of a second: the old
+	// process must be older than that when the run is claimed.
 	for begun := time.Now(); time.Since(begun) < 50*time.Millisecond; {
 		if answer := owner.do(t, "save"); answer != "ok" {
 			t.Fatal(answer)
@@ -95,7 +95,7 @@ func TestAProcessThatWasTakenOverFrom(t *testing.T) {
 		}
 	}
 	_, err := d.open(t).Wire().Save(t.Context(), &ckpt.SaveRequest{Agent: "w", Kind: ckpt.KindRoutine, State: []byte(`2`)})
-	must(t, err) // the parent of both
+	must(t, err) // this process is the parent of both
 	if answer := old.do(t, "claim"); answer != "ok" {
 		t.Errorf("the old writer resumes the run: %s", answer)
 	}

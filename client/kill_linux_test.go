@@ -19,15 +19,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// kills times stepsEach is less than workSteps: however fast the machine is, the work
-// is not done before the last kill.
+// wantKills times stepsEach is less than workSteps, so the work is not done
+// before the last kill, however fast the machine is.
 const (
 	wantKills = 20
 	stepsEach = 4
 )
 
 // TestKilledAgents kills a worker twenty times in the middle of its work. What
-// it has reported happens once; what it died in, an operator decides.
+// it has reported happens once. If it dies in an operation, an operator
+// decides.
 func TestKilledAgents(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -56,8 +57,8 @@ func TestKilledAgents(t *testing.T) {
 			break
 		}
 		last = out.String()
-		// Also where the worker has been told to ask: the monitor may have marked an
-		// operation only after the last look.
+		// Also if the worker was told to ask: the monitor may have marked an
+		// operation only after the last check.
 		if answer(t, c) || strings.Contains(last, "(ask)") {
 			asked++
 		}
@@ -69,9 +70,9 @@ func TestKilledAgents(t *testing.T) {
 	t.Logf("%d kills, %d questions", kills, asked)
 }
 
-// killAtWork lets a worker do a few steps and kills it at a random moment in them. A
-// worker that does no step ends by itself, or waits for an answer: it is killed after
-// half a second.
+// killAtWork lets a worker do a few steps and kills it at a random moment in
+// them. A worker that does no step ends by itself or waits for an answer, so it
+// is killed after half a second.
 func killAtWork(t *testing.T, cmd *exec.Cmd, allow io.Writer) {
 	t.Helper()
 	was := len(lines(t))
@@ -83,15 +84,15 @@ func killAtWork(t *testing.T, cmd *exec.Cmd, allow io.Writer) {
 	_ = cmd.Process.Kill()
 }
 
-// answer lets a run go on whose operation nobody knows the end of: the effects
-// say whether it happened, as an operator would look it up.
+// answer lets a run with an uncertain operation continue. It looks up in the
+// effects whether the operation happened, as an operator would.
 func answer(t *testing.T, c *client.Client) bool {
 	t.Helper()
 	asked := false
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		plan, _, err := c.Wire().Resume(t.Context(), ckpt.ResumeRequest{Agent: "w", DryRun: true})
 		if err != nil || plan.Verdict == ckpt.VerdictUnsafe {
-			continue // its death is not noticed yet
+			continue // its death was not noticed yet
 		}
 		for _, o := range plan.UncertainOperations {
 			asked = true
@@ -99,7 +100,7 @@ func answer(t *testing.T, c *client.Client) bool {
 			if slices.Contains(lines(t), strings.Replace(o.Key, "operation", "operation ", 1)) {
 				status = ckpt.OperationSucceeded
 			}
-			// Until the monitor has marked the operation it may seem open.
+			// The operation may look open until the monitor has marked it.
 			_, _, err = c.Wire().EndOperation(t.Context(), ckpt.RunRef{Agent: "w"}, ckpt.OperationEnd{Key: o.Key, Status: status, Resolve: true, Reason: "looked it up"})
 		}
 		if err == nil {
@@ -124,8 +125,8 @@ func lines(t *testing.T) (all []string) {
 	return all
 }
 
-// once checks that every operation happened once, and every step at least once
-// and more often only where the worker died in it.
+// once checks that every operation happened once, and every step at least once.
+// A step may happen more often only if the worker died in it.
 func once(t *testing.T) {
 	t.Helper()
 	count := map[string]int{}
@@ -142,7 +143,8 @@ func once(t *testing.T) {
 	}
 }
 
-// TestToldToEnd sends SIGTERM to a worker: it saves, and its run can be resumed.
+// TestToldToEnd sends SIGTERM to a worker: it saves, and its run can be
+// resumed.
 func TestToldToEnd(t *testing.T) {
 	t.Parallel()
 	d := started(t)
@@ -167,7 +169,7 @@ func TestToldToEnd(t *testing.T) {
 	}
 }
 
-// stopBySocket ends the daemon that listens at a socket.
+// stopBySocket ends the daemon that listens on a socket.
 func stopBySocket(t *testing.T, path string) {
 	conn, err := net.Dial("unix", path)
 	if err != nil {

@@ -46,7 +46,7 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// daemon is a real one in a folder of its own.
+// daemon is a real daemon in its own folder.
 type daemon struct {
 	t      *testing.T
 	dir    string
@@ -54,7 +54,8 @@ type daemon struct {
 	cmd    *exec.Cmd
 }
 
-// newDaemon does not start it yet. Its folder is short, as a socket's path must be.
+// newDaemon does not start the daemon yet. Its folder has a short path, because
+// the path of a socket must be short.
 func newDaemon(t *testing.T) *daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "c")
@@ -64,7 +65,7 @@ func newDaemon(t *testing.T) *daemon {
 	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "s")}
 	t.Cleanup(func() {
 		d.stop()
-		for until := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(5 * time.Millisecond) { // a client may write its spool meanwhile
+		for until := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(5 * time.Millisecond) { // a client may write
 			if time.Now().After(until) {
 				t.Errorf("%s cannot be removed: %v", dir, os.RemoveAll(dir))
 				return
@@ -108,7 +109,7 @@ func started(t *testing.T) *daemon {
 	return d
 }
 
-// open is a client with a spool of the test's own.
+// open returns a client with a spool in the daemon's folder.
 func (d *daemon) open(t *testing.T, change ...func(*client.Client)) *client.Client {
 	t.Helper()
 	c := &client.Client{Socket: d.socket, SpoolDir: filepath.Join(d.dir, "spool"), Deadline: 30 * time.Second}

@@ -13,9 +13,9 @@ import (
 	ipc "github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// TestWireHasEveryCall holds Wire to what it promises: one method for each call.
+// TestWireHasEveryCall: Wire has one method for each call.
 func TestWireHasEveryCall(t *testing.T) {
-	own := map[string]bool{"Close": true, "Send": true} // they belong to the connection, and to the spool
+	own := map[string]bool{"Close": true, "Send": true} // these belong to the connection and to the spool
 	calls, wire := reflect.TypeFor[*ipc.Client](), reflect.TypeFor[*client.Wire]()
 	for i := range calls.NumMethod() {
 		name := calls.Method(i).Name
@@ -54,8 +54,9 @@ func main() {
 }
 `
 
-// TestAnotherModuleUsesTheClient builds a program of another module. It names the
-// errors of the client, and compiles neither the server nor the database.
+// TestAnotherModuleUsesTheClient builds a program of another module. The
+// program uses the errors of the client, and does not compile the server or the
+// database.
 func TestAnotherModuleUsesTheClient(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -87,7 +88,8 @@ func TestAnotherModuleUsesTheClient(t *testing.T) {
 	}
 }
 
-// outsideModule is the go.mod of a module that needs this one and what it needs.
+// outsideModule returns the go.mod of a module that requires this module and
+// its dependencies.
 func outsideModule(t *testing.T, root string) string {
 	text := read(t, filepath.Join(root, "go.mod"))
 	text = regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(text, "module outside.example/agent")

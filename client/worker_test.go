@@ -11,9 +11,9 @@ import (
 
 const workSteps = 100
 
-// worker is an agent that is killed again and again: it does a hundred steps, an
-// operation every tenth, and writes down each effect. Each byte of its standard input
-// allows one step; the end of the input allows all.
+// worker is an agent that is killed repeatedly. It does a hundred steps, every
+// tenth of them with an operation, and writes down each effect. Each byte of
+// its standard input allows one step; the end of the input allows all.
 func worker(args []string) {
 	effects, err := os.OpenFile(args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
