@@ -21,8 +21,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// activated starts the daemon as systemd does: with a listening socket as its
-// third file.
+// activated starts the daemon as systemd does, with a listening socket as file
+// descriptor 3.
 type activated struct {
 	t      *testing.T
 	dir    string
@@ -53,8 +53,8 @@ func newActivated(t *testing.T) *activated {
 	return a
 }
 
-// start starts a daemon. The shell is there because LISTEN_PID must be the
-// number of the process that takes the socket.
+// start starts a daemon. It uses a shell because LISTEN_PID must be the pid of
+// the process that takes the socket.
 func (a *activated) start(flags string) (*exec.Cmd, *bytes.Buffer) {
 	a.t.Helper()
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec ckptsidecar serve --db `+filepath.Join(a.dir, "ckpt.db")+" "+flags)
@@ -68,8 +68,8 @@ func (a *activated) start(flags string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &said
 }
 
-// TestAnInheritedSocketLosesNothing restarts the daemon again and again, some
-// times without warning, while somebody saves.
+// TestAnInheritedSocketLosesNothing restarts the daemon repeatedly, sometimes
+// by a kill, while a client saves.
 func TestAnInheritedSocketLosesNothing(t *testing.T) {
 	t.Parallel()
 	a := newActivated(t)
@@ -124,8 +124,9 @@ func TestAnInheritedSocketLosesNothing(t *testing.T) {
 	_ = last.Wait()
 }
 
-// TestWhoWaitsIsToldThatTheDaemonCannotStart: else systemd would start it again
-// for as long as somebody waits.
+// TestWhoWaitsIsToldThatTheDaemonCannotStart: a waiting client gets an answer,
+// because otherwise systemd would start the daemon again as long as a client
+// waits.
 func TestWhoWaitsIsToldThatTheDaemonCannotStart(t *testing.T) {
 	t.Parallel()
 	for flags, says := range map[string]string{

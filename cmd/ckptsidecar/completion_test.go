@@ -12,7 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
 )
 
-// commandPaths are all commands that help shows, as they are typed.
+// commandPaths returns all commands that help shows, in the form that users
+// type.
 func commandPaths(t *testing.T) []string {
 	t.Helper()
 	parser, err := kong.New(&grammar{}, kong.Exit(func(int) {}), helpVars)
@@ -43,7 +44,7 @@ func TestEveryCommandOfTheIssueIsThere(t *testing.T) {
 	}
 }
 
-// completeInBash asks bash itself what it would offer after a line.
+// completeInBash asks bash itself what it offers after a line.
 func completeInBash(t *testing.T, line string) []string {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -95,8 +96,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// TestOtherShellsParse looks at the scripts of shells that may not be here:
-// where one is, it parses its script; every script names every command.
+// TestOtherShellsParse checks the scripts of other shells. If a shell is
+// installed, it parses its script. Every script names every command.
 func TestOtherShellsParse(t *testing.T) {
 	for shell, check := range map[string][]string{"zsh": {"-n"}, "fish": {"--no-execute"}, "powershell": nil, "bash": {"-n"}} {
 		got := call(t, "", "completion", shell)

@@ -22,11 +22,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// aBlock is a block of code of a document: the file in which the reader is to save it,
-// its language and its text.
+// aBlock is a block of code in a document: the file in which the reader must save it, its language and its text.
 var aBlock = regexp.MustCompile("(?ms)(?:^Save this as `([^`\n]+)`[^\n]*\n\n)?^ *```([a-z]*)\n(.*?)^ *```$")
 
-// notRun lists the blocks that nothing checks, by the words they begin with, and says why.
+// notRun lists the blocks that no test checks, by the words they begin with, and the reasons.
 var notRun = []struct{ page, begins, why string }{
 	{"README.md", "go run ./cmd/ckptsidecar serve", "it runs these tests"},
 	{"docs/ADAPTERS.md", "$ python3 clients/conformance", "it needs a program; make clients-adapters plays it"},
@@ -64,8 +63,7 @@ var notRun = []struct{ page, begins, why string }{
 	{"examples/typescript/README.md", "(cd ../../clients", "it needs npm; make clients-typescript kills it"},
 }
 
-// checkedBy names the tests that run the blocks of a page in a language, or compare
-// them with code that is run.
+// checkedBy names the tests that run the blocks of a page in a language, or that compare them with code that runs.
 var checkedBy = map[[2]string][]string{
 	{"README.md", "go"}:                    {"client/example_test.go"},
 	{"README.md", "python"}:                {"clients/python/tests/test_docs.py"},
@@ -86,7 +84,7 @@ var checkedBy = map[[2]string][]string{
 	{"docs/TYPESCRIPT.md", "ts"}:           {"clients/typescript/test/docs.test.ts"},
 }
 
-// prepared is what a reader of a page has done before.
+// prepared is what a reader of a page has done before reading it.
 var prepared = map[string]string{
 	"docs/AUDIT.md": `echo '{"step":1}' | ckptsidecar save coder
 		echo '{"step":2}' | ckptsidecar save coder
@@ -102,22 +100,22 @@ var prepared = map[string]string{
 	"docs/OPERATIONS.md": `mkdir -p ~/node_exporter`,
 }
 
-// killed are the blocks of docs/QUICKSTART.md that kill an agent in the middle and run
-// it again: the agent, its run, and what is said once by the two lives together.
+// killed are the blocks of docs/QUICKSTART.md that kill an agent in the middle and run it again: the agent, its
+// run, and the output that its two lives together print once.
 var killed = []struct{ begins, agent, run, once string }{
 	{"python3 loop.py", "loop", "main", "0 squared is 0\n|sum: 285\n"},
 	{"go build -o worker", "crawler", "nightly", "going on at page [1-9]|published: 10045 words\n"},
 }
 
-// here are the places of a reader, for those of the service.
+// here replaces the paths of the service with those of the reader.
 var here = strings.NewReplacer(
 	"/run/ckptsidecar/ckptsidecar.sock", "~/.local/state/ckptsidecar/ckptsidecar.sock",
 	"/var/lib/node_exporter", "~/node_exporter",
 	"/var/lib/ckptsidecar/audit", "~/audit",
 )
 
-// TestTheDocumentsRun runs each block of each page, in the order in which they stand, or
-// checks it in another way. A block that cannot be checked here stands in a table above.
+// TestTheDocumentsRun runs each block of each page in order, or checks it in another way. A block that cannot be
+// checked here is listed in a table above.
 func TestTheDocumentsRun(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var pages []string
@@ -193,7 +191,7 @@ type page struct {
 	name   string
 	reader *reader
 	query  string   // the last query that the page showed
-	left   []string // what stands in notRun of this page and was met
+	left   []string // the entries of notRun that occurred on this page
 }
 
 var (
@@ -226,7 +224,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			p.query = m[1]
 		}
 		if p.name == "docs/RELIABILITY.md" {
-			// What takes hours is only named.
+			// A target that takes hours must only exist.
 			makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 			if err != nil {
 				t.Fatal(err)
@@ -255,7 +253,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 		p.open(t).try(t, "sqlite3 -readonly -bail ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+text+"END\n")
 		return wasRun
 	case "":
-		// The first line of a table under a query names the columns of that query.
+		// The first line of a table below a query names the columns of that query.
 		lines := strings.Split(text, "\n")
 		if !strings.HasPrefix(text, "┌") || p.query == "" {
 			break
@@ -276,7 +274,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			}
 		}
 	case "toml":
-		if p.name == "docs/MCP.md" { // of another program
+		if p.name == "docs/MCP.md" { // these are the settings of another program
 			var v any
 			if _, err := toml.Decode(text, &v); err != nil {
 				t.Errorf("%v\n%s", err, text)
@@ -297,7 +295,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			p.open(t).try(t, "python3 - ckpt.db <<'END'\n"+text+"END\n")
 			return wasRun
 		}
-		// The flag lets a block await what it calls.
+		// The flag allows a block to use await at top level.
 		const compile = `python3 -c 'import sys; compile(sys.stdin.read(), "block", "exec", 0x2000)'`
 		p.open(t).try(t, compile+" <<'END'\n"+text+"END\n")
 		return wasChecked
@@ -305,7 +303,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 		p.open(t).try(t, "cat > block.mjs <<'END'\n"+text+"END\nnode --check block.mjs\n")
 		return wasChecked
 	case "console":
-		// What is typed in a transcript has flags that the command knows.
+		// A command in a transcript uses only flags that the command knows.
 		for _, m := range aCommand.FindAllStringSubmatch(text, -1) {
 			said := p.open(t).try(t, "ckptsidecar "+m[1]+"--help\n")
 			for _, flag := range aFlag.FindAllString(m[2], -1) {
@@ -320,7 +318,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 	return wasLeft
 }
 
-// open is the reader of the page, who has a daemon of their own.
+// open returns the reader of the page, who has a separate daemon.
 func (p *page) open(t *testing.T) *reader {
 	if p.reader == nil {
 		p.reader = newReader(t)
@@ -334,17 +332,17 @@ func (p *page) open(t *testing.T) *reader {
 	return p.reader
 }
 
-// reader is somebody who types what a page says.
+// reader is a person who types what a page says.
 type reader struct {
 	dir     string
 	env     []string
-	exports string // what the blocks so far have exported
+	exports string // what the previous blocks have exported
 	client  *client.Client
 }
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "r") // short, as the socket's path must be
+	dir, err := os.MkdirTemp("", "r") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +397,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// clone puts what a clone of the repository has into the folder of the reader.
+// clone copies everything that a clone of the repository contains into the reader's folder.
 func (r *reader) clone(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -416,7 +414,7 @@ func (r *reader) clone(t *testing.T) {
 		case strings.HasPrefix(entry.Name(), "."):
 		case entry.IsDir():
 			err = errors.Join(err, os.Symlink(from, to))
-		default: // Go embeds no links
+		default: // Go does not embed links
 			text, failed := os.ReadFile(from)
 			err = errors.Join(err, failed, os.WriteFile(to, text, 0o600))
 		}
@@ -426,8 +424,8 @@ func (r *reader) clone(t *testing.T) {
 	}
 }
 
-// kill types a block that kills an agent in the middle and runs it again. In place of
-// the command sleep stands one that waits until the agent has saved something.
+// kill runs a block that kills an agent in the middle and runs it again. It replaces the command sleep with one
+// that waits until the agent has saved something.
 func (r *reader) kill(t *testing.T, block, agent, run, once string) fate {
 	t.Helper()
 	waits := "#!/bin/sh\nfor i in $(seq 1000); do ckptsidecar show " + agent + " >/dev/null 2>&1 && exit; done\n"
@@ -452,8 +450,7 @@ func (r *reader) kill(t *testing.T, block, agent, run, once string) fate {
 	return wasRun
 }
 
-// try types a block into a shell that stops at the first command that fails, and returns
-// what was said.
+// try types a block into a shell that stops at the first failing command, and returns the output.
 func (r *reader) try(t *testing.T, block string) string {
 	t.Helper()
 	for _, tool := range []string{"curl", "gzip", "jq", "node", "python3", "sha256sum", "sqlite3"} {

@@ -23,25 +23,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// evil is what a field may hold to mislead whoever reads it on a terminal: it
-// clears the screen, colors and hides text, turns its direction around, begins a
-// line of its own and sets the clipboard.
+// evil is a text that could mislead a person who reads a field on a terminal: it clears the screen, colors and
+// hides text, reverses its direction, begins a separate line and sets the clipboard.
 const evil = "\x1b[2J\x1b[31m\u009b1A\u0085\x7f\r\u202e\u2066\u200b\nFORGED line\x1b]52;c;Zm9yZ2Vk\x07"
 
-// raw are the characters of evil that no text may hold.
+// raw are the characters of evil that no output may contain.
 const raw = "\x1b\u009b\u0085\x7f\r\u202e\u2066\u200b\x07"
 
-// evilWorld is a real daemon, and before it a proxy that puts evil into every text of every answer.
+// evilWorld is a real daemon, and a proxy in front of it that adds evil to every text of every answer.
 type evilWorld struct {
 	folder, db     string
-	daemon, socket string // the daemon's own endpoint, and the proxy's
+	daemon, socket string // the socket of the daemon, and the socket of the proxy
 	client         *client.Client
-	columns        string // how wide the terminal says it is, "" for no terminal
+	columns        string // the reported width of the terminal; "" for no terminal
 }
 
 func newEvilWorld(t *testing.T) *evilWorld {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "esc") // short, as a socket's path must be
+	folder, err := os.MkdirTemp("", "esc") // the path of a socket must be short
 	must(t, err)
 	w := &evilWorld{folder: folder, db: filepath.Join(folder, "ckpt.db"), daemon: filepath.Join(folder, "d"), socket: filepath.Join(folder, "p")}
 	w.client = &client.Client{Socket: w.daemon}
@@ -79,7 +78,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// proxy passes requests on and spoils the answers.
+// proxy forwards requests and spoils the answers.
 func (w *evilWorld) proxy(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("unix", w.socket)
@@ -97,7 +96,7 @@ func (w *evilWorld) proxy(t *testing.T) {
 		}
 		defer answer.Body.Close()
 		var body io.Reader = answer.Body
-		if r.URL.Path == "/v1/changes" { // which does not end
+		if r.URL.Path == "/v1/changes" { // this answer does not end
 			body = io.MultiReader(io.LimitReader(body, 1), strings.NewReader(`"what":"run","owner":"uid:1","agent":"a","run":"r","n":1}`+"\n"))
 		}
 		text, _ := io.ReadAll(body)
@@ -115,7 +114,7 @@ func (w *evilWorld) proxy(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close(); back.CloseIdleConnections() })
 }
 
-// spoilAnswer spoils an answer around the state in it, whose place the header names.
+// spoilAnswer spoils an answer except for the state in it, whose position is in the header.
 func spoilAnswer(header http.Header, text []byte) []byte {
 	const name, hole = "Ckpt-State-Range", `"in place of the state"`
 	var first, last int
@@ -129,7 +128,7 @@ func spoilAnswer(header http.Header, text []byte) []byte {
 	return slices.Concat(text[:at], state, text[at+len(hole):])
 }
 
-// spoiled puts evil behind every text in a JSON document or in lines of them.
+// spoiled adds evil to every text in a JSON document or in lines of JSON documents.
 func spoiled(text []byte) []byte {
 	var out bytes.Buffer
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -146,12 +145,12 @@ func spoiled(text []byte) []byte {
 }
 
 var (
-	// made are the members whose names are made by users.
+	// made are the members whose inner names are chosen by users.
 	made = []string{"labels", "metadata", "payload", "args", "result", "evidence"}
-	// unspoilt are members that the command checks or sends back. Those with text in them have evil in it already.
+	// unspoilt are members that the command checks or sends back. Those that contain text already contain evil.
 	unspoilt = []string{"next", "patch", "state", "state_base64", "sha256", "memory_diff", "content_type", "false_alarms"}
 
-	// checkedForm matches texts with a form that the command checks: durations and shares.
+	// checkedForm matches texts in a form that the command checks: durations and shares.
 	checkedForm = regexp.MustCompile(`^[0-9.]+(ms|[smhd])([0-9.]+[smh])*$|^[0-9.]+%$`)
 )
 
@@ -196,8 +195,7 @@ func (w *evilWorld) said(t *testing.T, stdin string, args ...string) called {
 	return called{code, out.String(), errs.String()}
 }
 
-// filled puts something into every list that a command shows, with evil wherever
-// the daemon takes it.
+// filled puts something into every list that a command shows, with evil wherever the daemon accepts it.
 func (w *evilWorld) filled(t *testing.T) (ids []string, prompt, finding string) {
 	t.Helper()
 	ctx, c := t.Context(), w.client
@@ -246,7 +244,7 @@ func (w *evilWorld) filled(t *testing.T) (ids []string, prompt, finding string) 
 	return ids, plan.Prompt.ID, posted.ID
 }
 
-// silent are the commands that print nothing of what a user or a model has written, and why.
+// silent are the commands that print no text of users or models, and the reasons.
 var silent = map[string]string{
 	"serve": "its log quotes what is no printable text", "mcp": "speaks a protocol", "console": "serves pages, which escape by themselves", "hook": "is for programs", "hook handle": "speaks to a program",
 	"completion": "prints the grammar", "config": "has subcommands", "config show": "prints the operator's own settings", "config check": "the same",
@@ -259,7 +257,7 @@ var silent = map[string]string{
 // sendsBack are the commands that send back what they have read. The daemon and the command refuse evil in it.
 var sendsBack = map[string]bool{"tag": true, "policy": true}
 
-// TestNothingControlsATerminal looks at what each command prints when every field of every answer is evil.
+// TestNothingControlsATerminal checks the output of each command when every field of every answer contains evil.
 func TestNothingControlsATerminal(t *testing.T) {
 	t.Parallel()
 	w := newEvilWorld(t)
@@ -293,7 +291,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"delete", ids[0]}, {"import", exported, "--agent", "b"}, {"prune"}, {"verify", "--db", w.db}, {"backup", filepath.Join(w.folder, "copy.db"), "--db", w.db},
 		{"spool", "--dir", spool}, {"spool", "list", "--dir", spool}, {"spool", "replay", "--dir", spool}, {"service", "status"}, {"chown", "uid:4000000001", "uid:4000000002", "--dry-run"}, {"erase", "a", "--yes"}, {"show", ids[0]},
 	}
-	typed := [][]string{ // what a person has typed comes back in an error
+	typed := [][]string{ // errors repeat what a person has typed
 		{"show", evil}, {"list", evil}, {evil}, {"policy", "set", "a", evil}, {"save", "a", evil}, {"import", evil}, {"restore", "a", "--kind", evil},
 		{"verify", "--db", evil}, {"serve", "--config", evil}, {"run", "end", "a", evil}, {"--socket", evil, "status"},
 	}
@@ -331,7 +329,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 	}
 }
 
-// TestTextGoesThroughTerm: what prints text for people escapes the fields in it.
+// TestTextGoesThroughTerm: code that prints text for people escapes the fields in it.
 func TestTextGoesThroughTerm(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	must(t, err)
@@ -346,7 +344,7 @@ func TestTextGoesThroughTerm(t *testing.T) {
 	}
 }
 
-// TestJSONStaysExact: the escaping is for people. What a program reads is as it was written.
+// TestJSONStaysExact: only text for people is escaped. Output for programs is exact.
 func TestJSONStaysExact(t *testing.T) {
 	w := newEvilWorld(t)
 	text := `{"a":"x` + "\u202e\u0085" + `"}`

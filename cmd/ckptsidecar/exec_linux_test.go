@@ -26,7 +26,7 @@ var (
 	killSeed = flag.Uint64("kill-seed", uint64(time.Now().UnixNano()), "of the moments at which is killed")
 )
 
-// supervised is an agent under exec, with its daemon, in processes of their own.
+// supervised is an agent under exec, with its daemon, in separate processes.
 type supervised struct {
 	t          *testing.T
 	dir        string
@@ -37,7 +37,7 @@ type supervised struct {
 	said       syncBuffer
 	ended      chan error
 	began      time.Time     // when exec was started
-	worked     time.Duration // of all attempts, as this process sees them
+	worked     time.Duration // the sum over all attempts, as this process sees it
 	lastChild  int
 	childBegan time.Time
 }
@@ -61,7 +61,7 @@ func (s *syncBuffer) String() string {
 
 func newSupervised(t *testing.T) *supervised {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ck") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "ck") // t.TempDir is too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (s *supervised) serve() {
 	}
 }
 
-// start runs exec with the flags, and watches its children come and go.
+// start runs exec with the flags, and watches its children start and end.
 func (s *supervised) start(args ...string) {
 	s.t.Helper()
 	s.exec = exec.Command("ckptsidecar", append([]string{"exec"}, args...)...)
@@ -118,7 +118,7 @@ func (s *supervised) start(args ...string) {
 	go func() { s.ended <- s.exec.Wait() }()
 }
 
-// child is the pid of exec's child, 0 where there is none just now.
+// child returns the pid of exec's child, or 0 if there is none now.
 func (s *supervised) child() int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.exec.Process.Pid))
 	for _, list := range lists {
@@ -133,7 +133,8 @@ func (s *supervised) child() int {
 	return 0
 }
 
-// processState is the letter that the kernel has for how a process is, 0 for none.
+// processState returns the kernel's letter for the state of a process, or 0 if
+// it does not exist.
 func processState(pid int) byte {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -142,8 +143,8 @@ func processState(pid int) byte {
 	return text[bytes.LastIndexByte(text, ')')+2]
 }
 
-// look keeps the time for which children work, and answers the pid of one that
-// may also still wait to begin.
+// look records how long children work, and returns the pid of a child, which
+// may still be waiting to begin.
 func (s *supervised) look() int {
 	pid, now := s.child(), time.Now()
 	working := pid
@@ -159,12 +160,12 @@ func (s *supervised) look() int {
 	return pid
 }
 
-// play waits for exec to end, and kills at random moments for as long as there are
-// kills left.
+// play waits for exec to end, and kills at random moments as long as kills are
+// left.
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
 	deadline := time.After(150 * time.Second)
-	claimed := false // before that, exec rightly gives up where there is no daemon
+	claimed := false // before that, exec rightly gives up if there is no daemon
 	next := time.Now().Add(rand.N(every))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -199,8 +200,8 @@ func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill fun
 }
 
 // TestEveryEffectOnceHoweverOftenItIsKilled is the promise of steps and exec: a
-// program of many statements is killed again and again, and each statement whose
-// step was reported done took effect exactly once.
+// program of many statements is killed repeatedly, and each statement whose
+// step was reported as done took effect exactly once.
 func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
 	number, kills := 80, 5
 	if *long {
@@ -262,9 +263,10 @@ func (s *supervised) judge(number int) {
 		s.t.Errorf("the run is %s", run.Status)
 	}
 	accumulated := time.Duration(run.AccumulatedMS) * time.Millisecond
-	// To begin a segment takes some time that the parent sees and the daemon does
-	// not. Only in long segments is that little beside what is promised. In short ones
-	// on a busy machine it is most of the time: only what was never there is too much.
+	// The start of a segment takes some time that the parent sees and the
+	// daemon does not. Only in long segments is this time small compared with
+	// the promise. In short segments on a busy machine it is most of the time,
+	// so there only time that never existed is an error.
 	if off, all := (accumulated - s.worked).Abs(), time.Since(s.began); *long && off > s.worked/10 {
 		s.t.Errorf("accumulated %s, but its segments were %s", accumulated, s.worked)
 	} else if accumulated <= 0 || accumulated > all {
@@ -297,8 +299,8 @@ func linesOf(t *testing.T, path string) map[string]int {
 	return lines
 }
 
-// TestFrozenChildIsKilledAndStartedAgain: a stopped process is found within
-// its limit, and nobody beats for it.
+// TestFrozenChildIsKilledAndStartedAgain: a stopped process is noticed within
+// its limit, because nothing sends heartbeats in its place.
 func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
@@ -316,8 +318,8 @@ func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyOutlivesExec: a killed supervisor takes its child along, so that
-// two never work at once.
+// TestNobodyOutlivesExec: when the supervisor is killed, its child dies too, so
+// that two never work at once.
 func TestNobodyOutlivesExec(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
@@ -344,8 +346,8 @@ func commandLine(pid int) string {
 	return string(text)
 }
 
-// TestSignalsReachTheChild: who is asked to stop may clean up, and a run that
-// was stopped is to be resumed, whatever its exit code says.
+// TestSignalsReachTheChild: a child that is asked to stop can clean up. A run
+// that was stopped can be resumed, whatever its exit code.
 func TestSignalsReachTheChild(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)

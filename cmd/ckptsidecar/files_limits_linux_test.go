@@ -23,8 +23,8 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Each limit of the calls that store files, reached and passed by one, with the words that
-// somebody gets who passes it.
+// TestLimitsOfFiles reaches each limit of the calls that store files, exceeds it by one, and checks the error
+// message.
 func TestLimitsOfFiles(t *testing.T) {
 	t.Parallel()
 	w := newFilesWorld(t)
@@ -34,7 +34,7 @@ func TestLimitsOfFiles(t *testing.T) {
 	}}}
 	defer http1.CloseIdleConnections()
 	const ok = ""
-	// call answers the code and the message of the error, "" where there is none.
+	// call returns the code and the message of the error, or "" if there is none.
 	call := func(path, contentType string, body []byte) string {
 		t.Helper()
 		answer, err := http1.Post("http://ckptsidecar"+path, contentType, bytes.NewReader(body))
@@ -87,7 +87,7 @@ func TestLimitsOfFiles(t *testing.T) {
 		data[0] = i
 		many = append(many, contents(data)...)
 	}
-	fill := func(size int) []byte { // the rest of a body of so many bytes, in two contents
+	fill := func(size int) []byte { // the rest of a body of this size, in two contents
 		rest := size - len(many) - 2*len(contents(large)) + 2*len(large)
 		return append(bytes.Clone(many), contents(make([]byte, rest/2), make([]byte, rest-rest/2))...)
 	}
@@ -163,8 +163,8 @@ func TestLimitsOfFiles(t *testing.T) {
 	}
 }
 
-// The list of a tree that takes more than one call may have is sent in parts. It comes back, and
-// so does one in which a file has taken the place of a folder.
+// TestATreeThatIsLargerThanACall: the list of a tree that does not fit into one call is sent in parts. It can be
+// restored, and so can a tree in which a file has replaced a folder.
 func TestATreeThatIsLargerThanACall(t *testing.T) {
 	t.Parallel()
 	w := newFilesWorld(t)
@@ -173,7 +173,7 @@ func TestATreeThatIsLargerThanACall(t *testing.T) {
 	defer root.Close()
 	folder := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 200)+"/", 15), "/")
 	must(t, root.MkdirAll(folder, 0o755))
-	const files = 3000 // of more than 3,000 bytes each in the list
+	const files = 3000 // each takes more than 3,000 bytes in the list
 	for i := range files {
 		must(t, root.WriteFile(fmt.Sprintf("%s/f%d", folder, i), []byte("x"), 0o644))
 	}
@@ -195,7 +195,7 @@ func TestATreeThatIsLargerThanACall(t *testing.T) {
 	}
 	must(t, os.RemoveAll(filepath.Join(w.root, strings.Repeat("d", 200))))
 	must(t, root.WriteFile(strings.Repeat("d", 200), []byte("a file"), 0o644))
-	second := snap() // removes more than a call may have
+	second := snap() // removes more than fits into one call
 	if n := count(second); n != 2 {
 		t.Errorf("the second tree has %d files", n)
 	}
@@ -207,7 +207,8 @@ func TestATreeThatIsLargerThanACall(t *testing.T) {
 	}
 }
 
-// The environment names patterns beside those of the flags, and the status counts what was left out.
+// TestPatternsOfTheEnvironment: the environment adds patterns to those of the flags, and the status counts the
+// files that were left out.
 func TestPatternsOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newFilesWorld(t)

@@ -29,7 +29,7 @@ func newFilesWorld(t *testing.T) *filesWorld {
 	return w
 }
 
-// command runs the program and answers what it has said, and how it has ended.
+// command runs the program and returns its output and its exit code.
 func (w *filesWorld) command(args ...string) (out string, code int) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Dir = w.env, w.root
@@ -49,7 +49,7 @@ func (w *filesWorld) do(args ...string) string {
 	return out
 }
 
-// put makes the folder have these files and no others.
+// put makes the folder contain exactly these files.
 func (w *filesWorld) put(files map[string]string) {
 	w.t.Helper()
 	entries, err := os.ReadDir(w.root)
@@ -64,7 +64,7 @@ func (w *filesWorld) put(files map[string]string) {
 	}
 }
 
-// has is what the folder has.
+// has returns the files of the folder.
 func (w *filesWorld) has() map[string]string {
 	w.t.Helper()
 	files := map[string]string{}
@@ -80,8 +80,8 @@ func (w *filesWorld) has() map[string]string {
 	return files
 }
 
-// A restore is killed in a system call, for each kind of call that changes
-// something. Every file is old or new then, and it goes on or back.
+// TestARestoreIsKilledInItsCalls kills a restore in a system call, for each kind of call that changes something.
+// Afterwards every file is old or new, and the restore can be finished or undone.
 func TestARestoreIsKilledInItsCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -149,7 +149,7 @@ func TestARestoreIsKilledInItsCalls(t *testing.T) {
 	w.do("verify", "--db", filepath.Join(w.dir, "ckpt.db"))
 }
 
-// sessionIsTold begins a session while a restore is not finished.
+// sessionIsTold begins a session while a restore is unfinished.
 func (w *filesWorld) sessionIsTold() {
 	w.t.Helper()
 	cmd := exec.Command("ckptsidecar", "hook", "--for", "claude-code", "--files", "--agent", "b")
@@ -176,9 +176,8 @@ func (w *filesWorld) oldOrNew(was, is map[string]string, when string) {
 	}
 }
 
-// A repository with programs planted in its settings, links that lead outside and
-// names that other systems read otherwise: nothing is run, nothing outside is
-// read or changed.
+// TestAHostileRepository uses a repository with programs planted in its settings, links that lead outside, and
+// names that other systems interpret differently. Nothing is run, and nothing outside is read or changed.
 func TestAHostileRepository(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -249,7 +248,8 @@ func (w *filesWorld) read(path string) string {
 	return string(text)
 }
 
-// Codex and Gemini CLI call their hooks by other names; the files are kept all the same.
+// TestHooksOfOtherProductsKeepFiles: Codex and Gemini CLI have other names for their hooks, and the files are kept
+// too.
 func TestHooksOfOtherProductsKeepFiles(t *testing.T) {
 	for product, events := range map[string][3]string{
 		"codex": {
@@ -288,8 +288,8 @@ func TestHooksOfOtherProductsKeepFiles(t *testing.T) {
 	}
 }
 
-// At a terminal rewind lists the prompts, asks which, shows what would be done and
-// asks once more.
+// TestRewindAsks: at a terminal rewind lists the prompts, asks which one, shows what would be done and asks for
+// confirmation.
 func TestRewindAsks(t *testing.T) {
 	w := newFilesWorld(t)
 	w.do("policy", "set", "*", "routine_keep=0")
@@ -337,7 +337,7 @@ func TestRewindAsks(t *testing.T) {
 	}
 }
 
-// A call of a restore fails: what was done already goes back by itself.
+// TestARestoreThatFailsGoesBack: if a call of a restore fails, the changes so far are undone automatically.
 func TestARestoreThatFailsGoesBack(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -367,9 +367,9 @@ func TestARestoreThatFailsGoesBack(t *testing.T) {
 		}
 		here := w.has()
 		if code != 0 && strings.Contains(out, "could not be saved in a checkpoint") {
-			want = was // it was done, and only the note of it failed
+			want = was // the restore was done, and only its record failed
 		}
-		// strace counts calls by threads, so the way back may have met the failure as well. Then it says so.
+		// strace counts calls by thread, so the undo may have hit the failure as well. Then the output says so.
 		said := strings.Contains(out, "undoing the restore failed too")
 		if d := cmp.Diff(want, here); d != "" && !said {
 			t.Errorf("%s ended with %d: %s\n%s", inject, code, out, d)

@@ -17,19 +17,19 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// filesModel is what must be there: a folder, and the files of each checkpoint.
+// filesModel is the expected content: a folder, and the files of each checkpoint.
 type filesModel struct {
 	*filesWorld
 	random      *rand.Rand
 	folder      map[string]string
 	checkpoints map[string]map[string]string
-	before      map[string]string // what an undo brings back; nil where there is nothing to take back
+	before      map[string]string // what an undo restores; nil if there is nothing to undo
 	edited      bool              // since the last restore or snap
 	done        []string
 }
 
-// TestFilesModel draws what people and accidents do to a folder and its checkpoints, and does it
-// with the real program and daemon, beside a model of a few lines. -kill-seed plays one again.
+// TestFilesModel applies random actions of people and accidents to a folder and its checkpoints, with the real
+// program and daemon, and compares the result with a small model. -kill-seed replays one sequence.
 func TestFilesModel(t *testing.T) {
 	t.Parallel()
 	m := &filesModel{
@@ -77,7 +77,7 @@ func (m *filesModel) note(format string, args ...any) {
 	m.done = append(m.done, fmt.Sprintf(format, args...))
 }
 
-// edit changes a few files. A file may take the place of a folder, and a folder that of a file.
+// edit changes a few files. A file can replace a folder, and a folder a file.
 func (m *filesModel) edit() {
 	for range 1 + m.random.IntN(4) {
 		path := []string{"a", "b/c", "b/d", "b/d/e", "f/g/h", "f/i", "j", "k/l", "k"}[m.random.IntN(9)]
@@ -97,7 +97,7 @@ func (m *filesModel) edit() {
 			}
 		}
 		if info, err := os.Lstat(full); err == nil && info.IsDir() {
-			must(m.t, os.RemoveAll(full)) // empty folders
+			must(m.t, os.RemoveAll(full)) // only empty folders are left in it
 		}
 		text := strings.Repeat(fmt.Sprintf("line %d\n", m.random.IntN(5)), 1+m.random.IntN(400))
 		must(m.t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -105,7 +105,7 @@ func (m *filesModel) edit() {
 		m.folder[path] = text
 		m.note("write %s", path)
 	}
-	m.edited, m.before = true, nil // an undo would stop at what has changed since
+	m.edited, m.before = true, nil // an undo would stop at the files that have changed since
 }
 
 func (m *filesModel) snap() string {
@@ -124,8 +124,8 @@ func (m *filesModel) some() string {
 	return ids[m.random.IntN(len(ids))]
 }
 
-// restore brings a checkpoint back, and may be killed in the middle. What has changed is kept first,
-// so nothing stands in the way.
+// restore restores a checkpoint, and may be killed in the middle. Changed files are kept first, so nothing prevents
+// the restore.
 func (m *filesModel) restore(killed bool) {
 	id := m.some()
 	if m.edited {
@@ -156,26 +156,26 @@ func (m *filesModel) restore(killed bool) {
 	case code == 0 && cmp.Equal(here, want):
 		m.restored(want, is)
 		if how == "--back" {
-			m.before = nil // an undo of what did not happen is not looked at here
+			m.before = nil // an undo of an unfinished restore is not tested here
 		}
 	case code == 3 && cmp.Equal(here, is): // it was killed before it began
 		m.before, m.edited = nil, true
 	case code == 3 && cmp.Equal(here, was): // or after it was done
 		m.restored(was, is)
-		m.edited = true // whether the checkpoint after it was saved is not known
+		m.edited = true // it is not known whether the checkpoint after it was saved
 	default:
 		m.t.Fatalf("%s ended with %d: %s\n%s", how, code, out, cmp.Diff(want, here))
 	}
 }
 
 func (m *filesModel) restored(now, before map[string]string) {
-	if !cmp.Equal(now, before) { // else nothing was done, and an undo takes back the restore before
+	if !cmp.Equal(now, before) { // otherwise nothing was done, and an undo undoes the previous restore
 		m.before = before
 	}
 	m.folder, m.edited = maps.Clone(now), false
 }
 
-// undo takes the last restore back. A second one takes the first one back.
+// undo undoes the last restore. A second undo undoes the first one.
 func (m *filesModel) undo() {
 	if m.before == nil {
 		return
@@ -198,7 +198,7 @@ func (m *filesModel) remove() {
 	m.note("delete %s", id)
 	m.do("delete", id)
 	if id == slices.Max(slices.Collect(maps.Keys(m.checkpoints))) {
-		m.edited = true // no checkpoint may have the folder as it is now
+		m.edited = true // perhaps no checkpoint has the folder as it is now
 	}
 	delete(m.checkpoints, id)
 }
@@ -212,7 +212,7 @@ func (m *filesModel) crash() {
 	m.compare()
 }
 
-// erase removes all of the agent. The folder stays, and can be kept anew.
+// erase removes all of the agent. The folder stays, and can be kept again.
 func (m *filesModel) erase() {
 	if len(m.checkpoints) == 0 {
 		return
@@ -228,7 +228,7 @@ func (m *filesModel) erase() {
 	m.snap()
 }
 
-// compare reads the files of all checkpoints.
+// compare reads the files of all checkpoints and compares them with the model.
 func (m *filesModel) compare() {
 	m.t.Helper()
 	for id, want := range m.checkpoints {

@@ -23,7 +23,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// evilEngine answers everybody with an error that has evil in it, in PostgreSQL's words.
+// evilEngine answers every client with a PostgreSQL error that contains evil.
 func evilEngine(t *testing.T) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ type fleetWorld struct {
 
 func newFleetWorld(t *testing.T, url string) *fleetWorld {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "see") // short, as a socket's path must be
+	folder, err := os.MkdirTemp("", "see") // the path of a socket must be short
 	must(t, err)
 	w := &fleetWorld{evilWorld{folder: folder, socket: filepath.Join(folder, "d")}, url}
 	w.client = &client.Client{Socket: w.socket}
@@ -93,7 +93,7 @@ func (w *fleetWorld) shipped(t *testing.T) {
 	})
 }
 
-// wants runs a command and looks for texts in what it prints.
+// wants runs a command and checks its output for texts.
 func (w *fleetWorld) wants(t *testing.T, code int, args []string, texts ...string) called {
 	t.Helper()
 	w.columns = "80"
@@ -117,8 +117,7 @@ func (w *fleetWorld) wants(t *testing.T, code int, args []string, texts ...strin
 	return got
 }
 
-// TestFleetSeen looks at a fleet as an operator does: through the daemon, and at the
-// engine itself.
+// TestFleetSeen looks at a fleet as an operator does, through the daemon and directly at the engine.
 func TestFleetSeen(t *testing.T) {
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
@@ -186,7 +185,7 @@ func TestFleetSeen(t *testing.T) {
 	w.damaged(t, engine)
 }
 
-// TestFleetErases erases agents while another host is away, and when it has confirmed.
+// TestFleetErases erases agents while another host is away, and after that host has confirmed.
 func TestFleetErases(t *testing.T) {
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
@@ -221,10 +220,10 @@ func mustInt(t *testing.T, text string) int64 {
 	return n
 }
 
-// damaged restores a host of which the engine's copy is damaged in one place.
+// damaged restores a host whose copy in the engine is damaged in one place.
 func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
 	t.Helper()
-	waitUntil(t, "the daemon ships again", func() bool { // it writes the host's name anew
+	waitUntil(t, "the daemon ships again", func() bool { // it writes the host's name again
 		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
 		return err == nil && s.State == "shipping" && s.Unshipped == 0
 	})

@@ -14,8 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// importForeign imports files of another system by the command, and fails the test where that
-// does not succeed.
+// importForeign imports files of another system with the command, and fails the test if that does not succeed.
 func importForeign(t *testing.T, socket string, args ...string) {
 	t.Helper()
 	got := call(t, "", append([]string{"import", "--socket", socket}, args...)...)
@@ -24,9 +23,8 @@ func importForeign(t *testing.T, socket string, args ...string) {
 	}
 }
 
-// worker goes on with an imported run: it asks for each step, does what was not done,
-// and counts what it does in the world. After a number of effects it is gone without
-// a word.
+// worker continues an imported run: it requests each step, does those that were not done, and counts its effects on
+// the world. After a number of effects it dies without notice.
 type worker struct {
 	t       *testing.T
 	client  *client.Client
@@ -36,8 +34,7 @@ type worker struct {
 	left    int
 }
 
-// resume claims the run and answers the plan. The one before is dead, so that it is
-// taken over by force.
+// resume claims the run and returns the plan. It uses force, because the previous worker is dead.
 func (w *worker) resume() *ckpt.Plan {
 	w.t.Helper()
 	plan, _, err := w.client.Resume(w.t.Context(), ckpt.ResumeRequest{Agent: w.agent, Run: w.run, Force: true})
@@ -50,7 +47,7 @@ func (w *worker) resume() *ckpt.Plan {
 	return plan
 }
 
-// step does a step once. false is a death before its effect.
+// step does a step once. It returns false if the worker died before the effect.
 func (w *worker) step(epoch int64, key string) bool {
 	w.t.Helper()
 	ref := ckpt.RunRef{Agent: w.agent, Run: w.run, Epoch: &epoch}
@@ -81,9 +78,9 @@ func (w *worker) end(epoch int64, state string) {
 	}
 }
 
-// TestAnImportedWorkflowRunsToItsEnd: a workflow snapshot moves in, is resumed, dies
-// after each of its effects in turn, and ends. What the snapshot had done is not done
-// again, and all else once.
+// TestAnImportedWorkflowRunsToItsEnd: a workflow snapshot is imported and resumed. The worker dies after each of
+// its effects in turn, and the workflow ends. Steps that the snapshot had done are not done again, and all others
+// are done once.
 func TestAnImportedWorkflowRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	socket := serveFor(t)
@@ -95,7 +92,7 @@ func TestAnImportedWorkflowRunsToItsEnd(t *testing.T) {
 	}
 	importForeign(t, socket, "--format", "workflow-snapshot", file)
 	w := &worker{t: t, client: c, agent: "w", run: "r", effects: map[string]int{}}
-	steps := []string{"a", "b", "c", "d", "e", "f"} // the workflow; the snapshot had done a, d and e
+	steps := []string{"a", "b", "c", "d", "e", "f"} // the workflow; a, d and e were done in the snapshot
 	lives := 0
 	for done := false; !done; lives++ {
 		plan := w.resume()
@@ -119,15 +116,15 @@ func TestAnImportedWorkflowRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// loopState is what a loop of the other system keeps.
+// loopState is the state of a loop of the other system.
 const loopState = `{"loop_name":"fixer","current_state":"verify","iteration":7,"captured":{"goal":"Fix it"},"prev_result":null,"last_result":null,
 	"started_at":"2026-06-29T22:00:00Z","updated_at":"2026-06-29T22:41:07.512000+00:00","status":"running","continuation_prompt":"Begin with TestBackoff.",
 	"accumulated_ms":2467512,"retry_counts":{"verify":2},"rate_limit_retries":{},"consecutive_rate_limit_exhaustions":0,"edge_revisit_counts":{"verify->implement":3},
 	"active_sub_loop":null,"pid":2147480000}`
 
-// TestAnImportedLoopRunsToItsEnd: a loop moves in at its seventh iteration, is resumed,
-// dies in each iteration once, and ends after its tenth with its counters, its time and
-// its prompt. Each iteration has its effect once.
+// TestAnImportedLoopRunsToItsEnd: a loop is imported at its seventh iteration and resumed. The worker dies in each
+// iteration once, and the loop ends after its tenth with its counters, its time and its prompt. Each iteration has
+// its effect once.
 func TestAnImportedLoopRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	socket := serveFor(t)
@@ -173,8 +170,7 @@ func TestAnImportedLoopRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// goOn goes on with a loop up to its tenth iteration, and saves after each. false is a
-// death.
+// goOn continues a loop up to its tenth iteration, and saves after each one. It returns false if the worker died.
 func (w *worker) goOn(epoch int64, iteration int) bool {
 	w.t.Helper()
 	state := ""

@@ -19,10 +19,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// serveFor runs a real daemon for a test and answers its socket.
+// serveFor runs a real daemon for a test and returns its socket.
 func serveFor(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "foreign-") // a socket's path must be short
+	folder, err := os.MkdirTemp("", "foreign-") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +51,16 @@ func serveFor(t *testing.T) string {
 	return socket
 }
 
-// longSnapshot is one of three of a run with five steps and 2500 events.
+// longSnapshot is one of three snapshots of a run with five steps and 2500
+// events.
 func longSnapshot(minute int) []byte {
 	events := strings.TrimSuffix(strings.Repeat(`{"type":"tick"},`, 2500), ",")
 	return fmt.Appendf(nil, `{"version":1,"timestamp":"2026-06-30T08:%02d:00Z","runId":"r","workflowId":"w","status":"suspended",
 		"stepResults":{"a":1,"b":{"status":"failed","error":"no"},"c":{"status":"running"},"d":2,"e":3},"events":[%s]}`, minute, events)
 }
 
-// A foreign run comes in whole, with the times that it had, and importing it again
-// changes nothing.
+// TestForeignRunsComeWhole: a foreign run is imported completely, with its
+// original times, and importing it again changes nothing.
 func TestForeignRunsComeWhole(t *testing.T) {
 	t.Parallel()
 	socket, folder := serveFor(t), t.TempDir()
@@ -109,7 +110,8 @@ func checkMoved(t *testing.T, c *client.Client, p *foreign.Plan) {
 	}
 }
 
-// A state that the daemon does not take leaves no run behind.
+// TestARefusedStateLeavesNothingBehind: if the daemon refuses a state, the
+// import leaves no run.
 func TestARefusedStateLeavesNothingBehind(t *testing.T) {
 	socket := serveFor(t)
 	file := filepath.Join(t.TempDir(), "f.json")

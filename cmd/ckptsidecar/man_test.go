@@ -9,7 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// TestTheManualNamesEverything: it is made of the same model as the help.
+// TestTheManualNamesEverything: the manual is made from the same model as the
+// help.
 func TestTheManualNamesEverything(t *testing.T) {
 	got := call(t, "", "man")
 	if got.code != 0 {

@@ -17,8 +17,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestSystemdHandsOverASocketForSpans: its folder belongs to root, so that the
-// daemon cannot make one beside its own.
+// TestSystemdHandsOverASocketForSpans: systemd opens the socket for spans,
+// because its folder belongs to root and the daemon cannot create a socket
+// there.
 func TestSystemdHandsOverASocketForSpans(t *testing.T) {
 	t.Parallel()
 	a := newActivated(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shapeOf says what a command and those below it take.
+// shapeOf describes what a command and its subcommands accept.
 func shapeOf(n *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %v %v\n", n.FullPath(), n.Help, n.Hidden, n.Group)
@@ -25,7 +25,8 @@ func shapeOf(n *kong.Node) string {
 	return b.String()
 }
 
-// Each command is the same whether the parser knows the rest of the grammar or not.
+// TestPartsOfTheGrammarAreTheWhole: each command is the same whether the parser
+// knows the rest of the grammar or not.
 func TestPartsOfTheGrammarAreTheWhole(t *testing.T) {
 	t.Parallel()
 	options := []kong.Option{kong.Name("ckptsidecar"), kong.Exit(func(int) {}), kong.ExplicitGroups(groups), helpVars}
@@ -51,7 +52,7 @@ func TestPartsOfTheGrammarAreTheWhole(t *testing.T) {
 			t.Errorf("%s: %s", command.Name, diff)
 		}
 	}
-	if want := len(whole.Model.Children) - 3; alone != want { // but completion, man and complete-names
+	if want := len(whole.Model.Children) - 3; alone != want { // all but completion, man and complete-names
 		t.Errorf("%d commands need a part of the grammar; it should be %d", alone, want)
 	}
 }

@@ -37,7 +37,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// inUTC shows times as they are written in the golden files.
+// inUTC makes the test show times in UTC, as in the golden files.
 func inUTC(t *testing.T) {
 	t.Helper()
 	zone := time.Local
@@ -138,8 +138,8 @@ func TestWorkedText(t *testing.T) {
 	}
 }
 
-// TestExecTellsNobodyElsesRun: what exec put into the environment is for its
-// own agent, and for its own run.
+// TestExecTellsNobodyElsesRun: the environment variables that exec sets apply
+// only to its own agent and its own run.
 func TestExecTellsNobodyElsesRun(t *testing.T) {
 	env := map[string]string{"CKPTSIDECAR_AGENT": "a", "CKPTSIDECAR_RUN": "r", "CKPTSIDECAR_EPOCH": "7"}
 	a := &cli.App{Env: func(name string) string { return env[name] }}

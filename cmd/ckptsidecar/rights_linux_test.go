@@ -31,7 +31,7 @@ func planted(t *testing.T) (folder string) {
 	return folder
 }
 
-// precious is a file of root's that is not to be touched. The function that it answers checks that.
+// precious is a file of root that must not be changed. The returned function checks that.
 func precious(t *testing.T) (path string, untouched func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "precious")
@@ -47,12 +47,12 @@ func precious(t *testing.T) (path string, untouched func()) {
 	}
 }
 
-// asRoot runs the program as a process of its own, which may give up its rights.
+// asRoot runs the program in a separate process, which can give up its rights.
 func asRoot(t *testing.T, env []string, args ...string) (out string, err error) {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	program := filepath.Join(t.TempDir(), "ckptsidecar") // the name by which the test binary is the program
+	program := filepath.Join(t.TempDir(), "ckptsidecar") // the test binary is the program if it has this name
 	must(t, os.Symlink(self, program))
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -67,8 +67,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestHookInstallAsRootFollowsNoLinkOfAnother: `sudo ckptsidecar hook install` in a home whose owner has made the
-// settings a link to a file of root's.
+// TestHookInstallAsRootFollowsNoLinkOfAnother runs `sudo ckptsidecar hook install` in a home whose owner has made
+// the settings a link to a file of root.
 func TestHookInstallAsRootFollowsNoLinkOfAnother(t *testing.T) {
 	folder := planted(t)
 	target, untouched := precious(t)
@@ -89,8 +89,8 @@ func TestHookInstallAsRootFollowsNoLinkOfAnother(t *testing.T) {
 	}
 }
 
-// TestRestoreBackupAsRootFollowsNoLinkOfAnother: the service's user has planted links to a file of root's at every name
-// that restore-backup writes to. Root restores from a backup that this user may not read.
+// TestRestoreBackupAsRootFollowsNoLinkOfAnother: the service's user has planted links to a file of root at every
+// name that restore-backup writes. Root restores from a backup that this user may not read.
 func TestRestoreBackupAsRootFollowsNoLinkOfAnother(t *testing.T) {
 	t.Parallel()
 	folder := planted(t)
@@ -121,7 +121,7 @@ func TestRestoreBackupAsRootFollowsNoLinkOfAnother(t *testing.T) {
 	wantOwner(t, folder, planter)
 }
 
-// wantOwner checks whose all files in a folder are.
+// wantOwner checks the owner of all files in a folder.
 func wantOwner(t *testing.T, folder string, uid uint32) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -143,7 +143,7 @@ func clearFolder(folder string) error {
 	return err
 }
 
-// makeDatabase makes a database with nothing in it.
+// makeDatabase makes an empty database.
 func makeDatabase(t *testing.T, path string) {
 	t.Helper()
 	s, err := db.Open(t.Context(), db.Options{Path: path, Retention: retention.Plan})
@@ -151,7 +151,7 @@ func makeDatabase(t *testing.T, path string) {
 	must(t, s.Close())
 }
 
-// TestBackupAsRootInAFolderOfAnother: the copy is root's, since it holds what everybody has saved.
+// TestBackupAsRootInAFolderOfAnother: the copy belongs to root, because it contains what all users have saved.
 func TestBackupAsRootInAFolderOfAnother(t *testing.T) {
 	folder, path := planted(t), filepath.Join(t.TempDir(), "ckpt.db")
 	makeDatabase(t, path)

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
-// called is what a command did when it was run inside the test.
+// called is the result of a command that was run inside the test.
 type called struct {
 	code           int
 	stdout, stderr string
@@ -33,7 +33,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	const id = "0197f6a0-0000-7000-8000-000000000001"
 	tests := []struct {
 		args []string
-		want string // of the message
+		want string // part of the message
 	}{
 		{nil, "expected one of"},
 		{[]string{"frobnicate"}, "unexpected argument frobnicate"},
@@ -133,8 +133,8 @@ func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// withSocket names the daemon before a "--": what follows it is another
-// program's.
+// withSocket inserts the daemon's socket before a "--", because what follows
+// belongs to another program.
 func withSocket(args []string, socket string) []string {
 	at := slices.Index(args, "--")
 	if at < 0 {
@@ -196,7 +196,7 @@ func TestEraseAsksForTheName(t *testing.T) {
 	}
 }
 
-// TestWaitingForInputCanBeStopped: a first Ctrl-C is enough.
+// TestWaitingForInputCanBeStopped: one Ctrl-C is enough.
 func TestWaitingForInputCanBeStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

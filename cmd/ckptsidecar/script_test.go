@@ -27,19 +27,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(isolated{m}, map[string]func(){"ckptsidecar": main, "statements": statements})
 }
 
-// isolated runs the tests in a home of their own. The commands that
-// testscript plays with this binary do not come here.
+// isolated runs the tests in a separate home. The commands that testscript runs with this binary do not use it.
 type isolated struct{ m *testing.M }
 
 func (i isolated) Run() int { return testenv.Run(i.m.Run) }
 
-// TestStories plays testdata/*.txtar: each is a story with the real daemon in
-// the background, and sqlite3 where it is installed.
+// TestStories plays testdata/*.txtar: each is a story with the real daemon in the background, and with sqlite3 if
+// it is installed.
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("GORACE", "atexit_sleep_ms=10") // a program under the race detector waits a second at its end
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // under the race detector a program waits a second at its end
 			env.Setenv(testenv.Marker, os.Getenv(testenv.Marker))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("CKPTSIDECAR_HOOK_TIMEOUT", "20s") // a busy machine takes longer than an agent should wait
@@ -61,7 +60,7 @@ func ready(ts *testscript.TestScript, _ bool, _ []string) {
 	clitest.Until(ts, "the daemon does not become ready", func() bool { return client.Ready(context.Background()) == nil })
 }
 
-// aged makes the database of a daemon that ran forty days ago: an agent saved forty times.
+// aged makes the database of a daemon that ran forty days ago, in which an agent saved forty times.
 func aged(ts *testscript.TestScript, _ bool, _ []string) {
 	then := time.Now().Add(-40 * 24 * time.Hour)
 	path := ts.Getenv("CKPTSIDECAR_DB")
@@ -76,15 +75,15 @@ func aged(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(s.Close())
 }
 
-// surfing is a browser of a story: its cookie, and the path of its session.
+// surfing is the browser of a story: its cookie, and the path of its session.
 type surfing struct {
 	cookie *http.Cookie
 	base   string
 	csrf   string
 }
 
-// surf asks a console as a browser does: surf FILE open|get|post STATUS PATH. The file
-// has the link that the console printed; the page comes into the file page.
+// surf requests a page of a console as a browser does: surf FILE open|get|post STATUS PATH. FILE contains the link
+// that the console printed. The page is written to the file page.
 func surf(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: surf file open|get|post status [path]")

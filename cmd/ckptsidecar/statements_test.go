@@ -14,14 +14,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// statements is an agent: a program of so many statements, each of which has an
+// statements is an agent: a program of this many statements, each with an
 // effect outside, a line in a file. It is run as
 //
 //	statements FOLDER NUMBER PAUSE
 //
-// and does what an agent must do to be killed at any moment: it reads the plan
-// that exec gives it, does each statement as a step, and of a statement that
-// was interrupted looks first whether it took effect.
+// and does what an agent must do to survive a kill at any moment. It reads the
+// plan that exec gives it and does each statement as a step. If a statement was
+// interrupted, it first checks whether the statement took effect.
 func statements() {
 	if err := runStatements(); err != nil {
 		fmt.Fprintln(os.Stderr, "statements:", err)
@@ -88,7 +88,7 @@ func readPlan() (*planForAgent, error) {
 	return plan, json.Unmarshal(text, plan)
 }
 
-// planForAgent is what this agent needs of a plan.
+// planForAgent is the part of a plan that this agent needs.
 type planForAgent struct {
 	Checkpoint *struct {
 		State json.RawMessage `json:"state"`
@@ -138,7 +138,7 @@ func (p *statementRun) save(n int) error {
 	return err
 }
 
-// appendLine adds a line in one write, which is there whole or not at all.
+// appendLine adds a line in one write, which happens completely or not at all.
 func appendLine(path, line string) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

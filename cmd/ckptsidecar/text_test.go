@@ -112,7 +112,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestTheDiskIsWhereTheDatabaseWouldBe: the nearest folder that is there.
+// TestTheDiskIsWhereTheDatabaseWouldBe: the nearest existing folder is used.
 func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
 	home := t.TempDir()
 	a := &app{App: &cli.App{Flags: &cli.Flags{}, Env: func(name string) string {

@@ -16,7 +16,7 @@ func TestVersionSaysWhatDiffersTooMuch(t *testing.T) {
 	for _, tt := range []struct {
 		mine   string
 		theirs *ckpt.Version
-		want   string // of the sentence, "" for none
+		want   string // part of the sentence; "" for none
 	}{
 		{"v1.4.0", daemon("v1.4.7", 1, schema), ""},
 		{"1.4.0", daemon("v1.4.0", 1, schema), ""},
