@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestServiceCommand installs the program without any package, for the system
-// and for one user, takes it away and installs it again.
+// TestServiceCommand installs the program without a package, for the system and
+// for one user, removes it and installs it again.
 func TestServiceCommand(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
 	m := boot(t, bookworm(t), program(t))
@@ -64,7 +64,7 @@ func (m *machine) serviceOfTheSystem(t *testing.T) {
 	if exitCode(err) != 3 || !strings.Contains(status, "not installed") {
 		t.Errorf("status where nothing is installed: %v: %s", err, status)
 	}
-	// A drop-in of the administrator's is his.
+	// A drop-in of the administrator is left alone.
 	m.run("/opt/here/ckptsidecar", "service", "install")
 	m.sh("printf '[Service]\nNice=1\n' > /etc/systemd/system/ckptsidecar.service.d/override.conf")
 	m.run("/opt/here/ckptsidecar", "service", "uninstall")

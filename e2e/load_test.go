@@ -15,8 +15,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// load saves from several clients until it is ended, and remembers what was
-// acknowledged.
+// load saves from several clients until it is stopped, and remembers the
+// acknowledged saves.
 type load struct {
 	m     *machine
 	end   context.CancelFunc
@@ -24,7 +24,7 @@ type load struct {
 	acked atomic.Int64
 
 	mu      sync.Mutex
-	saved   map[string]string // the hash of each acknowledged state, by its id
+	saved   map[string]string // the hash of each acknowledged state, by id
 	longest time.Duration
 	failed  []error
 }
@@ -59,7 +59,8 @@ func (l *load) client(ctx context.Context, agent string) {
 	}
 }
 
-// finish ends the load and looks for everything that was acknowledged.
+// finish ends the load and checks that everything that was acknowledged is
+// there.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	l.end()

@@ -1,8 +1,8 @@
 //go:build e2e && linux
 
-// Package e2e installs the packages on machines that are booted for it, and
-// looks at what becomes of them. It takes minutes, needs root and the network
-// once, and says what it misses: `make e2e-systemd`, `make e2e-windows`.
+// Package e2e installs the packages on machines that are booted for the tests,
+// and checks the result. It takes minutes, needs root and once the network, and
+// says what is missing: `make e2e-systemd`, `make e2e-windows`.
 package e2e
 
 import (
@@ -22,7 +22,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// cache is the folder where what takes long to make is kept between runs.
+// cache returns the folder where results that take long to make are kept
+// between runs.
 func cache(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CKPTSIDECAR_E2E_CACHE")
@@ -35,7 +36,7 @@ func cache(t *testing.T) string {
 	return dir
 }
 
-// need skips where a program is missing, or the right to use it.
+// need skips the test if a program is missing, or the right to use it.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -48,8 +49,8 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// debian is a root folder with the packages, made once. It is never changed:
-// machines lay a volatile one over it.
+// debian returns a root folder with the packages, which is made once. It is
+// never changed: machines mount a volatile layer over it.
 func debian(t *testing.T, name, suite string, args ...string) string {
 	t.Helper()
 	root := filepath.Join(cache(t), name)
@@ -72,7 +73,7 @@ func debian(t *testing.T, name, suite string, args ...string) string {
 // machine is a booted system.
 type machine struct {
 	t      *testing.T
-	leader int // its process 1, as we see it
+	leader int // its process 1, with its pid outside
 	shared string
 }
 
@@ -115,7 +116,7 @@ func boot(t *testing.T, root, shared string) *machine {
 	}
 }
 
-// child is the first child of a process, 0 for none.
+// child returns the first child of a process, or 0 for none.
 func child(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	fields := strings.Fields(string(text))
@@ -139,13 +140,13 @@ func (m *machine) powerOff(cmd *exec.Cmd, ended chan error) {
 	}
 }
 
-// command is a command inside the machine.
+// command returns a command that runs inside the machine.
 func (m *machine) command(args ...string) *exec.Cmd {
 	all := []string{"-t", strconv.Itoa(m.leader), "-a", "env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	return exec.Command("nsenter", append(all, args...)...)
 }
 
-// try runs a command and answers all that it said.
+// try runs a command and returns all of its output.
 func (m *machine) try(args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := m.command(args...)
@@ -154,7 +155,7 @@ func (m *machine) try(args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// run is try where a failure is the test's.
+// run is try, but a failure fails the test.
 func (m *machine) run(args ...string) string {
 	m.t.Helper()
 	out, err := m.try(args...)
@@ -175,7 +176,7 @@ func (m *machine) as(user, line string) (string, error) {
 	return m.try("runuser", "-u", user, "--", "env", "HOME=/home/"+user, "sh", "-c", line)
 }
 
-// exitCode of what try answered.
+// exitCode returns the exit code from an error of try.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -184,15 +185,15 @@ func exitCode(err error) int {
 	return 0
 }
 
-// client speaks to the machine's daemon from outside, as root. It tries again
-// for as long as a client of ours would.
+// client talks to the machine's daemon from outside, as root. It retries as
+// long as our clients do.
 func (m *machine) client() *client.Client {
 	c := &client.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader), Retry: 90 * time.Second}
 	m.t.Cleanup(c.Close)
 	return c
 }
 
-// show is a property of the service.
+// show returns a property of the service.
 func (m *machine) show(property string) string {
 	m.t.Helper()
 	return m.run("systemctl", "show", "ckptsidecar.service", "--value", "--property="+property)
@@ -203,15 +204,15 @@ func (m *machine) pid() int {
 	return n
 }
 
-// kill sends a signal to the daemon, if it runs.
+// kill sends a signal to the daemon if it runs.
 func (m *machine) kill(signal string, pid int) {
 	m.t.Helper()
 	if pid > 1 {
-		m.sh(fmt.Sprintf("kill -%s %d", signal, pid)) // the shell has one of its own
+		m.sh(fmt.Sprintf("kill -%s %d", signal, pid)) // kill is a command of the shell
 	}
 }
 
-// until waits for something to come true.
+// until waits until a condition is true.
 func (m *machine) until(most time.Duration, what string, is func() bool) time.Duration {
 	m.t.Helper()
 	began := time.Now()

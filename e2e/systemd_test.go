@@ -14,7 +14,7 @@ import (
 
 const oldVersion, newVersion = "1.0.0", "1.1.0"
 
-// packages makes a package of an older and of a newer version.
+// packages builds a package of an older and of a newer version.
 func packages(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// program makes the program alone.
+// program builds only the program.
 func program(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func bookworm(t *testing.T) string {
 	return debian(t, "bookworm", "bookworm", "--variant=minbase", "--include=systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,sqlite3,strace")
 }
 
-// TestPackage is the life of the package on one machine.
+// TestPackage tests the whole life of the package on one machine.
 func TestPackage(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
 	m := boot(t, bookworm(t), packages(t))
@@ -91,7 +91,7 @@ func (m *machine) deb(version string) string {
 	return "/mnt/ckptsidecar_" + version + "_" + strings.TrimSpace(m.run("dpkg", "--print-architecture")) + ".deb"
 }
 
-// install: dpkg alone brings a daemon that serves.
+// install: dpkg alone installs a daemon that serves.
 func (m *machine) install(t *testing.T) {
 	t.Log(m.run("dpkg", "-i", m.deb(oldVersion)))
 	for _, unit := range []string{"ckptsidecar.socket", "ckptsidecar.service"} {
@@ -119,7 +119,7 @@ func (m *machine) install(t *testing.T) {
 	}
 }
 
-// hardening is read back from the kernel.
+// hardening is checked with what the kernel reports.
 func (m *machine) hardening(t *testing.T) {
 	status := m.sh(fmt.Sprintf("grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/%d/status; readlink /proc/%d/ns/net /proc/self/ns/net; cat /proc/%d/uid_map", m.pid(), m.pid(), m.pid()))
 	t.Log(status)
@@ -148,7 +148,7 @@ func (m *machine) twoUsers(t *testing.T) {
 	}
 }
 
-// auditors read the database of the running daemon, and cannot write it.
+// auditors can read the database of the running daemon, and cannot write it.
 func (m *machine) auditors(t *testing.T) {
 	const db = "/var/lib/ckptsidecar/ckpt.db"
 	if out, err := m.as("vera", `sqlite3 -readonly `+db+` "SELECT count(DISTINCT owner) FROM audit_checkpoints"`); err != nil || out != "2" {
@@ -162,7 +162,7 @@ func (m *machine) auditors(t *testing.T) {
 	}
 }
 
-// crashes: systemd starts it again after a kill and after an abort.
+// crashes: systemd starts the daemon again after a kill and after an abort.
 func (m *machine) crashes(t *testing.T) {
 	for _, signal := range []string{"KILL", "ABRT", "SEGV"} {
 		before := m.pid()
@@ -176,7 +176,7 @@ func (m *machine) crashes(t *testing.T) {
 	}
 }
 
-// restarts: who calls over the socket loses nothing, and waits.
+// restarts: clients on the socket lose nothing, and wait.
 func (m *machine) restarts(t *testing.T) {
 	l := m.load("restart", 4)
 	const rounds = 50
@@ -189,7 +189,7 @@ func (m *machine) restarts(t *testing.T) {
 	}
 	m.until(30*time.Second, "the daemon", m.answers)
 	l.finish(t)
-	// Who comes while nobody runs is who starts it.
+	// A client that connects while no daemon runs starts it.
 	m.run("systemctl", "stop", "ckptsidecar.service")
 	if out, err := m.as("ann", "ckptsidecar list coder --json | head -c 20"); err != nil || !strings.HasPrefix(out, "{") {
 		t.Errorf("with the service stopped and the socket there: %v: %s", err, out)
@@ -212,7 +212,8 @@ func (m *machine) reload(t *testing.T) {
 	}
 }
 
-// wrongSettings: no loop, one clear line, and an answer for who waits.
+// wrongSettings: there is no restart loop, one clear line, and an answer for
+// waiting clients.
 func (m *machine) wrongSettings(t *testing.T) {
 	m.sh(`printf '[limits]\nconnections = 0\n' > /etc/ckptsidecar/config.toml`)
 	if out, err := m.try("systemctl", "restart", "ckptsidecar.service"); err == nil {
@@ -241,7 +242,7 @@ func (m *machine) wrongSettings(t *testing.T) {
 	m.until(10*time.Second, "the daemon", m.answers)
 }
 
-// stopUnderLoad: within 5 s, with every client answered.
+// stopUnderLoad: the daemon stops within 5 s, and every client gets an answer.
 func (m *machine) stopUnderLoad(t *testing.T) {
 	l := m.load("stop", 16)
 	time.Sleep(700 * time.Millisecond)
@@ -257,8 +258,8 @@ func (m *machine) stopUnderLoad(t *testing.T) {
 	l.finish(t)
 }
 
-// backups are made behind all the hardening, and one is put back as the
-// operator's drill says.
+// backups are made with all the hardening in force, and one is restored as the
+// operator's guide says.
 func (m *machine) backups(t *testing.T) {
 	m.sh(`printf '[backup]\ninterval = "1m"\n' > /etc/ckptsidecar/config.toml`)
 	m.run("systemctl", "reload", "ckptsidecar.service")
@@ -301,7 +302,7 @@ func (m *machine) upgrade(t *testing.T) {
 	}
 }
 
-// serviceOfAPackage: the command leaves a package's files alone.
+// serviceOfAPackage: the service command leaves the files of a package alone.
 func (m *machine) serviceOfAPackage(t *testing.T) {
 	if out := m.run("ckptsidecar", "service", "install"); out != "installed and running already" {
 		t.Errorf("install: %s", out)

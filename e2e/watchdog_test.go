@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// watchdog: a disk that takes 5 s a flush is waited for; a writer that stands
-// still, and a process that does not run, are not. The time is shortened to a
-// third of what is shipped, so what is waited for here is waited for there.
+// watchdog: the watchdog waits for a disk that takes 5 s per flush, but not for
+// a stuck writer or a process that does not run. The test uses a third of the
+// shipped time, so a delay that passes here also passes with the shipped
+// setting.
 func (m *machine) watchdog(t *testing.T) {
 	if shipped := m.show("WatchdogUSec"); shipped != "1min" {
 		t.Errorf("the watchdog is set to %s", shipped)
@@ -26,7 +27,7 @@ func (m *machine) watchdog(t *testing.T) {
 	m.until(10*time.Second, "the daemon", m.answers)
 }
 
-// delayed has every flush of the daemon take so much longer.
+// delayed makes every flush of the daemon take this much longer.
 func (m *machine) delayed(t *testing.T, pid int, by time.Duration) (end func()) {
 	t.Helper()
 	cmd := m.command("strace", "-qq", "-f", "-p", fmt.Sprint(pid), "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
@@ -57,8 +58,8 @@ func (m *machine) slowDisk(t *testing.T) {
 	l.finish(t)
 }
 
-// stuckWriter lets go of the process when the watchdog has bitten: who is traced
-// cannot be buried before.
+// stuckWriter releases the process after the watchdog has killed it, because a
+// traced process cannot be reaped before.
 func (m *machine) stuckWriter(t *testing.T) {
 	pid, began := m.pid(), time.Now()
 	end := m.delayed(t, pid, time.Hour)

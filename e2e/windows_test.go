@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// windowsFiles are the program alone and the installers of two versions.
+// windowsFiles builds the program, and the installers of two versions.
 func windowsFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,8 +32,8 @@ func windowsFiles(t *testing.T) string {
 	return dir
 }
 
-// TestWindows is the life of the service under Wine. What Wine cannot show is
-// listed in docs/WINDOWS.md.
+// TestWindows tests the whole life of the service under Wine. docs/WINDOWS.md
+// lists what Wine cannot show.
 func TestWindows(t *testing.T) {
 	need(t, "mmdebstrap", "unshare", "nsenter", "wixl", "msibuild", "faketime")
 	dir := windowsFiles(t)
@@ -57,7 +57,7 @@ func (w *wine) put(t *testing.T, from, to string) {
 	}
 }
 
-// save saves a state and reads it back, each by a process of its own.
+// save saves a state and reads it back, each in a separate process.
 func (w *wine) save(t *testing.T, program, agent, state string) {
 	t.Helper()
 	if out, err := w.fed(state, 30*time.Second, "wine64", program, "save", agent); err != nil {
@@ -68,7 +68,7 @@ func (w *wine) save(t *testing.T, program, agent, state string) {
 	}
 }
 
-// checkpoints asks sqlite3 itself.
+// checkpoints queries the database with sqlite3 itself.
 func (w *wine) checkpoints(t *testing.T) string {
 	t.Helper()
 	out, err := w.unix(30*time.Second, "sqlite3", "-readonly", prefix+"/drive_c/ProgramData/ckptsidecar/ckpt.db", "SELECT count(*) FROM audit_checkpoints; SELECT count(*) FROM audit_violations")
@@ -93,7 +93,8 @@ func (w *wine) service(t *testing.T, dir string) {
 		}
 		w.save(t, program, "coder", fmt.Sprintf(`{"round":%d}`, round))
 
-		// A kill: the manager of Wine does not start it again, as Windows does.
+		// This is a kill. Unlike Windows, the service manager of Wine does not
+		// start the service again.
 		pid := regexp.MustCompile(`(?m)^pid +(\d+)`).FindStringSubmatch(w.run(program, "service", "status"))
 		if pid == nil {
 			t.Fatal("the status has no pid")
@@ -145,7 +146,7 @@ func (w *wine) installScript(t *testing.T, dir string) {
 		t.Log(w.run("cmd", "/c", `C:\unpacked\install.cmd`))
 		w.awake(program)
 		w.save(t, program, "script", `{"by":"script"}`)
-		w.run("cmd", "/c", `C:\unpacked\install.cmd`) // again, over what runs
+		w.run("cmd", "/c", `C:\unpacked\install.cmd`) // again, while the service runs
 		w.awake(program)
 	}
 	t.Log(w.run("cmd", "/c", `C:\unpacked\install.cmd uninstall`))

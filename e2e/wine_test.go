@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// wine is a session of Wine in a place of its own.
+// wine is a session of Wine in its own namespaces.
 type wine struct {
 	t    *testing.T
-	init int // the process that keeps the place
+	init int // the process that keeps the namespaces
 }
 
-const prefix = "/root/p" // of Wine, inside
+const prefix = "/root/p" // the Wine prefix, seen from inside
 
-// startWine makes the place and starts Wine in it.
+// startWine makes the namespaces and starts Wine in them.
 func startWine(t *testing.T, shared string) *wine {
 	t.Helper()
 	root := debian(t, "wine", "trixie", "--variant=apt", "--aptopt=Apt::Install-Recommends \"false\"", "--include=wine64,sqlite3")
@@ -48,15 +48,15 @@ func startWine(t *testing.T, shared string) *wine {
 		}
 	}
 	w.prefix(filepath.Join(cache(t), "wine-prefix.tar"))
-	// One session for all commands: services live in it.
+	// There is one session for all commands, because services live in it.
 	if out, err := w.unix(time.Minute, "wineserver64", "-p600"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return w
 }
 
-// prefix makes the folders and the registry of Wine, or takes those of an
-// earlier run, which is ten times as fast.
+// prefix makes the folders and the registry of Wine. It reuses those of an
+// earlier run if they exist, which is ten times as fast.
 func (w *wine) prefix(kept string) {
 	w.t.Helper()
 	inside := fmt.Sprintf("/proc/%d/root/root", w.init)
@@ -76,7 +76,7 @@ func (w *wine) prefix(kept string) {
 	}
 }
 
-// unix runs a program of the place.
+// unix runs a Linux program inside.
 func (w *wine) unix(most time.Duration, args ...string) (string, error) {
 	return w.fed("", most, args...)
 }
@@ -107,7 +107,7 @@ func (w *wine) windows(args ...string) (string, error) {
 	return w.unix(time.Minute, append([]string{"wine64"}, args...)...)
 }
 
-// run is windows where a failure is the test's.
+// run is windows, but a failure fails the test.
 func (w *wine) run(args ...string) string {
 	w.t.Helper()
 	out, err := w.windows(args...)
@@ -117,13 +117,14 @@ func (w *wine) run(args ...string) string {
 	return out
 }
 
-// file is a file of the C: drive, seen from here.
+// file returns the path of a file on the C: drive, seen from outside.
 func (w *wine) file(path string) string {
 	return fmt.Sprintf("/proc/%d/root%s/drive_c/%s", w.init, prefix, path)
 }
 
-// awake makes the one connection that Wine leaves hanging: the first client of a
-// new pipe gets no answer there, which is Wine's mistake and not shown as ours.
+// awake makes the one connection that Wine leaves hanging: there the first
+// client of a new pipe gets no answer. That is a mistake of Wine, so the tests
+// must not report it as ours.
 func (w *wine) awake(program string) {
 	w.t.Helper()
 	_, _ = w.unix(3*time.Second, "wine64", program, "version", "--json")
