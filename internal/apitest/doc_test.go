@@ -1,12 +1,13 @@
-// Package apitest asks every call of the API as each kind of caller: the owner,
-// somebody who has nothing, a neighbour whose names are the same, an
-// administrator, and an owner who asks for what is not there. The server and the
-// store are the real ones.
+// Package apitest sends every call of the API as each kind of caller: the
+// owner, a user who has nothing, a neighbor whose names are the same, an
+// administrator, and an owner who requests something that does not exist. The
+// server and the store are real.
 //
-// TestRoutes gives the callers' identities at the seam of internal/ipc. Where the
-// tests run as root, TestRoutesOfRealUsers asks all of it over a socket as users of
-// the system. A call without a row in the table fails both.
+// TestRoutes sets the identities of the callers at the interface of
+// internal/ipc. If the tests run as root, TestRoutesOfRealUsers repeats
+// everything over a socket as users of the system. A call without a row in the
+// table fails both tests.
 //
-// It is made of tests only, so nothing can import it. It may import everything of
-// ours but the program.
+// It contains only tests, so nothing can import it. It may import every package
+// of this module except the program.
 package apitest

@@ -9,12 +9,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// TestRoutes asks the whole table, with identities given at the seam.
+// TestRoutes sends the whole table, with identities that the test sets.
 func TestRoutes(t *testing.T) {
 	askAll(t, newSeam)
 }
 
-// TestEveryRouteHasARow fails for a call that nobody has thought about.
+// TestEveryRouteHasARow fails for a call without a row in the table.
 func TestEveryRouteHasARow(t *testing.T) {
 	for _, r := range server.Routes() {
 		if !slices.ContainsFunc(table, func(row row) bool { return row.method == r.Method && row.path == r.Path }) {
@@ -28,7 +28,7 @@ func TestEveryRouteHasARow(t *testing.T) {
 	}
 }
 
-// askAll asks every row as every caller.
+// askAll sends every row as every caller.
 func askAll(t *testing.T, d func() door) {
 	t.Helper()
 	f := newFixture(t, d)
@@ -49,18 +49,19 @@ func orElse(status, other int) int {
 	return status
 }
 
-// others asks as those who have no right to it, then as the owner.
+// others sends the row as callers without any right to it, then as the owner.
 func others(t *testing.T, f *fixture, w *world, r *row) {
 	mine := f.theOwner
-	if r.warm { // before anybody asks, so that it is in memory
+	if r.warm { // before any request, so that it is in memory
 		w.want(owner, request{method: "PUT", target: "/v1/agents/assistant/checkpoints/" + warmAgain + "?kind=routine&run=work", contentType: "application/json", body: state(owner, 2)})
 		mine = with(mine, "warm", warmAgain)
 	}
 	before := w.of(owner)
 	nothing := missingNames(mine)
-	inMine := with(nothing, "agent", mine["agent"]) // of an agent that is there
+	inMine := with(nothing, "agent", mine["agent"]) // of an existing agent
 
-	// The owner asks for what nobody has. It is asked first: some calls make it.
+	// The owner requests something that does not exist. This comes first,
+	// because some calls create it.
 	missing := w.ask(owner, r.fill(with(nothing, "new", newID(1)), ""))
 	if want := orElse(r.missing, r.stranger); missing.status != want {
 		t.Errorf("what nobody has: %d %s, want %d", missing.status, missing.body, want)
@@ -70,7 +71,7 @@ func others(t *testing.T, f *fixture, w *world, r *row) {
 		missingInMine = w.ask(owner, r.fill(with(inMine, "new", newID(7)), ""))
 	}
 	if missing.status/100 == 2 {
-		before = w.of(owner) // it was made
+		before = w.of(owner) // the call has created it
 	}
 
 	got := w.ask(stranger, r.fill(with(mine, "new", newID(2)), ""))
@@ -108,14 +109,14 @@ func others(t *testing.T, f *fixture, w *world, r *row) {
 	}
 }
 
-// administrators ask for the owner's, with and without naming him.
+// administrators request the owner's things, with and without naming the owner.
 func administrators(t *testing.T, f *fixture, w *world, r *row) {
 	mine := f.theOwner
 	if r.warm {
 		w.want(owner, request{method: "PUT", target: "/v1/agents/assistant/checkpoints/" + warmAgain + "?kind=routine&run=work", contentType: "application/json", body: state(owner, 2)})
 		mine = with(mine, "warm", warmAgain)
 	}
-	// In the other order, what names nobody might find nothing left.
+	// In the other order, a request without an owner might find nothing left.
 	want := orElse(r.admin, r.stranger)
 	if want/100 != 2 || !r.byID {
 		got := w.ask(administrator, r.fill(with(mine, "new", newID(5)), ""))
@@ -160,8 +161,8 @@ func with(n names, name, value string) names {
 	return m
 }
 
-// check holds an answer against what is expected, and looks for what belongs to
-// somebody else.
+// check compares an answer with the expected one, and checks that it contains
+// nothing of another user.
 func check(t *testing.T, name string, got answer, status int, other who, r *row) {
 	t.Helper()
 	if got.status != status {
@@ -174,7 +175,8 @@ func check(t *testing.T, name string, got answer, status int, other who, r *row)
 	}
 }
 
-// alike says that a refusal does not tell another's things from missing ones.
+// alike checks that a refusal looks the same for another user's things and for
+// missing things.
 func alike(t *testing.T, name string, r *row, mine names, got answer, nothing names, missing answer) {
 	t.Helper()
 	if got.status/100 == 2 {
@@ -185,7 +187,7 @@ func alike(t *testing.T, name string, r *row, mine names, got answer, nothing na
 	}
 }
 
-// difference is the first line that is not in both.
+// difference returns the first line that is not in both texts.
 func difference(before, after string) string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for i := range min(len(a), len(b)) {

@@ -7,28 +7,28 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// row is one request of a call and what each caller is answered. In its path, body
-// and headers stand the names of things in braces.
+// row is one request of a call and the answer to each caller. Its path, body
+// and headers contain the names of things in braces.
 type row struct {
-	name        string // besides the call's, where that has several rows
+	name        string // added to the name of the call if the call has several rows
 	method      string
-	path        string // as the table of routes has it
+	path        string // as in the table of routes
 	query       string
 	contentType string
 	header      map[string]string
 	body        string
 
-	owner    int // what the owner is answered, and an administrator who names him
-	stranger int // what somebody is answered who has nothing, and asks for the owner's
-	missing  int // what the owner is answered who asks for what nobody has; 0 means as stranger
-	admin    int // what an administrator is answered who names nobody; 0 means as stranger
+	owner    int // for the owner, and for an administrator who names the owner
+	stranger int // for a user who has nothing and requests the owner's things
+	missing  int // for the owner who requests something that does not exist; 0 means as stranger
+	admin    int // for an administrator who names no owner; 0 means as stranger
 
-	run      string // the owner's run that {run} is, where it is not "work"
-	byID     bool   // it names something by an id that only one owner has: a neighbour's answer is the stranger's
-	everyone bool   // the answer is about nobody: each caller gets it
+	run      string // the owner's run for {run}, if it is not "work"
+	byID     bool   // it uses an id that only one owner has: a neighbor gets the stranger's answer
+	everyone bool   // the answer does not depend on the caller: each caller gets it
 	warm     bool   // the owner's newest state is in the store's memory
-	shows    bool   // the owner's answer has what he has saved
-	star     bool   // an administrator may ask about everybody's
+	shows    bool   // the owner's answer contains what he has saved
+	star     bool   // an administrator may request the things of all owners
 }
 
 const (
@@ -185,7 +185,7 @@ var table = []row{
 		owner: 403, stranger: 403, missing: 403, admin: 404},
 	{method: "POST", path: "/v1/fleet/claim", contentType: ckpt.ContentTypeJSON, body: `{"agent":"a"}`, owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/drain", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
-	{method: "POST", path: agents + "/runs/{run}/release", owner: 409, stranger: 409, everyone: true}, // TestRelease asks where there is a fleet
+	{method: "POST", path: agents + "/runs/{run}/release", owner: 409, stranger: 409, everyone: true}, // TestRelease tests it with a fleet
 	{method: "GET", path: "/v1/fleet/strands", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/strands/{id}/adopt", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/strands/{id}/drop", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
@@ -193,12 +193,12 @@ var table = []row{
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
 	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/fleet/hosts", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 409, everyone: true},
-	{method: "GET", path: "/v1/fleet/usage", owner: 409, stranger: 409, everyone: true},                    // TestFleetQuota asks where there is a fleet
-	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true},                     // TestFleetRights asks where there is a fleet
-	{method: "GET", path: "/v1/fleet/erasures/{n}", owner: 409, stranger: 409, everyone: true},             // TestFleetErasure asks where there is a fleet
-	{method: "GET", path: "/v1/fleet/prompts", owner: 409, stranger: 409, everyone: true},                  // TestFleetHeld asks where there is a fleet
-	{method: "GET", path: "/v1/fleet/checkpoints/{id}", owner: 404, stranger: 404, everyone: true},         // so does it here
-	{method: "GET", path: "/v1/fleet/checkpoints/{a}/diff/{b}", owner: 404, stranger: 404, everyone: true}, // and here
+	{method: "GET", path: "/v1/fleet/usage", owner: 409, stranger: 409, everyone: true},                    // TestFleetQuota tests it with a fleet
+	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true},                     // TestFleetRights tests it with a fleet
+	{method: "GET", path: "/v1/fleet/erasures/{n}", owner: 409, stranger: 409, everyone: true},             // TestFleetErasure tests it with a fleet
+	{method: "GET", path: "/v1/fleet/prompts", owner: 409, stranger: 409, everyone: true},                  // TestFleetHeld tests it with a fleet
+	{method: "GET", path: "/v1/fleet/checkpoints/{id}", owner: 404, stranger: 404, everyone: true},         // and this one too
+	{method: "GET", path: "/v1/fleet/checkpoints/{a}/diff/{b}", owner: 404, stranger: 404, everyone: true}, // and this one
 	{method: "GET", path: "/v1/settings", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/version", owner: 200, stranger: 200, everyone: true},
 	{method: "GET", path: "/healthz", owner: 200, stranger: 200, everyone: true},

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// TestRoutesOfRealUsers asks the whole table over a socket, as users of the
-// system: the kernel says who they are.
+// TestRoutesOfRealUsers sends the whole table over a socket, as users of the
+// system. The kernel reports their identities.
 func TestRoutesOfRealUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be several users")
@@ -27,7 +27,7 @@ type socket struct{ path string }
 
 func (s *socket) listener(t *testing.T) net.Listener {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "s") // whose path is short enough for a socket
+	dir, err := os.MkdirTemp("", "s") // a path that is short enough for a socket
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	must(t, os.Chmod(dir, 0o755))
@@ -38,8 +38,8 @@ func (s *socket) listener(t *testing.T) net.Listener {
 }
 
 // dial connects as another user. The kernel takes the identity from the thread
-// that connects, so one thread becomes that user for a moment. A thread that could
-// not go back would end with its goroutine.
+// that connects, so one thread becomes that user for a moment. If a thread
+// cannot change back, it ends with its goroutine.
 func (s *socket) dial(ctx context.Context, w who) (net.Conn, error) {
 	type dialed struct {
 		conn net.Conn
@@ -64,7 +64,7 @@ func (s *socket) dial(ctx context.Context, w who) (net.Conn, error) {
 	return d.conn, d.err
 }
 
-// become changes the effective user of this thread alone.
+// become changes the effective user of only this thread.
 func become(uid uint32) error {
 	const stays = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, stays, uintptr(uid), stays); errno != 0 {

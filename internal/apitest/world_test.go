@@ -42,7 +42,7 @@ type who struct {
 
 func (w who) owner() string { return fmt.Sprint("uid:", w.uid) }
 
-// canary is in everything that somebody has saved.
+// canary returns the text that is in everything that a caller has saved.
 func (w who) canary() string { return fmt.Sprint("canary-", w.uid) }
 
 var (
@@ -52,14 +52,14 @@ var (
 	administrator = who{"administrator", 0, true}
 )
 
-// door lets callers in: it says how to listen and how to connect as somebody.
+// door is how callers connect: it listens, and connects as a given caller.
 type door interface {
 	listener(t *testing.T) net.Listener
 	dial(ctx context.Context, w who) (net.Conn, error)
 }
 
-// seam gives each connection the identity that the test names, in the place where
-// internal/ipc/endpoint has the kernel's word.
+// seam gives each connection the identity that the test names, in place of the
+// kernel's report in internal/ipc/endpoint.
 type seam struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -108,7 +108,7 @@ type world struct {
 	read *sql.DB
 }
 
-// newWorld opens a database, or makes it where there is none.
+// newWorld opens a database, or creates it if it does not exist.
 func newWorld(t *testing.T, d door, path string) *world {
 	t.Helper()
 	w := &world{t: t, door: d, path: path}
@@ -141,20 +141,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// answer is what somebody was answered.
+// answer is the answer to a caller.
 type answer struct {
 	status int
 	body   string
 }
 
-// request is one that is ready to be sent.
+// request is a request that is ready to be sent.
 type request struct {
 	method, target, contentType, body string
 	header                            map[string]string
 	follows                           bool // its answer does not end
 }
 
-// ask sends a request as somebody.
+// ask sends a request as a caller.
 func (w *world) ask(by who, r request) answer {
 	w.t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.door.dial(ctx, by) }}
@@ -186,7 +186,7 @@ func (w *world) ask(by who, r request) answer {
 	return answer{resp.StatusCode, string(body)}
 }
 
-// names are what stands for the braces of a row.
+// names are the values for the braces of a row.
 type names map[string]string
 
 // fill puts names into a row.
@@ -214,8 +214,8 @@ func (r *row) fill(n names, naming string) request {
 	return req
 }
 
-// mapped are the names as a row means them: {id} is that of a prompt in the path
-// of a prompt.
+// mapped returns the names as a row means them: in the path of a prompt, {id}
+// is the id of a prompt.
 func mapped(n names, r *row) names {
 	m := names{}
 	for name, value := range n {
@@ -247,7 +247,8 @@ func mapped(n names, r *row) names {
 	return m
 }
 
-// hide puts the braces back, so that answers about different things compare.
+// hide puts the braces back, so that answers about different things can be
+// compared.
 func (n names) hide(r *row, text string) string {
 	m := mapped(n, r)
 	keys := make([]string, 0, len(m))
@@ -263,7 +264,7 @@ func (n names) hide(r *row, text string) string {
 	return text
 }
 
-// kindOf makes one of the names that may stand for the same.
+// kindOf maps names that can have the same value to one name.
 func (names) kindOf(name string) string {
 	switch name {
 	case "known", "warm", "id", "a", "b", "prompt", "finding", "new":
@@ -272,7 +273,7 @@ func (names) kindOf(name string) string {
 	return strings.Replace(name, "sha256", "content", 1)
 }
 
-// missingNames are names that nobody has.
+// missingNames returns names that do not exist.
 func missingNames(n names) names {
 	m := names{}
 	for name, value := range n {
@@ -287,14 +288,14 @@ func missingNames(n names) names {
 	return m
 }
 
-// fixture is a database in which the owner and the neighbour have one of
-// everything, under the same names.
+// fixture is a database in which the owner and the neighbor have one of each
+// thing, under the same names.
 type fixture struct {
 	path               string
 	theOwner, theOther names
 }
 
-// state is a large state, so that it is kept in pieces and in memory.
+// state returns a large state, so that it is kept in pieces and in memory.
 func state(w who, n int) string {
 	return fmt.Sprintf(`{"n":%d,"canary":%q,"text":%q}`, n, w.canary(), strings.Repeat("lorem ipsum ", 600))
 }
@@ -311,7 +312,7 @@ func newFixture(t *testing.T, d func() door) *fixture {
 	return f
 }
 
-// copied is a world of its own with all that the fixture has.
+// copied returns a separate world with everything that the fixture has.
 func (f *fixture) copied(t *testing.T, d door) *world {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -326,7 +327,7 @@ func (f *fixture) copied(t *testing.T, d door) *world {
 	return newWorld(t, d, path)
 }
 
-// settle makes one of everything for somebody and answers their names.
+// settle makes one of each thing for a caller and returns their names.
 func (w *world) settle(by who) names {
 	w.t.Helper()
 	c := by.canary()
@@ -385,7 +386,7 @@ func hashed(state string) (sum, size string) {
 	return hex.EncodeToString(h[:]), fmt.Sprint(len(state))
 }
 
-// want asks for what must succeed.
+// want sends a request that must succeed.
 func (w *world) want(by who, r request) string {
 	w.t.Helper()
 	got := w.ask(by, r)
@@ -395,7 +396,7 @@ func (w *world) want(by who, r request) string {
 	return got.body
 }
 
-// of is all that somebody has, as an auditor sees it.
+// of returns everything that a user has, as an auditor sees it.
 func (w *world) of(someone who) string {
 	w.t.Helper()
 	var all strings.Builder
@@ -417,7 +418,7 @@ func (w *world) of(someone who) string {
 	return all.String()
 }
 
-// told counts the audit rows of somebody about somebody.
+// told counts the audit rows of one user about another.
 func (w *world) told(by, about who) (rows int) {
 	w.t.Helper()
 	must(w.t, w.read.QueryRow(`SELECT count(*) FROM audit_log WHERE who = ? AND owner = ?`, by.owner(), about.owner()).Scan(&rows))
