@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestInterruptedRestoreIsNamed: no daemon starts then, so doctor must say why.
+// TestInterruptedRestoreIsNamed: no daemon starts after an interrupted restore,
+// so doctor must say why.
 func TestInterruptedRestoreIsNamed(t *testing.T) {
 	p := &patient{db: filepath.Join(t.TempDir(), "ckpt.db")}
 	if found := lookFiles(t.Context(), p); len(found) != 1 || found[0].Level == levelFail {

@@ -7,7 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestFleetFindings warns where nothing is shipped, and where it is in the clear.
+// TestFleetFindings: doctor warns if nothing is shipped, and if it is shipped
+// in the clear.
 func TestFleetFindings(t *testing.T) {
 	for _, c := range []struct {
 		s    fleet.Status
