@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
-// recordedFiles are the runs that lie beside the project, not in it.
+// recordedFiles returns the recorded runs, which are outside of the project.
 func recordedFiles(t *testing.T) []string {
 	t.Helper()
 	for _, up := range []string{"../../../../shared", "../../../../../shared"} {
@@ -22,7 +22,8 @@ func recordedFiles(t *testing.T) []string {
 	return nil
 }
 
-// The bars that the detectors are held to, over all recorded runs.
+// TestDriftMeetsItsBars: the detectors meet their targets over all recorded
+// runs.
 func TestDriftMeetsItsBars(t *testing.T) {
 	policy, watch := ckpt.DefaultPolicy(), drift.New()
 	evaluator := watch.Evaluator()
@@ -55,8 +56,8 @@ func TestDriftMeetsItsBars(t *testing.T) {
 	}
 }
 
-// The bar for faults: where one lasted, nearly every run is warned. A fault of
-// which the agent got out at once is none to warn of.
+// TestFaultsThatLastAreFound: nearly every run with a lasting fault gets a
+// warning. A fault from which the agent recovered at once needs none.
 func TestFaultsThatLastAreFound(t *testing.T) {
 	policy, watch := ckpt.DefaultPolicy(), drift.New()
 	lasted, found := 0, 0
