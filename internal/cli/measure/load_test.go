@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLoadStopsWithItsContext: a task need not look at its context. The bare log
-// does not.
+// TestLoadStopsWithItsContext: the load stops even if a task does not check its
+// context, like the bare log.
 func TestLoadStopsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	tasks := 0

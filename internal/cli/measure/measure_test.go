@@ -56,7 +56,7 @@ func TestFigures(t *testing.T) {
 	if want := (Figures{PerSecond: 2, P50: 2, P95: 4, P99: 4}); got != want {
 		t.Errorf("%+v", got)
 	}
-	if got := FiguresOf(nil, 0); got != (Figures{}) { // and no NaN, which JSON cannot say
+	if got := FiguresOf(nil, 0); got != (Figures{}) { // and no NaN, which JSON cannot express
 		t.Errorf("%+v", got)
 	}
 	if got := Medians([]Figures{{1, 10, 0, 5}, {3, 30, 0, 1}, {2, 20, 0, 3}}); got != (Figures{2, 20, 0, 3}) {
@@ -67,8 +67,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestMaterialIsLikeRealText: it is the same each time, and compresses as text
-// and programs do, neither like noise nor like one line over and over.
+// TestMaterialIsLikeRealText: the material is the same each time, and compresses like text and programs, neither
+// like noise nor like one repeated line.
 func TestMaterialIsLikeRealText(t *testing.T) {
 	text := NewMaterial(1).passage(1 << 20)
 	if len(text) != 1<<20 || text != NewMaterial(1).passage(1<<20) || text == NewMaterial(2).passage(1<<20) {
@@ -106,8 +106,8 @@ func TestStatesHaveTheirSizeAndAreNeverAlike(t *testing.T) {
 	}
 }
 
-// TestRawLogSharesFlushes: all that was written is there, in a log that grows
-// and in one that has its size.
+// TestRawLogSharesFlushes: everything that was written is in the log, both for a log that grows and for one of a
+// fixed size.
 func TestRawLogSharesFlushes(t *testing.T) {
 	for room, want := range map[int64]int{0: 2000, 5000: 5000} {
 		log, err := openRawLog(filepath.Join(t.TempDir(), "log"), room, 5000)
@@ -167,12 +167,12 @@ func TestALoadEndsWithItsFirstError(t *testing.T) {
 	f, err := Load{Clients: 3, During: time.Nanosecond}.Run(t.Context(), func(int) (Task, error) {
 		return func(context.Context) (time.Duration, error) { return time.Millisecond, nil }, nil
 	})
-	if err != nil || f.P50 != 1 || f.PerSecond == 0 { // also without time each is measured once
+	if err != nil || f.P50 != 1 || f.PerSecond == 0 { // even without time each is measured once
 		t.Errorf("%+v, %v", f, err)
 	}
 }
 
-// TestBars compares a drawing with one that was looked at.
+// TestBars compares a drawing with one that a person has checked.
 func TestBars(t *testing.T) {
 	var b bytes.Buffer
 	bars := &Bars{Title: "bars"}
@@ -185,13 +185,13 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestDiskForASave: a short measurement must not be refused on a disk that has room for
-// it. The least are what combinations were seen to take.
+// TestDiskForASave: a short measurement must not be refused on a disk that has enough room. The minimum values were
+// measured.
 func TestDiskForASave(t *testing.T) {
 	for _, c := range []struct {
 		clients     int
 		size        int64
-		least, most int64 // MiB
+		least, most int64 // in MiB
 	}{
 		{1, 2 << 10, 119, 200},
 		{64, 64 << 10, 670, 800},
@@ -202,7 +202,7 @@ func TestDiskForASave(t *testing.T) {
 	}
 }
 
-// TestARawLogBeginsAnew: a log that grows keeps within its size.
+// TestARawLogBeginsAnew: a log that grows stays within its size.
 func TestARawLogBeginsAnew(t *testing.T) {
 	log, err := openRawLog(filepath.Join(t.TempDir(), "log"), 0, 250)
 	if err != nil {
