@@ -10,7 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// changedPolicy is changePolicy of what a policy sets, as a policy.
+// changedPolicy applies changePolicy to the settings of a policy, and returns a
+// policy.
 func changedPolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 	text, err := wellformed.PolicyText(old)
 	if err != nil {
@@ -36,8 +37,8 @@ func TestChangePolicy(t *testing.T) {
 	}
 }
 
-// TestChangePolicyInside: settings inside others are named with points, lists
-// with commas, and nothing behind the = is the default.
+// TestChangePolicyInside: nested settings are named with points, lists are
+// written with commas, and nothing after the = means the default.
 func TestChangePolicyInside(t *testing.T) {
 	old := ckpt.DefaultPolicy()
 	old.Budget.Steps = 9
