@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// What a killed exec has left is swept by the next one; what a living one has,
-// what is young, and what is no folder of exec's stays.
+// TestExecFoldersAreSwept: the next exec removes the folder of a killed exec.
+// Folders of a live exec, young folders, and folders that exec did not make
+// stay.
 func TestExecFoldersAreSwept(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -30,7 +31,7 @@ func TestExecFoldersAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan(killed)
-	dead.Close() // as the system does with the files of a process that was killed
+	dead.Close() // as the system does for a killed process
 	other := filepath.Join(temporary, "somebody-else")
 	without := filepath.Join(temporary, execFolder+"without")
 	for _, dir := range []string{other, without} {

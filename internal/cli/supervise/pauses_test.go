@@ -7,8 +7,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestPausesBeforeRestartsAreCapped: however often a command has crashed, and
-// whatever the jitter, it is started again within --max-backoff.
+// TestPausesBeforeRestartsAreCapped: a command is started again within
+// --max-backoff, however often it has crashed, and for any jitter.
 func TestPausesBeforeRestartsAreCapped(t *testing.T) {
 	c := &Command{Backoff: ckpt.Duration(time.Millisecond), MaxBackoff: ckpt.Duration(time.Second)}
 	s := &supervisor{cmd: c, pauses: c.pauses()}
