@@ -27,8 +27,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestNothingHarmfulIsForgotten holds our list against Unicode's own: whatever
-// controls or formats is either escaped or named here.
+// TestNothingHarmfulIsForgotten compares our list with Unicode's: each control
+// or format character is either escaped or listed here.
 func TestNothingHarmfulIsForgotten(t *testing.T) {
 	shown := map[rune]string{
 		0xad: "a hyphen where a line breaks", 0x200c: "keeps letters apart", 0x200d: "joins emoji",
@@ -62,7 +62,7 @@ func TestWriter(t *testing.T) {
 			var b bytes.Buffer
 			w := NewWriter(&b, &Style{colour: colored})
 			if strings.Contains(text[max(0, cut-4):min(len(text), cut+4)], "\x1b[31m") || cut > 0 && strings.HasPrefix(text[cut-1:], "[31m") {
-				continue // a code of a color comes in one piece
+				continue // a color code is written in one piece
 			}
 			for _, part := range []string{text[:cut], text[cut:]} {
 				if n, err := w.Write([]byte(part)); n != len(part) || err != nil {

@@ -33,8 +33,8 @@ func TestProgressIsALineNowAndThenWhereNobodySits(t *testing.T) {
 	}
 }
 
-// TestProgressHasABarOnATerminal shows work of a known and of an unknown total, on a
-// terminal and in a log.
+// TestProgressHasABarOnATerminal shows work with a known and an unknown total,
+// on a terminal and in a log.
 func TestProgressHasABarOnATerminal(t *testing.T) {
 	for _, tt := range []struct {
 		terminal    bool

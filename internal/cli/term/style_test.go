@@ -32,7 +32,7 @@ func TestNoColourWhereNobodySees(t *testing.T) {
 	}
 }
 
-// lines are what a table shows on a terminal so wide.
+// lines returns the lines of a table on a terminal of this width.
 func lines(table *Table, width int) []string {
 	var b bytes.Buffer
 	table.Write(&b, &Style{width: width})
@@ -59,7 +59,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		want, lack string // of the first row
 	}{
 		{0, id + "1", "…"},
-		{200, id + "1", "…"}, // the ids differ in their last digit only
+		{200, id + "1", "…"}, // the ids differ only in their last digit
 		{100, "…  4711", "never"},
 		{80, "…", "4711"},
 	} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParagraphsFitTheWindow breaks between words on a terminal, where the width is named, and nowhere else.
+// TestParagraphsFitTheWindow: text is broken between words on a terminal whose width is known, and nowhere else.
 func TestParagraphsFitTheWindow(t *testing.T) {
 	text := strings.Repeat("word ", 20) + "\x1b[2Jred"
 	for _, tt := range []struct {
