@@ -10,8 +10,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestPolicyIsChangedOnce opens the form of a policy twice. The second operator, who saw
-// the policy as it was before the first, is refused.
+// TestPolicyIsChangedOnce opens the form of a policy twice. The second operator, who saw the policy before the
+// first one changed it, is refused.
 func TestPolicyIsChangedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,8 +62,8 @@ func TestPolicyIsChangedOnce(t *testing.T) {
 	}
 }
 
-// TestPolicyAsJSON changes what has no field of its own: it is shown as JSON, compared
-// member by member, and refused where it is wrong.
+// TestPolicyAsJSON changes settings that have no field in the form. They are shown as JSON, compared member by
+// member, and refused if they are wrong.
 func TestPolicyAsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,7 +107,7 @@ func TestPolicyAsJSON(t *testing.T) {
 	}
 }
 
-// TestPruneAsItWasShown draws the form of a prune, and lets the policy change before it is sent.
+// TestPruneAsItWasShown draws the form of a prune, and changes the policy before the form is sent.
 func TestPruneAsItWasShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -146,7 +146,7 @@ func TestPruneAsItWasShown(t *testing.T) {
 	}
 }
 
-// TestWhatIf records a run that does the same over and over, and asks about other thresholds.
+// TestWhatIf records a run that repeats itself, and evaluates it with other thresholds.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestFindCheckpoints looks for checkpoints by the beginning of an id and by label.
+// TestFindCheckpoints finds checkpoints by the beginning of an id and by label.
 func TestFindCheckpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -42,8 +42,8 @@ func fleetForTests() *fleetView {
 	return v
 }
 
-// TestFleetPage claims a run of a host that is lost, and settles what that host did
-// before it heard of the claim: all by the forms of the console.
+// TestFleetPage claims a run of a lost host, and decides about what that host
+// did before it heard of the claim, all through the forms of the console.
 func TestFleetPage(t *testing.T) {
 	server := pgtest.Start(t)
 	engine := filepath.Join(t.TempDir(), "engine")
@@ -109,7 +109,7 @@ func TestFleetPage(t *testing.T) {
 	}
 }
 
-// isAdminNow asks whether the caller is an administrator.
+// isAdminNow reports whether the caller is an administrator.
 func (d *daemon) isAdminNow(t *testing.T) bool {
 	t.Helper()
 	if err := d.learn(t.Context()); err != nil {
@@ -118,7 +118,7 @@ func (d *daemon) isAdminNow(t *testing.T) bool {
 	return d.isAdmin()
 }
 
-// eventually waits until a page has a text.
+// eventually waits until a page contains a text.
 func (w *world) eventually(path, text string) {
 	w.t.Helper()
 	for !strings.Contains(w.page(path), text) {
@@ -130,7 +130,7 @@ func (w *world) eventually(path, text string) {
 	}
 }
 
-// formIn is the address of the first form of a kind that a page leads to.
+// formIn returns the address of the first form of a kind that a page links to.
 func (w *world) formIn(page, kind string) string {
 	w.t.Helper()
 	_, rest, found := strings.Cut(page, `href="`+w.base+kind)

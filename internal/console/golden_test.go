@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden pages anew")
 
-// noon is when the made-up runs of the tests run.
+// noon is the time of the made-up runs of the tests.
 var noon = ckpt.At(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 
 func after(minutes float64) ckpt.Time {
@@ -114,7 +114,8 @@ func runViewForTests(rec *survey.Recorder, report *ckpt.DriftReport, q url.Value
 	return v
 }
 
-// TestGoldenPages compares each screen that is drawn from made-up answers.
+// TestGoldenPages compares each screen, drawn from made-up answers, with its
+// golden file.
 func TestGoldenPages(t *testing.T) {
 	inUTC(t)
 	list := &ckpt.RunPage{Runs: []ckpt.Run{*runForTests()}}
@@ -169,7 +170,8 @@ func TestGoldenPages(t *testing.T) {
 
 var openTag = regexp.MustCompile(`<[a-zA-Z]`)
 
-// TestBudgets draws the largest answers that the daemon gives, and counts.
+// TestBudgets draws the largest answers that the daemon gives, and counts bytes
+// and elements.
 func TestBudgets(t *testing.T) {
 	rec := crashed()
 	rec.Steps, rec.Checkpoints, rec.Findings, rec.Operations = survey.StepLane{}, survey.CheckpointLane{}, survey.FindingLane{}, survey.OperationLane{}
@@ -222,7 +224,8 @@ func gzipped(text []byte) int {
 	return b.Len()
 }
 
-// TestTreeHasABudget draws a state with very many values.
+// TestTreeHasABudget: the tree of a state with very many values has a limited
+// number of nodes.
 func TestTreeHasABudget(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"list": [`)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// served is a console that runs, without a daemon: what keeps others out comes before.
+// served is a running console without a daemon: the protection against others comes before the daemon.
 type served struct {
 	*Console
 	t       *testing.T
@@ -44,7 +44,7 @@ func serve(t *testing.T, o Options) *served {
 type browser struct {
 	s      *served
 	client *http.Client
-	base   string // path of its session
+	base   string // the path of its session
 	cookie *http.Cookie
 	csrf   string
 }
@@ -67,7 +67,7 @@ func (s *served) open() *browser {
 	return b
 }
 
-// send sends a request as the own pages do; change makes it another one.
+// send sends a request as our own pages do. change modifies it.
 func (b *browser) send(method, path string, form url.Values, change func(*http.Request)) *http.Response {
 	b.s.t.Helper()
 	var body io.Reader
@@ -106,8 +106,8 @@ func (b *browser) text(method, path string, form url.Values) string {
 	return string(text)
 }
 
-// TestForgedRequests sends what web pages, other users' servers and curious people can,
-// each beside the same request as it should be.
+// TestForgedRequests sends what web pages, other users' servers and curious people can send, each next to the same
+// correct request.
 func TestForgedRequests(t *testing.T) {
 	s := serve(t, Options{})
 	mine, other := s.open(), s.open()
@@ -171,7 +171,7 @@ func TestForgedRequests(t *testing.T) {
 			}
 		})
 	}
-	// The same, as it should be: reading finds that there is no daemon, and the write is done.
+	// The same requests in their correct form: the read reports that there is no daemon, and the write is done.
 	if r := mine.send("GET", mine.base, nil, nil); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("an honest read is answered %d", r.StatusCode)
 	}
@@ -186,7 +186,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 }
 
-// TestHeaders looks at what every answer carries.
+// TestHeaders checks the headers that every answer has.
 func TestHeaders(t *testing.T) {
 	s := serve(t, Options{})
 	b := s.open()
@@ -213,7 +213,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestLinkWorksOnce tries a link twice, and one that is too old.
+// TestLinkWorksOnce tries a link twice, and a link that is too old.
 func TestLinkWorksOnce(t *testing.T) {
 	now := time.Now()
 	x := newSessions(func() time.Time { return now }, func(error) {})
@@ -232,7 +232,7 @@ func TestLinkWorksOnce(t *testing.T) {
 	}
 }
 
-// TestWrongCodesEndTheConsole tries five.
+// TestWrongCodesEndTheConsole tries five wrong codes.
 func TestWrongCodesEndTheConsole(t *testing.T) {
 	s := serve(t, Options{})
 	b := &browser{s: s, client: http.DefaultClient}
@@ -251,7 +251,7 @@ func TestWrongCodesEndTheConsole(t *testing.T) {
 	}
 }
 
-// TestSessionsEnd lets time pass: polling does not keep a session.
+// TestSessionsEnd lets time pass: polling does not keep a session alive.
 func TestSessionsEnd(t *testing.T) {
 	now := time.Now()
 	x := newSessions(func() time.Time { return now }, func(error) {})
@@ -291,7 +291,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-// TestReadOnlyHasNoWritingRoutes sends every write.
+// TestReadOnlyHasNoWritingRoutes sends every write to a read-only console.
 func TestReadOnlyHasNoWritingRoutes(t *testing.T) {
 	s := serve(t, Options{ReadOnly: true})
 	b := s.open()
@@ -305,7 +305,7 @@ func TestReadOnlyHasNoWritingRoutes(t *testing.T) {
 	}
 }
 
-// TestAddressesBeyondLoopback are refused.
+// TestAddressesBeyondLoopback: only loopback addresses are accepted.
 func TestAddressesBeyondLoopback(t *testing.T) {
 	for listen, fine := range map[string]bool{
 		"127.0.0.1:0": true, "127.0.0.2:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":8080": false, "[::]:0": false,
@@ -320,7 +320,7 @@ func TestAddressesBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestStrangersConnectionsAreClosed before a byte of theirs is read.
+// TestStrangersConnectionsAreClosed: the console closes another user's connection before it reads a byte.
 func TestStrangersConnectionsAreClosed(t *testing.T) {
 	s := serve(t, Options{admit: func(net.Conn) error { return errors.New("another user") }})
 	c, err := net.Dial("tcp", s.address)
@@ -333,7 +333,7 @@ func TestStrangersConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreLimited opens as many as there may be, and one more.
+// TestConnectionsAreLimited opens the maximum number of connections, and one more.
 func TestConnectionsAreLimited(t *testing.T) {
 	s := serve(t, Options{})
 	var open []net.Conn
@@ -349,7 +349,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		}
 		open = append(open, c)
 	}
-	// They are accepted one after the other, so that the next is the one too many.
+	// They are accepted in order, so the next one exceeds the limit.
 	c, err := net.Dial("tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -360,7 +360,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	_ = open[0].Close()
 	open = open[1:]
-	for answered := false; !answered; { // there is room again, as soon as the console has seen that one has gone
+	for answered := false; !answered; { // there is room again when the console has noticed that one was closed
 		c, err := net.Dial("tcp", s.address)
 		if err != nil {
 			t.Fatal(err)

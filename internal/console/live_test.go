@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// news is what a page that waits for changes is answered.
+// news is the answer to a page that waits for changes.
 type news struct {
 	status int
 	n      string
@@ -35,7 +35,7 @@ func (w *world) wait(query string) <-chan news {
 	return answer
 }
 
-// TestPagesAreToldOfChanges lets two pages wait, and changes one run of a real daemon.
+// TestPagesAreToldOfChanges: two pages wait, and one run of a real daemon changes.
 func TestPagesAreToldOfChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func TestPagesAreToldOfChanges(t *testing.T) {
 	}
 }
 
-// TestNobodyIsFollowedWithoutAPage ends the following when no page waits.
+// TestNobodyIsFollowedWithoutAPage: the console stops following the daemon when no page waits.
 func TestNobodyIsFollowedWithoutAPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,7 +90,7 @@ func TestNobodyIsFollowedWithoutAPage(t *testing.T) {
 	}
 }
 
-// TestALostDaemonIsSeenAtOnce stops the daemon right after an overview that would be good for long.
+// TestALostDaemonIsSeenAtOnce stops the daemon right after an overview that would stay valid for long.
 func TestALostDaemonIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,7 +98,7 @@ func TestALostDaemonIsSeenAtOnce(t *testing.T) {
 	first := <-w.wait("seen=")
 	d := w.console.daemon
 	d.overviews.Lock()
-	d.took, d.asked = staleMost, d.options.Now() // as when the daemon had much to do
+	d.took, d.asked = staleMost, d.options.Now() // as if the daemon had been very busy
 	d.overviews.Unlock()
 	waiting := w.wait("seen=" + first.n)
 	w.stop()

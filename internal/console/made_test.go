@@ -6,7 +6,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// The answers of a daemon that the golden pages are drawn from.
+// The answers of a daemon from which the golden pages are drawn.
 
 func statusForTests() *ckpt.Status {
 	return &ckpt.Status{

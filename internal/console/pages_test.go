@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSystemTellsSettings asks a real daemon which settings it has in force.
+// TestSystemTellsSettings shows the settings in force of a real daemon.
 func TestSystemTellsSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -18,8 +18,8 @@ func TestSystemTellsSettings(t *testing.T) {
 	}
 }
 
-// TestStorageComesInTwoParts looks for what the page has at once, and for what its
-// script asks for afterwards.
+// TestStorageComesInTwoParts checks what the page contains at once, and what
+// its script requests afterwards.
 func TestStorageComesInTwoParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// init plays another user's program: it says by its exit code whether it is answered.
+// init plays another user's program: its exit code says whether it got an
+// answer.
 func init() {
 	address := os.Getenv("CONSOLE_TEST_CONNECT")
 	if address == "" {
@@ -27,13 +28,14 @@ func init() {
 	os.Exit(4)
 }
 
-// TestAnotherUsersConnection starts a real program of another uid.
+// TestAnotherUsersConnection starts a real program with another uid.
 func TestAnotherUsersConnection(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start programs of another user")
 	}
 	s := serve(t, Options{})
-	// The test program lies where only its own user may look, so a copy plays.
+	// The test program is in a folder that only its own user can enter, so a
+	// copy is used.
 	folder, err := os.MkdirTemp("/tmp", "console")
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +78,8 @@ const procTable = `  sl  local_address rem_address   st tx_queue rx_queue tr tm-
    5: 0000000000000000FFFF00000100007F:A004 0000000000000000FFFF00000100007F:1F90 01 00000000:00000000 00:00000000 00000000  1003        0 103 1
 `
 
-// TestFindUID reads a table of a little-endian machine, with connections that their
-// programs have closed: older kernels say that those are root's.
+// TestFindUID reads a table of a little-endian machine, with connections that
+// their programs have closed. Older kernels report those as root's.
 func TestFindUID(t *testing.T) {
 	ours := netip.MustParseAddrPort("127.0.0.1:8080")
 	for port, want := range map[string]int{"40961": 1002, "40962": -1, "40963": -1, "40964": 1003, "40965": -1} {

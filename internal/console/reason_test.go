@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestChangesOfCheckpointsSayWhy sends each form about a checkpoint, and looks for the
-// reason in the audit log of a real daemon.
+// TestChangesOfCheckpointsSayWhy sends each form about a checkpoint, and finds
+// the reason in the audit log of a real daemon.
 func TestChangesOfCheckpointsSayWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +43,8 @@ func TestChangesOfCheckpointsSayWhy(t *testing.T) {
 	}
 }
 
-// TestPinTwiceIsPinned sends the form of a pin twice, as a double click does.
+// TestPinTwiceIsPinned: if the form of a pin is sent twice, as by a double
+// click, the checkpoint is pinned.
 func TestPinTwiceIsPinned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -33,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	return worldWith(t, func(*real.Config) {})
 }
 
-// worldWith is a world whose daemon has other settings.
+// worldWith returns a world whose daemon has other settings.
 func worldWith(t *testing.T, set func(*real.Config)) *world {
 	t.Helper()
 	config := real.Default(false, func(name string) string {
@@ -53,7 +53,7 @@ func worldWith(t *testing.T, set func(*real.Config)) *world {
 	end := sync.OnceFunc(func() {
 		line.Close()
 		stop()
-		<-over // it still writes into a folder that is to be removed
+		<-over // it still writes into a folder that is then removed
 	})
 	t.Cleanup(end)
 	for line.Ready(t.Context()) != nil {
@@ -92,7 +92,8 @@ func (w *world) page(path string) string {
 
 var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
 
-// form is a form as it is drawn: what it sends when nothing is filled in.
+// form returns a form as it is drawn: the values that it sends if nothing is
+// filled in.
 func (w *world) form(path string) (values url.Values, page string) {
 	w.t.Helper()
 	page, values = w.page(path), url.Values{}
@@ -107,7 +108,7 @@ func unescaped(s string) string {
 	return strings.NewReplacer("&amp;", "&", "&#34;", `"`, "&#39;", "'", "&lt;", "<", "&gt;", ">", "&#43;", "+").Replace(s)
 }
 
-// act sends a form, and answers the status and what the page says.
+// act sends a form, and returns the status and the text of the page.
 func (w *world) act(what string, values url.Values) (int, string) {
 	w.t.Helper()
 	r := w.send("POST", w.base+"act/"+what, values, func(r *http.Request) { r.Header.Set(headerForm, "1") })
@@ -122,7 +123,7 @@ func (w *world) act(what string, values url.Values) (int, string) {
 	}
 }
 
-// reasons are the reasons in the audit log, by action.
+// reasons returns the reasons in the audit log, by action.
 func (w *world) reasons() map[string][]string {
 	w.t.Helper()
 	page, err := client.Operator{Client: w.client}.Audit(w.t.Context(), ckpt.AuditFilter{Newest: true, Limit: 200})
@@ -136,7 +137,7 @@ func (w *world) reasons() map[string][]string {
 	return found
 }
 
-// formOf is the query that names a checkpoint in forms.
+// formOf returns the query that identifies a checkpoint in forms.
 func (w *world) formOf(saved *ckpt.Saved, agent, run string) string {
 	return url.Values{"owner": {w.owner}, "agent": {agent}, "run": {run}, "checkpoint": {saved.ID}}.Encode()
 }
