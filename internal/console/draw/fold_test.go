@@ -9,14 +9,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// start is when the run of the test begins.
+// start is the time when the run of the test begins.
 var start = ckpt.At(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 
 func later(minutes float64) ckpt.Time {
 	return ckpt.At(start.Add(time.Duration(minutes * float64(time.Minute))))
 }
 
-// TestFolds looks at the geometry of gaps.
+// TestFolds checks the geometry of gaps.
 func TestFolds(t *testing.T) {
 	l := NewTimeline(start, later(116), []survey.Segment{
 		{Attempt: 1, From: start, To: later(5)}, {Attempt: 2, From: later(11), To: later(13)}, {Attempt: 3, From: later(112), To: later(116)},
