@@ -15,8 +15,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// scheduled is a schedule of backups with a clock of the test's, whose copies
-// are small.
+// scheduled returns a backup schedule whose clock the test moves and whose
+// copies are small.
 func scheduled(t *testing.T) (*backups, *time.Time) {
 	t.Helper()
 	c := sound(t)
@@ -67,8 +67,8 @@ func TestTheNewestFewBackupsStay(t *testing.T) {
 	}
 }
 
-// TestAFailedBackupCostsNoOlderOne: what is there stays until a newer one has
-// been verified.
+// TestAFailedBackupCostsNoOlderOne: the existing backups stay until a newer one
+// has been verified.
 func TestAFailedBackupCostsNoOlderOne(t *testing.T) {
 	b, now := scheduled(t)
 	for range 3 {
@@ -113,8 +113,8 @@ func TestWhenABackupIsDue(t *testing.T) {
 	}
 }
 
-// TestTheDaemonBacksItselfUp with the real store: what it makes verifies, and is
-// told to administrators.
+// TestTheDaemonBacksItselfUp uses the real store: the backup passes verify, and
+// administrators can see it.
 func TestTheDaemonBacksItselfUp(t *testing.T) {
 	c := sound(t)
 	c.BackupInterval = ckpt.Duration(time.Hour)

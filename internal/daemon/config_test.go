@@ -14,7 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// home is an environment of a user who has a home folder.
+// home is the environment of a user who has a home folder.
 func home(more ...string) Environment {
 	vars := map[string]string{"HOME": "/home/ann", "ProgramData": `C:\ProgramData`}
 	for i := 0; i < len(more); i += 2 {
@@ -23,7 +23,7 @@ func home(more ...string) Environment {
 	return func(name string) string { return vars[name] }
 }
 
-// sound is a configuration that Check accepts.
+// sound returns a configuration that Check accepts.
 func sound(t *testing.T) Config {
 	t.Helper()
 	c := Default(false, home())
@@ -201,8 +201,8 @@ func TestPrintedConfigurationReadsBack(t *testing.T) {
 	}
 }
 
-// TestAllMistakesAreNamedAtOnce: of syntax, of type and of range, each with its
-// line, or with the variable that it came by.
+// TestAllMistakesAreNamedAtOnce: one error names all mistakes of syntax, type
+// and range, each with its line, or with the variable that it came from.
 func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	c := sound(t)
 	err := c.parse("c.toml", "colour = 1\n[limits]\nmax_body = \"big\"\nconnections = 0\n\n[log]\nlevel = \"loud\"\n")
@@ -270,7 +270,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// An upgrade must start with the settings that are there.
+// TestFormerNamesOfSettingsStillWork: after an upgrade the daemon must start
+// with the existing settings.
 func TestFormerNamesOfSettingsStillWork(t *testing.T) {
 	ways := map[string]func(*Config) error{
 		"file": func(c *Config) error { return c.parse("c.toml", "[limits]\nowner_saves_per_second = 7\n") },

@@ -22,7 +22,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// running is a daemon inside the test.
+// running is a daemon inside the test process.
 type running struct {
 	t      *testing.T
 	config Config
@@ -76,12 +76,12 @@ func startAs(t *testing.T, c Config, as func(*Daemon)) *running {
 	t.Cleanup(func() {
 		r.client.Close()
 		stop()
-		<-over // it notes the head of the audit log at its end, in a folder that is to be removed
+		<-over // at its end it records the head of the audit log, in a folder that is then removed
 	})
 	return r
 }
 
-// end waits for the daemon's end, at most for a while.
+// end waits at most this long for the daemon's end.
 func (r *running) end(within time.Duration) error {
 	r.t.Helper()
 	select {
@@ -144,15 +144,16 @@ func TestASecondDaemonEndsAtOnce(t *testing.T) {
 	elsewhere := r.config
 	elsewhere.Database = filepath.Join(t.TempDir(), "other.db")
 	for name, c := range map[string]Config{"same database": other, "same endpoint": elsewhere, "same both": r.config} {
-		err := (&Daemon{Config: c}).Run(t.Context()) // the matrix of faults holds it to a second
+		err := (&Daemon{Config: c}).Run(t.Context()) // the matrix of faults checks that this takes at most a second
 		if code(err) != ExitRunning || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("%s: exit code %d, %v", name, code(err), err)
 		}
 	}
-	r.save("a", `{}`) // and the first goes on
+	r.save("a", `{}`) // and the first daemon continues
 }
 
-// TestAStartThatFailsLeavesNothing: what was taken is free for the next.
+// TestAStartThatFailsLeavesNothing: a start that fails releases everything, so
+// the next one can have it.
 func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a pipe has no file in its way")
@@ -176,8 +177,8 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestARequestInFlightIsAnsweredBeforeTheEnd sends half a save, asks for the
-// end, and sends the rest.
+// TestARequestInFlightIsAnsweredBeforeTheEnd sends half a save, stops the
+// daemon, and sends the rest. The save is answered before the daemon ends.
 func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {
 	r := start(t, sound(t))
 	finish, answer := r.halfASave()
@@ -196,13 +197,14 @@ func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// stopping waits until the daemon has begun to end.
+// stopping waits until the daemon has begun to stop.
 func (r *running) stopping() {
 	r.t.Helper()
 	eventually(r.t, "the end's beginning", func() bool { return strings.Contains(r.log.String(), "stopping") })
 }
 
-// TestNobodyIsWaitedForBeyondTheLimit, nor after a second request to stop.
+// TestNobodyIsWaitedForBeyondTheLimit: the daemon waits for no request longer
+// than the stop timeout, or after a second request to stop.
 func TestNobodyIsWaitedForBeyondTheLimit(t *testing.T) {
 	c := sound(t)
 	c.StopTimeout = ckpt.Duration(300 * time.Millisecond)

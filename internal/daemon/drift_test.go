@@ -13,8 +13,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestALoopIsFoundByTheDaemon: the packages are wired, the real detectors count,
-// and the metrics and the status tell of it without a made-up name.
+// TestALoopIsFoundByTheDaemon: the packages are connected, the real detectors
+// count, and the metrics report the loop without any name that an agent made up.
 func TestALoopIsFoundByTheDaemon(t *testing.T) {
 	c := sound(t)
 	c.DriftInterval = ckpt.Duration(100 * time.Millisecond)
@@ -63,7 +63,8 @@ func (f *failingTick) TickDrift(context.Context) error {
 	return f.err
 }
 
-// TestTickerGoesOn after a failure, and says the same one once.
+// TestTickerGoesOn: the ticker continues after a failure, and logs the same
+// failure only once.
 func TestTickerGoesOn(t *testing.T) {
 	var log bytes.Buffer
 	store := &failingTick{err: errors.New("locked"), ticks: make(chan struct{})}
@@ -78,7 +79,7 @@ func TestTickerGoesOn(t *testing.T) {
 	}
 	cancel()
 	select {
-	case <-store.ticks: // one more was on its way
+	case <-store.ticks: // one more tick was about to happen
 		<-done
 	case <-done:
 	}

@@ -30,16 +30,19 @@ import (
 
 var nemesisFor = flag.Duration("fleet.for", time.Minute, "how long TestFleetNemesis goes on")
 
-// The lease and the grace of the test: the shortest that the settings take.
+// The lease and the grace of the test are the shortest that the settings
+// accept.
 const (
 	nemesisLease = 5 * time.Second
 	nemesisGrace = time.Second
 )
 
-// fleetHostEnv says in the environment of this program that it is a host of the test.
+// fleetHostEnv is the environment variable that makes this program a host of
+// the test.
 const fleetHostEnv = "CKPTSIDECAR_TEST_FLEET_HOST"
 
-// beFleetHost serves as a host whose folder the environment names, until it is killed.
+// beFleetHost serves as a host, with the folder from the environment, until it
+// is killed.
 func beFleetHost(folder string) {
 	c := Default(false, os.Getenv)
 	c.Database, c.Socket, c.FleetEngine = filepath.Join(folder, "ckpt.db"), filepath.Join(folder, "s"), filepath.Join(folder, "engine")
@@ -52,7 +55,7 @@ func beFleetHost(folder string) {
 	}
 }
 
-// nemesisHost is a host of the test: a process of its own, behind a relay of its own.
+// nemesisHost is a host of the test: a separate process behind its own relay.
 type nemesisHost struct {
 	t      *testing.T
 	name   string
@@ -64,7 +67,7 @@ type nemesisHost struct {
 
 func newNemesisHost(t *testing.T, name string, relay *pgtest.Relay) *nemesisHost {
 	t.Helper()
-	folder, err := os.MkdirTemp("/tmp", "fleet-nemesis-") // the path of a socket is short
+	folder, err := os.MkdirTemp("/tmp", "fleet-nemesis-") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +109,8 @@ func (h *nemesisHost) kill() {
 	_ = h.cmd.Wait()
 }
 
-// call asks the host's daemon. The status is 0 where nobody answers.
+// call sends a request to the host's daemon. The status is 0 if there is no
+// answer.
 func (h *nemesisHost) call(ctx context.Context, method, path string, body, into any) int {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -131,22 +135,22 @@ func (h *nemesisHost) call(ctx context.Context, method, path string, body, into 
 	return w.StatusCode
 }
 
-// effect is what an agent did to the outside world.
+// effect is one thing that an agent did to the outside world.
 type effect struct {
-	at   time.Duration // by lease.Boottime
+	at   time.Duration // read from lease.Boottime
 	term int64
 	host string
 }
 
-// seen is what the agents of the test have been told and have done.
+// seen is what the agents of the test were told and what they did.
 type seen struct {
 	mu      sync.Mutex
 	effects []effect
-	acked   int64         // the greatest number that was acknowledged
-	ackedAt time.Duration // when
+	acked   int64         // the greatest acknowledged number
+	ackedAt time.Duration // the time of that acknowledgement
 	acks    int
 
-	answers map[string]string // what each host answered to the last resumption
+	answers map[string]string // the answer of each host to the last resume request
 
 	claims, fenced, unknown, lost, strands int
 	waits                                  []time.Duration // from the last acknowledgement to the claim
@@ -158,7 +162,8 @@ func (s *seen) do(f func()) {
 	f()
 }
 
-// interleaved counts the effects of a term after one of a newer term.
+// interleaved counts effects of an older term that come after an effect of a
+// newer term.
 func (s *seen) interleaved() (n int) {
 	var newest int64
 	for _, e := range s.effects {
@@ -181,7 +186,7 @@ func (s *seen) agent(ctx context.Context, h *nemesisHost) {
 	}
 }
 
-// counts resumes the run, and counts until something is refused.
+// counts resumes the run, and counts until a request is refused.
 func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 	var before int64
 	s.do(func() { before = s.acked })
@@ -207,7 +212,7 @@ func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 	case status != http.StatusOK:
 		return false
 	case plan.Verdict == "ask":
-		for _, o := range plan.UncertainOperations { // a person has looked
+		for _, o := range plan.UncertainOperations { // as if a person had looked
 			h.call(ctx, "POST", nemesisRun+"/operations/"+o.Key+"/resolve", map[string]any{"status": "failed"}, nil)
 		}
 		return true
@@ -225,7 +230,7 @@ func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 	return true
 }
 
-// count does one effect, and saves the number.
+// count does one effect, and saves its number.
 func (s *seen) count(ctx context.Context, h *nemesisHost, n, epoch int64) bool {
 	var a struct{ Code, Durability string }
 	key := fmt.Sprintf("pay-%d-%d", epoch, n)
@@ -257,7 +262,7 @@ func (s *seen) refused(status int, code string) {
 	})
 }
 
-// settle keeps every strand of a host as a run of its own, as a person would.
+// settle keeps every strand of a host as a separate run, as a person would.
 func (s *seen) settle(ctx context.Context, h *nemesisHost) {
 	var all struct {
 		Strands []struct{ UID, Decided string }
@@ -274,9 +279,9 @@ func (s *seen) settle(ctx context.Context, h *nemesisHost) {
 	}
 }
 
-// TestFleetNemesis is T2 and T6: three hosts count in one run, and whoever owns it is
-// killed, frozen or cut off, or the engine fails over. Nothing that was acknowledged is
-// lost, and the effects of two owners never interleave.
+// TestFleetNemesis is T2 and T6: three hosts count in one run. The owner of the
+// run is killed, frozen or cut off, or the engine fails over. Nothing that was
+// acknowledged is lost, and the effects of two owners never interleave.
 func TestFleetNemesis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -319,7 +324,7 @@ func TestFleetNemesis(t *testing.T) {
 		s.claims, s.acks, s.fenced, s.unknown, s.strands, s.lost, s.interleaved(), got)
 	t.Logf("from the last acknowledgement to the claim: %v; lease and grace are %v", rounded(s.waits), nemesisLease+nemesisGrace)
 	const bar = nemesisLease + nemesisGrace + time.Second
-	if *nemesisFor > time.Minute && slices.Max(append(s.waits, 0)) > bar { // in the long form alone: a machine may be slow
+	if *nemesisFor > time.Minute && slices.Max(append(s.waits, 0)) > bar { // only in the long form: a machine can be slow
 		t.Errorf("a claim came after %v, want at most %v", slices.Max(s.waits), bar)
 	}
 	if s.interleaved() > 0 || s.lost > 0 || s.claims < 2 {
@@ -334,7 +339,7 @@ func rounded(list []time.Duration) (out []time.Duration) {
 	return out
 }
 
-// progress waits until so many more saves are acknowledged.
+// progress waits until this many more saves are acknowledged.
 func (s *seen) progress(t *testing.T, more int) {
 	t.Helper()
 	var was int
@@ -356,16 +361,16 @@ func (s *seen) until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// nemesis hits the host that owns the run.
+// nemesis attacks the host that owns the run.
 type nemesis struct {
 	t       *testing.T
 	s       *seen
 	hosts   map[string]*nemesisHost
 	engine  *pgtest.Server
-	standby *pgtest.Server // nil once it is the engine
+	standby *pgtest.Server // nil after it has become the engine
 }
 
-// hit hits the owner once, and waits until another host goes on.
+// hit attacks the owner once, and waits until another host continues.
 func (n *nemesis) hit(round int) {
 	n.s.progress(n.t, 15)
 	rows := n.engine.Rows("fleet", `SELECT h.name FROM fleet_runs r JOIN fleet_hosts h ON h.db = r.host WHERE r.run = 'main'`)

@@ -11,7 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// TestIdentityMap notes in the audit log what has changed of the map, and nothing else.
+// TestIdentityMap: the audit log records the changes of the identity map, and
+// nothing else.
 func TestIdentityMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := Config{FleetRealms: `{"acme":"uid:200000-299999"}`}
@@ -47,8 +48,8 @@ func TestIdentityMap(t *testing.T) {
 	}
 }
 
-// TestFleetIdentitySettings reads the tables of the settings' file, and refuses what
-// would make two users one.
+// TestFleetIdentitySettings reads the tables of the settings file, and refuses
+// settings that would make one user out of two.
 func TestFleetIdentitySettings(t *testing.T) {
 	config := func(fleet string) (c Config, err error) {
 		c = Default(false, func(string) string { return "" })

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// What lay in the folder before it was protected belongs to its owner afterwards.
+// TestProtectFolderTakesWhatIsThere: files that were in the folder before it
+// was protected belong to the folder's owner afterwards.
 func TestProtectFolderTakesWhatIsThere(t *testing.T) {
 	if !windows.GetCurrentProcessToken().IsElevated() {
 		t.Skip("only an administrator can take files over")

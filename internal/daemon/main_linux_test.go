@@ -2,7 +2,7 @@ package daemon
 
 import "os"
 
-// beSomethingElse serves where a test has started this program for that.
+// beSomethingElse serves if a test has started this program as a fleet host.
 func beSomethingElse() bool {
 	folder := os.Getenv(fleetHostEnv)
 	if folder == "" {

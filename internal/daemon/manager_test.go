@@ -83,8 +83,8 @@ func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 	}
 }
 
-// TestTheManagerHearsNothingWhileTheWriterStandsStill holds the writer, as a
-// disk does that never answers, and lets it go again.
+// TestTheManagerHearsNothingWhileTheWriterStandsStill: the manager gets no keep-alive while the writer is stuck, as
+// on a disk that never responds, and gets them again afterwards.
 func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 40 * time.Millisecond
@@ -96,7 +96,7 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 		done, none := make(chan error), func() time.Duration { return 0 }
 		now := func() time.Duration { return time.Duration(stalled.Load()) }
 		go func() { done <- s.watchWriter(ctx, now, none, func(time.Duration) string { return "" }) }()
-		// signs are those that the manager hears while the writer has stood still for so long.
+		// signs counts the keep-alives that the manager gets while the writer has been stuck for this long.
 		signs := func(still time.Duration) int {
 			stalled.Store(int64(still))
 			time.Sleep(timeout)
@@ -104,7 +104,7 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 			time.Sleep(10 * timeout)
 			return m.times("alive") - before
 		}
-		for still, alive := range map[time.Duration]bool{0: true, timeout/2 - 1: true, timeout/2 + 1: false} { // half of the timeout is over
+		for still, alive := range map[time.Duration]bool{0: true, timeout/2 - 1: true, timeout/2 + 1: false} { // half of the timeout
 			if n := signs(still); (n > 2) != alive || !alive && n > 0 {
 				t.Errorf("%d signs of life of a writer that has stood still for %v", n, still)
 			}
@@ -119,7 +119,8 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 	})
 }
 
-// TestAStuckWriterEndsTheDaemon, whoever has started it: one that commits nothing is stuck, however often it tries.
+// TestAStuckWriterEndsTheDaemon under every manager. A writer that commits nothing is stuck, no matter how often it
+// tries.
 func TestAStuckWriterEndsTheDaemon(t *testing.T) {
 	c := Config{StuckAfter: ckpt.Duration(20 * time.Millisecond)}
 	for _, m := range []Manager{nobody{}, &listener{timeout: time.Minute}} {

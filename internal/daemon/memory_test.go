@@ -2,8 +2,8 @@ package daemon
 
 import "testing"
 
-// Memory is given back after work, after a peak without work, and not again and
-// again.
+// TestMemoryIsGivenBack: memory is returned to the system after work, and after
+// a peak without work, but not again and again.
 func TestMemoryIsGivenBack(t *testing.T) {
 	held, answered, gave := uint64(20<<20), int64(0), 0
 	live := uint64(20 << 20)
@@ -50,7 +50,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// The run-time's own figures are there under these names.
+// TestHeapHeld: the Go runtime still has its figures under the names that
+// heapHeld uses.
 func TestHeapHeld(t *testing.T) {
 	block := make([]byte, 32<<20)
 	if held := heapHeld(); held < 32<<20 || held > 4<<30 {
@@ -59,8 +60,9 @@ func TestHeapHeld(t *testing.T) {
 	block[0] = 1
 }
 
-// TestGarbageMayBe: little that is in use lets four times as much be garbage, and
-// much of it no more than was said.
+// TestGarbageMayBe: if little memory is in use, garbage may be four times as
+// much. If more is in use, garbage may be as large as the configured limit, or
+// as large as the memory in use if that is larger.
 func TestGarbageMayBe(t *testing.T) {
 	live, percent, told := uint64(0), 0, 0
 	g := &giver{garbage: 128 << 20, live: func() uint64 { return live }, collect: func(p int) { percent = p; told++ }}

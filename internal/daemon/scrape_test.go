@@ -10,8 +10,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestPrometheusAsksAtAPort asks the port of metrics.listen as Prometheus does, for
-// other things, and as a page does that a browser shows under another name.
+// TestPrometheusAsksAtAPort requests the metrics from the port of
+// metrics.listen as Prometheus does. Other paths, other methods, and host names
+// of other sites (DNS rebinding) are refused.
 func TestPrometheusAsksAtAPort(t *testing.T) {
 	c := sound(t)
 	c.MetricsListen = "127.0.0.1:0"
@@ -71,7 +72,7 @@ func TestMetricsListenOnThisMachineOnly(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhatWaits has runs of two statuses.
+// TestStatusSaysWhatWaits: the status counts the runs by their status.
 func TestStatusSaysWhatWaits(t *testing.T) {
 	r := start(t, sound(t))
 	r.save("a", `{}`)

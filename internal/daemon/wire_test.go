@@ -21,7 +21,7 @@ func (r *running) dial() net.Conn {
 	return c
 }
 
-// get asks for a path as curl would.
+// get requests a path as curl does.
 func (r *running) get(path string) string {
 	r.t.Helper()
 	c := http.Client{Transport: &http.Transport{
@@ -40,8 +40,8 @@ func (r *running) get(path string) string {
 	return string(body)
 }
 
-// halfASave sends a save but for its last byte. finish sends that one; the
-// status of the answer then comes out of the channel.
+// halfASave sends a save without its last byte. finish sends that byte, and
+// then the channel gets the status of the answer.
 func (r *running) halfASave() (finish func(), answer <-chan int) {
 	r.t.Helper()
 	c, status := r.dial(), make(chan int, 1)
@@ -62,8 +62,8 @@ func (r *running) halfASave() (finish func(), answer <-chan int) {
 	return func() { _, _ = io.WriteString(c, "d") }, status
 }
 
-// waitInWork waits until the server has begun the half request: the metrics
-// count it beside the one that asks for them.
+// waitInWork waits until the server has begun the half request. The metrics
+// count it in addition to the request that reads them.
 func waitInWork(r *running) {
 	r.t.Helper()
 	for range 1000 {
