@@ -18,7 +18,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// act fills a store with acts of all forms and answers the file, closed.
+// act fills a store with acts of all forms and returns the path of the closed
+// file.
 func act(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -30,7 +31,7 @@ func act(t *testing.T) string {
 		must(t, err)
 		c := save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprintf("[%d]", i))
 		_, _, err = s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: c.ID, Reason: odd})
-		if err != nil && ckpt.CodeOf(err) != ckpt.CodeInvalid { // a control character
+		if err != nil && ckpt.CodeOf(err) != ckpt.CodeInvalid { // because of a control character
 			t.Fatal(err)
 		}
 		_, _, err = s.BeginStep(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.StepRequest{Key: fmt.Sprint("k", i), Name: odd})
@@ -48,8 +49,8 @@ func act(t *testing.T) string {
 	return path
 }
 
-// TestStockSQLiteChecksTheChain gives every row of audit_chain, as the stock
-// command prints it, to SHA-256: it is the stored hash.
+// TestStockSQLiteChecksTheChain hashes every row of audit_chain, as the stock
+// command prints it, with SHA-256: the result is the stored hash.
 func TestStockSQLiteChecksTheChain(t *testing.T) {
 	path := act(t)
 	for _, view := range []string{"audit_chain", "audit_texts"} {
@@ -75,8 +76,8 @@ func TestStockSQLiteChecksTheChain(t *testing.T) {
 	}
 }
 
-// TestASaveSaysWhatWent: removals stand in the row of the save because of which
-// they were made, or in rows of their own, and each is in audit_removals.
+// TestASaveSaysWhatWent: removals are recorded in the row of the save that
+// caused them, or in separate rows, and each is in audit_removals.
 func TestASaveSaysWhatWent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
@@ -115,8 +116,9 @@ func TestASaveSaysWhatWent(t *testing.T) {
 	}
 }
 
-// TestNobodyCountsOthersWrites: what a caller who is no administrator gets of the
-// log has numbers of his own, in an order of its own, and no hash; pages go on.
+// TestNobodyCountsOthersWrites: for a caller who is not an administrator, the
+// rows of the log have numbers of his own, in an order of their own, and no
+// hash. Paging works.
 func TestNobodyCountsOthersWrites(t *testing.T) {
 	s, _ := open(t)
 	for i := range 6 {
@@ -154,8 +156,9 @@ func TestNobodyCountsOthersWrites(t *testing.T) {
 	}
 }
 
-// TestCursorsCountNobodysWrites walks lists page by page, and looks for the numbers
-// of rows in the cursors: two that follow one another would tell how much others write.
+// TestCursorsCountNobodysWrites walks lists page by page, and checks that
+// cursors contain no row numbers: two successive numbers would tell how much
+// other owners write.
 func TestCursorsCountNobodysWrites(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -201,8 +204,8 @@ func TestCursorsCountNobodysWrites(t *testing.T) {
 	}
 }
 
-// TestErasedTextsAreGone looks for every word that was typed about an agent in the
-// files of the database after it was erased.
+// TestErasedTextsAreGone: after an agent was erased, the files of the database
+// contain no text that was entered about it.
 func TestErasedTextsAreGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))

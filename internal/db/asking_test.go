@@ -10,16 +10,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
-// hostilePolicy has a schema and a rule that need far more than they may have.
+// hostilePolicy has a schema and a rule that need far more work than they may
+// do.
 func hostilePolicy() ckpt.Policy {
 	p := ckpt.DefaultPolicy()
 	p.Schema = ckpt.JSON(`{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}`)
 	return p
 }
 
-// A save whose schema is still being tried when its client goes away ends, and
-// leaves nothing. Nothing else of it is affected: where the client waits, the
-// state is saved with a finding.
+// TestASaveEndsWithItsClientWhileItIsMadeReady: if the client goes away while
+// the schema is still being checked, the save ends and leaves nothing. If the
+// client waits, the state is saved with a finding.
 func TestASaveEndsWithItsClientWhileItIsMadeReady(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir()+"/ckpt.db", newClock())

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// logOf is what the views tell of the audit log, by row.
+// logOf returns what the views show of each row of the audit log.
 func logOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -34,7 +34,7 @@ func logOf(t *testing.T, path string) map[string]string {
 	return all
 }
 
-// busy lets agents do things that leave all kinds of rows in the audit log.
+// busy lets agents make requests that leave all kinds of rows in the audit log.
 func busy(t *testing.T, s *db.Store, round int) {
 	t.Helper()
 	for i := range 60 {
@@ -67,9 +67,10 @@ func flawless(t *testing.T, path string) *audit.VerifyReport {
 	return report
 }
 
-// TestTheAuditLogGrowsOld archives the log three times while agents go on. What the
-// views told of each row is told by the database or by an archive, the chain holds
-// from the first archive to the last row, and repeated saves are still answered.
+// TestTheAuditLogGrowsOld archives the log three times while agents continue.
+// The database or an archive shows of each row what the views showed before.
+// The chain is intact from the first archive to the last row, and repeated
+// saves are still replayed.
 func TestTheAuditLogGrowsOld(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -104,7 +105,7 @@ func TestTheAuditLogGrowsOld(t *testing.T) {
 		archives = slices.Insert(archives, 0, filepath.Join(folder, a.Name))
 		flawless(t, path)
 		all := map[string]string{}
-		for _, name := range append([]string{path}, archives...) { // the newest first: an archive has some rows of before it, for what it names
+		for _, name := range append([]string{path}, archives...) { // newest first: an archive also has some earlier rows
 			flawless(t, name)
 			maps.Copy(all, logOf(t, name))
 		}
@@ -134,7 +135,7 @@ func TestTheAuditLogGrowsOld(t *testing.T) {
 		t.Errorf("%s rows of %s are left", rows, n)
 	}
 	must(t, s.Close())
-	s = openWith(t, options(path, c)) // a start finds nothing odd
+	s = openWith(t, options(path, c)) // a start finds no problem
 	if st, err := s.Status(t.Context(), root); err != nil || len(st.Problems) > 0 {
 		t.Errorf("%+v, %v", st.Problems, err)
 	}
@@ -142,9 +143,9 @@ func TestTheAuditLogGrowsOld(t *testing.T) {
 	flawless(t, path)
 }
 
-// TestArchiveOfAnErasedAgent archives rows whose texts an erasure took that is too
-// young to be archived with them: the archive holds, and a text that somebody else
-// took from it is missed all the same.
+// TestArchiveOfAnErasedAgent archives rows whose texts an erasure removed. The
+// erasure itself is too young to be archived with them. The archive passes
+// verify, and verify still notices a text that was removed without an erasure.
 func TestArchiveOfAnErasedAgent(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -171,8 +172,8 @@ func TestArchiveOfAnErasedAgent(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreRefused: rows go only where an administrator has named the file
-// that has them, in order, and they are old enough.
+// TestArchivesThatAreRefused: rows are removed only if an administrator names
+// the file that contains them, in order, and if they are old enough.
 func TestArchivesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -213,7 +214,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	if n := sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_archives`); n != "0" {
 		t.Errorf("%s archives are recorded", n)
 	}
-	// A folder that is not there, and too young a time.
+	// The folder does not exist; the time is too recent.
 	if _, err := audit.Archive(t.Context(), path, filepath.Join(folder, "none"), c.Now(), c.Now().Add(-10*24*time.Hour), nil); err == nil {
 		t.Error("a folder that is not there was taken")
 	}
@@ -230,8 +231,9 @@ func lastRow(t *testing.T, path string) (n int64, hash string) {
 	return n, hash
 }
 
-// TestForgedArchivesAreFound: verify finds rows that somebody removed under the name of
-// an archive, an archive that was changed, and one that is missing.
+// TestForgedArchivesAreFound: verify finds rows that were removed by hand in
+// the name of an archive, an archive that was changed, and an archive that is
+// missing.
 func TestForgedArchivesAreFound(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -289,7 +291,7 @@ func TestForgedArchivesAreFound(t *testing.T) {
 	}
 }
 
-// edit changes a database as somebody would who has the file.
+// edit changes a database as a person with access to the file does.
 func edit(path, statements string) (string, error) {
 	out, err := exec.Command("sqlite3", "-bail", path, statements).CombinedOutput()
 	return string(out), err

@@ -9,8 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// TestTheEndOfTheLogComesFirst pages through the log newest first, and gets what it gets
-// oldest first.
+// TestTheEndOfTheLogComesFirst pages through the log newest first, and gets the same rows as oldest first.
 func TestTheEndOfTheLogComesFirst(t *testing.T) {
 	t.Parallel()
 	s, _ := busyLog(t)
@@ -22,7 +21,7 @@ func TestTheEndOfTheLogComesFirst(t *testing.T) {
 			page, err := s.Audit(t.Context(), sc, ckpt.AuditFilter{Newest: true, Before: before, Limit: 3})
 			must(t, err)
 			for _, row := range page.Audit {
-				if row.Action != "admin_read_audit" { // of this test
+				if row.Action != "admin_read_audit" { // a row that this test made
 					got = append(got, row.N)
 				}
 			}
@@ -43,8 +42,8 @@ func TestTheEndOfTheLogComesFirst(t *testing.T) {
 	}
 }
 
-// TestRowsOfTheLogAreFound: by run, by who did it, by outcome, by time, and decisions
-// without what agents do all the time.
+// TestRowsOfTheLogAreFound: by run, by caller, by outcome, by time, and decisions without the routine requests of
+// agents.
 func TestRowsOfTheLogAreFound(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -92,7 +91,7 @@ func TestRowsOfTheLogAreFound(t *testing.T) {
 	}
 }
 
-// TestTheDaemonVerifiesItsChain: for administrators, and it finds what was changed.
+// TestTheDaemonVerifiesItsChain: administrators can verify the chain, and a change in it is found.
 func TestTheDaemonVerifiesItsChain(t *testing.T) {
 	t.Parallel()
 	s, path := busyLog(t)
@@ -114,7 +113,7 @@ func TestTheDaemonVerifiesItsChain(t *testing.T) {
 	}
 }
 
-// TestFindingsOfAllRuns: one call for all runs of an owner, newest first.
+// TestFindingsOfAllRuns: one call returns the findings of all runs of an owner, newest first.
 func TestFindingsOfAllRuns(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)

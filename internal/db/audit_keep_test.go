@@ -12,9 +12,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestTheFileIsFlatUnderKeep: where old rows of the audit log go to archives and old
-// keys are forgotten, a database whose agents do the same each day grows no more once
-// it has the days that are kept. Each day has runs and agents with new names.
+// TestTheFileIsFlatUnderKeep: old rows of the audit log move to archives and old keys are forgotten. If agents do
+// the same things each day, the database stops growing once it has the days that are kept. Each day has runs and
+// agents with new names.
 func TestTheFileIsFlatUnderKeep(t *testing.T) {
 	t.Parallel()
 	const keep = 10 * 24 * time.Hour
@@ -46,8 +46,8 @@ func TestTheFileIsFlatUnderKeep(t *testing.T) {
 	flawless(t, o.Path)
 }
 
-// TestTheLeastKeep: rows go to an archive with the smallest keep that the settings allow,
-// although time passes while the daemon looks at the clock.
+// TestTheLeastKeep: rows move to an archive with the smallest keep that the settings allow, although time passes
+// while the daemon reads the clock.
 func TestTheLeastKeep(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -63,7 +63,7 @@ func TestTheLeastKeep(t *testing.T) {
 	}
 }
 
-// aDayOfSaves is what some agents do each day.
+// aDayOfSaves makes the saves that some agents make each day.
 func aDayOfSaves(t *testing.T, s *db.Store, c *clock, day int) {
 	t.Helper()
 	for i := range 120 {

@@ -34,8 +34,8 @@ func busyLog(t *testing.T) (*db.Store, string) {
 	return s, path
 }
 
-// TestAuditChain recomputes the chain from what the real command prints, by
-// the description in AUDIT.md and nothing else of ours.
+// TestAuditChain recomputes the chain from the output of the real sqlite3
+// command, by the description in AUDIT.md and without any of our code.
 func TestAuditChain(t *testing.T) {
 	t.Parallel()
 	_, path := busyLog(t)
@@ -62,7 +62,8 @@ func TestAuditChain(t *testing.T) {
 	}
 }
 
-// TestAuditLogIsAppendOnly: not even the real command may change or remove a row.
+// TestAuditLogIsAppendOnly: not even the real sqlite3 command may change or
+// remove a row.
 func TestAuditLogIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	_, path := busyLog(t)
@@ -80,8 +81,8 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 	}
 }
 
-// TestTamperingIsFound changes the log behind the triggers' back, in every way
-// that one might, and has verify find it.
+// TestTamperingIsFound changes the log in every possible way past the triggers,
+// and checks that verify finds the change.
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -119,8 +120,8 @@ func TestTamperingIsFound(t *testing.T) {
 	}
 }
 
-// TestAChangedRowThatWasHashedAnewIsFound: a row that is right by itself does not
-// fit the one after it.
+// TestAChangedRowThatWasHashedAnewIsFound: a changed row with a matching hash
+// does not fit the next row.
 func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
 	t.Parallel()
 	s, path := busyLog(t)
@@ -135,8 +136,8 @@ func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
 	}
 }
 
-// TestWhatIsRecorded names who did what: administrators' reads, refusals that
-// never reached the store, the daemon's start.
+// TestWhatIsRecorded: the log records administrators' reads, refusals that
+// never reached the store, and the daemon's start, each with the caller.
 func TestWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s, path := busyLog(t)
@@ -175,7 +176,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	sound(t, path)
 }
 
-// TestAuditPages pages through the log and sees only one's own.
+// TestAuditPages pages through the log. A user sees only his own rows.
 func TestAuditPages(t *testing.T) {
 	t.Parallel()
 	s, _ := busyLog(t)
@@ -211,8 +212,8 @@ func TestAuditPages(t *testing.T) {
 	wantCode(t, err, ckpt.CodeInvalid)
 }
 
-// TestCanary puts a secret into everything that an agent may send: it stands in
-// no audit row and in no error.
+// TestCanary puts a secret into everything that an agent can send. It must be
+// in no audit row and in no error.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-canary-4711"

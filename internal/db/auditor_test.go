@@ -31,8 +31,9 @@ var views = map[string]string{
 	"audit_violations":  "rule, subject, detail",
 }
 
-// TestAuditorsViews asks every view of the contract of the real command, while
-// the store is open, after a clean stop, and after a stop whose log was not copied.
+// TestAuditorsViews reads every view of the contract with the real sqlite3
+// command: while the store is open, after a clean stop, and after a stop whose
+// log was not copied.
 func TestAuditorsViews(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -74,9 +75,9 @@ func TestAuditorsViews(t *testing.T) {
 	check("after a stop with an empty log")
 }
 
-// TestAuditorComesAndGoes opens and closes the database with the real command,
-// plain and read-only, again and again under load: nothing is lost, and the log
-// stays the same file.
+// TestAuditorComesAndGoes opens and closes the database with the real sqlite3
+// command, plain and read-only, repeatedly under load. Nothing is lost, and the
+// log stays the same file.
 func TestAuditorComesAndGoes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

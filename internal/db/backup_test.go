@@ -13,8 +13,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestBackupUnderLoad copies the database while many save: each copy verifies
-// by itself, holds what was acknowledged before it began, and can be opened.
+// TestBackupUnderLoad copies the database while many clients save. Each copy
+// passes verify by itself, contains what was acknowledged before the copy
+// began, and can be opened.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -56,8 +57,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBackupRefusals never replaces a file, never names a copy that does not
-// verify, and leaves nothing behind.
+// TestBackupRefusals: a backup never replaces a file, never gives its name to a
+// copy that fails verify, and leaves nothing behind.
 func TestBackupRefusals(t *testing.T) {
 	t.Parallel()
 	_, damagedPath, _, _ := damaged(t)

@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// BenchmarkSaveBesideNewRuns is saves into a known run, each tenth beside one into a new run.
+// BenchmarkSaveBesideNewRuns measures saves into a known run, every tenth next to a save into a new run.
 func BenchmarkSaveBesideNewRuns(b *testing.B) {
 	s, _ := open(b)
 	state := make([]byte, 2048)
@@ -27,8 +27,8 @@ func BenchmarkSaveBesideNewRuns(b *testing.B) {
 	}
 }
 
-// BenchmarkSave is durable saves of 2 KiB by so many clients at once, each an
-// agent of its own with the default policy.
+// BenchmarkSave measures durable saves of 2 KiB by this many clients at once, each a separate agent with the
+// default policy.
 func BenchmarkSave(b *testing.B) {
 	for _, clients := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {

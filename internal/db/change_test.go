@@ -53,7 +53,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestUnpinAppliesThePolicy: what only the pin had kept goes with it.
+// TestUnpinAppliesThePolicy: a checkpoint that only the pin kept is removed
+// when the pin is removed.
 func TestUnpinAppliesThePolicy(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -74,8 +75,8 @@ func TestUnpinAppliesThePolicy(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 
-// TestUnpinByAnAdministrator: what goes because an administrator unpins it is
-// recorded as its owner's and its agent's.
+// TestUnpinByAnAdministrator: a removal that follows from an administrator's
+// unpin is recorded under the checkpoint's owner and agent.
 func TestUnpinByAnAdministrator(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -95,7 +96,8 @@ func TestUnpinByAnAdministrator(t *testing.T) {
 	}
 }
 
-// TestDelete removes one, once; the head of the run falls back to what is left.
+// TestDelete deletes a checkpoint once. The head of the run goes back to a
+// remaining checkpoint.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -122,8 +124,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestPolicy is stored whole, shows in the view, is read over the defaults, and
-// applies at once to every run.
+// TestPolicy: a policy is stored whole, appears in the view, is merged over the
+// defaults when read, and applies at once to every run.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(playChild(role, os.Getenv("CKPTSIDECAR_TEST_DB")))
 	}
-	if os.Getenv(modelChildPath) != "" { // a test that runs this binary again, as the one to be killed
+	if os.Getenv(modelChildPath) != "" { // a test runs this binary again as the process to kill
 		os.Exit(m.Run())
 	}
 	testenv.Main(m)
@@ -70,7 +70,7 @@ func playChild(role, path string) int {
 	return closed(s.Close())
 }
 
-// childRestores restores the file that lies beside the database as "backup".
+// childRestores restores the file "backup" that is next to the database.
 func childRestores(path string) int {
 	_, err := db.RestoreBackup(context.Background(), filepath.Join(filepath.Dir(path), "backup"), options(path, newClock()), nil, func(done *db.Restored) {
 		fmt.Println("kept", done.Kept)
@@ -101,8 +101,8 @@ func childGives(s *db.Store) int {
 	return closed(s.Close())
 }
 
-// childSaves saves and says of each save what was answered, so that the test
-// knows what it may hold the store to.
+// childSaves saves and prints the answer to each save, so that the test knows
+// what the store has promised.
 func childSaves(s *db.Store, saves int) int {
 	for i := range saves {
 		_, err := s.Save(context.Background(), ann, childSave(i))
@@ -128,7 +128,7 @@ func childSaves(s *db.Store, saves int) int {
 	return closed(s.Close())
 }
 
-// childrenSave saves as four clients that save at the same time.
+// childrenSave saves as four clients at the same time.
 func childrenSave(s *db.Store) {
 	fmt.Println("pid", os.Getpid())
 	var wg sync.WaitGroup
@@ -144,21 +144,21 @@ func childrenSave(s *db.Store) {
 	wg.Wait()
 }
 
-// childSave is the i-th save of a child, with the id that is its key.
+// childSave is the i-th save of a child. Its id is its key.
 func childSave(i int) *ckpt.SaveRequest {
 	r := request(fmt.Sprintf("agent%d", i%3), ckpt.KindRecovery, fmt.Sprintf(`{"save":%d,"text":"%s"}`, i, strings.Repeat("ab", 1500*(i%3))))
 	r.ID = fmt.Sprintf("01900000-0000-7000-8000-%012x", i+1)
 	return r
 }
 
-// child is a process of the test's own.
+// child is a separate process that the test has started.
 type child struct {
 	*exec.Cmd
 	lines *bufio.Scanner
 }
 
-// startChild starts the test binary in a role, behind wrapper where there is
-// one, and as another user where uid is not 0.
+// startChild starts the test binary in a role. It uses the wrapper command if
+// one is given, and another user if uid is not 0.
 func startChild(t testing.TB, role, path string, uid uint32, wrapper ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -192,12 +192,13 @@ func startChild(t testing.TB, role, path string, uid uint32, wrapper ...string) 
 	return &child{cmd, bufio.NewScanner(out)}
 }
 
-// copyOfSelf puts the test binary where every user may run it.
+// copyOfSelf copies the test binary to a place where every user may run it.
 func copyOfSelf(t testing.TB, self string) string {
 	t.Helper()
 	to := filepath.Join(openFolder(t), "db.test")
-	// By another process: what this one has open for writing, a child that is
-	// started just then has too, and a file that is open for writing does not run.
+	// Another process makes the copy. A file that this process has open for
+	// writing is also open in a child that starts at that moment, and a file
+	// that is open for writing cannot be run.
 	if out, err := exec.Command("cp", self, to).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -205,7 +206,7 @@ func copyOfSelf(t testing.TB, self string) string {
 	return to
 }
 
-// openFolder is a folder that every user may enter.
+// openFolder returns a folder that every user may enter.
 func openFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -217,7 +218,7 @@ func openFolder(t testing.TB) string {
 	return dir
 }
 
-// line reads the child's next line.
+// line returns the child's next line.
 func (c *child) line(t testing.TB) string {
 	t.Helper()
 	if !c.lines.Scan() {
@@ -226,7 +227,7 @@ func (c *child) line(t testing.TB) string {
 	return c.lines.Text()
 }
 
-// all reads what the child says until it ends.
+// all returns what the child prints until it ends.
 func (c *child) all(t testing.TB) []string {
 	t.Helper()
 	stop := time.AfterFunc(5*time.Minute, func() { _ = c.Process.Kill() })
@@ -239,8 +240,8 @@ func (c *child) all(t testing.TB) []string {
 	return lines
 }
 
-// coverFolder is where a child of any user leaves its coverage, which is not
-// counted.
+// coverFolder is where a child of any user leaves its coverage data, which is
+// not counted.
 func coverFolder(t testing.TB) string {
 	t.Helper()
 	dir := openFolder(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestChownKilled kills a daemon while it gives agents away: all of them have moved, or none.
+// TestChownKilled kills a daemon while it gives agents away: afterwards all of them have moved, or none.
 func TestChownKilled(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
@@ -36,10 +36,10 @@ func TestChownKilled(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			said := string(out)
 			if err == nil {
-				break // it came to its end before the call
+				break // it ended before this call
 			}
 			if !strings.Contains(said, "opened") {
-				continue // this is about the start
+				continue // this call belongs to the start
 			}
 			killed[calls]++
 			again := openWith(t, options(path, newClock()))

@@ -25,8 +25,8 @@ func chown(t *testing.T, s *db.Store, r ckpt.ChownRequest) *ckpt.Chowned {
 	return done
 }
 
-// TestChown gives agents to another owner: what they have is the new owner's, and
-// nothing of it the old one's.
+// TestChown gives agents to another owner: everything that they have belongs to
+// the new owner, and nothing of it to the old one.
 func TestChown(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -39,7 +39,7 @@ func TestChown(t *testing.T) {
 	_, _, err = s.Chown(ctx, ann, toBob(""), "")
 	wantCode(t, err, ckpt.CodeDenied)
 	_, _, err = s.Chown(ctx, root, toBob(""), "")
-	wantCode(t, err, ckpt.CodeConflict) // its owner is alive
+	wantCode(t, err, ckpt.CodeConflict) // because the run's owner is alive
 	p.kill(7)
 	dry := toBob("")
 	dry.DryRun = true
@@ -58,7 +58,7 @@ func TestChown(t *testing.T) {
 		t.Errorf("the same key again: %+v, replayed %v", again, replayed)
 	}
 	_, _, err = s.Chown(ctx, root, toBob(""), "")
-	wantCode(t, err, ckpt.CodeNotFound) // there is none left
+	wantCode(t, err, ckpt.CodeNotFound) // there is no agent left
 	_, err = s.Checkpoint(ctx, ann, first.ID, true)
 	wantCode(t, err, ckpt.CodeNotFound)
 	_, err = s.Latest(ctx, ann, ckpt.CheckpointFilter{Agent: "a"}, true)
@@ -84,7 +84,7 @@ func TestChown(t *testing.T) {
 
 	back := ckpt.ChownRequest{From: bob.Owner, To: ann.Owner}
 	_, _, err = s.Chown(ctx, root, back, "")
-	wantCode(t, err, ckpt.CodeConflict) // she has an agent of this name now
+	wantCode(t, err, ckpt.CodeConflict) // ann has an agent of this name now
 	if !strings.Contains(err.Error(), "uid:1001 already has an agent with the name a: nothing was moved") {
 		t.Error(err)
 	}
@@ -94,7 +94,8 @@ func TestChown(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestChownOfOneThatRuns is refused, and can be forced.
+// TestChownOfOneThatRuns: giving away an agent that runs is refused, and can be
+// forced.
 func TestChownOfOneThatRuns(t *testing.T) {
 	t.Parallel()
 	s, _, _ := openRuns(t)
@@ -112,8 +113,8 @@ func TestChownOfOneThatRuns(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestChownKeepsThePolicy: what counts for an agent counts with its new owner, whose
-// own policy would remove checkpoints.
+// TestChownKeepsThePolicy: an agent's effective policy stays the same under its
+// new owner, whose own policy would remove checkpoints.
 func TestChownKeepsThePolicy(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -134,8 +135,9 @@ func TestChownKeepsThePolicy(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestChownAndExchange: an agent that changed hands is exported and imported as any
-// other, and an owner who has imported its checkpoints does not get it as well.
+// TestChownAndExchange: an agent that changed its owner can be exported and
+// imported like any other. An owner who has imported its checkpoints cannot
+// also receive the agent.
 func TestChownAndExchange(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -161,8 +163,8 @@ func TestChownAndExchange(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestChownAndKeys: a save that is repeated under its id, or a request under its key,
-// is answered as the first time, for the new owner.
+// TestChownAndKeys: a repeated save with the same id, or a repeated request
+// with the same key, is replayed for the new owner.
 func TestChownAndKeys(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -183,8 +185,9 @@ func TestChownAndKeys(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestEraseAfterChown: what was typed about an agent goes with it, also what was typed
-// while it had another owner, and nothing of another agent of the same name.
+// TestEraseAfterChown: an erasure removes the texts about the agent, including
+// those from the time of its former owner, and no text about another agent of
+// the same name.
 func TestEraseAfterChown(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -199,7 +202,7 @@ func TestEraseAfterChown(t *testing.T) {
 	say(ann, "a", "secretly")
 	chown(t, s, toBob("a"))
 	say(bob, "a", "obscure")
-	save(t, s, ann, "a", ckpt.KindRoutine, `2`) // her next one
+	save(t, s, ann, "a", ckpt.KindRoutine, `2`) // her next agent of this name
 	say(ann, "a", "harmless")
 	texts := func() string {
 		return sqlite3(t, "-readonly", pathOf(s), `SELECT group_concat(reason, ' ') FROM (SELECT reason FROM act_texts WHERE reason IS NOT NULL ORDER BY n)`)
@@ -216,8 +219,8 @@ func TestEraseAfterChown(t *testing.T) {
 	expect.Equal(t, "what the file has", sqlite3(t, "-readonly", pathOf(s), `SELECT from_owner, to_owner FROM audit_owners`), "uid:1001|uid:1002")
 }
 
-// TestArchivesAfterChown: rows that record a change of owner stay, and the archive and
-// the database verify, also after the agent was erased.
+// TestArchivesAfterChown: rows that record a change of owner stay. The archive
+// and the database pass verify, even after the agent was erased.
 func TestArchivesAfterChown(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
@@ -259,7 +262,7 @@ func TestArchivesAfterChown(t *testing.T) {
 	archive()
 }
 
-// TestForgedOwners finds agents whose owner was changed otherwise.
+// TestForgedOwners finds agents whose owner was changed in any other way.
 func TestForgedOwners(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -299,7 +302,8 @@ func TestForgedOwners(t *testing.T) {
 	}
 }
 
-// TestChownAndQuotas: what an agent takes counts for its new owner.
+// TestChownAndQuotas: the size of an agent counts toward the quota of its new
+// owner.
 func TestChownAndQuotas(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())

@@ -11,8 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestCopyWithAnotherLog starts on what cp makes of a live database: the file of
-// one moment, and the write-ahead log of a later one, or pages that are torn.
+// TestCopyWithAnotherLog starts on a copy that cp made of a live database: the
+// file of one moment with the write-ahead log of a later moment, or with torn
+// pages.
 func TestCopyWithAnotherLog(t *testing.T) {
 	t.Parallel()
 	const hint = "copied with cp"
@@ -32,7 +33,7 @@ func TestCopyWithAnotherLog(t *testing.T) {
 	many(40)
 	log, err := os.ReadFile(path + "-wal")
 	must(t, err)
-	for page := 2; page < 12; page++ { // whichever of these the log has, the others are torn
+	for page := 2; page < 12; page++ { // the log has some of these pages; the others are torn
 		clear(torn[page*4096 : (page+1)*4096])
 	}
 	to := filepath.Join(t.TempDir(), "ckpt.db")
@@ -53,7 +54,8 @@ func TestCopyWithAnotherLog(t *testing.T) {
 	wantCode(t, err, ckpt.CodeCorrupt)
 }
 
-// TestWholeCopyIsServed: files that were copied while no daemon had them are well.
+// TestWholeCopyIsServed: files that were copied while no daemon had them open
+// are intact.
 func TestWholeCopyIsServed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

@@ -17,8 +17,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// flip inverts one bit of each place where a text stands in a closed file, and
-// fails where it stands nowhere.
+// flip inverts one bit at each place where a text occurs in a closed file. It
+// fails the test if the text does not occur.
 func flip(t testing.TB, path, text string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -33,8 +33,8 @@ func flip(t testing.TB, path, text string) {
 	write(t, path, b)
 }
 
-// damaged is a database with a damaged inline state, a damaged deflated one,
-// a damaged plain segment, and a sound one of each.
+// damaged is a database with a damaged inline state, a damaged deflated state,
+// a damaged plain segment, and an intact one of each.
 func damaged(t *testing.T) (s *db.Store, path string, bad, good []*ckpt.Saved) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "ckpt.db")
@@ -62,8 +62,8 @@ func damaged(t *testing.T) (s *db.Store, path string, bad, good []*ckpt.Saved) {
 	return openWith(t, options(path, newClock())), path, bad, good
 }
 
-// TestDamagedStatesAreNotServed refuses damaged states by id, in every way in
-// which a state is read, and serves the others.
+// TestDamagedStatesAreNotServed: damaged states are refused by id, in every way
+// to read a state, and the others are served.
 func TestDamagedStatesAreNotServed(t *testing.T) {
 	t.Parallel()
 	s, path, bad, good := damaged(t)
@@ -92,7 +92,7 @@ func TestDamagedStatesAreNotServed(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `"on we go"`)
 }
 
-// TestVerifyNamesDamagedStates lists exactly the damaged ones.
+// TestVerifyNamesDamagedStates: verify lists exactly the damaged states.
 func TestVerifyNamesDamagedStates(t *testing.T) {
 	t.Parallel()
 	_, path, bad, _ := damaged(t)
@@ -109,7 +109,8 @@ func TestVerifyNamesDamagedStates(t *testing.T) {
 	}
 }
 
-// TestDamagedAgentIsExported gives what is sound, and says of what is not.
+// TestDamagedAgentIsExported: an export contains the intact checkpoints, and
+// names the damaged ones.
 func TestDamagedAgentIsExported(t *testing.T) {
 	t.Parallel()
 	s, _, bad, good := damaged(t)
@@ -140,7 +141,8 @@ func TestDamagedAgentIsExported(t *testing.T) {
 	}
 }
 
-// TestMissingPieces reads checkpoints whose material is gone, cut or unreadable.
+// TestMissingPieces reads checkpoints whose pieces are missing, cut or
+// unreadable.
 func TestMissingPieces(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -165,8 +167,8 @@ func TestMissingPieces(t *testing.T) {
 	}
 }
 
-// TestDamagedPages overwrites pages here and there: verify tells and ends, and
-// a store that opens such a file neither crashes nor serves a false state.
+// TestDamagedPages overwrites random pages. Verify reports it and ends. A store
+// that opens such a file neither crashes nor serves a wrong state.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -207,7 +209,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// TestVerifyRefuses says what cannot be verified at all.
+// TestVerifyRefuses: verify says why a file cannot be verified at all.
 func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	foreign := filepath.Join(t.TempDir(), "f.db")
@@ -233,8 +235,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestDamagedDetails: what stands beside a state may be damaged too. Such a
-// checkpoint is refused, and named in an export.
+// TestDamagedDetails: the data next to a state can be damaged too. Such a
+// checkpoint is refused, and an export names it.
 func TestDamagedDetails(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// story is a growing state: JSON with a counter at the front, messages, and a
-// time at the end.
+// story is a growing state: JSON with a counter at the front, messages, and a time at the end.
 type story struct {
 	r        *rand.Rand
 	step     int
@@ -37,12 +36,12 @@ func (s *story) next(most int) []byte {
 	return fmt.Appendf(nil, `{"step":%d,"messages":[%s],"at":"2026-03-01T%02d:00:00Z"}`, s.step, strings.Join(s.messages, ","), s.step%24)
 }
 
-// compact begins the messages anew with the last few.
+// compact replaces all messages except the last few with a summary.
 func (s *story) compact(keep int) {
 	s.messages = append([]string{fmt.Sprintf(`{"summary":"up to %d"}`, s.step)}, s.messages[max(0, len(s.messages)-keep):]...)
 }
 
-// rewrite makes a rewrite of a message somewhere.
+// rewrite rewrites a random message.
 func (s *story) rewrite() {
 	i := s.r.IntN(len(s.messages))
 	s.messages[i] = fmt.Sprintf(`{"role":"user","content":"it was %d"}`, s.r.IntN(1e6))
@@ -63,8 +62,8 @@ func saveBytes(t testing.TB, s *db.Store, agent, run string, kind ckpt.Kind, sta
 	return saved
 }
 
-// TestAThousandStates keeps a history of 1,000 checkpoints in a fraction of
-// its size, and stock sqlite3 puts each together from the pieces.
+// TestAThousandStates keeps a history of 1,000 checkpoints in a fraction of its size, and stock sqlite3 assembles
+// each one from its pieces.
 func TestAThousandStates(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -108,8 +107,8 @@ func TestAThousandStates(t *testing.T) {
 	sound(t, path)
 }
 
-// TestRemovalsHarmNoOther saves and removes as it comes, in several runs at
-// once, with small and large states, restarts and erasures between.
+// TestRemovalsHarmNoOther saves and removes in random order, in several runs at once, with small and large states,
+// restarts and erasures in between.
 func TestRemovalsHarmNoOther(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -122,7 +121,7 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	runs := []string{"one", "two", "three"}
 	stories := map[string]*story{}
-	there := map[string]string{} // id: hash
+	there := map[string]string{} // from id to hash
 	kinds := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery, ckpt.KindPreOperation}
 	for i := range 600 {
 		run := runs[r.IntN(len(runs))]
@@ -143,7 +142,7 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 		case n < 13 && len(st.messages) > 0:
 			st.rewrite()
 		case n < 18:
-			for id := range there { // any
+			for id := range there { // takes a random one
 				_, err := s.Delete(t.Context(), ann, id)
 				must(t, err)
 				delete(there, id)
@@ -181,8 +180,8 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 	}
 }
 
-// TestDefaultRetentionGivesBack keeps three of a growing and compacting
-// history, and never much more than three whole states.
+// TestDefaultRetentionGivesBack keeps three checkpoints of a growing and compacting history. They never take much
+// more space than three whole states.
 func TestDefaultRetentionGivesBack(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -208,7 +207,7 @@ func TestDefaultRetentionGivesBack(t *testing.T) {
 	sound(t, path)
 }
 
-// TestSavesOfOneRunAtOnce must not stand on each other wrongly.
+// TestSavesOfOneRunAtOnce: concurrent saves of one run must not use a wrong base.
 func TestSavesOfOneRunAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -255,7 +254,7 @@ func TestSavesOfOneRunAtOnce(t *testing.T) {
 	}
 }
 
-// TestNotMuchMoreThanWhole stores what has little in common with anything.
+// TestNotMuchMoreThanWhole stores states that have little in common with any other.
 func TestNotMuchMoreThanWhole(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -315,8 +314,8 @@ func TestNotMuchMoreThanWhole(t *testing.T) {
 	}
 }
 
-// TestABaseThatIsGone deletes and restores between the saves, so that what is in
-// memory is not what the next may stand on.
+// TestABaseThatIsGone deletes and restores between the saves, so that the state in memory must not be the base of
+// the next one.
 func TestABaseThatIsGone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -340,8 +339,8 @@ func TestABaseThatIsGone(t *testing.T) {
 	sound(t, path)
 }
 
-// TestABaseThatGoesMeanwhile has a save made ready on a state whose removal waits before it. When its turn comes, the
-// pieces that it would stand on are gone.
+// TestABaseThatGoesMeanwhile prepares a save on a base whose removal is queued before the save. When the save is
+// executed, the pieces of its base have been removed.
 func TestABaseThatGoesMeanwhile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -376,8 +375,8 @@ func TestABaseThatGoesMeanwhile(t *testing.T) {
 	sound(t, path)
 }
 
-// TestAnOperationCopiesNothing takes the run's newest state for the one to go
-// back to: it is there already.
+// TestAnOperationCopiesNothing: an operation takes the run's newest state as its rollback target without storing it
+// again.
 func TestAnOperationCopiesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -399,7 +398,7 @@ func TestAnOperationCopiesNothing(t *testing.T) {
 	sound(t, path)
 }
 
-// TestADatabaseThatStoredWhole goes on with what an older program wrote.
+// TestADatabaseThatStoredWhole continues with a database that an older program wrote.
 func TestADatabaseThatStoredWhole(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())

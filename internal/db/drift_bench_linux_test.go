@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
-// What watching costs where nothing is found: the same saves and steps with
-// the real detectors and without any.
+// These benchmarks measure what watching costs if nothing is found: the same
+// saves and steps with the real detectors and without any.
 // go test ./internal/db -run '^$' -bench Watching -count 6
 
 func benchStore(b *testing.B, watched bool) *db.Store {
@@ -35,8 +35,8 @@ func watching(b *testing.B, run func(b *testing.B, s *db.Store)) {
 	}
 }
 
-// processorTime is what this process has used: it tells more than the clock
-// where others work on the machine too.
+// processorTime returns the processor time of this process. It says more than
+// the clock if the machine is busy.
 func processorTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -45,7 +45,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// growing is a transcript that grows by a message each time.
+// growing is a transcript that grows by one message per call.
 func growing(size int) func(i int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var messages strings.Builder
@@ -101,8 +101,9 @@ func BenchmarkWatchingBeats(b *testing.B) {
 	})
 }
 
-// BenchmarkColdSaves is saves into runs that are not watched, whose past is read
-// again, and first saves into new runs; warm is the same saves into runs that are.
+// BenchmarkColdSaves measures saves into runs that are not watched, whose past
+// is read again, and first saves into new runs. "warm" is the same saves into
+// watched runs.
 func BenchmarkColdSaves(b *testing.B) {
 	const runs = 64
 	state := growing(2048)

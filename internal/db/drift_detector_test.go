@@ -20,16 +20,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// detector is a small drift detector that tests can foresee: the same call
-// with the same result is a warning at the third time and critical at the
-// fifth, in all of a stretch; a state with "bad": true is critical by itself.
+// detector is a small drift detector whose results tests can predict. The same
+// call with the same result is a warning at the third time and critical at the
+// fifth, within one segment. A state with "bad": true is critical by itself.
 type detector struct {
 	mu     sync.Mutex
-	panics bool     // every call does
-	bogus  bool     // the next finding is one that cannot be stored
-	goals  []string // that were heard
-	made   int      // watches
-	begun  *float64 // progress that the last watch began with
+	panics bool     // every call panics
+	bogus  bool     // the next finding cannot be stored
+	goals  []string // goals that it was told
+	made   int      // number of watches that it made
+	begun  *float64 // the progress that the last watch started with
 }
 
 func (d *detector) flag(f func()) {
@@ -61,13 +61,13 @@ func (d *detector) Step(_ context.Context, p *ckpt.Policy, r observer.RuleRun, s
 	return print, nil
 }
 
-// Evaluator, Score and Calibrate have no part in these tests: those of the real
-// detectors are in drift_evaluate_test.go.
+// Evaluator, Score and Calibrate are not used in these tests. Those of the real
+// detectors are tested in drift_evaluate_test.go.
 func (d *detector) Evaluator() observer.Evaluator                             { panic("not asked for") }
 func (d *detector) Score(*ckpt.Policy, *observer.RecordedRun) float64         { return 0 }
 func (d *detector) Calibrate(*ckpt.Policy, []float64) (none ckpt.Calibration) { return none }
 
-// rules are of the form "has TEXT".
+// rules evaluates rules of the form "has TEXT".
 func (d *detector) rules(p *ckpt.Policy, r observer.RuleRun, text string) (broken []observer.Found) {
 	for _, rule := range p.Rules {
 		if what, ok := strings.CutPrefix(rule.When, "has "); ok && strings.Contains(text, what) {
@@ -130,10 +130,10 @@ type detectorWatch struct {
 	d       *detector
 	policy  *ckpt.Policy
 	pairs   map[string]int
-	since   map[string]int64 // by pair: the newest checkpoint before its first time
+	since   map[string]int64 // by pair: the newest checkpoint before the pair's first call
 	total   int
 	states  []int64
-	keys    map[string]string // of the state before
+	keys    map[string]string // of the previous state
 	goal    string
 	started time.Time
 	routine time.Time
@@ -221,7 +221,7 @@ func (w *detectorWatch) Measures() map[string]float64 {
 	return map[string]float64{"steps": float64(w.total), "states": float64(len(w.states))}
 }
 
-// drifty is a store that watches, and can resume.
+// drifty is a store that watches for drift, and can resume.
 type drifty struct {
 	*db.Store
 	t        testing.TB
@@ -229,7 +229,7 @@ type drifty struct {
 	detector *detector
 	options  db.Options
 	steps    int
-	reader   *inspector // an auditor's connection, once somebody has looked
+	reader   *inspector // an auditor's connection, after the first inspect
 }
 
 func openDrifty(t testing.TB, change ...func(*db.Options)) *drifty {
@@ -245,7 +245,7 @@ func openDrifty(t testing.TB, change ...func(*db.Options)) *drifty {
 	return d
 }
 
-// inspect looks at the database as an auditor does.
+// inspect opens the database as an auditor does.
 func (d *drifty) inspect() *inspector {
 	d.t.Helper()
 	if d.reader == nil {
@@ -254,7 +254,7 @@ func (d *drifty) inspect() *inspector {
 	return d.reader
 }
 
-// lookAway ends that.
+// lookAway closes that connection.
 func (d *drifty) lookAway() {
 	if d.reader != nil {
 		_ = d.reader.Close()
@@ -272,8 +272,8 @@ func (d *drifty) reopen() {
 	d.Store = openWith(d.t, d.options)
 }
 
-// crash goes on with a copy of the files as they are while the store is open, as
-// after a kill.
+// crash continues with a copy of the files that was made while the store is
+// open, as after a kill.
 func (d *drifty) crash() {
 	d.t.Helper()
 	d.lookAway()
@@ -319,7 +319,7 @@ func (d *drifty) policy(change func(*ckpt.Policy)) {
 	}
 }
 
-// report is what is known of the main run's drift.
+// report returns the drift report of the main run.
 func (d *drifty) report(all bool) *ckpt.DriftReport {
 	d.t.Helper()
 	r, err := d.Drift(d.t.Context(), ann, ckpt.DriftFilter{Agent: "a", All: all, Limit: ckpt.MaxLimit})
@@ -329,7 +329,8 @@ func (d *drifty) report(all bool) *ckpt.DriftReport {
 	return r
 }
 
-// noViolations asks what an auditor asks, and for what holds of suspects.
+// noViolations runs the auditor's check, and checks the invariants of suspect
+// checkpoints.
 func (d *drifty) noViolations() {
 	d.t.Helper()
 	found, err := column(d.inspect(), `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations
@@ -341,7 +342,8 @@ func (d *drifty) noViolations() {
 	}
 }
 
-// marks lists the main run's checkpoints, oldest first: kind, seq, and ! for suspect.
+// marks lists the main run's checkpoints, oldest first: kind, seq, and ! for
+// suspect.
 func (d *drifty) marks() string {
 	d.t.Helper()
 	page, err := d.Checkpoints(d.t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main", Limit: ckpt.MaxLimit})

@@ -9,8 +9,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// work records a run of the agent "a" in which one call is made so many times
-// with the same result, and ends it well.
+// work records a run of the agent "a" that makes one call this many times with
+// the same result, and ends it successfully.
 func (d *drifty) work(name string, same int) {
 	d.t.Helper()
 	ref := ckpt.RunRef{Agent: "a", Run: name}
@@ -31,8 +31,8 @@ func (d *drifty) work(name string, same int) {
 	}
 }
 
-// TestEvaluateRecordedRuns judges what the store has recorded, with the present
-// and with another threshold.
+// TestEvaluateRecordedRuns evaluates the recorded runs with the present
+// threshold and with another one.
 func TestEvaluateRecordedRuns(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)
@@ -68,9 +68,9 @@ func TestEvaluateRecordedRuns(t *testing.T) {
 	}
 }
 
-// TestCalibrationFollowsGoodRuns asks for 20 % false alarms, for which four good
-// runs are enough: then two equal calls of an agent that never repeats itself are
-// too many, and the finding says why.
+// TestCalibrationFollowsGoodRuns requests 20 % false alarms, for which four
+// good runs are enough. After that, two equal calls of an agent that never
+// repeats itself are too many, and the finding says why.
 func TestCalibrationFollowsGoodRuns(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)
@@ -93,7 +93,7 @@ func TestCalibrationFollowsGoodRuns(t *testing.T) {
 		t.Errorf("with three runs: %+v", c)
 	}
 	d.work("good3", 1)
-	d.reopen() // all of it follows from what is recorded
+	d.reopen() // the calibration follows only from what is recorded
 	if c := tick(); c.Runs != 4 || !(c.Factor > 0 && c.Factor < 0.5) || c.Quiet != 4 {
 		t.Errorf("with four runs: %+v", c)
 	}
@@ -111,7 +111,7 @@ func TestCalibrationFollowsGoodRuns(t *testing.T) {
 }
 
 // TestFeedbackSuggestsWhatWouldHaveSparedIt: one of two warnings is dismissed,
-// and the answer has the threshold that tells them apart.
+// and the answer contains the threshold that separates them.
 func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)
@@ -136,7 +136,8 @@ func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 
-// TestEvaluateManySteps says how long 20,000 recorded steps take.
+// TestEvaluateManySteps logs how long the evaluation of 20,000 recorded steps
+// takes.
 func TestEvaluateManySteps(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)

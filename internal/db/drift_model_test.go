@@ -12,16 +12,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// driftModel makes random steps on a run that drifts, is dismissed, resumed,
-// restored, ended and begun anew, and holds what must always be so against
-// what is there. Replay: go test ./internal/db -run TestDriftModel -model.seed=N.
+// driftModel takes random steps on a run that drifts, is dismissed, resumed,
+// restored, ended and started again, and checks the invariants against the
+// store. Replay: go test ./internal/db -run TestDriftModel -model.seed=N.
 type driftModel struct {
 	*drifty
 	r       *rand.Rand
 	did     []string
 	before  []ckpt.Checkpoint // oldest first
-	deleted map[string]bool   // by hand
-	second  map[string]bool   // by tool: whether there was a clean checkpoint when a call was made a second time
+	deleted map[string]bool   // deleted by a call
+	second  map[string]bool   // by tool: whether a clean checkpoint existed when a call was made a second time
 	calls   map[string]int
 	stretch string
 }
@@ -55,7 +55,7 @@ func (m *driftModel) fail(format string, args ...any) {
 	m.t.Fatalf("%s\nthe last steps:\n  %s\nthere is %s", fmt.Sprintf(format, args...), strings.Join(m.did[max(0, len(m.did)-25):], "\n  "), m.marks())
 }
 
-// must takes an error that is no refusal for a failure.
+// must fails the test for an error that is not an allowed refusal.
 func (m *driftModel) must(what string, err error, allowed ...ckpt.Code) bool {
 	m.t.Helper()
 	m.did = append(m.did, what)
@@ -151,7 +151,7 @@ func (m *driftModel) step() {
 	m.check()
 }
 
-// call records one of few calls, so that they repeat.
+// call records one of a few calls, so that they repeat.
 func (m *driftModel) call(tool string) {
 	m.t.Helper()
 	if m.calls[tool]++; m.calls[tool] == 2 {
@@ -191,7 +191,7 @@ func newestClean(list []ckpt.Checkpoint) *ckpt.Checkpoint {
 	return nil
 }
 
-// check holds what must be so after every step.
+// check checks the invariants after each step.
 func (m *driftModel) check() {
 	m.t.Helper()
 	m.did[len(m.did)-1] += ": " + m.marks()
@@ -209,7 +209,8 @@ func (m *driftModel) check() {
 			m.fail("checkpoint %d is suspect: %t", after[i].Seq, after[i].Suspect)
 		}
 	}
-	// Retention never takes the last clean one, however much is suspect.
+	// Retention never removes the last clean checkpoint, however many are
+	// suspect.
 	if newestClean(after) == nil {
 		for i := range m.before {
 			c := &m.before[i]

@@ -11,15 +11,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
-// The store with the real detectors.
+// These tests use the store with the real detectors.
 
 func openReal(t testing.TB) *drifty {
 	return openDrifty(t, func(o *db.Options) { o.Drift = drift.New() })
 }
 
-// TestHostileRuleHoldsUpNobody: a policy full of rules that would run for ever
-// is stopped at its bound and said to be, its agent's saves are made all the
-// same, and other agents' go on beside it.
+// TestHostileRuleHoldsUpNobody: rules that would run forever are stopped at
+// their bound, and a finding says so. The saves of that agent still succeed,
+// and other agents' saves continue.
 func TestHostileRuleHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)
@@ -47,9 +47,9 @@ func TestHostileRuleHoldsUpNobody(t *testing.T) {
 	d.noViolations()
 }
 
-// TestRealLoop is the acceptance of section 9 with the detectors that users
-// have: within its threshold a loop is critical, and there is a way back,
-// although a checkpoint was saved twice after every step.
+// TestRealLoop is the acceptance test of section 9 with the real detectors: a
+// loop is critical within its threshold, and there is a rollback target,
+// although each step made two checkpoints.
 func TestRealLoop(t *testing.T) {
 	t.Parallel()
 	for _, each := range []int{1, 2, 4} {
@@ -85,7 +85,7 @@ func TestRealLoop(t *testing.T) {
 	}
 }
 
-// TestPollingIsNoLoop: new results make it work.
+// TestPollingIsNoLoop: calls that get new results are work, not a loop.
 func TestPollingIsNoLoop(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)
@@ -97,7 +97,8 @@ func TestPollingIsNoLoop(t *testing.T) {
 	}
 }
 
-// TestShippedSchema: the form of workflow snapshots can be asked for by name.
+// TestShippedSchema: a policy can name the built-in schema of workflow
+// snapshots.
 func TestShippedSchema(t *testing.T) {
 	t.Parallel()
 	d := openReal(t)

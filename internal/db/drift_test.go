@@ -22,9 +22,9 @@ func (d *drifty) loop(n int) (last *ckpt.Step) {
 	return last
 }
 
-// TestCriticalDriftLeavesAWayBack: although the policy keeps three routine
-// checkpoints and a loop saves many, the clean one from before is there, the
-// newest state is kept as a recovery checkpoint, and all since are suspect.
+// TestCriticalDriftLeavesAWayBack: the policy keeps three routine checkpoints and a loop saves many. Still, the
+// clean checkpoint from before the loop is kept, the newest state is kept as a recovery checkpoint, and all
+// checkpoints since then are suspect.
 func TestCriticalDriftLeavesAWayBack(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -38,7 +38,7 @@ func TestCriticalDriftLeavesAWayBack(t *testing.T) {
 		t.Fatalf("%+v", step.Drift)
 	}
 	d.put(`{"step":4}`)
-	d.wantMarks("o1 o2 o3 o4") // the first is held, though not among the newest three
+	d.wantMarks("o1 o2 o3 o4") // the first is kept, though it is not among the newest three
 	d.loop(1)
 	step = d.record("search", "nothing")
 	wantSeverity(t, step.Drift, ckpt.SeverityCritical, "repeat")
@@ -61,8 +61,8 @@ func TestCriticalDriftLeavesAWayBack(t *testing.T) {
 	sound(t, d.options.Path)
 }
 
-// TestResumeBeginsAnotherStretch: what is resumed from the clean checkpoint is
-// clean, counts from nothing, and the finding stays as history.
+// TestResumeBeginsAnotherStretch: a run that resumes from the clean checkpoint is clean and counts from zero, and
+// the finding stays as history.
 func TestResumeBeginsAnotherStretch(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -90,7 +90,7 @@ func TestResumeBeginsAnotherStretch(t *testing.T) {
 	}
 	d.noViolations()
 
-	// The operator says that it was none after all: what was suspect is clean.
+	// The operator dismisses the finding: the suspect checkpoints become clean.
 	id := ""
 	for _, f := range all.Findings {
 		if f.Severity == ckpt.SeverityCritical {
@@ -108,7 +108,7 @@ func TestResumeBeginsAnotherStretch(t *testing.T) {
 	sound(t, d.options.Path)
 }
 
-// TestStreakOutlivesTheDaemon: stopped and started after every step, it counts on.
+// TestStreakOutlivesTheDaemon: the counts survive a restart after every step.
 func TestStreakOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -120,19 +120,18 @@ func TestStreakOutlivesTheDaemon(t *testing.T) {
 	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityCritical, "repeat")
 	d.reopen()
 	step := d.record("search", "nothing")
-	wantSeverity(t, step.Drift, ckpt.SeverityCritical) // open, and not made twice
+	wantSeverity(t, step.Drift, ckpt.SeverityCritical) // still open, and not made twice
 	if step.Drift.Clean == "" || step.Drift.Recovery == "" {
 		t.Fatalf("%+v", step.Drift)
 	}
 	d.reopen()
-	saved := d.put(`{"other":1}`) // what the state was before the stop is known too
+	saved := d.put(`{"other":1}`) // the state before the stop is known too
 	wantSeverity(t, saved.Drift, ckpt.SeverityCritical, "lost_keys")
 	d.noViolations()
 }
 
-// TestStepThatBeginsAndEnds: the call is known from its beginning, the result
-// from its end, also where a daemon stopped in between; a failed attempt under
-// the same key counts.
+// TestStepThatBeginsAndEnds: the call is known from the step's beginning and the result from its end, even if the
+// daemon restarts in between. A failed attempt with the same key counts.
 func TestStepThatBeginsAndEnds(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -159,11 +158,10 @@ func TestStepThatBeginsAndEnds(t *testing.T) {
 		}
 		d.reopen()
 	}
-	wantSeverity(t, last.Drift, ckpt.SeverityCritical, "repeat") // a third time
+	wantSeverity(t, last.Drift, ckpt.SeverityCritical, "repeat") // the third time
 }
 
-// TestRolledBackStepIsNotCounted: a transaction that fails leaves no trace in
-// what is counted.
+// TestRolledBackStepIsNotCounted: a transaction that fails does not change the counts.
 func TestRolledBackStepIsNotCounted(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -180,8 +178,7 @@ func TestRolledBackStepIsNotCounted(t *testing.T) {
 	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityCritical, "repeat")
 }
 
-// TestReplayIsNotCounted: a step or a save that is sent again counts once, and
-// is told how the run stands now.
+// TestReplayIsNotCounted: a repeated step or save counts once, and gets the present drift of the run.
 func TestReplayIsNotCounted(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -212,8 +209,8 @@ func TestReplayIsNotCounted(t *testing.T) {
 	wantSeverity(t, saved.Drift, ckpt.SeverityCritical)
 }
 
-// TestDismiss: only what no other finding covers becomes clean; twice is once;
-// somebody else's is not there.
+// TestDismiss: only checkpoints that no other finding covers become clean. A repeated dismissal changes nothing.
+// Another owner's finding is not found.
 func TestDismiss(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -256,8 +253,7 @@ func TestDismiss(t *testing.T) {
 	sound(t, d.options.Path)
 }
 
-// TestRestoreCloses: to restore a clean checkpoint goes back, to restore a
-// suspect one does not.
+// TestRestoreCloses: restoring a clean checkpoint closes the findings, restoring a suspect one does not.
 func TestRestoreCloses(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -284,7 +280,7 @@ func TestRestoreCloses(t *testing.T) {
 	d.noViolations()
 }
 
-// TestPosted: an agent's own finding counts as any other.
+// TestPosted: an agent's own finding counts like any other.
 func TestPosted(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -319,8 +315,7 @@ func TestPosted(t *testing.T) {
 	}
 }
 
-// TestFindingsAreBounded: beyond the cap nothing is noted, except what is
-// critical first.
+// TestFindingsAreBounded: beyond the limit no finding is recorded, except the first critical one.
 func TestFindingsAreBounded(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -341,7 +336,8 @@ func TestFindingsAreBounded(t *testing.T) {
 	d.noViolations()
 }
 
-// TestSchema: refused with the place, whatever the kind, or reported.
+// TestSchema: a state that does not match is refused with the place of the mistake, for every kind, or only
+// reported.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -375,8 +371,8 @@ func TestSchema(t *testing.T) {
 	d.wantMarks("o1 o2 o3! e4!")
 }
 
-// TestRulesOfTheUsersOwn see the run and what was counted of it, a step whole,
-// and a bad one is refused with its place.
+// TestRulesOfTheUsersOwn: users' rules see the run, its counts and the whole step. A bad rule is refused with the
+// place of the mistake.
 func TestRulesOfTheUsersOwn(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -407,8 +403,7 @@ func TestRulesOfTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestGoal: another goal than the first is told to the watch, and an event
-// lets there be one.
+// TestGoal: a goal that differs from the known one makes a finding, unless a goal_update event allows the change.
 func TestGoal(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -441,8 +436,7 @@ func TestGoal(t *testing.T) {
 	}
 }
 
-// TestMistakenDetectorStopsNoSave: a panic in any part of a detector costs its
-// findings and nothing else.
+// TestMistakenDetectorStopsNoSave: a panic in any part of a detector loses its findings and nothing else.
 func TestMistakenDetectorStopsNoSave(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -455,8 +449,7 @@ func TestMistakenDetectorStopsNoSave(t *testing.T) {
 	wantSeverity(t, d.put(`{"bad":true}`).Drift, ckpt.SeverityCritical, "bad_state")
 }
 
-// TestFewWatches: with room for one, two runs take turns and both are counted
-// rightly.
+// TestFewWatches: with room for one watch, two runs alternate and both are counted correctly.
 func TestFewWatches(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t, func(o *db.Options) { o.Watches = 1 })
@@ -477,8 +470,8 @@ func TestFewWatches(t *testing.T) {
 	}
 }
 
-// TestAWatchMadeAnewKnowsTheProgress: a save makes the watch of its run anew, after a heartbeat has
-// declared progress that no save has seen.
+// TestAWatchMadeAnewKnowsTheProgress: a save creates the watch of its run again, after a heartbeat has declared
+// progress that no save has seen.
 func TestAWatchMadeAnewKnowsTheProgress(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t, func(o *db.Options) { o.Watches = 1 })
@@ -504,8 +497,7 @@ func TestAWatchMadeAnewKnowsTheProgress(t *testing.T) {
 	})
 }
 
-// TestOffIsOff: with sensitivity off nothing is counted; turned on again, it
-// begins with what comes.
+// TestOffIsOff: with sensitivity off nothing is counted. When it is on again, counting starts with the next step.
 func TestOffIsOff(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -520,7 +512,7 @@ func TestOffIsOff(t *testing.T) {
 	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityWarn, "repeat")
 }
 
-// TestSecretsShowInTheVerdict, and a resume does not close them.
+// TestSecretsShowInTheVerdict: secrets appear in the verdict, and a resume does not close that finding.
 func TestSecretsShowInTheVerdict(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t, func(o *db.Options) { o.Secrets = someSecrets{} })
@@ -547,8 +539,8 @@ func (s someSecrets) FindBytesAfter(state []byte, _ []jsontext.Copy, _ secrets.S
 
 func (someSecrets) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { return state, nil }
 
-// TestHeldCheckpointGoes: when what looked like drift has passed, what was kept
-// for it goes in the same transaction.
+// TestHeldCheckpointGoes: when the suspicion of drift has passed, the checkpoint that was kept for it is removed in
+// the same transaction.
 func TestHeldCheckpointGoes(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -561,7 +553,7 @@ func TestHeldCheckpointGoes(t *testing.T) {
 	}
 	d.wantMarks("o1 o4 o5 o6")
 	d.record("search", "nothing")
-	for _, f := range d.report(false).Findings { // the detector forgets what it counted
+	for _, f := range d.report(false).Findings { // this makes the detector forget what it counted
 		if _, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: f.ID}); err != nil {
 			t.Fatal(err)
 		}
@@ -569,7 +561,7 @@ func TestHeldCheckpointGoes(t *testing.T) {
 	d.wantMarks("o4 o5 o6")
 }
 
-// TestHeldCheckpointMayBeDeleted by hand, as the newest may.
+// TestHeldCheckpointMayBeDeleted: a held checkpoint can be deleted by hand, like the newest one.
 func TestHeldCheckpointMayBeDeleted(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -583,8 +575,8 @@ func TestHeldCheckpointMayBeDeleted(t *testing.T) {
 	d.wantMarks("o3 o4 o5")
 }
 
-// TestEverythingOfAnErasedAgentGoes, what is watched of it as well: the numbers
-// of its runs may come again.
+// TestEverythingOfAnErasedAgentGoes: an erasure also removes the watches of the agent's runs, because the numbers
+// of those runs can be used again.
 func TestEverythingOfAnErasedAgentGoes(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -599,13 +591,13 @@ func TestEverythingOfAnErasedAgentGoes(t *testing.T) {
 	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityNone)
 }
 
-// TestTickFindsWhatIsStale of runs that are known to live, once.
+// TestTickFindsWhatIsStale: a tick finds stale runs that are known to be alive, once.
 func TestTickFindsWhatIsStale(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
 	start(t, d.Store, 1)
 	d.put(`{"n":1}`)
-	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{}`) // nobody knows whether it lives
+	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{}`) // nothing is known about this run's process
 	d.clock.add(29 * time.Minute)
 	tick := func() {
 		t.Helper()
@@ -632,7 +624,7 @@ func TestTickFindsWhatIsStale(t *testing.T) {
 	wantSeverity(t, run.Drift, ckpt.SeverityWarn)
 }
 
-// TestTickReachesAllRuns: where a tick cannot ask all runs, the next one goes on.
+// TestTickReachesAllRuns: if one tick cannot check all runs, the next one continues.
 func TestTickReachesAllRuns(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -661,8 +653,8 @@ func TestTickReachesAllRuns(t *testing.T) {
 	}
 }
 
-// TestSharedKeys: agents of one owner that differ for longer than they may are
-// warned, each of the others, once; agreement arms it again.
+// TestSharedKeys: agents of one owner that disagree for longer than the grace period each get one warning about the
+// others. After they agree, a new disagreement warns again.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -694,10 +686,10 @@ func TestSharedKeys(t *testing.T) {
 		share(ann, agent, "/task/status", "/v", "/nowhere")
 	}
 	share(bob, "a", "/v")
-	save(t, d.Store, bob, "a", ckpt.KindRoutine, `{"v":99}`) // somebody else's
+	save(t, d.Store, bob, "a", ckpt.KindRoutine, `{"v":99}`) // it belongs to another owner
 	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":1,"task":{"status":"done"}}`)
-	save(t, d.Store, ann, "c", ckpt.KindRoutine, `{"v":1e0}`) // it has no such task
-	d.reopen()                                                // what they share is read once
+	save(t, d.Store, ann, "c", ckpt.KindRoutine, `{"v":1e0}`) // this state has no such task
+	d.reopen()                                                // the shared values are read once
 	tick(time.Second)
 	tick(58 * time.Second)
 	if n := len(found(ann, "a")); n != 0 {
@@ -746,7 +738,7 @@ func TestSharedKeys(t *testing.T) {
 	d.noViolations()
 }
 
-// TestDamageIsNotedOnce, however often it is met, and makes nothing suspect.
+// TestDamageIsNotedOnce: damage is recorded once, however often it is met, and makes no checkpoint suspect.
 func TestDamageIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
@@ -784,7 +776,7 @@ func TestDamageIsNotedOnce(t *testing.T) {
 	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityCritical, "corruption")
 }
 
-// TestImportIntoADriftingRun: what comes in is as suspect as what is saved.
+// TestImportIntoADriftingRun: imported checkpoints are as suspect as saved ones.
 func TestImportIntoADriftingRun(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)

@@ -6,8 +6,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestDueIsForRoutineCheckpointsAndAges: a long history of recovery checkpoints
-// that are young is nothing to look at again in every round.
+// TestDueIsForRoutineCheckpointsAndAges: a long history of young recovery
+// checkpoints is not checked again in every round.
 func TestDueIsForRoutineCheckpointsAndAges(t *testing.T) {
 	t.Parallel()
 	s, clock := open(t)

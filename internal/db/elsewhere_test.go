@@ -9,8 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// TestNobodyWritesToARunOfAnotherHost: once another host owns a run, every write to it
-// is fenced, with an epoch and without one. It can still be read, and forked from.
+// TestNobodyWritesToARunOfAnotherHost: once another host owns a run, every
+// write to it is fenced, with an epoch and without one. The run can still be
+// read and forked.
 func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	opt := options(t.TempDir()+"/ckpt.db", newClock())
@@ -21,7 +22,7 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 	run, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a"})
 	must(t, err)
 	var saved *ckpt.Saved
-	for i := range 5 { // the run is saved the short way by now
+	for i := range 5 { // after that the run is saved the fast way
 		saved = save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	other := request("a", ckpt.KindRoutine, "0")

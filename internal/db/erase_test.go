@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// plant leaves a canary in everything that an agent may send.
+// plant leaves a canary in everything that an agent can send.
 func plant(t *testing.T, s *db.Store, sc ckpt.Scope, agent, canary string, i int) {
 	t.Helper()
 	ref := ckpt.RunRef{Agent: agent}
@@ -33,8 +33,8 @@ func plant(t *testing.T, s *db.Store, sc ckpt.Scope, agent, canary string, i int
 	must(t, err)
 }
 
-// TestEraseLeavesNothing looks into the raw files for what an erased agent had
-// saved, deleted or had pruned, and finds others' unharmed.
+// TestEraseLeavesNothing: the raw files contain nothing that the erased agent
+// had saved, deleted or had pruned, and other agents' data is intact.
 func TestEraseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -85,8 +85,8 @@ func TestEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestEraseBesideAReader: a reader that holds its snapshot keeps the log; the
-// answer says that the agent is erased and that traces remain.
+// TestEraseBesideAReader: a reader with an open snapshot keeps the log alive.
+// The answer says that the agent is erased and that traces remain.
 func TestEraseBesideAReader(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())

@@ -7,8 +7,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// BenchmarkAppend measures what one event costs, in processor time of the whole
-// process too.
+// BenchmarkAppend measures the cost of one event, including the processor time
+// of the whole process.
 func BenchmarkAppend(b *testing.B) {
 	s, _ := open(b)
 	events := []ckpt.NewEvent{{Type: "tool", Payload: ckpt.JSON(`{"name":"search","args":{"q":"the weather in Zurich"}}`)}}

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
-// readAll follows the pages of an owner's events from after on.
+// readAll reads an owner's events after a number, page by page.
 func readAll(t *testing.T, s *db.Store, sc ckpt.Scope, after int64, limit int) (list []string, last int64) {
 	t.Helper()
 	for last = after; ; {
@@ -24,9 +24,10 @@ func readAll(t *testing.T, s *db.Store, sc ckpt.Scope, after int64, limit int) (
 	}
 }
 
-// The events of all runs of an owner come in the order in which they were
-// appended, whatever the size of a page, and after each of them all that follow.
-// Their numbers are not those of another owner, and outlive a restart.
+// TestEventsOfAllRuns: the events of all runs of an owner come in the order in
+// which they were appended, for every page size. Reading after any event
+// returns all later ones. The numbers are not valid for another owner, and
+// survive a restart.
 func TestEventsOfAllRuns(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -69,7 +70,7 @@ func TestEventsOfAllRuns(t *testing.T) {
 	}
 	expect.Equal(t, "numbers", len(numbers), len(want))
 	_, err = s.EventsOf(t.Context(), bob, page.Events[3].N, 1000)
-	if ckpt.CodeOf(err) != ckpt.CodeInvalid { // it may name one of his by chance, and does not here
+	if ckpt.CodeOf(err) != ckpt.CodeInvalid { // it could be one of his own numbers by chance, but is not here
 		t.Errorf("a number of another owner: %v", err)
 	}
 	_, err = s.EventsOf(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}, Target: ckpt.AllOwners}, 0, 10)
@@ -82,7 +83,8 @@ func TestEventsOfAllRuns(t *testing.T) {
 	rest, last := readAll(t, s, ann, last, 1000)
 	expect.Equal(t, "after a restart", fmt.Sprint(rest), fmt.Sprintf("[a0/r0/%d a0/r0/%d]", seqs["a0r0"]+1, seqs["a0r0"]+2))
 
-	// What goes with its run, with its agent or by max_events goes from the order too.
+	// Events that are removed with their run, with their agent or by max_events
+	// also leave this order.
 	if _, err := s.DeleteRun(t.Context(), ann, ckpt.RunRef{Agent: "a0", Run: "r1"}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,9 @@ var (
 	member      = regexp.MustCompile(`"[a-z_]+":("[^"\\]*"|-?[\d.]+|true|false|null),`)
 )
 
-// TestHostileExports changes exports in ways that a hostile one might be changed,
-// and seals them: they are taken or refused, and the database is intact after both.
+// TestHostileExports changes exports as an attacker could, and seals them
+// again. The import accepts or refuses them, and the database is intact in both
+// cases.
 func TestHostileExports(t *testing.T) {
 	t.Parallel()
 	rounds := 20

@@ -16,14 +16,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// awkward are states whose bytes an encoder might not leave alone.
+// awkward are states whose bytes an encoder might change.
 var awkward = []struct{ contentType, state string }{
 	{ckpt.ContentTypeJSON, `{"b":1.50,"a":[ ],"é":"\u00e9<>&` + "\u2028" + `"}`}, {ckpt.ContentTypeJSON, "{\n  \"a\": 1\r\n}\n"},
 	{ckpt.ContentTypeJSON, ` {"a":1}`}, {ckpt.ContentTypeJSON, "{\"a\":1}\t "}, {ckpt.ContentTypeJSON, `null`}, {ckpt.ContentTypeJSON, `1e400`}, {ckpt.ContentTypeJSON, `-0.0`},
 	{"application/x+json; charset=utf-8", `["` + strings.Repeat("long ", 3000) + `"]`}, {"application/octet-stream", "\x00\xff\n"}, {"", ""}, {"text/plain", "{}"},
 }
 
-// exported is an agent of everything, and its export.
+// exported returns an agent that has everything, and its export.
 func exported(t *testing.T) (*db.Store, []*ckpt.Saved, string) {
 	t.Helper()
 	s, c := open(t)
@@ -48,7 +48,7 @@ func exported(t *testing.T) (*db.Store, []*ckpt.Saved, string) {
 }
 
 // TestExportAndImport brings an agent into another database byte for byte, with
-// all that is known of it, and a second time changes nothing.
+// everything that is known about it. A second import changes nothing.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	_, all, text := exported(t)
@@ -88,8 +88,8 @@ func TestExportAndImport(t *testing.T) {
 	sound(t, path)
 }
 
-// TestImportForAnother brings it to another owner and to another name in the
-// same database: the ids that are taken are exchanged, the same way each time.
+// TestImportForAnother imports to another owner and to another name in the same
+// database. Ids that are already used are replaced, the same way each time.
 func TestImportForAnother(t *testing.T) {
 	t.Parallel()
 	s, all, text := exported(t)
@@ -129,9 +129,9 @@ func TestImportForAnother(t *testing.T) {
 	}
 }
 
-// TestImportAppliesThePolicy leaves no more than the policy of the agent that
-// is there allows, and its head where it was. What comes is of version 1, which
-// joins a run that is there.
+// TestImportAppliesThePolicy: the import leaves no more than the policy of the
+// existing agent allows, and does not move its head. The export is of version
+// 1, which joins an existing run.
 func TestImportAppliesThePolicy(t *testing.T) {
 	t.Parallel()
 	from, _ := open(t)
@@ -139,7 +139,7 @@ func TestImportAppliesThePolicy(t *testing.T) {
 	p.RoutineKeep = 0
 	_, err := from.SetPolicy(t.Context(), ann, "a", p)
 	must(t, err)
-	for i := range 100 { // more than one transaction takes
+	for i := range 100 { // more than fits into one transaction
 		save(t, from, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -156,7 +156,8 @@ func TestImportAppliesThePolicy(t *testing.T) {
 	sound(t, path)
 }
 
-// TestBadImports: what is torn, changed, extended or made up is refused whole.
+// TestBadImports: an export that is torn, changed, extended or made up is
+// refused as a whole.
 func TestBadImports(t *testing.T) {
 	t.Parallel()
 	_, _, text := exported(t)
@@ -225,8 +226,8 @@ func TestBadImports(t *testing.T) {
 	}
 }
 
-// TestImportRefusals: a name that is none, a body that breaks off, an id whose
-// state is another.
+// TestImportRefusals: an invalid name, a body that breaks off, an id whose
+// state differs.
 func TestImportRefusals(t *testing.T) {
 	t.Parallel()
 	s, all, text := exported(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// exportOf is the export of an agent, or of all of ann's.
+// exportOf returns the export of an agent, or of all of ann's.
 func exportOf(t testing.TB, s *db.Store, agents ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,7 +31,7 @@ func exportOf(t testing.TB, s *db.Store, agents ...string) string {
 	return out.String()
 }
 
-// seal gives lines the last line that an export of version 2 has.
+// seal adds the last line of an export of version 2.
 func seal(body string) string {
 	type sums struct {
 		Lines  int64  `json:"lines"`
@@ -63,12 +63,12 @@ func seal(body string) string {
 	return body + string(end) + "\n"
 }
 
-// sealOld gives lines the last line of an export of version 1.
+// sealOld adds the last line of an export of version 1.
 func sealOld(body string) string {
 	return body + fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hashOf(body))
 }
 
-// oldExport is an agent as version 1 exported it: its policy and its checkpoints.
+// oldExport exports an agent as version 1 did: its policy and its checkpoints.
 func oldExport(t testing.TB, s *db.Store, agent string) string {
 	t.Helper()
 	p, err := s.Policy(t.Context(), ann, agent)
@@ -102,8 +102,7 @@ func oldExport(t testing.TB, s *db.Store, agent string) string {
 	return sealOld(b.String())
 }
 
-// copyOf is another store on the same machine: it sees the same processes, has the
-// same clock, and holds an import.
+// copyOf imports into another store on the same machine, with the same processes and the same clock.
 func copyOf(t testing.TB, c *clock, p *processes, text string) (*db.Store, *ckpt.ImportReport) {
 	t.Helper()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
@@ -114,8 +113,8 @@ func copyOf(t testing.TB, c *clock, p *processes, text string) (*db.Store, *ckpt
 	return s, report
 }
 
-// planOf is what a look at a run says, as text. How many bytes a checkpoint takes
-// in the database is of the database alone.
+// planOf returns a dry-run resume plan as text, without the stored size of a checkpoint, which differs between
+// databases.
 func planOf(t testing.TB, s *db.Store, agent, run string) string {
 	t.Helper()
 	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: agent, Run: run, DryRun: true})
@@ -128,8 +127,8 @@ func planOf(t testing.TB, s *db.Store, agent, run string) string {
 	return regexp.MustCompile(`"stored_size": \d+`).ReplaceAllString(string(text), "")
 }
 
-// TestImportKeepsWhatAPersonMustDecide: a run whose owner died in an operation
-// asks, here and wherever it is brought.
+// TestImportKeepsWhatAPersonMustDecide: if the owner of a run died in an operation, a person must decide, here and
+// wherever the run is imported.
 func TestImportKeepsWhatAPersonMustDecide(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -158,8 +157,7 @@ func TestImportKeepsWhatAPersonMustDecide(t *testing.T) {
 	sound(t, pathOf(other))
 }
 
-// TestOldExportIsNeverSafe: what a file of version 1 does not hold makes its runs
-// ones that a person must decide about.
+// TestOldExportIsNeverSafe: an export of version 1 lacks some data, so a person must decide about each of its runs.
 func TestOldExportIsNeverSafe(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -179,15 +177,15 @@ func TestOldExportIsNeverSafe(t *testing.T) {
 	sound(t, pathOf(other))
 }
 
-// TestImportOfALivingOwnersRunAsks: what the owner does after the export is in no
-// file, so that the copy goes on only by a person's word.
+// TestImportOfALivingOwnersRunAsks: the export does not contain what the run's owner does afterwards, so the copy
+// continues only if a person decides so.
 func TestImportOfALivingOwnersRunAsks(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
 	start(t, s, 7)
 	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
 	text := exportOf(t, s, "a")
-	p.kill(7) // where the copy is, there is no such process
+	p.kill(7) // the machine with the copy has no such process
 	other, report := copyOf(t, c, p, text)
 	wantVerdict(t, claim(t, other, 8), ckpt.VerdictAsk)
 	if len(report.Uncertain) != 1 || !strings.Contains(report.Uncertain[0].Reason, "alive") {
@@ -195,8 +193,8 @@ func TestImportOfALivingOwnersRunAsks(t *testing.T) {
 	}
 }
 
-// TestImportOfDamageAsks: a run of which a checkpoint could not be read is not
-// safe to go on with from an older one.
+// TestImportOfDamageAsks: if a checkpoint of a run could not be read, it is not safe to continue the run from an
+// older one.
 func TestImportOfDamageAsks(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -211,8 +209,8 @@ func TestImportOfDamageAsks(t *testing.T) {
 	sound(t, pathOf(other))
 }
 
-// TestImportJoinsNoHistories: a run that is there with another history is left
-// alone, and so is all else of the file.
+// TestImportJoinsNoHistories: an existing run with another history is left alone, and so is everything else in the
+// file.
 func TestImportJoinsNoHistories(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -223,7 +221,7 @@ func TestImportJoinsNoHistories(t *testing.T) {
 	other, _ := copyOf(t, c, p, text)
 	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(newer))
 	wantCode(t, err, ckpt.CodeConflict)
-	save(t, other, ann, "a", ckpt.KindRoutine, `{"n":3}`) // it goes on there
+	save(t, other, ann, "a", ckpt.KindRoutine, `{"n":3}`) // the run continues there
 	report, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
 	must(t, err)
 	if report.RunsPresent != 1 || report.Runs != 0 || report.Present != 1 {
@@ -241,9 +239,8 @@ func TestImportJoinsNoHistories(t *testing.T) {
 	}
 }
 
-// TestImportThatBreaksOffBeginsAnew: of an import that ends between its
-// transactions nothing is left that could be resumed, and doing it again brings
-// all of it.
+// TestImportThatBreaksOffBeginsAnew: if an import ends between its transactions, nothing of it can be resumed, and
+// repeating the import brings everything.
 func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -251,14 +248,14 @@ func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	policy.RoutineKeep = 0
 	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
 	must(t, err)
-	for i := range 100 { // more than one transaction takes
+	for i := range 100 { // more than fits into one transaction
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	text := exportOf(t, s, "a")
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 	o.Resume, o.Processes, o.Drift = resume.Make, p, drift.New()
 	other := openWith(t, o)
-	// A trigger stands for the fault: the checkpoint of the second transaction is refused.
+	// A trigger simulates the fault: the checkpoint of the second transaction is refused.
 	must(t, other.ExecForTest(`CREATE TRIGGER test_fault BEFORE INSERT ON checkpoints WHEN NEW.seq = 90 BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`))
 	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err == nil {
 		t.Fatal("the import did not break off")
@@ -318,7 +315,7 @@ type past struct {
 
 func (h *past) pick(list ...string) string { return list[h.rand.IntN(len(list))] }
 
-// do makes one random call. That it is refused is as good as any.
+// do makes one random call. A refusal is acceptable.
 func (h *past) do() {
 	h.step++
 	h.c.add(time.Duration(h.rand.IntN(5000)) * time.Millisecond)
@@ -401,9 +398,8 @@ func (h *past) do() {
 	}
 }
 
-// TestExportsOfRandomHistories brings random histories to another store. The same
-// plan is made of each run there, its export is the same text, and nothing is
-// broken. Runs whose owners lived when they were exported are never safe.
+// TestExportsOfRandomHistories brings random histories to another store. Each run has the same plan there, its
+// export is the same text, and verify finds nothing. Runs whose owners were alive during the export are never safe.
 func TestExportsOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -455,7 +451,7 @@ func TestExportsOfRandomHistories(t *testing.T) {
 				t.Errorf("pruned: %v", report.Pruned)
 			}
 			sound(t, pathOf(other))
-			// A renamed copy beside the original, and the second import of it.
+			// The first import makes a renamed copy next to the original, and the second one repeats it.
 			if strings.Count(text, `"type":"agent"`) == 1 {
 				for range 2 {
 					_, err := h.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "copy"}, strings.NewReader(text))
@@ -467,8 +463,8 @@ func TestExportsOfRandomHistories(t *testing.T) {
 	}
 }
 
-// TestExportPutsAsideWhatIsLarge: what does not fit into memory goes into a file
-// that is gone afterwards, and the export is the same.
+// TestExportPutsAsideWhatIsLarge: data that does not fit into memory is written to a file that is removed
+// afterwards, and the export is the same.
 func TestExportPutsAsideWhatIsLarge(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)

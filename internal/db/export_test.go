@@ -16,18 +16,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
-// What tests need of the inside, and nobody else.
+// These functions give tests access to the inside of the package.
 
-// Write puts an operation of a test's own through the writer. apply gets a
-// function that changes the database in the operation's transaction.
+// Write puts an operation of the test through the writer. apply gets a function that changes the database in the
+// transaction of the operation.
 func (s *Store) Write(owner string, size int64, apply func(exec func(query string, args ...any) error) error) error {
 	return s.Submit(&ledger.Op{Owner: owner, Size: size, Entry: ledger.AuditEntry{Who: owner, Action: "test", Owner: owner}, Do: func(tx *ledger.Tx) error {
 		return apply(func(query string, args ...any) error { return forge(tx, query, args...) })
 	}})
 }
 
-// forge is exec past the guards of checkpoints: a test damages what nobody may
-// rewrite, or stands for a part of the house that it leaves out.
+// forge is exec past the guards of checkpoints. A test uses it to damage rows that nothing may rewrite, or in place
+// of a part of the program that it leaves out.
 func forge(tx *ledger.Tx, query string, args ...any) error {
 	const guard = "checkpoints_are_never_changed"
 	if !strings.HasPrefix(query, "UPDATE checkpoints ") {
@@ -42,28 +42,28 @@ func forge(tx *ledger.Tx, query string, args ...any) error {
 	return tx.Exec(ledger.Guards[guard])
 }
 
-// Waiting is how many operations are in the writer's queue.
+// Waiting returns the number of operations in the writer's queue.
 func (s *Store) Waiting() int { return s.Engine.Waiting() }
 
-// CheckFiles is what maintenance looks at, beside the writer.
+// CheckFiles runs the check that maintenance makes beside the writer.
 func (s *Store) CheckFiles() error { return s.Engine.CheckFiles() }
 
-// LockedFor is for how long the writer has been kept from its lock.
+// LockedFor returns how long the writer has been kept from its lock.
 func (s *Store) LockedFor() time.Duration { return s.Engine.LockedFor() }
 
-// CopyWAL is one background copy of the write-ahead log.
+// CopyWAL makes one background copy of the write-ahead log.
 func (s *Store) CopyWAL() { s.Engine.CopyLog(context.Background()) }
 
-// EmptyWAL is what erase does with the write-ahead log.
+// EmptyWAL empties the write-ahead log as erase does.
 func (s *Store) EmptyWAL() error { return s.Engine.EmptyLog(context.Background()) }
 
-// PendingWAL is how many bytes wait in the write-ahead log.
+// PendingWAL returns how many bytes wait in the write-ahead log.
 func (s *Store) PendingWAL() int64 { return s.Engine.LogStatus().Pending }
 
-// Tick is one round of maintenance at a time.
+// Tick does one round of maintenance at a time.
 func (s *Store) Tick(now time.Time) { s.Engine.Ticker()(context.Background(), now) }
 
-// Ticker is the same for several rounds, which remember one another.
+// Ticker returns a Tick for several rounds that share their memory.
 func (s *Store) Ticker() func(now time.Time) {
 	tick := s.Engine.Ticker()
 	return func(now time.Time) { tick(context.Background(), now) }
@@ -72,7 +72,7 @@ func (s *Store) Ticker() func(now time.Time) {
 // SetWALTarget makes the log wrap after fewer bytes, until the test ends.
 func (s *Store) SetWALTarget(bytes int64) { s.Engine.SetLogTarget(bytes) }
 
-// CrashWriter lets the test have what a faulty operation would do.
+// CrashWriter does what a faulty operation would do: it panics in the writer.
 func (s *Store) CrashWriter(message string) error {
 	return s.Submit(&ledger.Op{Owner: "uid:1", Do: func(*ledger.Tx) error { panic(message) }})
 }
@@ -80,7 +80,7 @@ func (s *Store) CrashWriter(message string) error {
 // MarkFailed leaves the marker of a fault, as a fail-stop does.
 func MarkFailed(path string) error { return os.WriteFile(path+".failed", []byte(`{}`), 0o600) }
 
-// MaxBatch is how many operations share a transaction at most.
+// MaxBatch is the maximum number of operations in one transaction.
 const MaxBatch = sqlite.MaxBatch
 
 // ExecForTest changes the database in a transaction of the writer.
@@ -88,14 +88,14 @@ func (s *Store) ExecForTest(query string, args ...any) error {
 	return s.Submit(&ledger.Op{Owner: "test", Do: func(tx *ledger.Tx) error { return forge(tx, query, args...) }})
 }
 
-// ForgetTicks lets the next TickDrift ask every run again.
+// ForgetTicks makes the next TickDrift check every run again.
 func (s *Store) ForgetTicks() { clear(s.Ticked) }
 
-// Doubts is how often something has cast doubt on the states in memory.
+// Doubts returns how often the states in memory were doubted.
 func (s *Store) Doubts() int64 { return s.States.Doubts.Load() }
 
-// Unguarded is a script that runs statements past the guards of the schema and
-// leaves the guards as they were, as somebody does who knows them.
+// Unguarded returns a script that runs statements past the guards of the schema and leaves the guards as they were,
+// like an attacker who knows them.
 func Unguarded(statements string) string {
 	var drop, again strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(ledger.Guards)) {
@@ -105,28 +105,26 @@ func Unguarded(statements string) string {
 	return drop.String() + strings.TrimSuffix(strings.TrimSpace(statements), ";") + ";\n" + again.String()
 }
 
-// Used is what is counted of an owner: of all tables but the audit log, and of
-// that.
+// Used returns what is counted for an owner: in all tables except the audit log, and in the audit log.
 func (s *Store) Used(owner string) (rows, log int64) {
 	return s.Usage.Used(owner)
 }
 
-// StoredBy is what an owner has in all tables but the audit log, by looking.
+// StoredBy measures what an owner has in all tables except the audit log.
 func (s *Store) StoredBy(owner string) (int64, error) {
 	return usage.StoredBy(context.Background(), s.RO, owner)
 }
 
-// CountAnew lets a refusal be judged by what an owner has, however short ago that was counted.
+// CountAnew counts what an owner has, even if the last count is recent, so that a refusal is judged by it.
 func (s *Store) CountAnew(owner string) error { return s.Usage.Recount(context.Background(), owner) }
 
-// SetRoom says how much room is left for all.
+// SetRoom sets how much room is left for all owners.
 func (s *Store) SetRoom(bytes int64) { s.Usage.SetRoom(bytes) }
 
-// FillAndFree lets the reserve go and makes it again, as a full disk does on
-// which deletes free a little.
+// FillAndFree releases the reserve and makes it again, as on a full disk on which deletes free a little.
 func (s *Store) FillAndFree() error { return s.Engine.RemakeReserve() }
 
-// HowRunsAreFound says by which indexes the first page of an owner's runs is found.
+// HowRunsAreFound returns the indexes that find the first page of an owner's runs.
 func (s *Store) HowRunsAreFound(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (steps []string) {
 	agentID := int64(0)
 	if f.Agent != "" {

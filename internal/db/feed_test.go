@@ -21,7 +21,7 @@ func told(t *testing.T, next func(context.Context) ([]survey.Change, error)) (li
 	return list
 }
 
-// TestChangesAreTold: a watcher is told of his own runs alone, and an administrator of all.
+// TestChangesAreTold: a watcher learns only of changes to his own runs, and an administrator of all changes.
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	s, _, _ := openRuns(t)
@@ -31,7 +31,7 @@ func TestChangesAreTold(t *testing.T) {
 	defer stopAll()
 	startRun(t, s, "a", "r", 1)
 	save(t, s, bob, "b", ckpt.KindRoutine, `1`)
-	for range 2 { // the second is told with the first
+	for range 2 { // the second is reported together with the first
 		_, _, err := s.BeginStep(t.Context(), as(1), ckpt.RunRef{Agent: "a", Run: "r"}, ckpt.StepRequest{Key: "k", Name: "n"})
 		must(t, err)
 	}
@@ -57,7 +57,7 @@ func TestChangesAreTold(t *testing.T) {
 	}
 }
 
-// TestASlowWatcherIsToldToLookAtAll: what is kept for one is bounded.
+// TestASlowWatcherIsToldToLookAtAll: the number of changes that are kept for a watcher is bounded.
 func TestASlowWatcherIsToldToLookAtAll(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -13,7 +13,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// closedDatabase is a database with something in it, which nobody has open: a
+// closedDatabase returns a filled database that no process has open. It is a
 // copy of one that is made once.
 func closedDatabase(t testing.TB) string {
 	t.Helper()
@@ -35,7 +35,7 @@ func closedDatabase(t testing.TB) string {
 
 var aDatabase struct {
 	once  sync.Once
-	files map[string][]byte // by what is added to the path
+	files map[string][]byte // by the suffix that is added to the path
 }
 
 func makeDatabase(t testing.TB) string {
@@ -57,7 +57,7 @@ func sql(t testing.TB, path string, statements string) {
 	sqlite3(t, path, statements)
 }
 
-// contents is what a file is, and the hash of what is in it.
+// contents describes a file and the hash of its contents.
 func contents(t testing.TB, path string) string {
 	t.Helper()
 	info, err := os.Lstat(path)
@@ -86,7 +86,8 @@ func write(t testing.TB, path string, b []byte) {
 	must(t, os.WriteFile(path, b, 0o600))
 }
 
-// replace puts what is in one file into another, whose inode stays: as cp does.
+// replace writes the contents of one file into another, whose inode stays, as
+// cp does.
 func replace(t testing.TB, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
@@ -103,7 +104,7 @@ func damageAt(t testing.TB, from, to string, at, n int) {
 	write(t, to, b)
 }
 
-// noise is a state that does not deflate.
+// noise returns a state that does not deflate.
 func noise(seed uint64, size int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	b := make([]byte, size)

@@ -18,7 +18,7 @@ func forecast(t testing.TB, s *db.Store, sc ckpt.Scope, f survey.ForecastQuery) 
 	return v
 }
 
-// turns are what goes, as "when run seq".
+// turns lists the removals, as "when run seq".
 func turns(v *survey.Forecast) (list []string) {
 	for _, g := range v.Going {
 		list = append(list, fmt.Sprintf("%s %s %d", g.When, g.Run, g.Seq))
@@ -26,7 +26,7 @@ func turns(v *survey.Forecast) (list []string) {
 	return list
 }
 
-// TestForecastComesTrue: what it says of the next save and of ages is what then happens.
+// TestForecastComesTrue: what the forecast says about the next save and about ages is what happens.
 func TestForecastComesTrue(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
@@ -76,7 +76,7 @@ func TestForecastComesTrue(t *testing.T) {
 		t.Errorf("at its time went %+v", gone)
 	}
 
-	// An ended run goes as a whole.
+	// An ended run is removed as a whole.
 	saveIn("over", ckpt.KindRoutine)
 	_, _, err = s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: "over"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
 	must(t, err)
@@ -87,7 +87,7 @@ func TestForecastComesTrue(t *testing.T) {
 	}
 }
 
-// TestForecastOfOtherSettings: what would become of the checkpoints, and nothing does.
+// TestForecastOfOtherSettings: the forecast says what would happen to the checkpoints, and nothing happens to them.
 func TestForecastOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)

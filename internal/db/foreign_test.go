@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// adminReads is what administrators' reads have left: rows, and the reads that they
-// stand for.
+// adminReads returns what administrators' reads have left: the number of rows,
+// and the number of reads that they represent.
 func adminReads(t *testing.T, path, where string) (rows, reads string) {
 	t.Helper()
 	rows, reads, _ = strings.Cut(sqlite3(t, path, `SELECT count(*), sum(coalesce(json_extract(detail, '$.reads'), 1))
@@ -19,7 +19,8 @@ func adminReads(t *testing.T, path, where string) (rows, reads string) {
 	return rows, reads
 }
 
-// aBusyAgent is an agent with a checkpoint, read by root as its owner's.
+// aBusyAgent returns an agent with a checkpoint, which root reads in the name
+// of its owner.
 func aBusyAgent(t *testing.T) (s *db.Store, c *clock, path string, sc ckpt.Scope) {
 	t.Helper()
 	c = newClock()
@@ -51,9 +52,9 @@ func lookAround(t *testing.T, s *db.Store, sc ckpt.Scope) {
 	must(t, err)
 }
 
-// TestRepeatedReadsOfAdministratorsAreCounted makes 49 reads in a minute: each call has
-// one row at once, the others are counted, and no read but the first takes the
-// writer's turn.
+// TestRepeatedReadsOfAdministratorsAreCounted makes 49 reads in a minute. Each
+// kind of call gets one row at once, repetitions are counted, and only the
+// first read uses the writer.
 func TestRepeatedReadsOfAdministratorsAreCounted(t *testing.T) {
 	t.Parallel()
 	s, c, path, sc := aBusyAgent(t)
@@ -84,8 +85,8 @@ func TestRepeatedReadsOfAdministratorsAreCounted(t *testing.T) {
 	sound(t, path)
 }
 
-// TestAWatchOfAnHourHasARowAMinute polls each two seconds for an hour, as an open page
-// does. The maintenance runs beside it.
+// TestAWatchOfAnHourHasARowAMinute polls every two seconds for an hour, as an
+// open page does, while the maintenance runs.
 func TestAWatchOfAnHourHasARowAMinute(t *testing.T) {
 	t.Parallel()
 	s, c, path, sc := aBusyAgent(t)
@@ -114,8 +115,8 @@ func TestAWatchOfAnHourHasARowAMinute(t *testing.T) {
 	}
 }
 
-// TestACountNamesWhatWasRead: reads of several checkpoints of an agent are counted
-// together, and each is named.
+// TestACountNamesWhatWasRead: reads of several checkpoints of an agent are
+// counted together, and each checkpoint is named.
 func TestACountNamesWhatWasRead(t *testing.T) {
 	t.Parallel()
 	s, c, path, _ := aBusyAgent(t)
@@ -130,7 +131,7 @@ func TestACountNamesWhatWasRead(t *testing.T) {
 			c.add(time.Second)
 		}
 	}
-	must(t, s.Close()) // which writes what was counted
+	must(t, s.Close()) // this writes the counts
 	for _, id := range ids {
 		if got := sqlite3(t, path, `SELECT count(*) FROM audit_log WHERE action = 'admin_read' AND (subject = '`+id+`' OR detail LIKE '%`+id+`%')`); got == "0" {
 			t.Errorf("no row names the checkpoint %s that was read", id)

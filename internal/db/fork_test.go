@@ -11,8 +11,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestForksAtOnce: of many forks into one new run one is made, and the others are
-// told, whatever the order. What was made is told again to whoever asks again.
+// TestForksAtOnce: of many concurrent forks into one new run, one is made and
+// the others get a conflict, in any order. A repeated request for the fork that
+// was made is replayed.
 func TestForksAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -71,8 +72,9 @@ func TestForksAtOnce(t *testing.T) {
 	}
 }
 
-// TestForkFrom: a fork is of what the owner has, into what is not there, also where a
-// run was only registered.
+// TestForkFrom: a fork starts from something that the owner has, and makes a
+// run that does not exist yet. This also holds for a run that was only
+// registered.
 func TestForkFrom(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -95,7 +97,8 @@ func TestForkFrom(t *testing.T) {
 	if other.Parent != "" || string(row.ForkedFrom) != from.ID {
 		t.Errorf("in another agent the parent is %q, the run forked from %q", other.Parent, row.ForkedFrom)
 	}
-	// A run that was registered as a fork is no other's.
+	// A run that was registered as a fork cannot become a fork of something
+	// else.
 	second := save(t, s, ann, "a", ckpt.KindRoutine, `3`)
 	start := func(of string) error {
 		_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "registered", ForkFrom: ckpt.Ref(of)})

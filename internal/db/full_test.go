@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// ballast is a file that takes room from everybody else.
+// ballast is a file that takes space away from all others.
 type ballast struct {
 	t    *testing.T
 	file *os.File
@@ -30,7 +30,7 @@ func newBallast(t *testing.T, dir string) *ballast {
 	return &ballast{t, f}
 }
 
-// grow takes the last byte that there is.
+// grow fills the disk to its last byte.
 func (b *ballast) grow() {
 	b.t.Helper()
 	var err error
@@ -43,7 +43,7 @@ func (b *ballast) grow() {
 	}
 }
 
-// drop gives all of it back.
+// drop releases all of it.
 func (b *ballast) drop() {
 	b.t.Helper()
 	must(b.t, b.file.Truncate(0))
@@ -51,7 +51,7 @@ func (b *ballast) drop() {
 	must(b.t, err)
 }
 
-// saveUntilFull saves until a save is refused for want of room.
+// saveUntilFull saves until a save is refused because the disk is full.
 func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
 	t.Helper()
 	for i := range 500 {
@@ -71,8 +71,8 @@ func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
 	t.Fatal("the disk does not fill")
 }
 
-// TestFullDisk fills the file system to its last byte, with the log in each of its states: saves are refused, and reads,
-// status and every delete go on; with room again saves succeed without a restart.
+// TestFullDisk fills the file system to its last byte, with the log in each of its states. Saves are refused, and
+// reads, status and every delete still work. When there is room again, saves succeed without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -106,7 +106,8 @@ func saveNoise(t *testing.T, s *db.Store, states map[string][]byte, times int) {
 	}
 }
 
-// onSmallDisk opens a database in a file system of a size, makes some saves, and answers with the weight that fills the rest.
+// onSmallDisk opens a database in a file system of the given size, makes some saves, and returns the ballast that
+// fills the rest.
 func onSmallDisk(t *testing.T, size string, saves int) (s *db.Store, path string, states map[string][]byte, b *ballast) {
 	t.Helper()
 	dir := mountTmpfs(t, size)
@@ -166,7 +167,7 @@ func fullDisk(t *testing.T, prepare func(*testing.T, *db.Store, map[string][]byt
 	}
 }
 
-// TestOpenOnAFullDisk serves reads where there is no room for a row at start.
+// TestOpenOnAFullDisk: a daemon serves reads even if there is no room for its start row.
 func TestOpenOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	from := closedDatabase(t)
@@ -192,7 +193,7 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `2`)
 }
 
-// full is a store on a disk that has not a byte left, and no room in the log either.
+// full is a store on a disk without a free byte, and without room in the log.
 func full(t *testing.T, saves int) (s *db.Store, o db.Options, c *clock, b *ballast, ids []string) {
 	t.Helper()
 	dir := mountTmpfs(t, "80m")
@@ -211,7 +212,7 @@ func full(t *testing.T, saves int) (s *db.Store, o db.Options, c *clock, b *ball
 	return s, o, c, b, ids
 }
 
-// auditRows is how many rows the audit log has.
+// auditRows returns the number of rows in the audit log.
 func auditRows(t *testing.T, s *db.Store) int64 {
 	t.Helper()
 	st, err := s.Status(t.Context(), root)
@@ -219,7 +220,7 @@ func auditRows(t *testing.T, s *db.Store) int64 {
 	return st.Database.AuditRows
 }
 
-// TestSavesLeaveTheReserve: what a delete has let go is not there for saves, neither then nor after a restart.
+// TestSavesLeaveTheReserve: saves cannot use the space that a delete has freed, neither then nor after a restart.
 func TestSavesLeaveTheReserve(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -238,7 +239,7 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 			_, err := s.Save(t.Context(), ann, request("b", ckpt.KindRoutine, fmt.Sprint(i)))
 			wantCode(t, err, ckpt.CodeStorageFull)
 		}
-		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(7, 24<<20))) // more than SQLite holds back before a commit
+		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(7, 24<<20))) // more than SQLite buffers
 		wantCode(t, err, ckpt.CodeStorageFull)
 		if logNow, now := sizeOf(t, o.Path+"-wal"), auditRows(t, s); logNow != logBefore || now != rows {
 			t.Errorf("refused saves took room: the log has %d, not %d bytes, and %d rows came", logNow, logBefore, now-rows)
@@ -271,7 +272,7 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 	sound(t, o.Path)
 }
 
-// TestRemovalsOnAFullDisk: all that removes works where no byte is left.
+// TestRemovalsOnAFullDisk: everything that removes data works without a free byte.
 func TestRemovalsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -322,14 +323,14 @@ func TestRemovalsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestIndexOnAFullDisk: a log that is written again after a restart finds room in its index too. SQLite makes that longer
-// when the commit is in the log already, and could not say any more what is saved.
+// TestIndexOnAFullDisk: a log that is written again after a restart also has room for its index. SQLite extends the
+// index after the commit is in the log, and if that failed, it could no longer tell what is saved.
 func TestIndexOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
 	s, path, states, b := onSmallDisk(t, "200m", 160)
 	s.CopyWAL()
-	saveNoise(t, s, states, 2) // the log begins anew, so that the next daemon begins with a short index
+	saveNoise(t, s, states, 2) // the log starts over, so the next daemon starts with a short index
 	must(t, s.Close())
 	s = openWith(t, options(path, newClock()))
 	b.grow()
@@ -346,8 +347,9 @@ func TestIndexOnAFullDisk(t *testing.T) {
 	must(t, s.Ready(t.Context()))
 }
 
-// TestTheLogIsCutBeforeASaveIsRefused: on a disk of its own almost all room is the database's when a save is refused for
-// want of it, and none is a dead log's. The refusal is counted, and status says it. What deletes give back is there for saves soon.
+// TestTheLogIsCutBeforeASaveIsRefused: before a save is refused on a small disk, almost all of the disk belongs to
+// the database, and none to an unused log. The refusal is counted, and status reports it. Space that deletes free
+// is soon available for saves.
 func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -377,7 +379,7 @@ func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 		t.Errorf("while saves are refused status says %s, %q", state, problems)
 	}
 	tick, now := s.Ticker(), time.Now()
-	for range 10 { // maintenance gives back what deletes have freed, in small parts
+	for range 10 { // maintenance returns freed space in small parts
 		now = now.Add(10 * time.Second)
 		tick(now)
 	}
@@ -390,8 +392,8 @@ func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 	sound(t, path)
 }
 
-// TestTheFolderAfterACleanStop holds the database with all that was saved, an empty log, and the reserve as it is set, for
-// a database that had much in its log. The sqlite3 command reads it.
+// TestTheFolderAfterACleanStop: the folder of a database that had much in its log contains the database with all
+// saves, an empty log, and the reserve with its configured size. The sqlite3 command can read it.
 func TestTheFolderAfterACleanStop(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// FuzzImport gives the store exports that it never wrote, with the right last
-// line, because that is what a hostile one would have: it takes them or refuses
-// them, and is sound after both.
+// FuzzImport imports exports that no store wrote, with a correct last line,
+// because an attacker would add one. The store accepts or refuses them, and is
+// intact in both cases.
 func FuzzImport(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "ckpt.db")
 	s, err := db.Open(f.Context(), options(path, newClock()))
@@ -56,8 +56,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// FuzzDatabase opens databases that somebody has written into: an error, or
-// states that are what their hashes say, and never a panic.
+// FuzzDatabase opens databases with overwritten bytes. The result must be an
+// error, or states that match their hashes, and never a panic.
 func FuzzDatabase(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "ckpt.db")
 	s, err := db.Open(f.Context(), options(path, newClock()))
@@ -110,5 +110,5 @@ func hostileFile(t *testing.T, file string) {
 		}
 	}
 	_, _ = s.Steps(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.ListFilter{})
-	_, _ = s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`)) // saved, or refused
+	_, _ = s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`)) // it is saved or refused
 }

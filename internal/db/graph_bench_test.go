@@ -8,8 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// BenchmarkGraphPut is a step of a conversation with three channels of 64 KiB
-// that do not change.
+// BenchmarkGraphPut measures one step of a conversation with three channels of
+// 64 KiB that do not change.
 func BenchmarkGraphPut(b *testing.B) {
 	s, _ := open(b)
 	still := make([]ckpt.GraphValue, 3)

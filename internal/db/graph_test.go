@@ -71,7 +71,7 @@ func written(idx int64, channel, value string) ckpt.GraphWrite {
 	return ckpt.GraphWrite{Idx: idx, Channel: channel, GraphBytes: ckpt.GraphBytes{Type: "json", Data: []byte(value)}}
 }
 
-// list is a list whose query may be changed.
+// list returns a list. change can modify its query.
 func (s *saver) list(change func(*ckpt.GraphQuery)) []ckpt.GraphTuple {
 	s.t.Helper()
 	q := ckpt.GraphQuery{Agent: s.agent}
@@ -100,7 +100,7 @@ func (s *saver) get(th ckpt.GraphThread, id string) *ckpt.GraphTuple {
 	return tuple
 }
 
-// shown is what of a checkpoint is compared.
+// shown returns the compared part of a checkpoint as text.
 func shown(t *ckpt.GraphTuple) string {
 	if t == nil {
 		return "none"
@@ -182,7 +182,7 @@ func TestGraphValuesComeBackByteForByte(t *testing.T) {
 			t.Errorf("the value %q came back as %q, %s, %q", values[i].Channel, v.Channel, v.Type, v.Data)
 		}
 	}
-	// What is carried over keeps its bytes, at a version that is written in another way.
+	// Carried values keep their bytes, at a version that is written in another way.
 	saved, err := s.GraphPut(t.Context(), ann, &ckpt.GraphPut{Agent: "langgraph", GraphThread: root1, Parent: "1",
 		Checkpoint: checkpointOf("2", `{"spaced":"0\u003c1","bytes":2}`), Carry: []string{"spaced", "bytes"}})
 	must(t, err)
@@ -202,7 +202,7 @@ func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1,"b":1}`, channels{"a": `"a1"`, "b": `"b1"`})
 	s.put(root1, "1", "2", `{"a":2,"b":1}`, channels{"a": `"left"`}, "b")
-	s.put(root1, "1", "3", `{"a":2,"b":1}`, channels{"a": `"right"`}, "b") // another fork, which mints the same version
+	s.put(root1, "1", "3", `{"a":2,"b":1}`, channels{"a": `"right"`}, "b") // another fork that creates the same version
 	s.put(root1, "2", "4", `{"a":2,"b":2}`, channels{"b": `"b2"`}, "a")
 	s.put(root1, "3", "5", `{"a":2,"b":1,"c":1}`, channels{"c": `"c1"`}, "a", "b")
 	s.want(root1, "4", `a@2=json:"left" b@2=json:"b2"`)
@@ -234,14 +234,15 @@ func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"1": "", "2": "1", "3": "1", "4": "2", "5": "3"}, parents); diff != "" {
 		t.Error(diff)
 	}
-	// Ours say the same.
+	// Our own parents are the same.
 	if got := sqlite3(t, pathOf(s.Store), `SELECT count(*) FROM audit_graph_checkpoints g JOIN audit_checkpoints c ON c.id = g.id
 		JOIN audit_graph_checkpoints p ON p.id = c.parent WHERE p.checkpoint = g.parent`); got != "4" {
 		t.Errorf("%s of 4 parents are the same in both", got)
 	}
 }
 
-// LangGraph forks the first checkpoint of a thread by a put that has neither a parent nor new versions.
+// TestGraphForkOfTheFirstCheckpointHasItsValues: LangGraph forks the first checkpoint of a thread by a put that has
+// neither a parent nor new versions.
 func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
 	t.Parallel()
 	s := newSaver(t)
@@ -258,7 +259,7 @@ func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
 	}
 	s.want(root1, "5", "none")
 
-	// What no checkpoint has is left out: nobody has ever sent it.
+	// A value that no checkpoint has is left out, because no client has ever sent it.
 	s.put(root1, "", "6", `{"a":9,"z":1}`, nil, "a", "z")
 	s.want(root1, "6", "")
 	for _, th := range []ckpt.GraphThread{{Thread: "new"}, {Thread: root1.Thread, NS: "sub:1"}} {
@@ -270,7 +271,7 @@ func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
 		}
 	}
 
-	// Long threads are not read to their end: the client has the value.
+	// Long threads are not searched to their end, because the client has the value.
 	long := ckpt.GraphThread{Thread: "long"}
 	for n := range 40 {
 		s.put(long, "", fmt.Sprintf("%02d", n), `{"a":1}`, channels{"a": `"same"`})
@@ -280,8 +281,8 @@ func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
 	}
 }
 
-// The second put of an id replaces the first, and is found as such; the very
-// same put does nothing.
+// TestGraphPutAgainReplaces: the second put of an id replaces the first, and is found in its place. An identical
+// put does nothing.
 func TestGraphPutAgainReplaces(t *testing.T) {
 	t.Parallel()
 	s := newSaver(t)
@@ -305,7 +306,7 @@ func TestGraphPutAgainReplaces(t *testing.T) {
 		t.Errorf("there are %d checkpoints, not 2", n)
 	}
 
-	// One that is pinned stays, as an ordinary checkpoint.
+	// A pinned checkpoint stays, like an ordinary one.
 	pinned := true
 	_, err = s.Patch(t.Context(), ann, string(new.Checkpoint), ckpt.CheckpointPatch{Pinned: &pinned})
 	must(t, err)
@@ -323,14 +324,14 @@ func TestGraphWritesAreKeptAndSpecialOnesReplaced(t *testing.T) {
 		t.Errorf("%d were written", n)
 	}
 	s.put(root1, "", "1", `{}`, nil) // after its writes
-	s.put(sub, "", "1", `{}`, nil)   // of the same id
+	s.put(sub, "", "1", `{}`, nil)   // with the same id
 	if n := s.writes(root1, "1", "b", written(0, "x", `"second"`), written(2, "z", `"z"`)); n != 1 {
 		t.Errorf("%d were written of a write that is there and one that is not", n)
 	}
 	s.writes(root1, "1", "a", written(0, "x", `"of a"`), written(10, "x", `"last"`), written(9, "x", `"ninth"`))
 	s.writes(root1, "1", "b", written(-1, "__error__", `"1"`))
 	s.writes(root1, "1", "b", written(-1, "__error__", `"2"`))
-	s.writes(root1, "1", "b", written(-1, "__error__", `"3"`), written(5, "v", `"v"`)) // not all are special
+	s.writes(root1, "1", "b", written(-1, "__error__", `"3"`), written(5, "v", `"v"`)) // not all of these are special
 	s.want(root1, "1", `a/0:x="of a" a/9:x="ninth" a/10:x="last" b/-1:__error__="2" b/0:x="first" b/1:y="y" b/2:z="z" b/5:v="v"`)
 	s.want(sub, "1", "")
 	s.writes(sub, "1", "b", written(0, "x", `"sub"`))
@@ -563,10 +564,11 @@ func TestGraphDeleteRuns(t *testing.T) {
 	if got := sqlite3(t, pathOf(s.Store), `SELECT group_concat(checkpoint) FROM (SELECT checkpoint FROM graph_writes ORDER BY 1)`); got != "1,4" {
 		t.Errorf("writes are left of %s", got)
 	}
-	s.put(ckpt.GraphThread{Thread: "t1"}, "1", "8", `{}`, nil) // the head is gone, and another one is
+	s.put(ckpt.GraphThread{Thread: "t1"}, "1", "8", `{}`, nil) // the head was removed, another checkpoint is the head now
 }
 
-// A checkpoint of before version 4 takes its tasks from its parent's writes.
+// TestGraphPruneKeepsTheParentOfAnOldCheckpointForItsSendsAlone: a checkpoint from before version 4 takes its tasks
+// from the writes of its parent.
 func TestGraphPruneKeepsTheParentOfAnOldCheckpointForItsSendsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSaver(t)
@@ -607,7 +609,7 @@ func TestGraphPruneKeepsWhatTheNewestNeeds(t *testing.T) {
 	put(root1, "", "1", channels{"m": `"old seed"`}, `{}`)
 	put(root1, "1", "2", channels{"m": `"seed"`}, `{}`)
 	put(root1, "2", "3", nil, `{}`)
-	put(root1, "2", "3x", nil, `{}`) // not on the way
+	put(root1, "2", "3x", nil, `{}`) // not an ancestor
 	put(root1, "3", "4", nil, `{"counters_since_delta_snapshot":{"m":[2,2]}}`)
 	put(sub, "", "1", channels{"m": `"1"`}, `{}`)
 	put(sub, "1", "2", channels{"m": `"2"`}, `{"counters_since_delta_snapshot":{"m":[0,0]}}`)
@@ -668,13 +670,13 @@ func TestGraphCopyThread(t *testing.T) {
 	if got := sqlite3(t, pathOf(s.Store), `SELECT count(*) FROM graph_writes`); got != "6" {
 		t.Errorf("there are %s writes, not 6", got)
 	}
-	// The first goes, and the copy stays.
+	// The first thread is removed, and the copy stays.
 	_, err := s.GraphDeleteThread(t.Context(), ann, "langgraph", root1.Thread)
 	must(t, err)
 	s.want(ckpt.GraphThread{Thread: "copy"}, "1", `a@1=json:`+big)
 }
 
-// What belongs to a checkpoint goes with it, whoever removes it.
+// TestGraphGoesWithItsCheckpoint: data that belongs to a checkpoint is removed with it, in every way to remove it.
 func TestGraphGoesWithItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := newSaver(t)
@@ -748,7 +750,7 @@ func TestGraphKeepsAPolicyThatSomebodySet(t *testing.T) {
 	if n := len(s.list(nil)); n != 1 {
 		t.Errorf("%d checkpoints stay of 1", n)
 	}
-	// One that has saved otherwise before, and has no policy of its own, gets one.
+	// An agent that has saved in another way before, and has no policy of its own, gets one.
 	save(t, s.Store, ann, "plain", ckpt.KindRoutine, `1`)
 	s.agent = "plain"
 	for i := range 5 {
@@ -768,7 +770,7 @@ func TestGraphSecrets(t *testing.T) {
 	s := &saver{t, st, ann, "langgraph"}
 	const key = "AKIAIOSFODNN7EXAMPLQ"
 	s.put(root1, "", "1", `{"a":1}`, channels{"a": `{"aws":"` + key + `"}`})
-	s.want(root1, "1", `a@1=json:{"aws":"`+key+`"}`) // it is warned of
+	s.want(root1, "1", `a@1=json:{"aws":"`+key+`"}`) // with a warning
 	p := ckpt.GraphPolicy()
 	p.Secrets = ckpt.SecretsRedact
 	_, err := st.SetPolicy(t.Context(), ann, "langgraph", p)
@@ -789,7 +791,8 @@ func TestGraphSecrets(t *testing.T) {
 	wantCode(t, err, ckpt.CodeInvalid)
 }
 
-// What is kept is not what was sent, so the client does not have it.
+// TestGraphTagsAreThoseOfWhatIsKept: the store keeps other bytes than the client sent, so the client does not have
+// the stored value.
 func TestGraphTagsAreThoseOfWhatIsKept(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -835,7 +838,7 @@ func TestGraphDamageIsNotServed(t *testing.T) {
 		_, err := s.GraphTuples(t.Context(), ann, ckpt.GraphQuery{Agent: "langgraph", Thread: &root1.Thread, NS: new(string), Checkpoint: id, Limit: 1})
 		wantCode(t, err, ckpt.CodeCorrupt)
 	}
-	// A parent that is damaged is as good as none.
+	// A damaged parent counts as no parent.
 	saved, err := s.GraphPut(t.Context(), ann, &ckpt.GraphPut{Agent: "langgraph", GraphThread: root1, Parent: "1", Checkpoint: checkpointOf("3", `{"a":1}`), Carry: []string{"a"}})
 	if err != nil || !slices.Equal(saved.Missing, []string{"a"}) {
 		t.Errorf("carried over from a damaged parent: %v, %v", saved, err)
@@ -856,7 +859,7 @@ func TestGraphSurvivesExportAndImport(t *testing.T) {
 		t.Error(diff)
 	}
 	to.put(root1, "2", "3", `{"a":1,"b":2}`, channels{"b": `3`}, "a")
-	_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, bytes.NewReader(text.Bytes())) // all is there
+	_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, bytes.NewReader(text.Bytes())) // everything is already there
 	must(t, err)
 	if n := len(s.list(nil)); n != 2 {
 		t.Errorf("there are %d checkpoints, not 2", n)

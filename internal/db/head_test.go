@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// doubtful opens a database, saves something, and answers what its health says.
+// doubtful opens a database, saves something, and returns its health.
 func doubtful(t *testing.T, path string) (state, problems string) {
 	t.Helper()
 	s, err := db.Open(t.Context(), options(path, newClock()))
@@ -42,9 +42,9 @@ func copyDatabaseTo(t *testing.T, from, to string) {
 	}
 }
 
-// TestStartTellsOfAnotherLog cuts, empties and exchanges the audit log of a
-// stopped daemon. The next one starts, saves, and says what it found, again at
-// each start until somebody takes note.
+// TestStartTellsOfAnotherLog cuts, empties and replaces the audit log of a
+// stopped daemon. The next daemon starts, saves, and reports what it found, at
+// each start until an operator acknowledges it.
 func TestStartTellsOfAnotherLog(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -52,7 +52,7 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		does func(t *testing.T, path string)
 		says string
-		lost bool // the file that keeps the head is gone as well
+		lost bool // the file that stores the head is missing as well
 	}{
 		"cut": {does: func(t *testing.T, path string) {
 			forge(t, path, `DELETE FROM acts WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
@@ -129,7 +129,7 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 	}
 }
 
-// TestChangedLogStopsTheDaemon: the log is cut under a daemon that runs. It
+// TestChangedLogStopsTheDaemon: the log is cut while a daemon runs. The daemon
 // stops saving, and the next one says why.
 func TestChangedLogStopsTheDaemon(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestChangedLogStopsTheDaemon(t *testing.T) {
 	}
 }
 
-// TestGuardsComeBack: a start puts the guards back that are missing, and says so.
+// TestGuardsComeBack: a start restores missing guards, and reports it.
 func TestGuardsComeBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -166,7 +166,8 @@ func TestGuardsComeBack(t *testing.T) {
 	}
 }
 
-// TestHeadIsLogged at the start and at the stop, as verify --against-log reads it.
+// TestHeadIsLogged: the start and the stop log the head in the form that verify
+// --against-log reads.
 func TestHeadIsLogged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -185,8 +186,8 @@ func TestHeadIsLogged(t *testing.T) {
 	}
 }
 
-// TestVerifyAgainstTheLog compares a database with what its daemon has logged, in
-// each form in which a log comes to an operator.
+// TestVerifyAgainstTheLog compares a database with the head that its daemon has
+// logged, in each log format that an operator can have.
 func TestVerifyAgainstTheLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -209,13 +210,13 @@ func TestVerifyAgainstTheLog(t *testing.T) {
 	must(t, err)
 	forged := filepath.Join(t.TempDir(), "forged.db")
 	copyDatabaseTo(t, path, forged)
-	const changed = `CASE substr(hash, 1, 1) WHEN 'f' THEN '0' ELSE 'f' END || substr(hash, 2)` // always another hash
+	const changed = `CASE substr(hash, 1, 1) WHEN 'f' THEN '0' ELSE 'f' END || substr(hash, 2)` // always a different hash
 	forge(t, forged, `UPDATE acts SET hash = zeroblob(32); UPDATE audit_head SET hash = `+changed)
 	noise := "another line\n" + strings.Repeat("x", 200_000) + "\nn=7 hash=" + hashOf("x") + "\n"
 	for name, c := range map[string]struct {
 		log   string
 		heads int64
-		older bool // an older copy has what was logged so far
+		older bool // whether an older copy also has what was logged by then
 	}{
 		"text":                {log: noise + text.String(), heads: 2, older: true},
 		"JSON":                {log: noise + asJSON.String(), heads: 2},

@@ -60,7 +60,7 @@ func options(path string, c *clock) db.Options {
 	return db.Options{Path: path, Retention: retention.Plan, Now: c.Now, Trusted: c.Trusted, Version: "test"}
 }
 
-// open opens a store in a folder of the test's own.
+// open opens a store in a temporary folder of the test.
 func open(t testing.TB) (*db.Store, *clock) {
 	t.Helper()
 	c := newClock()
@@ -77,7 +77,8 @@ func openWith(t testing.TB, o db.Options) *db.Store {
 	return s
 }
 
-// shut closes a store that owes nobody anything.
+// shut closes a store and fails the test if the store still holds something for
+// a caller.
 func shut(t testing.TB, s *db.Store) {
 	t.Helper()
 	for _, left := range s.Left() {
@@ -90,7 +91,7 @@ func request(agent string, kind ckpt.Kind, state string) *ckpt.SaveRequest {
 	return &ckpt.SaveRequest{Agent: agent, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: []byte(state)}
 }
 
-// save saves a JSON state and fails the test where that does not succeed.
+// save saves a JSON state and fails the test if that does not succeed.
 func save(t testing.TB, s *db.Store, sc ckpt.Scope, agent string, kind ckpt.Kind, state string) *ckpt.Saved {
 	t.Helper()
 	c, err := s.Save(t.Context(), sc, request(agent, kind, state))
@@ -113,7 +114,7 @@ func hashOf(state string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// seqs lists what an agent has, newest first, as "kind seq".
+// seqs lists the checkpoints of an agent, newest first, as "kind seq".
 func seqs(t testing.TB, s *db.Store, sc ckpt.Scope, agent string) []string {
 	t.Helper()
 	page, err := s.Checkpoints(t.Context(), sc, ckpt.CheckpointFilter{Agent: agent, Limit: ckpt.MaxLimit})
@@ -127,7 +128,7 @@ func seqs(t testing.TB, s *db.Store, sc ckpt.Scope, agent string) []string {
 	return list
 }
 
-// sound fails the test unless the whole database verifies.
+// sound fails the test unless the whole database passes verify.
 func sound(t testing.TB, path string) *audit.VerifyReport {
 	t.Helper()
 	report, err := audit.Verify(context.Background(), path, nil)
@@ -140,7 +141,7 @@ func sound(t testing.TB, path string) *audit.VerifyReport {
 	return report
 }
 
-// sqlite3 asks the real command, as an auditor does.
+// sqlite3 runs the real sqlite3 command, as an auditor does.
 func sqlite3(t testing.TB, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("sqlite3")
@@ -154,14 +155,14 @@ func sqlite3(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// forge changes a database by the real command, past its guards.
+// forge changes a database with the real sqlite3 command, past its guards.
 func forge(t testing.TB, path, statements string) {
 	t.Helper()
 	sqlite3(t, path, "BEGIN IMMEDIATE;\n"+db.Unguarded(statements)+"COMMIT;")
 }
 
-// inOneThread leaves a long test in which nothing happens at the same time out of
-// the short run, and so out of that of CI under the race detector.
+// inOneThread excludes a long test without concurrency from the short run, and
+// so from CI under the race detector.
 func inOneThread(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -169,7 +170,7 @@ func inOneThread(t testing.TB) {
 	}
 }
 
-// raceDetector says whether this binary was built with it.
+// raceDetector reports whether this binary was built with the race detector.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })

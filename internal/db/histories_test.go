@@ -14,9 +14,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// history makes a history by the calls that agents, operators and the monitor make, and
-// asks for the plan. Each is called like the golden file of internal/resume whose
-// sentences it must give.
+// history makes a history through the calls that agents, operators and the monitor make, and requests the plan.
+// Each history has the name of the golden file of internal/resume whose sentences it must produce.
 type history struct {
 	t     *testing.T
 	s     *db.Store
@@ -35,7 +34,7 @@ func (h *history) must(err error) {
 	must(h.t, err)
 }
 
-// start registers the run for a process; with 0 for nobody who is known.
+// start registers the run for a process; 0 means that no process is known.
 func (h *history) start(pid int) {
 	h.t.Helper()
 	beat := ckpt.Duration(30 * time.Second)
@@ -43,7 +42,7 @@ func (h *history) start(pid int) {
 	h.must(err)
 }
 
-// save saves, from nobody's process, so that who owns the run stays as it is.
+// save saves without a process, so that the owner of the run does not change.
 func (h *history) save(kind ckpt.Kind, state string, change ...func(*ckpt.SaveRequest)) {
 	h.t.Helper()
 	r := request("a", kind, state)
@@ -74,8 +73,7 @@ func (h *history) operation(key, name, state string) {
 	h.must(err)
 }
 
-// gone is the monitor's word about the owner, whose process is dead unless it timed
-// out.
+// gone records what the monitor found about the owner. Its process is dead, unless the owner timed out.
 func (h *history) gone(pid int, status ckpt.RunStatus) {
 	h.t.Helper()
 	if status == ckpt.RunInterrupted {
@@ -93,7 +91,7 @@ func (h *history) gone(pid int, status ckpt.RunStatus) {
 	}
 }
 
-// claimed lets a run be interrupted, and asks for it as one that has come from another host.
+// claimed lets a run be interrupted, and requests the plan as for a run that was claimed from another host.
 func (h *history) claimed(from ckpt.PlanFleet) {
 	h.t.Helper()
 	h.start(4242)
@@ -115,7 +113,7 @@ func (h *history) careful() {
 	h.must(err)
 }
 
-// careless lets runs go on by themselves.
+// careless sets a policy that lets runs continue by themselves.
 func (h *history) careless() {
 	h.t.Helper()
 	_, err := h.s.SetOwnPolicy(h.t.Context(), ann, "a", []byte(`{}`))
@@ -146,7 +144,7 @@ func (h *history) decide(pid int, choice ckpt.PromptChoice) {
 	h.must(err)
 }
 
-// question asks a person, in the same words each time.
+// question asks a person a question, with the same words each time.
 func (h *history) question(key string, expires time.Duration) string {
 	h.t.Helper()
 	p, _, err := h.s.AskQuestion(h.t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Key: key, Question: "Deploy?", Expires: ckpt.Duration(expires)})
@@ -166,13 +164,13 @@ func (h *history) reply(id string, choice ckpt.PromptChoice, data string) {
 	h.must(err)
 }
 
-// damage changes a stored state behind the store's back.
+// damage changes a stored state past the store.
 func (h *history) damage(i int) {
 	h.t.Helper()
 	h.must(h.s.ExecForTest(`UPDATE checkpoints SET body = CAST('{"n":9}' AS BLOB) WHERE id = ?`, h.saved[i].ID))
 }
 
-// drifts is the agent's own word that all after a checkpoint is suspect.
+// drifts posts the agent's own finding that everything after a checkpoint is suspect.
 func (h *history) drifts(since int64) {
 	h.t.Helper()
 	_, _, err := h.s.PostFinding(h.t.Context(), ann, "a", ckpt.FindingRequest{Rule: "own", Severity: ckpt.SeverityCritical, Message: "It went wrong.", SinceSeq: &since})
@@ -204,7 +202,7 @@ var histories = map[string]func(*history){
 	},
 	"resume_questions": func(h *history) {
 		h.start(7)
-		h.reply(h.question("k1", 0), "yes", "") // before the checkpoint: the state has it
+		h.reply(h.question("k1", 0), "yes", "") // before the checkpoint, so the state contains the answer
 		h.routine(1)
 		h.reply(h.question("k2", 0), "approve", `{"env":"prod"}`)
 		h.reply(h.question("k3", 0), "", `7`)
@@ -368,13 +366,13 @@ var histories = map[string]func(*history){
 		h.gone(7, ckpt.RunInterrupted)
 	},
 	"ask_operation_open": func(h *history) {
-		h.operation("deploy", "deploy", `1`) // of an agent that knows no runs
+		h.operation("deploy", "deploy", `1`) // of an agent that does not use runs
 		h.routine(1)
 	},
 	"ask_many_operations": func(h *history) {
 		h.start(7)
 		for _, key := range []string{"o1", "o2", "o3", "o4", "o5", "o6", "o7"} {
-			h.operation(key, "send", "") // nothing is saved yet that they could go back to
+			h.operation(key, "send", "") // nothing is saved yet, so there is no rollback target
 		}
 		h.routine(1)
 		h.gone(7, ckpt.RunInterrupted)
@@ -384,7 +382,7 @@ var histories = map[string]func(*history){
 		h.routine(1)
 		h.step("call_1", "search", "")
 		h.gone(4242, ckpt.RunInterrupted)
-		h.careful() // after it was found, so that nobody was asked yet
+		h.careful() // after it was found, so that no prompt exists yet
 	},
 	"ask_autoresume_off_pending": func(h *history) {
 		h.careful()
@@ -500,7 +498,7 @@ var histories = map[string]func(*history){
 	},
 }
 
-// madeUp are the golden files that no history here makes, and why.
+// madeUp are the golden files that no history here produces, and the reasons.
 var madeUp = map[string]string{
 	"fresh_fork":                            "the checkpoint that a fork begins with stays until its first save",
 	"error_unreadable":                      "it is no plan: the database is busy",
@@ -513,9 +511,8 @@ var madeUp = map[string]string{
 	"unsafe_all_damaged":                    "a mixture of unsafe_only_one_damaged and others",
 }
 
-// TestPlansOfRealHistories: the golden files of internal/resume were written from facts
-// that somebody made up. Each history here is made by real calls over a real store, and
-// must give the sentences of the golden file of its name.
+// TestPlansOfRealHistories: the golden files of internal/resume were written from made-up facts. Each history here
+// is made by real calls to a real store, and must produce the sentences of the golden file with its name.
 func TestPlansOfRealHistories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "resume", "testdata", "*.txt"))
@@ -544,7 +541,7 @@ func TestPlansOfRealHistories(t *testing.T) {
 	}
 }
 
-// sentencesOf are the verdict and the reasons of a golden file.
+// sentencesOf returns the verdict and the reasons of a golden file.
 func sentencesOf(golden string) []string {
 	_, answer, _ := strings.Cut(golden, "--- answer\n")
 	verdict, answer, _ := strings.Cut(answer, "\n")
@@ -557,7 +554,7 @@ func sentencesOf(golden string) []string {
 	return sentences(verdict, reasons)
 }
 
-// varies is what differs between two histories of the same course.
+// varies are the parts that differ between two equal histories.
 var varies = []struct {
 	what *regexp.Regexp
 	as   string

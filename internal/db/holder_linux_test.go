@@ -12,8 +12,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestTheHolderOfALockIsNamed: another program holds the write lock. Who is refused is told which program, the store is not
-// ready meanwhile, and says so; the first round of maintenance after it finds that all is well.
+// TestTheHolderOfALockIsNamed: another program holds the write lock. A refused client is told which program it is.
+// Meanwhile the store is not ready and says so. The first round of maintenance after the release finds that all is
+// well.
 func TestTheHolderOfALockIsNamed(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -52,7 +53,8 @@ func TestTheHolderOfALockIsNamed(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `3`)
 }
 
-// TestAWriterThatIsGivenUp stops for good, answers who waits, and leaves nothing to be checked: only its locks were at fault.
+// TestAWriterThatIsGivenUp: the writer stops for good, answers the waiting clients, and leaves no marker for a
+// check, because only its locks were at fault.
 func TestAWriterThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -90,17 +92,18 @@ func TestAWriterThatIsGivenUp(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `3`)
 }
 
-// TestLocksThatFail has one call in the locking of the database fail (ENOLCK). Either saves go on, or the store stops at
-// once and says that its own locks are at fault: it never blames another program, and never goes on refusing.
+// TestLocksThatFail makes one call fail while the database is being locked (ENOLCK). Either saves continue, or the
+// store stops at once and says that its own locks are at fault. It never blames another program, and never stays up
+// while refusing.
 func TestLocksThatFail(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
 	var stopped atomic.Int64
-	faults, from, to := []string{"ENOLCK"}, 70, 85 // the calls of two saves and more
+	faults, from, to := []string{"ENOLCK"}, 70, 85 // the calls of two saves and some more
 	if *long || os.Getenv(allPoints) != "" {
 		faults, from, to = []string{"ENOLCK", "EDEADLK"}, 1, 110
 	}
-	t.Cleanup(func() { // once all of them have ended
+	t.Cleanup(func() { // after all of them have ended
 		t.Logf("stopped %d times", stopped.Load())
 		if stopped.Load() == 0 && !t.Skipped() {
 			t.Error("no fault met a lock that matters")
@@ -113,7 +116,7 @@ func TestLocksThatFail(t *testing.T) {
 				path := closedDatabase(t)
 				said := underStraceAs(t, "locks", path, "fcntl", fmt.Sprintf("fcntl:error=%s:when=%d", fault, n))
 				t.Log(said)
-				if len(said) == 0 || has(said, "open ") { // it met the start
+				if len(said) == 0 || has(said, "open ") { // the fault hit the start
 					return
 				}
 				refused := 0

@@ -11,8 +11,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestOtherWritersAreSeen lets somebody else pin a checkpoint with the sqlite3
-// command between two saves: what the writer remembers of the run is then old.
+// TestOtherWritersAreSeen: the sqlite3 command pins a checkpoint between two
+// saves, which makes the run cache of the writer outdated.
 func TestOtherWritersAreSeen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -37,8 +37,8 @@ func TestOtherWritersAreSeen(t *testing.T) {
 	}
 }
 
-// TestRefusedSaveChangesNothing sends a save that is too late in its
-// transaction to be refused alone, among others of the same run.
+// TestRefusedSaveChangesNothing: a save that is refused late in its transaction
+// changes nothing, in between other saves of the same run.
 func TestRefusedSaveChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -61,8 +61,8 @@ func TestRefusedSaveChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLateSavesWakeNobody saves into a run that was found dead what had waited
-// in a spool: it is stored, and the run stays to be resumed.
+// TestLateSavesWakeNobody: saves that waited in a spool arrive after their run
+// was found dead. They are stored, and the run still waits to be resumed.
 func TestLateSavesWakeNobody(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -81,8 +81,9 @@ func TestLateSavesWakeNobody(t *testing.T) {
 	}
 }
 
-// TestSmallSavesTakeTheRowOfWhatGoes: a run that keeps three small checkpoints has the
-// same rows for ever. Rows that LangGraph's checkpoints are named by are not given on.
+// TestSmallSavesTakeTheRowOfWhatGoes: a run that keeps three small checkpoints
+// reuses the same rows all the time. Rows that LangGraph's checkpoints refer to
+// are not reused.
 func TestSmallSavesTakeTheRowOfWhatGoes(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -128,8 +129,8 @@ func TestSmallSavesTakeTheRowOfWhatGoes(t *testing.T) {
 	}
 }
 
-// TestLangGraphsRowsAreNotGivenOn: a thread whose agent keeps few has in each row of
-// LangGraph the checkpoint of that name.
+// TestLangGraphsRowsAreNotGivenOn: in a thread whose agent keeps few
+// checkpoints, each LangGraph row still refers to its own checkpoint.
 func TestLangGraphsRowsAreNotGivenOn(t *testing.T) {
 	t.Parallel()
 	s := newSaver(t)

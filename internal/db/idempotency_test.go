@@ -12,7 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestSameKeyAtOnce has sixteen ask with the same id at once: one row, one answer.
+// TestSameKeyAtOnce: sixteen clients save with the same id at once; the result is one row and one answer.
 func TestSameKeyAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -47,7 +47,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 	sound(t, path)
 }
 
-// TestEachPartOfARequestCounts: the same key with another of any part is another request.
+// TestEachPartOfARequestCounts: a request with the same key is another request if any part differs.
 func TestEachPartOfARequestCounts(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -82,7 +82,7 @@ func TestEachPartOfARequestCounts(t *testing.T) {
 	}
 }
 
-// TestKeysOfRestoreAndPrune replays the first answer of each and does it once.
+// TestKeysOfRestoreAndPrune: a repeated restore or prune is done once, and its first answer is replayed.
 func TestKeysOfRestoreAndPrune(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
@@ -123,8 +123,7 @@ func TestKeysOfRestoreAndPrune(t *testing.T) {
 	wantCode(t, err, ckpt.CodeIdempotencyMismatch)
 }
 
-// TestKeysOfTwoOwners: a key of one owner is none of the other's, also where no
-// agent is named.
+// TestKeysOfTwoOwners: a key of one owner does not affect another owner, even in calls that name no agent.
 func TestKeysOfTwoOwners(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -141,8 +140,8 @@ func TestKeysOfTwoOwners(t *testing.T) {
 	}
 }
 
-// TestExpiredKeys forgets the oldest keys first, in bounded portions; an id
-// whose checkpoint is there stays taken.
+// TestExpiredKeys: the oldest keys are forgotten first, in bounded portions. An id stays taken as long as its
+// checkpoint exists.
 func TestExpiredKeys(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
@@ -163,7 +162,7 @@ func TestExpiredKeys(t *testing.T) {
 	}
 	c.add(time.Hour)
 	keyed("young")
-	for _, want := range []int{5, 1, 0} { // at most 4 of each kind: five keys, and one id
+	for _, want := range []int{5, 1, 0} { // at most 4 of each kind, of five keys and one id
 		if n, err := s.Expire(t.Context(), old.Add(time.Minute), 4); err != nil || n != want {
 			t.Errorf("%d forgotten, want %d, %v", n, want, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// TestProblems names each in words, the gravest first, with the state that it makes.
+// TestProblems: each problem is described in words, the most serious first, with the state that it causes.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -31,8 +31,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestHeadIsLogged puts the head of the audit log where an intruder into the
-// database does not reach it, every hour.
+// TestHeadIsLogged: every hour the head of the audit log is written to the log, where an intruder into the database
+// cannot reach it.
 func TestHeadIsLogged(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -49,7 +49,7 @@ func TestHeadIsLogged(t *testing.T) {
 	}
 }
 
-// TestNewRunsKeepTheRunCache: a new run, and a new agent, change nothing that is known of others.
+// TestNewRunsKeepTheRunCache: a new run or a new agent does not remove other runs from the run cache.
 func TestNewRunsKeepTheRunCache(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -70,7 +70,7 @@ func TestNewRunsKeepTheRunCache(t *testing.T) {
 	}
 }
 
-// TestOperationsForgetTheirOwnRun and no other.
+// TestOperationsForgetTheirOwnRun: an operation removes its own run from the run cache, and no other run.
 func TestOperationsForgetTheirOwnRun(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -109,9 +109,8 @@ func TestOperationsForgetTheirOwnRun(t *testing.T) {
 	known("end of the run")
 }
 
-// Shared keys of a deep and large state of which there is no map would be looked
-// for by reading it once for each level of each key: such a state is compared with
-// nobody's.
+// TestSharedKeysOfADeepStateAreBounded: without an index of a deep and large state, each level of each shared key
+// would need one pass over the state. Such a state is not compared with others.
 func TestSharedKeysOfADeepStateAreBounded(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 200) + `"` + strings.Repeat("x", 33<<20) + `"` + strings.Repeat("}", 200)

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestLatestIsTheFirstOfTheList: whatever was saved, deleted, or saved by others in
-// between, the newest checkpoint is the one that a list begins with.
+// TestLatestIsTheFirstOfTheList: the newest checkpoint is always the first one
+// of a list, whatever was saved or deleted, also by other agents.
 func TestLatestIsTheFirstOfTheList(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -35,7 +35,7 @@ func TestLatestIsTheFirstOfTheList(t *testing.T) {
 			save(t, s, bob, "a", ckpt.KindRoutine, fmt.Sprint(round))
 		case n < 19:
 			if c, err := s.Latest(t.Context(), ann, filters[0], false); err == nil {
-				_, _ = s.Delete(t.Context(), ann, c.ID) // one that is needed stays
+				_, _ = s.Delete(t.Context(), ann, c.ID) // a needed checkpoint is not deleted
 			}
 		default:
 			r := request("a", ckpt.KindRoutine, fmt.Sprint(round))
@@ -64,8 +64,8 @@ func wantFirst(t *testing.T, s *db.Store, f ckpt.CheckpointFilter, when string) 
 	}
 }
 
-// TestLatestAfterAnImport: what an import brings to an agent that was asked before is
-// newer than what the agent had.
+// TestLatestAfterAnImport: imported checkpoints are newer than those that the
+// agent already had, even if Latest was called before.
 func TestLatestAfterAnImport(t *testing.T) {
 	t.Parallel()
 	s, _, text := exported(t)
@@ -76,8 +76,8 @@ func TestLatestAfterAnImport(t *testing.T) {
 	wantFirst(t, s, ckpt.CheckpointFilter{Agent: "copy"}, "after the import")
 }
 
-// TestLatestAfterARestart: a store that has just been opened remembers nothing, and a
-// store that was asked once still sees what is saved later.
+// TestLatestAfterARestart: a store that has just been opened remembers nothing,
+// and a store that was asked before still sees later saves.
 func TestLatestAfterARestart(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/ckpt.db"
@@ -94,8 +94,8 @@ func TestLatestAfterARestart(t *testing.T) {
 	wantFirst(t, s, ckpt.CheckpointFilter{Agent: "a"}, "after a save in another run")
 }
 
-// BenchmarkLatest asks for the newest checkpoint of an agent with 10,000 runs, right
-// after the agent saved, and after another agent saved 2,000 times.
+// BenchmarkLatest reads the newest checkpoint of an agent with 10,000 runs,
+// right after the agent saved, and after another agent saved 2,000 times.
 func BenchmarkLatest(b *testing.B) {
 	s, _ := open(b)
 	for i := range 10_000 {

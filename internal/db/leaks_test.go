@@ -2,8 +2,9 @@ package db
 
 import "fmt"
 
-// Left is what a store still holds that its callers should have given back: locks
-// of runs, states that are read, reads, and what waits for the writer.
+// Left returns what a store still holds that its callers should have released:
+// locks of runs, states being read, reads, and operations that wait for the
+// writer.
 func (s *Store) Left() (left []string) {
 	add := func(what string, n int64) {
 		if n != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// TestDamagedRowHidesNoOther: damage in any column is found, is not served, and
-// leaves lists, exports, saves and retention of the rest alone.
+// TestDamagedRowHidesNoOther: damage in any column is found and not served.
+// Lists, exports, saves and retention of the other rows still work.
 func TestDamagedRowHidesNoOther(t *testing.T) {
 	t.Parallel()
 	for _, column := range []string{"labels", "metadata", "created_at", "program"} {

@@ -7,8 +7,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// BenchmarkListAll reads all checkpoints of an agent page by page, where they are of one
-// run, of ten thousand and of a hundred thousand.
+// BenchmarkListAll reads all checkpoints of an agent page by page. They belong to one run, ten thousand runs or a
+// hundred thousand runs.
 func BenchmarkListAll(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// forest is an agent with checkpoints of every kind in several runs, all kept,
-// in the order of their saves.
+// forest is an agent with checkpoints of every kind in several runs. All are
+// kept, in the order of their saves.
 func forest(t *testing.T) (*db.Store, []*ckpt.Saved) {
 	t.Helper()
 	s, _ := open(t)
@@ -34,7 +34,7 @@ func forest(t *testing.T) (*db.Store, []*ckpt.Saved) {
 	return s, all
 }
 
-// idsOf are those that a list in the naive way would give, newest first.
+// idsOf returns the ids of a naive list, newest first.
 func idsOf(all []*ckpt.Saved, fits func(*ckpt.Saved) bool) []string {
 	list := []string{}
 	for _, c := range slices.Backward(all) {
@@ -45,7 +45,7 @@ func idsOf(all []*ckpt.Saved, fits func(*ckpt.Saved) bool) []string {
 	return list
 }
 
-// paged lists by pages of a size.
+// paged reads a list in pages of the given size.
 func paged(t *testing.T, s *db.Store, f ckpt.CheckpointFilter, size int) []string {
 	t.Helper()
 	list := []string{}
@@ -69,7 +69,7 @@ func paged(t *testing.T, s *db.Store, f ckpt.CheckpointFilter, size int) []strin
 	}
 }
 
-// TestLists compares each filter, at each size of page, with the naive answer.
+// TestLists compares each filter, at each page size, with the naive answer.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	s, all := forest(t)
@@ -107,7 +107,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestLimits holds lists to their bounds and to cursors that they have given.
+// TestLimits checks that lists keep to their bounds and accept only cursors
+// that they have returned.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	s, _ := forest(t)
@@ -160,7 +161,7 @@ func TestAgentPages(t *testing.T) {
 	wantCode(t, err, ckpt.CodeInvalid)
 }
 
-// TestCancelledRead gives a read up when its client has.
+// TestCancelledRead: a read ends when its client gives up.
 func TestCancelledRead(t *testing.T) {
 	t.Parallel()
 	s, all := forest(t)

@@ -18,11 +18,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// asked keeps what a store asks of its reading connections.
+// asked records the queries that a store makes on its reading connections.
 type asked struct {
 	driver.Connector
 	mu      sync.Mutex
-	during  string              // the listing that is under way
+	during  string              // the running listing
 	queries map[string]question // by text
 }
 
@@ -143,9 +143,8 @@ func listings(t *testing.T, s *db.Store) map[string]func(context.Context) error 
 
 var everybody = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 10, Admin: true}, Target: ckpt.AllOwners}
 
-// TestListingsUseIndexes asks every listing with every filter, and looks at the plan of
-// each query that it made. No listing sorts what it reads in a tree of its own, and none
-// reads a whole table that grows.
+// TestListingsUseIndexes calls every listing with every filter, and checks the plan of each query. No listing sorts
+// its rows in a temporary B-tree, and none reads a whole table that grows.
 func TestListingsUseIndexes(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -180,7 +179,7 @@ func TestListingsUseIndexes(t *testing.T) {
 	}
 }
 
-// permission lets a step be, in queries of a listing that have a text, for a reason.
+// permission allows a step in the queries of one listing that contain a text, with a reason.
 type permission struct{ listing, step, text, why string }
 
 var permitted = []permission{
@@ -229,7 +228,7 @@ func judgePlan(t *testing.T, q *sqlx.DB, text string, asked question) {
 
 func sorts(step string) bool { return strings.Contains(step, "TEMP B-TREE") }
 
-// scansAll says whether a step reads a whole table, and not what the query itself has gathered.
+// scansAll reports whether a step reads a whole table, other than one that the query itself has built.
 func scansAll(step string, plan []string) bool {
 	words := strings.Fields(step)
 	if words[0] != "SCAN" || slices.Contains(words, "CONSTANT") || slices.Contains(words, "VIRTUAL") || strings.HasPrefix(words[1], "(") {

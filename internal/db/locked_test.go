@@ -20,10 +20,10 @@ type shell struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner
 
-	close func() // ends the command; again is fine
+	close func() // ends the command; may be called again
 }
 
-// sqlite3Shell opens the command on a database and has it do something.
+// sqlite3Shell opens the command on a database and runs statements.
 func sqlite3Shell(t testing.TB, path, statements string, args ...string) *shell {
 	t.Helper()
 	command, err := exec.LookPath("sqlite3")
@@ -53,8 +53,8 @@ func (sh *shell) end() {
 	_ = sh.cmd.Wait()
 }
 
-// TestLockHeldForAWhile: somebody holds the write lock for a while; the save
-// waits and succeeds, and the audit log says that it had to try again.
+// TestLockHeldForAWhile: another process holds the write lock for a while. The
+// save waits and succeeds, and the audit log says that it had to try again.
 func TestLockHeldForAWhile(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -77,8 +77,8 @@ func TestLockHeldForAWhile(t *testing.T) {
 	}
 }
 
-// TestLockHeldTooLong: busy is answered in bounded time, nothing is saved, reads
-// go on meanwhile, and saves succeed again by themselves.
+// TestLockHeldTooLong: the save gets busy in bounded time, nothing is saved,
+// reads work meanwhile, and saves succeed again without help.
 func TestLockHeldTooLong(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -110,8 +110,9 @@ func TestLockHeldTooLong(t *testing.T) {
 	must(t, s.Ready(t.Context()))
 }
 
-// TestWaitingInTheQueueCounts: who came while another waited for the lock is told
-// with it, and does not begin to wait anew.
+// TestWaitingInTheQueueCounts: a client that arrives while another one waits
+// for the lock gets its answer together with that one. Its timeout does not
+// start over.
 func TestWaitingInTheQueueCounts(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -134,7 +135,7 @@ func TestWaitingInTheQueueCounts(t *testing.T) {
 	}
 }
 
-// TestOpenWhileLocked waits for the lock at start, for a bounded time.
+// TestOpenWhileLocked: a start waits for the lock, for a bounded time.
 func TestOpenWhileLocked(t *testing.T) {
 	t.Parallel()
 	path := closedDatabase(t)
@@ -148,8 +149,8 @@ func TestOpenWhileLocked(t *testing.T) {
 	openWith(t, o)
 }
 
-// TestRecoveryWaitsForReaders: after a fault, an auditor who reads just then
-// must not make the daemon serve reads only.
+// TestRecoveryWaitsForReaders: if an auditor reads during the start after a
+// fault, the daemon must not become read-only.
 func TestRecoveryWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

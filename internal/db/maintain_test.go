@@ -22,8 +22,8 @@ func sizeOf(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// TestLogWraps writes many times what the log may hold, while it is copied: it
-// is overwritten in place, and its size stays bounded.
+// TestLogWraps writes many times the target size of the log while it is copied.
+// The log is overwritten in place, and its size stays bounded.
 func TestLogWraps(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -38,7 +38,7 @@ func TestLogWraps(t *testing.T) {
 				if _, err := s.Save(t.Context(), ann, binary(fmt.Sprint("a", w), ckpt.KindRoutine, noise(uint64(i), size))); err != nil {
 					t.Error(err)
 				}
-				if i%4 == 3 { // on a busy machine too the turn of maintenance comes
+				if i%4 == 3 { // so that maintenance runs even on a busy machine
 					turn.Lock()
 					s.Tick(time.Now())
 					s.Tick(time.Now())
@@ -60,7 +60,7 @@ func TestLogWraps(t *testing.T) {
 	sound(t, path)
 }
 
-// TestIdleLogIsCopied copies also a little, once nobody has written for a while.
+// TestIdleLogIsCopied: even a short log is copied after a while without writes.
 func TestIdleLogIsCopied(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -77,8 +77,9 @@ func TestIdleLogIsCopied(t *testing.T) {
 	}
 }
 
-// TestLongReaderShows: a reader that holds its snapshot keeps the log from
-// beginning anew; saves go on, and the log is copied once it has gone.
+// TestLongReaderShows: a reader with an open snapshot prevents the log from
+// starting over. Saves continue, and the log is copied after the reader has
+// gone.
 func TestLongReaderShows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -101,18 +102,18 @@ func TestLongReaderShows(t *testing.T) {
 	fill()
 	size := sizeOf(t, path+"-wal")
 	fill()
-	if grown := sizeOf(t, path+"-wal"); grown > size+100_000 { // a save more or less before it is copied
+	if grown := sizeOf(t, path+"-wal"); grown > size+100_000 { // there may be one more save before it is copied
 		t.Errorf("the log grows from %d to %d after the reader has gone", size, grown)
 	}
-	if size > 1200<<10 { // four times the target, and a save
+	if size > 1200<<10 { // four times the target, and one save
 		t.Errorf("the log keeps %d bytes after the reader has gone", size)
 	}
 	must(t, s.Close())
 	sound(t, path)
 }
 
-// TestVacuumShrinksTheFile gives free pages back after many deletes, a few at a
-// time, and leaves some for the next saves.
+// TestVacuumShrinksTheFile: after many deletes, free pages are returned a few
+// at a time, and some stay for the next saves.
 func TestVacuumShrinksTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -143,7 +144,7 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 }
 
 // TestFileIsNearAFreshCopy removes checkpoints in every way, at random, and
-// compares the file with one that is written anew.
+// compares the size of the file with that of a freshly written copy.
 func TestFileIsNearAFreshCopy(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -188,7 +189,7 @@ func TestFileIsNearAFreshCopy(t *testing.T) {
 	for id, state := range left {
 		c, err := s.Checkpoint(t.Context(), ann, id, true)
 		switch {
-		case ckpt.CodeOf(err) == ckpt.CodeNotFound: // erased, or pruned
+		case ckpt.CodeOf(err) == ckpt.CodeNotFound: // erased or pruned
 		case err != nil || !slices.Equal(c.State, state):
 			t.Errorf("%s does not read back: %v", id, err)
 		default:
@@ -210,7 +211,8 @@ func TestFileIsNearAFreshCopy(t *testing.T) {
 	sound(t, path)
 }
 
-// TestMaintainStopsPromptly ends with its context, without an error.
+// TestMaintainStopsPromptly: maintenance ends with its context, without an
+// error.
 func TestMaintainStopsPromptly(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -222,7 +224,7 @@ func TestMaintainStopsPromptly(t *testing.T) {
 	must(t, <-ended)
 }
 
-// TestStatus tells what a person asks of a store.
+// TestStatus: the status contains what a person wants to know about a store.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -251,7 +253,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestReadsOnly serves reads, and says why, where the check after a fault finds damage.
+// TestReadsOnly: if the check after a fault finds damage, the store serves only
+// reads, and says why.
 func TestReadsOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

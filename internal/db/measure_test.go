@@ -19,7 +19,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestMeasureHistories measures what docs/PERFORMANCE.md says of growing
+// TestMeasureHistories measures what docs/PERFORMANCE.md says about growing
 // histories: 1,000 saves, all kept, once as pieces and once whole, in turns.
 // CKPTSIDECAR_MEASURE=1 go test -run Measure -v ./internal/db
 func TestMeasureHistories(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// In all tests of this package memory that is left is overwritten at once, so that
-// who still reads it is found out.
+// All tests of this package overwrite released memory at once, so that code
+// that still reads it is noticed.
 func init() {
 	blob.Left = func(room []byte) {
 		for i := range room {
@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// askingScan asks something while a state is looked at.
+// askingScan calls a function while a state is being scanned.
 type askingScan struct{ ask func() }
 
 func (a askingScan) Find([]byte, bool) []secrets.Secret { a.ask(); return nil }
@@ -37,13 +37,14 @@ func (a askingScan) FindBytesAfter([]byte, []jsontext.Copy, secrets.Seen) ([]sec
 
 func (a askingScan) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { return state, nil }
 
-// TestASaveHoldsItsBase for as long as it looks at the state, and no longer.
+// TestASaveHoldsItsBase: a save holds its base as long as it reads the state,
+// and no longer.
 func TestASaveHoldsItsBase(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	asked := 0
 	users := func() int {
-		for _, n := range s.States.Held().Users { // of the one run that there is
+		for _, n := range s.States.Held().Users { // there is only one run
 			return n
 		}
 		return -1

@@ -15,8 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// straced opens a database in a process of its own, and has strace do something
-// at a call. It answers what the process said.
+// straced opens a database in a separate process, and lets strace inject
+// something at a call. It returns the output of the process.
 func straced(t *testing.T, path, calls, inject string) string {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -25,13 +25,12 @@ func straced(t *testing.T, path, calls, inject string) string {
 	}
 	cmd := exec.Command(strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"), "-e", "trace="+calls, "-e", "inject="+calls+":"+inject, os.Args[0])
 	cmd.Env = append(os.Environ(), "CKPTSIDECAR_TEST_CHILD=open", "CKPTSIDECAR_TEST_DB="+path)
-	out, _ := cmd.CombinedOutput() // what it said is what counts
+	out, _ := cmd.CombinedOutput() // only the output matters
 	return string(out)
 }
 
-// oneOrTheOther checks what a migration has left that did not come to its end:
-// the old schema or the new one, with all that was there; and the next start
-// makes the new one.
+// oneOrTheOther checks what an interrupted migration has left: the old schema
+// or the new one, with all data. The next start makes the new one.
 func oneOrTheOther(t *testing.T, path string, version int, head int64, before []string) {
 	t.Helper()
 	db := raw(t, path)
@@ -57,7 +56,7 @@ func oneOrTheOther(t *testing.T, path string, version int, head int64, before []
 	}
 }
 
-// asStored is a database of an older version, and what it shows.
+// asStored returns a database of an older version, and what its views show.
 func asStored(t *testing.T, version int) (path string, head int64, before []string) {
 	t.Helper()
 	path = stored(t, version)
@@ -69,14 +68,14 @@ func asStored(t *testing.T, version int) (path string, head int64, before []stri
 	return path, head, shown(t, old, head)
 }
 
-// TestMigrateKilledAtACall kills a start that migrates at its system calls.
+// TestMigrateKilledAtACall kills a start that migrates, at its system calls.
 func TestMigrateKilledAtACall(t *testing.T) {
 	t.Parallel()
-	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
+	calls := map[string]int{ // with the number of calls that a sample skips after each one
 		"renameat,renameat2,rename": 1, "unlinkat,unlink": 1, "fsync,fdatasync": 7, "ftruncate": 3, "pwrite64": 61,
 	}
 	var points atomic.Int64
-	t.Cleanup(func() { // once all of them have ended
+	t.Cleanup(func() { // after all of them have ended
 		t.Logf("killed at %d points", points.Load())
 		if points.Load() < 10 && !t.Skipped() {
 			if _, err := exec.LookPath("strace"); err == nil {
@@ -102,8 +101,9 @@ func TestMigrateKilledAtACall(t *testing.T) {
 	}
 }
 
-// TestMigrateOnAFullDisk has all writes from one on fail for want of room: the
-// start is refused with what to do, and the database is the old one.
+// TestMigrateOnAFullDisk makes all writes from one on fail because the disk is
+// full. The start is refused with an error that says what to do, and the
+// database is the old one.
 func TestMigrateOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	step := 47

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// raw opens a file of the test's own, past the store.
+// raw opens a file of the test directly, past the store.
 func raw(t *testing.T, path string) *sqlx.DB {
 	t.Helper()
 	db, err := sqlx.Open("sqlite", "file:"+path)
@@ -35,8 +35,8 @@ func raw(t *testing.T, path string) *sqlx.DB {
 	return db
 }
 
-// unspaced is a schema without comments and spacing: ALTER TABLE writes the columns
-// that it adds in its own way.
+// unspaced returns a schema without comments and spacing, because ALTER TABLE
+// writes the columns that it adds in its own form.
 func unspaced(schema string) string {
 	lines := strings.Split(schema, "\n")
 	for i, line := range lines {
@@ -46,8 +46,8 @@ func unspaced(schema string) string {
 	return strings.NewReplacer(", ", ",\n", " )", ")", "( ", "(", "; ", ";\n").Replace(text)
 }
 
-// dump is the schema of a database as text. Views are not in it: they are made
-// anew by every version.
+// dump returns the schema of a database as text. It does not contain views,
+// because every version creates them again.
 func dump(t *testing.T, db *sqlx.DB, kinds string) string {
 	t.Helper()
 	var lines []string
@@ -70,7 +70,7 @@ func openAt(t *testing.T, path string) *Store {
 	return s
 }
 
-// TestSchemaIsIdempotent runs the schema again over a database in use: nothing
+// TestSchemaIsIdempotent runs the schema again on a database in use: nothing
 // changes, and nothing is lost.
 func TestSchemaIsIdempotent(t *testing.T) {
 	t.Parallel()
@@ -96,9 +96,10 @@ func TestSchemaIsIdempotent(t *testing.T) {
 	}
 }
 
-// TestGoldenSchemas builds each released schema from its golden file, lets
-// Open migrate it, and compares with a new database. The present version's
-// file is written by -update, and never again once it was released.
+// TestGoldenSchemas builds each released schema from its golden file, lets Open
+// migrate it, and compares it with a new database. -update writes the file of
+// the present version. After the release of a version, its file must never
+// change.
 func TestGoldenSchemas(t *testing.T) {
 	t.Parallel()
 	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -175,8 +176,9 @@ func TestStepsOfVersion1(t *testing.T) {
 	}
 }
 
-// TestMigrateFromNothing makes the same database again where only a part was
-// made before the process died: the file, or its format.
+// TestMigrateFromNothing: if the process died after only a part of a new
+// database was made (the file, or its format), the next start makes the same
+// database.
 func TestMigrateFromNothing(t *testing.T) {
 	t.Parallel()
 	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -203,7 +205,8 @@ func TestMigrateFromNothing(t *testing.T) {
 	}
 }
 
-// TestMigrationsAreNamedForVersions finds a file that stepUp would choke on.
+// TestMigrationsAreNamedForVersions finds a file name that stepUp could not
+// handle.
 func TestMigrationsAreNamedForVersions(t *testing.T) {
 	t.Parallel()
 	db := raw(t, filepath.Join(t.TempDir(), "x.db"))
@@ -217,7 +220,7 @@ func TestMigrationsAreNamedForVersions(t *testing.T) {
 	}
 }
 
-// stored is a database that an older version has made, unpacked: see
+// stored unpacks a database that an older version has made: see
 // testdata/databases/README.md.
 func stored(t *testing.T, version int) string {
 	t.Helper()
@@ -234,7 +237,7 @@ func stored(t *testing.T, version int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openAt(t, filepath.Join(t.TempDir(), "other.db")) // chooses the kind of locks, before any file is opened
+	openAt(t, filepath.Join(t.TempDir(), "other.db")) // chooses the kind of locks before any file is opened
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	if err := os.WriteFile(path, bytes, 0o600); err != nil {
 		t.Fatal(err)
@@ -242,7 +245,7 @@ func stored(t *testing.T, version int) string {
 	return path
 }
 
-// shown is what views tell, row by row.
+// shown returns the content of the views, row by row.
 func shown(t *testing.T, db *sqlx.DB, upTo int64) []string {
 	t.Helper()
 	var all []string
@@ -267,11 +270,11 @@ func shown(t *testing.T, db *sqlx.DB, upTo int64) []string {
 	return all
 }
 
-// TestOldDatabasesAreMigrated opens databases that each released version has made,
-// with small states, large ones in pieces, threads of LangGraph, steps, operations
-// and keys: what was there stays and is shown as it was, the guards and rules of
-// today hold, keys still replay, saves go on, and the copy made before is the old
-// one, which verify still checks.
+// TestOldDatabasesAreMigrated opens databases that each released version has
+// made, with small states, large ones in pieces, threads of LangGraph, steps,
+// operations and keys. All data stays and is shown as before, today's guards
+// and rules hold, keys still replay, and saves succeed. The copy that was made
+// first is the old database, and verify can still check it.
 func TestOldDatabasesAreMigrated(t *testing.T) {
 	for version := 1; version < ckpt.SchemaVersion; version++ {
 		t.Run("v"+strconv.Itoa(version), func(t *testing.T) {
@@ -329,7 +332,7 @@ func TestOldDatabasesAreMigrated(t *testing.T) {
 	}
 }
 
-// linked checks the chain from end to end by what the view says of it.
+// linked checks the chain from end to end, using the view.
 func linked(t *testing.T, s *Store) {
 	t.Helper()
 	var links []ledger.Link
@@ -366,8 +369,8 @@ func stillReplays(t *testing.T, s *Store) {
 	}
 }
 
-// TestDamageDoesNotKeepFromMigrating: a database in which a checkpoint is
-// damaged is migrated as well.
+// TestDamageDoesNotKeepFromMigrating: a database with a damaged checkpoint can
+// be migrated too.
 func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
 	t.Parallel()
 	path := stored(t, 2)
@@ -382,7 +385,8 @@ func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
 	}
 }
 
-// numbered is what the database calls its agent and its run.
+// numbered holds the numbers and uids that the database has for an agent and a
+// run.
 type numbered struct {
 	Agent, Run       int64
 	AgentUID, RunUID string
@@ -397,8 +401,8 @@ func numbersOf(t *testing.T, db *sqlx.DB, agent string) (n numbered) {
 	return n
 }
 
-// TestNumbersAreNeverUsedAgain erases an agent and deletes a run, and makes both
-// again: their numbers and uids are others, also after a restart.
+// TestNumbersAreNeverUsedAgain erases an agent, deletes a run, and creates both
+// again. They get new numbers and uids, even after a restart.
 func TestNumbersAreNeverUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -451,8 +455,9 @@ func TestNumbersAreNeverUsedAgain(t *testing.T) {
 	}
 }
 
-// TestArchivesOfOldLogs archives rows that each older version has written: the archive
-// and what is left hold, and together they tell what the database told.
+// TestArchivesOfOldLogs archives rows that each older version has written. The
+// archive and the database pass verify, and together they show what the
+// database showed.
 func TestArchivesOfOldLogs(t *testing.T) {
 	t.Parallel()
 	for version := 1; version < ckpt.SchemaVersion; version++ {
@@ -499,8 +504,9 @@ func TestArchivesOfOldLogs(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreNumberedBySaves: a segment has the number of its save's row in the
-// audit log, above all that an older version has given.
+// TestSegmentsAreNumberedBySaves: a segment gets the number of its save's row
+// in the audit log, which is higher than all numbers that an older version has
+// used.
 func TestSegmentsAreNumberedBySaves(t *testing.T) {
 	t.Parallel()
 	for version := 1; version <= ckpt.SchemaVersion; version++ {
@@ -508,7 +514,7 @@ func TestSegmentsAreNumberedBySaves(t *testing.T) {
 		if version < ckpt.SchemaVersion {
 			path = stored(t, version)
 			largest := `SELECT max(id) FROM segments`
-			if version >= 5 { // they are numbered by their saves there
+			if version >= 5 { // these versions number segments by their saves
 				largest = `SELECT coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'segments_from'), 0)`
 			}
 			if err := raw(t, path).Get(&from, largest); err != nil || from == 0 && version < 5 {

@@ -39,9 +39,9 @@ func TestModelChild(t *testing.T) {
 	}
 }
 
-// TestModelKilled kills a process in the middle of the steps of a seed. What it
-// had answered is there, and of the step that it was in all, a part that the
-// model allows, or nothing.
+// TestModelKilled kills a process in the middle of the steps of a seed.
+// Everything that it had acknowledged is there. Of the interrupted step
+// everything is there, a part that the model allows, or nothing.
 func TestModelKilled(t *testing.T) {
 	t.Parallel()
 	for _, seed := range seeds(100, 2, 20) {
@@ -49,8 +49,8 @@ func TestModelKilled(t *testing.T) {
 	}
 }
 
-// killed kills a child somewhere in a step, or, for a replay, cuts that step
-// off at each place where a kill can have made a difference.
+// killed kills a child somewhere in a step. For a replay, it instead cuts off
+// that step at each place where a kill can make a difference.
 func killed(t *testing.T, seed uint64) {
 	if *modelAcked >= 0 {
 		acks, cuts := cutStep(t, seed, *modelAcked)
@@ -66,7 +66,8 @@ func killed(t *testing.T, seed uint64) {
 }
 
 // TestModelCut makes steps of a few seeds in this process and cuts some of them
-// off between any two of their transactions: what a kill leaves, without its luck.
+// off between any two of their transactions. The result is what a kill leaves,
+// without depending on chance.
 func TestModelCut(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -84,9 +85,10 @@ func TestModelCut(t *testing.T) {
 	}
 }
 
-// TestModelKilledRunEnd is what once made TestModelKilled fail: a run's end was
-// on disk, unseen, when the process was killed. The judge took it to have ended
-// when it looked, an hour later, and so missed that all of it had become due.
+// TestModelKilledRunEnd repeats a case that once made TestModelKilled fail: the
+// end of a run was on disk, but unacknowledged, when the process was killed.
+// The judge assumed that the run had ended at the time of the check, an hour
+// later, and so missed that all of its checkpoints had become due.
 func TestModelKilledRunEnd(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(101); ; seed++ {
@@ -105,8 +107,8 @@ func TestModelKilledRunEnd(t *testing.T) {
 	}
 }
 
-// endsOneSoonDue says whether a step ends a run that has several checkpoints and
-// whose policy keeps it for an hour after that.
+// endsOneSoonDue reports whether a step ends a run that has several checkpoints
+// and a policy that keeps it for an hour after its end.
 func (h *harness) endsOneSoonDue(s *step) bool {
 	for _, r := range h.runs() {
 		if s.what == fmt.Sprintf("end %s/%s failed", r.agent.name, r.name) && len(r.list) > 1 && time.Duration(r.agent.policy.EndedKeep) == time.Hour {
@@ -116,9 +118,10 @@ func (h *harness) endsOneSoonDue(s *step) bool {
 	return false
 }
 
-// cutStep makes steps and then one more, and answers copies of the files as they
-// are before each transaction of that one and after the last: a kill at any other
-// instruction leaves one of these, since a transaction is whole or absent.
+// cutStep makes steps and then one more. It returns copies of the files from
+// before each transaction of that step, and after the last one. A kill at any
+// other instruction leaves one of these states, because a transaction is whole
+// or absent.
 func cutStep(t *testing.T, seed uint64, acked int) (acks [][]string, cuts []string) {
 	t.Helper()
 	h := newCut(t, seed)
@@ -128,7 +131,7 @@ func cutStep(t *testing.T, seed uint64, acked int) (acks [][]string, cuts []stri
 	return h.cut(h.next())
 }
 
-// newCut makes a harness that notes what it has answered.
+// newCut makes a harness that records what it has acknowledged.
 func newCut(t *testing.T, seed uint64) *harness {
 	t.Helper()
 	h := newHarness(t, seed, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -149,7 +152,7 @@ func (h *harness) cut(s *step) (acks [][]string, cuts []string) {
 	return acks, cuts
 }
 
-// copyFiles copies a database that is open, as a kill would leave it.
+// copyFiles copies an open database, as a kill would leave it.
 func copyFiles(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "ckpt.db")
@@ -165,7 +168,7 @@ func copyFiles(t testing.TB, path string) string {
 	return to
 }
 
-// after is the model after the steps that a child has answered.
+// after returns the model after the steps that a child has acknowledged.
 func after(t *testing.T, seed uint64, acks [][]string) *generator {
 	t.Helper()
 	g := newGenerator(seed)
@@ -186,8 +189,8 @@ func after(t *testing.T, seed uint64, acks [][]string) *generator {
 }
 
 // judgeKilled checks what a process has left that was killed in the step after
-// those that it had answered. An hour later a round is made, which shows what of
-// that step is on disk but not among the checkpoints.
+// the acknowledged ones. An hour later it makes a round, which shows parts of
+// that step that are on disk but do not show in the checkpoints.
 func judgeKilled(t *testing.T, seed uint64, acks [][]string, path string) {
 	t.Helper()
 	g := after(t, seed, acks)
@@ -226,7 +229,8 @@ func judgeKilled(t *testing.T, seed uint64, acks [][]string, path string) {
 	h.round(false, 5)
 	left := h.ids()
 	if !h.explains(o, left) && s.code == "" && !s.still {
-		// The step may be there without showing. It was made when it was made, not now.
+		// The step may be there without showing. Then its time is the time of
+		// the step, not now.
 		other := after(t, seed, acks)
 		other.next().change()
 		if o2 := hourLater(other); other.explains(o2, left) {
@@ -239,8 +243,8 @@ func judgeKilled(t *testing.T, seed uint64, acks [][]string, path string) {
 	sound(t, path)
 }
 
-// explains says whether what is left is what the model had, less what had to go
-// and some of what might.
+// explains reports whether the remaining checkpoints are those of the model,
+// without the ones that had to be removed and some of those that could be.
 func (g *generator) explains(o outcome, left map[string]bool) bool {
 	for _, r := range g.runs() {
 		for _, c := range r.list {
@@ -254,8 +258,8 @@ func (g *generator) explains(o outcome, left map[string]bool) bool {
 	return true
 }
 
-// killChild runs the steps of a seed in a process of their own, kills it, and
-// answers what it had removed at each step that it had answered.
+// killChild runs the steps of a seed in a separate process and kills it. It
+// returns the removals of each acknowledged step.
 func killChild(t *testing.T, seed uint64, path string) [][]string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
@@ -286,8 +290,8 @@ func killChild(t *testing.T, seed uint64, path string) [][]string {
 	return acks
 }
 
-// readAcks reads what was removed at each step that was answered, and the lines
-// that say something else.
+// readAcks reads the removals of each acknowledged step, and the other output
+// lines.
 func readAcks(t testing.TB, from io.Reader, seen ...func(n int)) (acks [][]string, rest string) {
 	t.Helper()
 	lines := bufio.NewScanner(from)

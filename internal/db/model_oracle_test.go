@@ -13,30 +13,30 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// The model is a store as section 8 of the design promises it, in memory and
-// without a thought for speed: whatever is asked is counted anew. It shares no
-// code with the store or with internal/retention.
+// The model is a store as section 8 of the design promises it. It works in
+// memory, and speed does not matter: it computes every answer again. It shares
+// no code with the store or with internal/retention.
 type model struct {
 	wall     time.Time     // the wall clock, which jumps
-	mono     time.Duration // a clock that nobody sets
-	held     time.Duration // when the daemon started or the wall clock jumped, by mono
+	mono     time.Duration // the monotonic clock
+	held     time.Duration // when the daemon started or the wall clock jumped, on the monotonic clock
 	agents   []*mAgent
 	sent     []*mSent            // saves whose keys are still known
-	removed  map[string][]mCause // by checkpoint id: why each removal was
-	judged   time.Time           // when a round last judged the ages, zero where none has
-	dirty    bool                // a hook changed what the store could not see: audit_violations must wait for a round
-	unjudged bool                // the same, and no round has judged ages since
+	removed  map[string][]mCause // by checkpoint id: the cause of each removal
+	judged   time.Time           // when a round last judged the ages; zero if never
+	dirty    bool                // a hook changed something that the store could not see: audit_violations must wait for a round
+	unjudged bool                // the same, and no round has judged ages since then
 	names    int
 }
 
 type mAgent struct {
 	scope  ckpt.Scope
 	name   string
-	own    ckpt.Policy // what it has set: where that is as the default, its owner's counts
-	policy ckpt.Policy // what counts
+	own    ckpt.Policy // the agent's own settings; where one is the default, its owner's policy counts
+	policy ckpt.Policy // the effective policy
 	owners *ckpt.Policy
 	exists bool
-	runs   []*mRun // in the order in which they were made
+	runs   []*mRun // in the order of their creation
 }
 
 type mRun struct {
@@ -45,13 +45,13 @@ type mRun struct {
 	ended   bool
 	endedAt time.Time
 	last    int64  // sequence number
-	head    string // what the next save comes from
+	head    string // the parent of the next save
 	forkOf  string // the checkpoint that the first save needs
 	list    []*mCheckpoint
 	ops     []*mOperation
 	prompts []*mPrompt
 	steps   map[string]ckpt.StepStatus
-	told    bool // a finding says that its states hold a secret
+	told    bool // a finding says that its states contain a secret
 }
 
 type mCheckpoint struct {
@@ -74,7 +74,7 @@ type mPrompt struct {
 	answered       bool
 }
 
-// mSent is a save that was acknowledged, and what was answered.
+// mSent is a save that was acknowledged, and its answer.
 type mSent struct {
 	agent   *mAgent
 	request ckpt.SaveRequest
@@ -84,7 +84,7 @@ type mSent struct {
 	pruned  []string
 }
 
-// mCause is why a checkpoint has to go.
+// mCause is why a checkpoint has to be removed.
 type mCause string
 
 const (
@@ -97,7 +97,7 @@ const (
 	byHand    mCause = "hand"
 )
 
-// reasons is what the audit row of each must say.
+// reasons is what the audit row of each cause must contain.
 var reasons = map[mCause]string{
 	byCount: "routine", byAge: "as a recovery checkpoint are over", byAlone: "as one without an operation are over", byRelease: "its operation succeeded", byEnd: "its run ended", byHand: "deleted by",
 }
@@ -109,8 +109,8 @@ func newModel() *model {
 	}}
 }
 
-// trusted says whether ages may be judged: not in the ten minutes after a start
-// or a jump.
+// trusted reports whether ages may be judged: not in the ten minutes after a
+// start or a jump.
 func (m *model) trusted() bool { return m.mono-m.held >= 10*time.Minute }
 
 func (m *model) pass(d time.Duration) { m.wall, m.mono = m.wall.Add(d), m.mono+d }
@@ -140,7 +140,8 @@ func (m *model) find(id string) *mCheckpoint {
 	return nil
 }
 
-// needed says whether an open operation, a prompt or a fork needs a checkpoint.
+// needed reports whether an open operation, a prompt or a fork needs a
+// checkpoint.
 func (m *model) needed(c *mCheckpoint) bool {
 	for _, o := range c.run.ops {
 		if o.checkpoint == c.id && (o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain) {
@@ -160,8 +161,8 @@ func (m *model) needed(c *mCheckpoint) bool {
 	return false
 }
 
-// wayBack is the newest clean checkpoint of a run that may go on, and the
-// newest where there is none; of a run that ended it is the final one.
+// wayBack returns the rollback target of a run: the newest clean checkpoint, or
+// the newest one if none is clean. For an ended run it is the final checkpoint.
 func (r *mRun) wayBack() *mCheckpoint {
 	var newest, clean *mCheckpoint
 	for _, c := range r.list {
@@ -176,13 +177,14 @@ func (r *mRun) wayBack() *mCheckpoint {
 	return newest
 }
 
-// cause says by which rule of the design a checkpoint has to go now.
+// cause returns the rule of the design by which a checkpoint must be removed
+// now.
 func (m *model) cause(c *mCheckpoint) mCause {
 	r, p := c.run, c.run.agent.policy
 	if c.pinned || m.needed(c) {
 		return staysYet
 	}
-	if !r.ended && r.head == c.id { // the next save comes from it
+	if !r.ended && r.head == c.id { // it is the parent of the next save
 		return staysYet
 	}
 	if r.ended && m.trusted() && !m.wall.Before(r.endedAt.Add(time.Duration(p.EndedKeep))) {
@@ -219,8 +221,9 @@ func (m *model) cause(c *mCheckpoint) mCause {
 	return staysYet
 }
 
-// due is what has to go of some runs, and why. The causes are found before any
-// goes: removing by one rule frees nothing from another.
+// due returns what must be removed from some runs, and why. All causes are
+// found before the first removal, because a removal by one rule does not free a
+// checkpoint from another rule.
 func (m *model) due(runs ...*mRun) map[string]mCause {
 	list := map[string]mCause{}
 	for _, r := range runs {
@@ -233,7 +236,7 @@ func (m *model) due(runs ...*mRun) map[string]mCause {
 	return list
 }
 
-// only is the part of due that goes by some causes.
+// only returns the part of due with some of the causes.
 func only(due map[string]mCause, causes ...mCause) map[string]mCause {
 	part := map[string]mCause{}
 	for id, why := range due {
@@ -250,7 +253,8 @@ func (m *model) remove(id string, why mCause) {
 	m.removed[id] = append(m.removed[id], why)
 }
 
-// drop removes the ended runs whose time is over and that have nothing left.
+// drop removes the ended runs whose time is over and that have no checkpoints
+// left.
 func (m *model) drop() (dropped []*mRun) {
 	for _, a := range m.agents {
 		a.runs = slices.DeleteFunc(a.runs, func(r *mRun) bool {
@@ -264,12 +268,13 @@ func (m *model) drop() (dropped []*mRun) {
 	return dropped
 }
 
-// outcome is what a step does besides what change has done to the model: which
-// checkpoints must have gone when it is answered, and which may. A save applies
-// the counts; what has reached an age waits for a round, but may go before.
+// outcome is what a step does besides the effect of change on the model: which
+// checkpoints must have been removed when it returns, and which ones may have
+// been. A save applies the counts. A checkpoint that has reached its age waits
+// for a round, but may be removed earlier.
 type outcome struct {
 	must, may map[string]mCause
-	settled   func(removed []string) // is told what went
+	settled   func(removed []string) // gets the removed ids
 }
 
 func exactly(due map[string]mCause) outcome { return outcome{must: due, may: due} }
@@ -278,21 +283,21 @@ func exactly(due map[string]mCause) outcome { return outcome{must: due, may: due
 type step struct {
 	what   string
 	still  bool             // whether it changes nothing in the database
-	code   ckpt.Code        // the refusal to expect; then nothing changes
-	change func() outcome   // of the model
-	do     func(h *harness) // to the store
+	code   ckpt.Code        // the expected refusal; then nothing changes
+	change func() outcome   // changes the model
+	do     func(h *harness) // calls the store
 
-	by    ckpt.Caller     // whoever removes checkpoints by it; nobody is the daemon
-	audit func() []mAudit // the rows that it adds to the audit log beside those of removals, asked for when it is done
+	by    ckpt.Caller     // the caller in whose name it removes checkpoints; empty means the daemon
+	audit func() []mAudit // rows that it adds to the audit log besides removals; called when the step is done
 }
 
 // mAudit is a row of the audit log.
 type mAudit struct{ who, action, owner, agent, run, subject, outcome string }
 
-// anything stands for a subject that the store makes up.
+// anything stands for a subject that the store generates.
 const anything = "*"
 
-// row is what is to be found of something that is done to an agent.
+// row returns the expected audit row for an action on an agent.
 func (a *mAgent) row(by ckpt.Caller, action, run, subject string, code ckpt.Code) mAudit {
 	outcome := string(code)
 	if code == "" {
@@ -301,13 +306,14 @@ func (a *mAgent) row(by ckpt.Caller, action, run, subject string, code ckpt.Code
 	return mAudit{by.Owner, action, a.scope.Caller.Owner, a.name, run, subject, outcome}
 }
 
-// adds says that a step adds these rows.
+// adds sets the rows that a step adds.
 func (s *step) adds(rows ...mAudit) *step {
 	s.audit = func() []mAudit { return rows }
 	return s
 }
 
-// as is whoever acts on an agent: mostly its owner, at times an administrator.
+// as returns the caller that acts on an agent: mostly its owner, sometimes an
+// administrator.
 func (g *generator) as(a *mAgent) ckpt.Scope {
 	if g.chance(8) {
 		return ckpt.Scope{Caller: root.Caller, Target: a.scope.Caller.Owner}
@@ -315,8 +321,8 @@ func (g *generator) as(a *mAgent) ckpt.Scope {
 	return a.scope
 }
 
-// generator makes steps out of a seed and of what the model holds, so that the
-// same seed makes the same steps.
+// generator makes steps from a seed and from the content of the model, so that
+// the same seed makes the same steps.
 type generator struct {
 	*model
 	r *rand.Rand
@@ -335,13 +341,13 @@ func pick[T any](g *generator, list []T) (one T, ok bool) {
 	return list[g.r.IntN(len(list))], true
 }
 
-// id is a UUID of version 7 out of the seed.
+// id returns a UUID of version 7 from the seed.
 func (g *generator) id() string {
 	a, b := g.r.Uint64(), g.r.Uint64()
 	return fmt.Sprintf("%08x-%04x-7%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>52, b&(1<<48-1))
 }
 
-// next makes a step. What cannot be done just now is drawn again.
+// next makes a step. If a kind of step is impossible now, it draws again.
 func (g *generator) next() *step {
 	kinds := []struct {
 		weight int
@@ -395,7 +401,7 @@ func (a *mAgent) run(name string) *mRun {
 	return nil
 }
 
-// makeRun finds a run or makes it, and its agent with it.
+// makeRun finds or creates a run, and its agent if necessary.
 func (a *mAgent) makeRun(name string) *mRun {
 	a.make()
 	r := a.run(name)
@@ -413,7 +419,8 @@ func (a *mAgent) make() {
 	}
 }
 
-// merge makes what counts of what an agent has set and its owner for all agents.
+// merge computes the effective policy from the settings of an agent and its
+// owner's policy for all agents.
 func (a *mAgent) merge() {
 	builtIn := ckpt.DefaultPolicy()
 	a.policy = a.own
@@ -434,7 +441,7 @@ func (a *mAgent) merge() {
 func (g *generator) state() []byte {
 	size := 10
 	if g.chance(5) {
-		size = 6000 // a segment of its own
+		size = 6000 // this size gets its own segment
 	}
 	return fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, g.r.Uint32(), strings.Repeat("xy", size/2))
 }
@@ -445,7 +452,7 @@ func (g *generator) save() *step {
 	sc := g.as(a)
 	req := ckpt.SaveRequest{ID: g.id(), Agent: a.name, Run: name, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: g.state()}
 	s := &step{what: fmt.Sprintf("save %s %s/%s %s", kind, a.scope.Caller.Owner, a.name, name), by: sc.Caller}
-	secret := ckpt.SecretsOff // what becomes of a state without one
+	secret := ckpt.SecretsOff // what happens to a state without a secret
 	if g.chance(6) {
 		req.State = []byte(`{"password":"correct horse battery"}`)
 		if secret = ckpt.DefaultPolicy().Secrets; a.exists {
@@ -473,7 +480,7 @@ func (g *generator) save() *step {
 	s.what += " as " + req.ID
 	s.audit = func() []mAudit {
 		rows := []mAudit{a.row(sc.Caller, "save", name, req.ID, s.code)}
-		if r := a.run(name); s.code == "" && secret != ckpt.SecretsOff && !r.told { // once as long as it is open
+		if r := a.run(name); s.code == "" && secret != ckpt.SecretsOff && !r.told { // only once while the finding is open
 			r.told = true
 			found := a.row(ckpt.Caller{Owner: "daemon"}, "finding", name, anything, "")
 			rows = append(rows, found)
@@ -485,7 +492,7 @@ func (g *generator) save() *step {
 		r := a.makeRun(name)
 		changed := []*mRun{r}
 		if from := g.find(r.forkOf); from != nil && r.last == 0 && from.run != r {
-			changed = append(changed, from.run) // the fork needs it no more
+			changed = append(changed, from.run) // the fork no longer needs it
 		}
 		c := &mCheckpoint{id: req.ID, parent: string(req.Parent), run: r, seq: r.last + 1, kind: kind, at: g.wall}
 		if c.parent == "" {
@@ -515,8 +522,8 @@ func (g *generator) save() *step {
 	return s
 }
 
-// saveAgain sends an id again: the same request gets the first reply, another
-// one under the id a refusal.
+// saveAgain sends an id again: the same request gets the first answer, another
+// request with the id is refused.
 func (g *generator) saveAgain() *step {
 	sent, ok := pick(g, g.sent)
 	if !ok {
@@ -627,7 +634,7 @@ func (g *generator) restore() *step {
 		return nil
 	}
 	a, r := c.run.agent, ckpt.RestoreRequest{Agent: c.run.agent.name, Checkpoint: c.id, Reason: "a test"}
-	if g.chance(50) { // have it chosen
+	if g.chance(50) { // lets the store choose
 		r.Checkpoint, r.Run, r.Clean = "", c.run.name, true
 		c = nil
 		for _, o := range a.run(r.Run).list {
@@ -647,7 +654,7 @@ func (g *generator) restore() *step {
 		if c.run.head == c.id {
 			return outcome{}
 		}
-		c.run.head = c.id // what only the old head had kept goes
+		c.run.head = c.id // checkpoints that only the old head had kept are removed
 		due := g.due(c.run)
 		return outcome{must: only(due, byCount, byRelease), may: due}
 	}
@@ -660,7 +667,8 @@ func (g *generator) restore() *step {
 	return s
 }
 
-// somePolicy says how long something stays, often as the default does.
+// somePolicy makes a policy about how long things stay, often equal to the
+// default.
 func (g *generator) somePolicy() ckpt.Policy {
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = []int{0, 1, 2, 3, 3, 5}[g.r.IntN(6)]
@@ -670,8 +678,8 @@ func (g *generator) somePolicy() ckpt.Policy {
 	return p
 }
 
-// ownerPolicy is an owner's policy for all agents. Runs of agents that have set
-// nothing else are judged by it at once.
+// ownerPolicy sets an owner's policy for all agents. Runs of agents that have
+// no other settings are judged by it at once.
 func (g *generator) ownerPolicy() *step {
 	a, _ := pick(g, g.agents)
 	p := g.somePolicy()
@@ -718,8 +726,8 @@ func (g *generator) policy() *step {
 	return s.adds(a.row(sc.Caller, "set_policy", "", "", ""))
 }
 
-// hook is a change that drift detection, operations or prompts make; they come
-// with other parts of the house.
+// hook is a change that drift detection, operations or prompts make. Those
+// belong to other packages.
 func (g *generator) hook(what string, change func(), statements ...statement) *step {
 	return &step{what: what, change: func() outcome {
 		change()
@@ -735,12 +743,12 @@ type statement struct {
 
 const thisRun = `(SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?)`
 
-// sql is a statement whose last ? are those of thisRun.
+// sql returns a statement whose last ? are the arguments of thisRun.
 func (r *mRun) sql(query string, args ...any) statement {
 	return statement{query, append(args, r.agent.scope.Caller.Owner, r.agent.name, r.name)}
 }
 
-// suspect marks a checkpoint, and often all that came after it.
+// suspect marks a checkpoint as suspect, and often all later ones.
 func (g *generator) suspect() *step {
 	c, ok := g.that(func(c *mCheckpoint) bool { return !c.suspect })
 	if !ok {
@@ -814,7 +822,7 @@ func (g *generator) unended(pass func(*mRun, *mOperation) bool) (*mRun, *mOperat
 	return at.r, at.o, ok
 }
 
-// end ends an operation, or resolves one of which nobody knows how it ended.
+// end ends an operation, or resolves one whose outcome is unknown.
 func (g *generator) end() *step {
 	r, o, ok := g.unended(func(r *mRun, o *mOperation) bool { return !r.ended || o.status == ckpt.OperationUncertain })
 	if !ok {
@@ -878,7 +886,7 @@ func (g *generator) endRun() *step {
 	return s.adds(r.agent.row(sc.Caller, "end_run", r.name, "", ""))
 }
 
-// endOf is what the end of a run does to what is open in it.
+// endOf applies the end of a run to everything that is open in it.
 func (g *generator) endOf(r *mRun) {
 	r.ended, r.endedAt = true, g.wall
 	for _, o := range r.ops {
@@ -939,7 +947,8 @@ func (g *generator) answer() *step {
 	return s.adds(a.row(a.scope.Caller, "answer_prompt", at.r.name, at.p.id, ""))
 }
 
-// fork begins a run at a checkpoint of another one; its first save frees that.
+// fork begins a run at a checkpoint of another run. Its first save frees that
+// checkpoint.
 func (g *generator) fork() *step {
 	c, ok := g.that(func(*mCheckpoint) bool { return true })
 	if !ok || len(c.run.agent.runs) > 6 {
@@ -959,8 +968,8 @@ func (g *generator) fork() *step {
 	return s.adds(a.row(a.scope.Caller, "start_run", name, "", ""))
 }
 
-// beginStep begins a step, or its next attempt. One that has succeeded is not done
-// again, and answering that is no write.
+// beginStep begins a step, or its next attempt. A step that has succeeded is
+// not done again, and that answer is not a write.
 func (g *generator) beginStep() *step {
 	a, name := g.live()
 	key := fmt.Sprint("step", g.r.IntN(4))
@@ -983,8 +992,8 @@ func (g *generator) beginStep() *step {
 	return s
 }
 
-// finishStep ends a step. One that was never begun is refused, and then nothing
-// is there that was not.
+// finishStep ends a step. A step that was never begun is refused, and then
+// nothing new exists.
 func (g *generator) finishStep() *step {
 	a, name := g.live()
 	key := fmt.Sprint("step", g.r.IntN(4))
@@ -1015,8 +1024,8 @@ func (g *generator) finishStep() *step {
 	return s
 }
 
-// stranger is somebody who tries to change what is another's: it is as good as
-// missing, and his trying is on record under his own name.
+// stranger tries to change a checkpoint of another owner: it gets the same
+// answer as for a missing one, and the attempt is recorded under its own name.
 func (g *generator) stranger() *step {
 	c, ok := g.that(func(*mCheckpoint) bool { return true })
 	if !ok {
@@ -1052,7 +1061,7 @@ func (g *generator) stranger() *step {
 	return s.adds(row)
 }
 
-// erase removes all of an agent, and no row of a removal tells of its checkpoints.
+// erase removes all of an agent. No row of a removal names its checkpoints.
 func (g *generator) erase() *step {
 	a, _ := pick(g, g.agents)
 	sc := g.as(a)
@@ -1072,7 +1081,7 @@ func (g *generator) erase() *step {
 	return s.adds(a.row(sc.Caller, "erase", "", "", s.code))
 }
 
-// tooLarge is a save for which its owner has no room.
+// tooLarge is a save that exceeds the quota of its owner.
 func (g *generator) tooLarge() *step {
 	a, name := g.live()
 	req := ckpt.SaveRequest{ID: g.id(), Agent: a.name, Run: name, Kind: ckpt.KindRoutine, ContentType: "application/octet-stream", State: noise(g.r.Uint64(), modelQuota+1)}
@@ -1087,7 +1096,8 @@ func (g *generator) tooLarge() *step {
 // modelQuota is more than the steps of a test store.
 const modelQuota = 8 << 20
 
-// time lets time pass, often up to the very moment at which something ages.
+// time lets time pass, often exactly to the moment at which something reaches
+// its age.
 func (g *generator) time() *step {
 	d := []time.Duration{time.Millisecond, time.Second, time.Minute, 10*time.Minute - time.Millisecond, 10 * time.Minute,
 		time.Hour, ckpt.Day, 7 * ckpt.Day, 31 * ckpt.Day}[g.r.IntN(9)]
@@ -1125,7 +1135,7 @@ func (g *generator) clockJump() *step {
 		do: func(h *harness) { h.clocks.jump(by); h.guard.Now() }}
 }
 
-// round is a round of the worker, at times a dry one first.
+// round makes a round of the worker, sometimes after a dry run.
 func (g *generator) round() *step {
 	dry, slice := g.chance(30), 1+g.r.IntN(8)
 	var due map[string]mCause
@@ -1159,8 +1169,8 @@ func (g *generator) round() *step {
 	}}
 }
 
-// forget forgets the keys of saves that are more than seven days old. A later
-// save under such an id is another test's.
+// forget forgets the keys of saves that are more than seven days old. Later
+// saves with such an id are not tested here.
 func (g *generator) forget() {
 	if g.trusted() {
 		before := g.wall.Add(-7 * ckpt.Day)
@@ -1177,7 +1187,7 @@ func (g *generator) noteJudged() {
 	}
 }
 
-// prune asks for a prune of one agent, of an owner, or of all: first a dry run.
+// prune prunes one agent, an owner, or all, after a dry run.
 func (g *generator) prune() *step {
 	a, _ := pick(g, g.agents)
 	sc, r := a.scope, ckpt.PruneRequest{}
@@ -1198,12 +1208,12 @@ func (g *generator) prune() *step {
 	}
 	s := &step{what: fmt.Sprintf("prune %s of %s", r.Agent, sc.Whose()), by: sc.Caller}
 	row := mAudit{sc.Caller.Owner, "prune", sc.Whose(), r.Agent, "", "", "done"}
-	looked := row // an administrator's dry run
+	looked := row // the row of an administrator's dry run
 	looked.action = "admin_read_prune"
 	switch {
 	case r.Agent != "" && !a.exists:
 		s.code = ckpt.CodeNotFound
-		row.outcome = string(s.code) // of the prune: a dry one is no write
+		row.outcome = string(s.code) // only of the prune: a dry run is not a write
 		s.adds(row)
 	case sc.Foreign():
 		s.adds(looked, row)
@@ -1238,8 +1248,8 @@ func (g *generator) reopen() *step {
 	return &step{still: true, what: "reopen", audit: started, change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
 }
 
-// crash goes on with the files as they are while the store is open, as after a
-// kill.
+// crash continues with a copy of the files that is made while the store is
+// open, as after a kill.
 func (g *generator) crash() *step {
 	return &step{still: true, what: "crash", audit: started, change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// A failure prints the command that replays it. To look for new ones:
+// A failure prints the command that replays it. To look for new failures:
 // go test ./internal/db -run 'TestModel$' -model.seed=1000 -model.databases=200 -timeout 1h.
 var (
 	modelSeed      = flag.Uint64("model.seed", 0, "begin the model tests at this seed; 0 means their usual ones")
@@ -31,7 +31,7 @@ var (
 	modelAcked     = flag.Int("model.acked", -1, "TestModelKilled: cut the step after so many, between any two of its transactions")
 )
 
-// moreOf is how many there are usually, and with -long.
+// moreOf returns the usual number, or a higher one with -long.
 func moreOf(usual, more int) int {
 	if *long {
 		return more
@@ -39,8 +39,7 @@ func moreOf(usual, more int) int {
 	return usual
 }
 
-// seeds are those that a model test plays: usual ones, more in the long form, or
-// those that the command line names.
+// seeds returns the seeds of a model test: the usual ones, more in the long form, or those from the command line.
 func seeds(first, usual, more uint64) (seeds []uint64) {
 	n := usual
 	switch {
@@ -55,8 +54,8 @@ func seeds(first, usual, more uint64) (seeds []uint64) {
 	return seeds
 }
 
-// usualSteps are fewer under the race detector, where a step takes ten times as
-// long and the writer has one goroutine at a time to deal with here anyway.
+// usualSteps returns fewer steps under the race detector. A step takes ten times as long there, and here only one
+// goroutine at a time uses the writer anyway.
 func usualSteps() int {
 	if raceDetector() {
 		return 150
@@ -64,9 +63,8 @@ func usualSteps() int {
 	return 400
 }
 
-// TestModel makes thousands of random steps on the real store, with the real
-// plan, guard and worker, and compares what is there after every one of them with
-// a model written from section 8 of the design.
+// TestModel makes thousands of random steps on the real store, with the real plan, guard and worker. After every
+// step it compares the store with a model that was written from section 8 of the design.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if *long {
@@ -84,7 +82,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// clocks are a wall clock that jumps and a monotonic one that does not.
+// clocks are a wall clock that jumps and a monotonic clock that does not.
 type clocks struct {
 	mu   sync.Mutex
 	wall time.Time
@@ -121,7 +119,7 @@ type guarded struct {
 	guard  *retention.Guard
 	path   string
 	store  *db.Store
-	begins func() // is called before each transaction
+	begins func() // called before each transaction
 }
 
 func (s *guarded) open(ctx context.Context) (err error) {
@@ -131,7 +129,7 @@ func (s *guarded) open(ctx context.Context) (err error) {
 	return err
 }
 
-// trustedNow is asked for once at the beginning of each transaction.
+// trustedNow is called once at the beginning of each transaction.
 func (s *guarded) trustedNow() time.Time {
 	if s.begins != nil {
 		s.begins()
@@ -162,13 +160,13 @@ type harness struct {
 	t      testing.TB
 	ctx    context.Context
 	seed   uint64
-	n      int        // of the step
-	logged int64      // the last row of the audit log that was looked at
-	recent []string   // what was done last
-	checks []func()   // to be made once the model has settled
-	acks   io.Writer  // where the steps may be cut off: told of every step that is done
+	n      int        // the number of the step
+	logged int64      // the last checked row of the audit log
+	recent []string   // the last steps
+	checks []func()   // checks to make after the model has settled
+	acks   io.Writer  // if the steps can be cut off: gets every step that is done
 	reader *inspector // an auditor's connection
-	replay string     // the command that makes the same steps again
+	replay string     // the command that replays the same steps
 }
 
 func newHarness(t testing.TB, seed uint64, path string) *harness {
@@ -176,7 +174,7 @@ func newHarness(t testing.TB, seed uint64, path string) *harness {
 	h.replay = fmt.Sprintf("-run 'TestModel$' -model.seed=%d -model.steps=%d", seed, *modelSteps)
 	h.path, h.clocks = path, &clocks{wall: h.wall}
 	h.start()
-	h.newRows() // of the start
+	h.newRows() // the rows of the start
 	t.Cleanup(func() {
 		_ = h.reader.Close()
 		shut(t, h.store)
@@ -192,13 +190,13 @@ func (h *harness) start() {
 	h.reader = auditor(h.t, h.path)
 }
 
-// inspector is a connection of somebody else, who only reads and asks the same again and again.
+// inspector is the connection of another process that only reads, and repeats the same queries.
 type inspector struct {
 	*stdsql.DB
 	kept map[string]*stdsql.Stmt
 }
 
-// ask is Query by a statement that is compiled once.
+// ask is Query with a statement that is compiled once.
 func (r *inspector) ask(query string, args ...any) (*stdsql.Rows, error) {
 	if r.kept[query] == nil {
 		statement, err := r.Prepare(query)
@@ -227,8 +225,8 @@ func (h *harness) fail(format string, args ...any) {
 		h.n, fmt.Sprintf(format, args...), strings.Join(h.recent, "\n  "), h.replay)
 }
 
-// answered takes an answer and says whether it is the one to look at: where a
-// refusal was expected it checks that.
+// answered takes an answer and fails if its error is not the expected one. It reports whether there is an answer to
+// check.
 func answered[T any](got T, err error) func(h *harness, code ckpt.Code) (T, bool) {
 	return func(h *harness, code ckpt.Code) (T, bool) {
 		h.t.Helper()
@@ -239,10 +237,10 @@ func answered[T any](got T, err error) func(h *harness, code ckpt.Code) (T, bool
 	}
 }
 
-// after makes a check once the model knows what went.
+// after adds a check that runs when the model knows what was removed.
 func (h *harness) after(check func()) { h.checks = append(h.checks, check) }
 
-// same compares ids without their order, and fails where they differ.
+// same compares ids without their order, and fails if they differ.
 func (h *harness) same(what string, got, want []string) bool {
 	h.t.Helper()
 	if a, b := slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)); !slices.Equal(a, b) {
@@ -282,8 +280,8 @@ func (h *harness) step(s *step) {
 	}
 }
 
-// audited compares the rows that a step has added to the audit log with those that
-// it must have added: its own, one for each removal, and no other.
+// audited compares the rows that a step has added to the audit log with the expected ones: its own, one for each
+// removal, and no other.
 func (h *harness) audited(s *step, before []*mCheckpoint, removed []string) {
 	h.t.Helper()
 	var want []mAudit
@@ -314,7 +312,7 @@ func (h *harness) audited(s *step, before []*mCheckpoint, removed []string) {
 	h.same("audit rows", text(got), text(want))
 }
 
-// newRows are the rows of the audit log that were not looked at yet.
+// newRows returns the rows of the audit log that were not checked yet.
 func (h *harness) newRows() (rows []mAudit) {
 	h.t.Helper()
 	found, err := h.reader.ask(`SELECT n, who, action, coalesce(owner, ''), coalesce(agent, ''), coalesce(run, ''), coalesce(subject, ''), outcome
@@ -337,8 +335,8 @@ func (h *harness) newRows() (rows []mAudit) {
 	return rows
 }
 
-// settle compares the ids that are there with the model, and takes out of it
-// what went. It answers that.
+// settle compares the existing ids with the model, and removes from the model what the store has removed. It
+// returns the removed ids.
 func (h *harness) settle(o outcome, there map[string]bool) (removed []string) {
 	h.t.Helper()
 	for _, c := range h.checkpoints() {
@@ -359,7 +357,7 @@ func (h *harness) settle(o outcome, there map[string]bool) (removed []string) {
 	return removed
 }
 
-// apply takes out of the model what went at a step.
+// apply removes from the model what a step has removed.
 func (m *model) apply(o outcome, removed []string) {
 	for _, id := range removed {
 		m.remove(id, o.may[id])
@@ -399,7 +397,7 @@ func column(reader *inspector, query string) (list []string, err error) {
 	return list, found.Err()
 }
 
-// rows is what the database has, one line for each checkpoint.
+// rows returns what the database has, one line per checkpoint.
 func rows(t testing.TB, reader *inspector) []string {
 	t.Helper()
 	list, err := column(reader, `SELECT concat_ws(' ', id, owner, agent, run, seq, kind, created_at, coalesce(parent, '-'),
@@ -410,7 +408,7 @@ func rows(t testing.TB, reader *inspector) []string {
 	return list
 }
 
-// rows is what the model has, in the same form.
+// rows returns what the model has, in the same form.
 func (m *model) rows() (list []string) {
 	orDash := func(s string) string {
 		if s == "" {
@@ -427,10 +425,9 @@ func (m *model) rows() (list []string) {
 	return list
 }
 
-// noViolations asks what an auditor asks. Two things wait for a round of the
-// worker, which makes one a minute: what a hook of this test has changed behind
-// the store's back, and the note of when ages were judged, where the clock was
-// set back since.
+// noViolations runs the auditor's check. Two things wait for a round of the worker, which makes one per minute:
+// what a hook of this test has changed past the store, and the record of when ages were judged, if the clock was
+// set back since then.
 func (h *harness) noViolations() {
 	h.t.Helper()
 	query := `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations`
@@ -483,8 +480,7 @@ func (h *harness) reopen() {
 	h.start()
 }
 
-// crash goes on with a copy of the files, made while the store is open. In a
-// child the parent does the crashing.
+// crash continues with a copy of the files, made while the store is open. In a child, the parent does the crashing.
 func (h *harness) crash() {
 	h.t.Helper()
 	if h.acks != nil {
@@ -498,7 +494,7 @@ func (h *harness) crash() {
 	h.start()
 }
 
-// finish brings the database to rest and checks it from the file up.
+// finish lets the hold pass and checks the database from the file up.
 func (h *harness) finish() {
 	h.t.Helper()
 	h.step(&step{what: "the hold passes", still: true, change: func() outcome { h.pass(time.Hour); return outcome{} },

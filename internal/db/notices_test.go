@@ -20,8 +20,8 @@ func due(t *testing.T, s *db.Store) []outbox.Delivery {
 	return list
 }
 
-// A notice is in the queue as soon as what it tells of is on disk, and is
-// forgotten with the agent that it is about.
+// TestNoticesOfPrompts: a notice is in the queue as soon as its subject is on
+// disk, and is forgotten together with the agent that it is about.
 func TestNoticesOfPrompts(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
@@ -31,7 +31,7 @@ func TestNoticesOfPrompts(t *testing.T) {
 	expect.OK(t, a.SetHooks([]db.Hook{{Name: "ops", Types: ckpt.NoticeTypes}, {Name: "pager", Types: []ckpt.NoticeType{ckpt.NoticeDead}}}))
 	p, _ := a.ask(ckpt.QuestionRequest{Key: "1", Question: strings.Repeat("ü", ckpt.MaxNoticeMessage)})
 	<-changed
-	a.ask(ckpt.QuestionRequest{Key: "1", Question: strings.Repeat("ü", ckpt.MaxNoticeMessage)}) // the same one
+	a.ask(ckpt.QuestionRequest{Key: "1", Question: strings.Repeat("ü", ckpt.MaxNoticeMessage)}) // the same question
 	list := due(t, a.Store)
 	if len(list) != 1 || list[0].Hook != "ops" || !strings.Contains(string(list[0].Body), p.ID) || len(list[0].Body) > ckpt.MaxNoticeMessage+400 {
 		t.Fatalf("due are %+v", list)
@@ -52,8 +52,8 @@ func TestNoticesOfPrompts(t *testing.T) {
 	expect.Equal(t, "after an erasure", len(due(t, a.Store)), 0)
 }
 
-// The queue is bounded for one owner and for all, and what nobody waits for any
-// more is forgotten.
+// TestTheQueueOfNoticesIsBounded: the queue is bounded for each owner and in
+// total, and a notice that no hook waits for is forgotten.
 func TestTheQueueOfNoticesIsBounded(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
@@ -88,7 +88,7 @@ func TestTheQueueOfNoticesIsBounded(t *testing.T) {
 	for _, step := range []struct {
 		after           time.Duration
 		delivered, dead int64
-	}{{0, 501, 501}, {25 * time.Hour, 501, 501}, {7 * 24 * time.Hour, 0, 0}} { // a notice goes when no hook's delivery is remembered
+	}{{0, 501, 501}, {25 * time.Hour, 501, 501}, {7 * 24 * time.Hour, 0, 0}} { // a notice is removed after all its deliveries
 		a.clock.add(step.after)
 		expect.OK(t, a.ForgetDelivered(t.Context()))
 		delivered, dead := counts()

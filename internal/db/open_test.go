@@ -15,7 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestNewFile reads back with the real command what a new database is made of.
+// TestNewFile checks the settings of a new database with the real sqlite3
+// command.
 func TestNewFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sub", "ckpt.db")
@@ -35,8 +36,8 @@ func TestNewFile(t *testing.T) {
 	}
 }
 
-// TestModes checks that the umask neither narrows nor widens what was asked
-// for, and that the log and its index are as open as the database.
+// TestModes: the umask neither removes nor adds rights, and the log and its
+// index have the same rights as the database.
 func TestModes(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		for _, mode := range []os.FileMode{0o600, 0o640} {
@@ -63,8 +64,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestSecondDaemon finds out at once that the database is taken, from the same
-// process and from another, and leaves the first alone.
+// TestSecondDaemon: a second daemon finds out at once that the database is in
+// use, from the same process and from another. It does not disturb the first.
 func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -89,7 +90,8 @@ func TestSecondDaemon(t *testing.T) {
 	}
 }
 
-// TestOpenNeedsARetention finds the wiring mistake at start, not at the first save.
+// TestOpenNeedsARetention: this mistake in the wiring is found at start, not at
+// the first save.
 func TestOpenNeedsARetention(t *testing.T) {
 	t.Parallel()
 	if _, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db")}); err == nil {
@@ -97,7 +99,8 @@ func TestOpenNeedsARetention(t *testing.T) {
 	}
 }
 
-// TestOddPaths opens databases whose names have a meaning in URIs and shells.
+// TestOddPaths opens databases whose names have a special meaning in URIs and
+// shells.
 func TestOddPaths(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a b.db", "100%.db", "x?mode=ro.db", "a#b&c=d.db", "日本.db", "file:x.db"} {

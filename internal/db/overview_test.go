@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// overview reads the overview and fails the test where that does not succeed.
+// overview reads the overview and fails the test on an error.
 func overview(t testing.TB, s *db.Store, sc ckpt.Scope) *survey.Overview {
 	t.Helper()
 	v, same, err := s.Overview(t.Context(), sc, survey.OverviewQuery{})
@@ -55,7 +55,7 @@ func critical(t testing.TB, s *db.Store, agent, run, message string) {
 	must(t, err)
 }
 
-// whats are the needs as "what agent/run".
+// whats returns the needs as "what agent/run".
 func whats(list []survey.Need) (words []string) {
 	for _, n := range list {
 		words = append(words, strings.TrimSuffix(n.What+" "+n.Agent+"/"+n.Run, " /"))
@@ -63,8 +63,9 @@ func whats(list []survey.Need) (words []string) {
 	return words
 }
 
-// TestNeedsHaveARowForEachCause: an uncertain operation stands for the decision about
-// its run and for the loss of it, and runs beyond three share a row.
+// TestNeedsHaveARowForEachCause: an uncertain operation also covers the
+// decision about its run and the loss of the run. More than three runs share a
+// row.
 func TestNeedsHaveARowForEachCause(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -74,11 +75,11 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 	_, _, err = s.BeginOperation(t.Context(), as(1), ckpt.RunRef{Agent: "asks", Run: "r"}, ckpt.OperationRequest{Key: "push", Name: "push branch", State: ckpt.JSON(`1`)})
 	must(t, err)
 	c.add(time.Minute)
-	dies(t, s, "asks", "r") // which asks too
+	dies(t, s, "asks", "r") // this run also has a prompt
 	died := ckpt.At(c.Now())
 	startRun(t, s, "asks", "second", 2)
 	c.add(time.Minute)
-	dies(t, s, "asks", "second") // a decision alone
+	dies(t, s, "asks", "second") // this is only a decision
 	for i := range 5 {
 		startRun(t, s, "lost", fmt.Sprint("r", i), 3)
 		c.add(time.Minute)
@@ -117,14 +118,15 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 		keys[n.Key] = true
 	}
 
-	// What is dealt with leaves.
+	// A need disappears when it is resolved.
 	_, _, err = s.EndOperation(t.Context(), ann, ckpt.RunRef{Agent: "asks", Run: "r"}, ckpt.OperationEnd{Key: "push", Status: ckpt.OperationFailed, Resolve: true, Reason: "looked"})
 	must(t, err)
 	if got := whats(overview(t, s, ann).Needs); slices.Contains(got, "operation asks/r") || !slices.Contains(got, "prompt asks/r") {
 		t.Errorf("after the operation was resolved: %q", got)
 	}
 
-	// Nobody sees another's, and an administrator sees all and leaves a row.
+	// Nobody sees another owner's needs. An administrator sees all, and that is
+	// recorded in the audit log.
 	if v := overview(t, s, bob); len(v.Needs) != 0 || len(v.Runs) != 0 || v.Counts.Runs != 0 {
 		t.Errorf("bob is told %+v", v)
 	}
@@ -136,7 +138,7 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 	}
 }
 
-// TestOverviewHasRunsInBins: what happened to a run stands in the bin of its time.
+// TestOverviewHasRunsInBins: each event of a run is in the bin of its time.
 func TestOverviewHasRunsInBins(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -181,7 +183,7 @@ func TestOverviewHasRunsInBins(t *testing.T) {
 	}
 }
 
-// TestOverviewIsTheSameUntilSomethingChanges: the tag names the content.
+// TestOverviewIsTheSameUntilSomethingChanges: the tag identifies the content.
 func TestOverviewIsTheSameUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -216,7 +218,8 @@ func TestOverviewIsTheSameUntilSomethingChanges(t *testing.T) {
 	}
 }
 
-// TestOverviewOfMuchIsQuick has 1,000 runs, 100,000 checkpoints and 100,000 steps.
+// TestOverviewOfMuchIsQuick: an overview of 1,000 runs, 100,000 checkpoints and
+// 100,000 steps lists only some of the runs. The test logs how long it takes.
 func TestOverviewOfMuchIsQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills a large database")
@@ -224,7 +227,7 @@ func TestOverviewOfMuchIsQuick(t *testing.T) {
 	s, _ := fullOfRuns(t)
 	var times []time.Duration
 	for i := range 9 {
-		critical(t, s, "agent-0", "run-0", fmt.Sprint("new ", i)) // so that nothing is remembered
+		critical(t, s, "agent-0", "run-0", fmt.Sprint("new ", i)) // this makes the cached overview invalid
 		began := time.Now()
 		v, _, err := s.Overview(t.Context(), root, survey.OverviewQuery{})
 		must(t, err)
@@ -242,9 +245,9 @@ func TestOverviewOfMuchIsQuick(t *testing.T) {
 	t.Logf("an overview of 1,000 runs takes %v in the middle, %v at most", times[len(times)/2], times[len(times)-1])
 }
 
-// fullOfRuns is a database with 1,000 runs of 10 agents of two owners, each with 100
-// checkpoints and 100 steps of the last two hours; half of the runs have ended, and one
-// in ten was lost.
+// fullOfRuns is a database with 1,000 runs of 10 agents of two owners, each
+// with 100 checkpoints and 100 steps of the last two hours. Half of the runs
+// have ended, and one in ten was lost.
 func fullOfRuns(t testing.TB) (*db.Store, *clock) {
 	t.Helper()
 	s, c, _ := openRuns(t)

@@ -103,9 +103,9 @@ func calls(t *testing.T) []call {
 
 var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-// TestOthersAreAsGoodAsMissing: whatever a user tries on another's agent or
-// checkpoint is answered as if there were none, word for word, and changes
-// nothing of it.
+// TestOthersAreAsGoodAsMissing: every attempt of a user on another owner's
+// agent or checkpoint gets the same answer, word for word, as for a missing
+// one, and changes nothing.
 func TestOthersAreAsGoodAsMissing(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -141,7 +141,7 @@ func TestOthersAreAsGoodAsMissing(t *testing.T) {
 	}
 }
 
-// TestSameNamesAreTwoAgents: the same name of two owners is two agents.
+// TestSameNamesAreTwoAgents: the same name under two owners is two agents.
 func TestSameNamesAreTwoAgents(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -156,8 +156,9 @@ func TestSameNamesAreTwoAgents(t *testing.T) {
 	}
 }
 
-// TestAdministrator reaches others' by naming their owner, or by an id; what is
-// asked without an owner is about the administrator's own.
+// TestAdministrator: an administrator reaches other owners' data by naming the
+// owner, or by an id. A request without an owner is about the administrator's
+// own data.
 func TestAdministrator(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -199,7 +200,8 @@ func TestAdministrator(t *testing.T) {
 	}
 }
 
-// TestEverybody: '*' lists and prunes everybody's, and is nobody's name.
+// TestEverybody: '*' lists and prunes the data of all owners, and is not a
+// valid owner for writes.
 func TestEverybody(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// BenchmarkStepPages reads the steps of a run that has 100,000: a page in the middle, a
-// page of those that failed, and all of them page by page.
+// BenchmarkStepPages reads the steps of a run with 100,000 steps: a page in the
+// middle, a page of failed steps, and all of them page by page.
 func BenchmarkStepPages(b *testing.B) {
 	s := openDrifty(b).Store
 	run := ckpt.RunRef{Agent: "a", Run: "r"}
@@ -50,7 +50,7 @@ func BenchmarkStepPages(b *testing.B) {
 	})
 }
 
-// someCursor is where the fiftieth page of 1,000 begins.
+// someCursor returns the cursor of the fiftieth page of 1,000.
 func someCursor(b *testing.B, s *db.Store, run ckpt.RunRef) string {
 	f := ckpt.ListFilter{Limit: ckpt.MaxLimit}
 	for range 50 {

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// TestQueryPlans: what is asked often is answered by an index, whatever else
-// is in the database.
+// TestQueryPlans: frequent queries use an index, whatever else is in the
+// database.
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
 	keep := func(retention.History, ckpt.Policy, time.Time) []retention.Verdict { return nil }

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// violations is what an auditor sees.
+// violations returns what an auditor sees.
 func violations(t testing.TB, s *db.Store) []string {
 	t.Helper()
 	list := []string{}
@@ -40,8 +40,8 @@ func setOwn(t testing.TB, s *db.Store, sc ckpt.Scope, agent, own string) *ckpt.P
 	return p
 }
 
-// TestPolicyLayers: an agent's own policy goes over its owner's for all agents, that
-// over the daemon's, and that over the defaults; each value says where it is from.
+// TestPolicyLayers: an agent's own policy takes precedence over its owner's policy for all agents, that one over
+// the daemon's, and that one over the defaults. Each value says which layer it comes from.
 func TestPolicyLayers(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -65,13 +65,13 @@ func TestPolicyLayers(t *testing.T) {
 			t.Errorf("%s is from %q, not from %q", name, got.From[name], from)
 		}
 	}
-	// What asks for the policy gets the same.
+	// Calls that read the policy get the same.
 	p, err := s.Policy(t.Context(), ann, "a")
 	must(t, err)
 	if diff := cmp.Diff(want, *p); diff != "" {
 		t.Errorf("Policy (-want +got)\n%s", diff)
 	}
-	// Another owner has the daemon's alone, and an owner's agent that sets nothing has both.
+	// Another owner has only the daemon's policy. An agent without settings has both.
 	bobs, err := s.PolicyLayers(t.Context(), bob, ckpt.AllAgents)
 	must(t, err)
 	if bobs.Policy.RoutineKeep != 4 || bobs.From["routine_keep"] != "daemon" || string(bobs.Owner) != "{}" || bobs.Agent != nil {
@@ -84,7 +84,7 @@ func TestPolicyLayers(t *testing.T) {
 	if a, b := len(seqs(t, s, ann, "new")), len(seqs(t, s, bob, "new")); a != 5 || b != 4 {
 		t.Errorf("ann's has %d, bob's %d checkpoints", a, b)
 	}
-	// Setting nothing any more goes back, layer by layer.
+	// Removing the settings goes back, layer by layer.
 	setOwn(t, s, ann, "a", `{}`)
 	setAll(t, s, ann, `{}`)
 	must(t, s.SetDaemonPolicy(nil))
@@ -100,9 +100,9 @@ func TestPolicyLayers(t *testing.T) {
 	}
 }
 
-// TestOwnerPolicyJudgesRuns: the fleet is one command. The runs of all agents that
-// set nothing else are judged in the transaction that changes the policy, the act is
-// in the audit log with what went, and no invariant is broken before or after.
+// TestOwnerPolicyJudgesRuns: one command applies to all agents. The runs of all agents without other settings are
+// judged in the transaction that changes the policy. The audit log records the act and the removals, and no
+// invariant is broken before or after.
 func TestOwnerPolicyJudgesRuns(t *testing.T) {
 	t.Parallel()
 	s, clock := open(t)
@@ -143,15 +143,15 @@ func TestOwnerPolicyJudgesRuns(t *testing.T) {
 	if removals < 15 {
 		t.Errorf("%d removals are in the log", removals)
 	}
-	// The same again changes nothing.
+	// Repeating the same change has no effect.
 	if again := setAll(t, s, ann, `{"recovery_keep":"60m","routine_keep":2}`); again.Agents != 0 {
 		t.Errorf("%d agents changed again", again.Agents)
 	}
 	sound(t, s.Opt.Path)
 }
 
-// TestOwnerPolicyIsOnesOwn: nobody sets another's, an administrator does and that is
-// in the log, and all owners at once have none.
+// TestOwnerPolicyIsOnesOwn: a user cannot set another owner's policy. An administrator can, and the log records it.
+// There is no policy for all owners together.
 func TestOwnerPolicyIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -184,9 +184,8 @@ func TestOwnerPolicyIsOnesOwn(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatContradict: an owner is told which agent cannot have it; the
-// daemon's policy goes on without the agents that cannot, so that no user keeps the
-// daemon from starting.
+// TestPoliciesThatContradict: an owner is told which agent's policy contradicts the new one. The daemon's policy is
+// applied without those agents, so that no user can prevent the daemon from starting.
 func TestPoliciesThatContradict(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -211,8 +210,8 @@ func TestPoliciesThatContradict(t *testing.T) {
 	}
 }
 
-// TestDaemonPolicyOutlivesItsStart: the layer is an act when it changes, and no act
-// when a start brings the same.
+// TestDaemonPolicyOutlivesItsStart: a change of the layer is recorded as an act. A start with the same policy is
+// not.
 func TestDaemonPolicyOutlivesItsStart(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -237,8 +236,8 @@ func TestDaemonPolicyOutlivesItsStart(t *testing.T) {
 	}
 }
 
-// TestOwnerPolicyCountsForTheFirstSave: what an owner forbids for all agents is
-// forbidden for one that is still to be made.
+// TestOwnerPolicyCountsForTheFirstSave: an owner's policy for all agents also applies to an agent that does not
+// exist yet.
 func TestOwnerPolicyCountsForTheFirstSave(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -253,9 +252,8 @@ func TestOwnerPolicyCountsForTheFirstSave(t *testing.T) {
 	save(t, s, bob, "a", ckpt.KindRoutine, `{"m":1}`)
 }
 
-// TestImportKeepsThePolicyThatCounted: what an owner's policy for all agents said
-// where an export was made counts where it is imported too, so that a run that waits
-// for a person there is not safe to go on with here.
+// TestImportKeepsThePolicyThatCounted: the owner's policy that was effective at the export also applies after the
+// import. A run that waits for a person there must not be safe to continue here.
 func TestImportKeepsThePolicyThatCounted(t *testing.T) {
 	t.Parallel()
 	from, _ := open(t)
@@ -283,7 +281,7 @@ func TestImportKeepsThePolicyThatCounted(t *testing.T) {
 		if diff := cmp.Diff(lines(text, "agent"), lines(export(to), "agent")); diff != "" {
 			t.Errorf("with %s here, the second export differs (-first +second)\n%s", here, diff)
 		}
-		// A change here of what nobody said there reaches it.
+		// A change here affects values that were not set there.
 		setAll(t, to, ann, `{"max_events":77}`)
 		if p, _ := to.Policy(t.Context(), ann, "a"); p.MaxEvents != 77 || p.RoutineKeep != 9 {
 			t.Errorf("after a change here: %d, %d", p.MaxEvents, p.RoutineKeep)
@@ -291,7 +289,7 @@ func TestImportKeepsThePolicyThatCounted(t *testing.T) {
 	}
 }
 
-// lines are the lines of an export of a type.
+// lines returns the lines of an export with a type.
 func lines(text, kind string) (list []string) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, `{"type":"`+kind+`"`) {
@@ -301,9 +299,9 @@ func lines(text, kind string) (list []string) {
 	return list
 }
 
-// TestPreOperationAloneGoesByAge: a pre_operation checkpoint that was saved without
-// an operation goes after pre_operation_keep, and audit_violations says where one is
-// there too long. One with an operation stays until that has succeeded.
+// TestPreOperationAloneGoesByAge: a pre_operation checkpoint without an operation is removed after
+// pre_operation_keep, and audit_violations reports one that stays too long. A checkpoint with an operation stays
+// until the operation has succeeded.
 func TestPreOperationAloneGoesByAge(t *testing.T) {
 	t.Parallel()
 	s, clock := open(t)
@@ -312,7 +310,7 @@ func TestPreOperationAloneGoesByAge(t *testing.T) {
 	must(t, err)
 	save(t, s, ann, "a", ckpt.KindRoutine, `3`)
 	must(t, s.Judged(t.Context(), clock.Now()))
-	worker := func() int { // what a round of the worker does
+	worker := func() int { // does what a round of the worker does
 		runs, err := s.Due(t.Context(), clock.Now(), 0, 10)
 		must(t, err)
 		removed, err := s.Apply(t.Context(), runs, retention.Plan, clock.Now(), 10, false)
@@ -328,7 +326,7 @@ func TestPreOperationAloneGoesByAge(t *testing.T) {
 	if got := fmt.Sprint(seqs(t, s, ann, "a")); got != "[routine 3 pre_operation 2 pre_operation 1]" {
 		t.Fatal(got)
 	}
-	must(t, s.Judged(t.Context(), clock.Now())) // a worker that has judged and left it there
+	must(t, s.Judged(t.Context(), clock.Now())) // as if a worker had judged and left it there
 	if list := violations(t, s); fmt.Sprint(list) != "[pre_operation_expired "+alone.ID+"]" {
 		t.Errorf("audit_violations: %v", list)
 	}
@@ -341,7 +339,7 @@ func TestPreOperationAloneGoesByAge(t *testing.T) {
 	if list := violations(t, s); len(list) > 0 {
 		t.Errorf("audit_violations: %v", list)
 	}
-	// The owner's policy for all agents has it too, and 0s keeps them.
+	// The owner's policy for all agents can set it too, and 0s keeps them.
 	setAll(t, s, ann, `{"pre_operation_keep":"0s"}`)
 	save(t, s, ann, "a", ckpt.KindPreOperation, `4`)
 	save(t, s, ann, "a", ckpt.KindRoutine, `5`)

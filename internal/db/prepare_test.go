@@ -18,8 +18,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// twoStores are one that remembers states and one that does not, and so looks
-// at all of each.
+// twoStores are a store that remembers states and one that does not, and so
+// scans each state completely.
 func twoStores(t *testing.T) (paths []string, stores []*db.Store) {
 	for _, most := range []int64{0, -1} {
 		o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -29,7 +29,7 @@ func twoStores(t *testing.T) (paths []string, stores []*db.Store) {
 	return paths, stores
 }
 
-// altered is a state that has much in common with another.
+// altered returns a state that has much in common with another.
 func altered(r *rand.Rand, state []byte) []byte {
 	token := "ghp_" + strings.Repeat("x9Y8", 9)
 	element := func() string {
@@ -40,7 +40,7 @@ func altered(r *rand.Rand, state []byte) []byte {
 		case 1:
 			return fmt.Sprintf(`{"role":"tool","password":"hunter2 %s"}`, words)
 		case 2:
-			return fmt.Sprintf(`{"a":1,"b":"%s","a":2}`, words) // twice the same key
+			return fmt.Sprintf(`{"a":1,"b":"%s","a":2}`, words) // the same key twice
 		case 3:
 			return fmt.Sprintf(`{"n":%d,"list":[[],{"x":"%s"}]}`, r.IntN(1e6), words)
 		}
@@ -68,9 +68,9 @@ func altered(r *rand.Rand, state []byte) []byte {
 	return out
 }
 
-// TestWhatIsNewIsLookedAt saves a changing state into a store that looks at what
-// is new in it, and into one that looks at all: they say the same, find the
-// same secrets, and store the same bytes.
+// TestWhatIsNewIsLookedAt saves a changing state into a store that scans only
+// the new parts, and into a store that scans everything. Both give the same
+// answers, find the same secrets, and store the same bytes.
 func TestWhatIsNewIsLookedAt(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -146,7 +146,8 @@ func TestWhatIsNewIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestAHintAboutAnotherState is not believed.
+// TestAHintAboutAnotherState: a hint that belongs to another state is not
+// trusted.
 func TestAHintAboutAnotherState(t *testing.T) {
 	t.Parallel()
 	_, stores := twoStores(t)
@@ -169,7 +170,8 @@ func TestAHintAboutAnotherState(t *testing.T) {
 	}
 }
 
-// hints are what a client's change would say of two states: sometimes poorly.
+// hints returns what a client's change would say about two states, sometimes
+// incompletely.
 func hints(base, state []byte) ([]jsontext.Copy, string) {
 	at := 0
 	var copies []jsontext.Copy
@@ -184,14 +186,14 @@ func hints(base, state []byte) ([]jsontext.Copy, string) {
 	return copies, hashOf(string(base))
 }
 
-// TestLentMemory saves many states at once in memory that is used again, while
-// agents are erased and others push them out, as the server does it: from the
-// base and a change.
+// TestLentMemory saves many states at once in reused memory, while agents are
+// erased and other states evict them. The states are made from the base and a
+// change, as the server does.
 func TestLentMemory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	o := options(path, newClock())
-	o.LiveBytes = 1 << 20 // for a few of them
+	o.LiveBytes = 1 << 20 // room for a few of them
 	s := openWith(t, o)
 	rounds := 16
 	if testing.Short() {
@@ -202,7 +204,7 @@ func TestLentMemory(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 6))
 			st := newStory(uint64(g))
-			agent := fmt.Sprint("a", g/2) // two runs each
+			agent := fmt.Sprint("a", g/2) // two runs per agent
 			var last *ckpt.Saved
 			for i := range rounds {
 				for len(st.messages) < 400 {
@@ -245,7 +247,7 @@ func TestLentMemory(t *testing.T) {
 	sound(t, path)
 }
 
-// takeChange makes the state as the server does, where the base is there.
+// takeChange makes the state as the server does, if the base is there.
 func takeChange(s *db.Store, q *ckpt.SaveRequest, id string, state []byte) {
 	base, sum, release, err := s.Base(context.Background(), ann, q.Agent, id)
 	if err != nil {

@@ -68,9 +68,9 @@ func same(t *testing.T, got, want *ckpt.Prompt) {
 	}
 }
 
-// A question is answered once: the same answer again is the same reply, also where
-// its data is spaced otherwise. Another answer is a conflict, and data that breaks
-// the schema is refused.
+// TestAQuestionIsAnsweredOnce: a question is answered once. The same answer
+// again is replayed, even if its data has other white space. A different answer
+// is a conflict, and data that breaks the schema is refused.
 func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
@@ -108,8 +108,8 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeNotFound)
 }
 
-// The asking and the answer are in the audit log with what was typed, until the
-// agent is erased.
+// TestQuestionsAreAudited: the audit log has the question and the answer with
+// their texts, until the agent is erased.
 func TestQuestionsAreAudited(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
@@ -136,16 +136,16 @@ func TestQuestionsAreAudited(t *testing.T) {
 	expect.Equal(t, "rows with what was typed, after an erasure", rows(), 0)
 }
 
-// Without a key a question is the same after a crash, and another one as soon as a
-// checkpoint was saved that knows the answer: an old approval is never given to a
-// new question.
+// TestQuestionsWithoutAKey: after a crash, a question without a key is the same
+// question. It is a new question as soon as a checkpoint was saved that
+// contains the answer, so an old approval never answers a new question.
 func TestQuestionsWithoutAKey(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
 	save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1}`)
 	question := ckpt.QuestionRequest{Question: "Deploy?"}
 	p, _ := a.ask(question)
-	save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1,"waits":true}`) // an autosave meanwhile
+	save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1,"waits":true}`) // an autosave in the meantime
 	a.answered(p, "yes")
 	plan := a.resume(true) // the process died while it waited
 	if len(plan.Questions) != 1 || plan.Questions[0].ID != p.ID || plan.Questions[0].Choice != "yes" {
@@ -183,7 +183,7 @@ func TestAQuestionSuspendsItsRun(t *testing.T) {
 	run, err := a.Store.Run(t.Context(), ann, mainRun)
 	expect.OK(t, err)
 	expect.Equal(t, "status", run.Status, ckpt.RunSuspended)
-	a.ask(question) // again, as a client does that lost the reply
+	a.ask(question) // again, like a client that lost the answer
 	a.answered(p, "yes")
 	plan := a.resume(false)
 	expect.Equal(t, "verdict", plan.Verdict, ckpt.VerdictResume)
@@ -221,13 +221,14 @@ func TestQuestionsExpireAndAreWithdrawn(t *testing.T) {
 	_, _, err = a.answer(other, "yes", "")
 	expect.Code(t, err, ckpt.CodeConflict)
 
-	a.resume(false) // begins anew: its keys are free again
+	a.resume(false) // a fresh start: its keys are free again
 	fresh, again := a.ask(ckpt.QuestionRequest{Key: "l", Question: "Something else?"})
 	expect.Equal(t, "again", again, false)
 	expect.Equal(t, "fresh", fresh.Status, ckpt.PromptOpen)
 }
 
-// Who waits for an answer hears when the run or the agent is gone.
+// TestQuestionsGoWithTheirRun: a client that waits for an answer learns when
+// the run or the agent is removed.
 func TestQuestionsGoWithTheirRun(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
@@ -248,8 +249,8 @@ func TestQuestionsGoWithTheirRun(t *testing.T) {
 	}
 }
 
-// The daemon's own questions and the run's do not withdraw each other, and an
-// export has both.
+// TestQuestionsBesideDecisions: the daemon's own prompts and the run's
+// questions do not withdraw each other, and an export contains both.
 func TestQuestionsBesideDecisions(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// TestOwnersQuota fills one owner's share: more is refused, the other owner saves
-// on, and a delete makes room again, also after a restart.
+// TestOwnersQuota fills one owner's quota: further saves are refused, the other
+// owner continues to save, and a delete makes room again, even after a restart.
 func TestOwnersQuota(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -67,7 +67,7 @@ func TestOwnersQuota(t *testing.T) {
 	sound(t, o.Path)
 }
 
-// TestQuotaHoldsForImports: an import is no way around the share.
+// TestQuotaHoldsForImports: an import cannot exceed the quota.
 func TestQuotaHoldsForImports(t *testing.T) {
 	t.Parallel()
 	from, _ := open(t)
@@ -87,7 +87,7 @@ func TestQuotaHoldsForImports(t *testing.T) {
 }
 
 // TestDatabaseQuota fills the database to its limit: saves are refused, reads
-// and deletes go on, and what they free is used again.
+// and deletes still work, and the space that deletes free is used again.
 func TestDatabaseQuota(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -129,7 +129,7 @@ func TestDatabaseQuota(t *testing.T) {
 }
 
 // TestTrimOfTheDatabase removes what a budget names, in bounded portions, until
-// there is some room left under the database's limit; a dry run removes nothing.
+// some room is left below the limit of the database. A dry run removes nothing.
 func TestTrimOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())

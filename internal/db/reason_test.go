@@ -6,7 +6,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestReasonsAreRecorded: what an operator says why stands in the row of what he did.
+// TestReasonsAreRecorded: the reason that an operator gives is in the audit row
+// of what he did.
 func TestReasonsAreRecorded(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -33,8 +34,8 @@ func TestReasonsAreRecorded(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestAPolicyIsReplacedByWhoHasReadIt: of two operators who read the same policy, the
-// second is told that it has changed.
+// TestAPolicyIsReplacedByWhoHasReadIt: if two operators read the same policy
+// and both replace it, the second one is told that it has changed.
 func TestAPolicyIsReplacedByWhoHasReadIt(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -18,8 +18,8 @@ func record(t testing.TB, s *db.Store, ref ckpt.RunRef, f survey.RecorderQuery) 
 	return v
 }
 
-// TestRecorderHasAttempts: who ran a run when, and how that ended, are data, whatever
-// is in the audit log.
+// TestRecorderHasAttempts: who ran a run, when, and how that ended is stored as
+// data, and does not depend on the audit log.
 func TestRecorderHasAttempts(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -33,7 +33,7 @@ func TestRecorderHasAttempts(t *testing.T) {
 	lastSign := ckpt.At(c.Now())
 	c.add(10 * time.Minute)
 	p.kill(1)
-	dies(t, s, "a", "main") // which nobody saw for ten minutes
+	dies(t, s, "a", "main") // nobody noticed that for ten minutes
 	c.add(time.Hour)
 	resumed := ckpt.At(c.Now())
 	claim(t, s, 2)
@@ -58,7 +58,7 @@ func TestRecorderHasAttempts(t *testing.T) {
 		t.Errorf("from %s to %s, worked %d ms, %s, attempt %d", v.Began, v.Ended, v.Sums.WorkedMS, v.Status, v.Attempt)
 	}
 
-	// It is begun anew: what was is history.
+	// The run starts again. What was before is history.
 	claim(t, s, 4)
 	if v := record(t, s, mainRun, survey.RecorderQuery{}); len(v.Segments) != 4 || v.Segments[3].How != "" || !v.Segments[3].To.IsZero() || v.Segments[3].PID != 4 {
 		t.Errorf("begun anew: %+v", v.Segments)
@@ -72,8 +72,8 @@ func TestRecorderHasAttempts(t *testing.T) {
 	}
 }
 
-// TestRecorderHasTheLanes has one of everything in the view, and leaves out what is not
-// in it.
+// TestRecorderHasTheLanes has one item of each kind in the view, and leaves out
+// items outside of it.
 func TestRecorderHasTheLanes(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -123,7 +123,8 @@ func TestRecorderHasTheLanes(t *testing.T) {
 		t.Errorf("the lane of the whole run has %d steps", all)
 	}
 
-	// An operation that waits is in each later view, and the run is nobody else's.
+	// An operation that waits is in each later view, and the run is visible
+	// only to its owner.
 	if v := record(t, s, mainRun, survey.RecorderQuery{From: to}); v.Operations.Count != 1 {
 		t.Errorf("later there are %d operations", v.Operations.Count)
 	}
@@ -131,7 +132,8 @@ func TestRecorderHasTheLanes(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 
-// TestRecorderCountsByBins: where a lane has more than fit, the bins have them all.
+// TestRecorderCountsByBins: if a lane has more items than fit, its bins count
+// all of them.
 func TestRecorderCountsByBins(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -189,7 +191,8 @@ func TestRecorderCountsByBins(t *testing.T) {
 	}
 }
 
-// TestRecorderOfMuchIsSmall has a run of 100,000 steps and 100,000 checkpoints.
+// TestRecorderOfMuchIsSmall: the recorder of a run with 100,000 steps and
+// 100,000 checkpoints has few marks.
 func TestRecorderOfMuchIsSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills a large database")

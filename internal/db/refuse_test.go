@@ -15,8 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestRefusedFiles opens what must not be touched: each is refused with a
-// sentence that says what to do, and no byte of it is changed.
+// TestRefusedFiles opens files that must not be touched: each is refused with
+// an error that says what to do, and no byte of it is changed.
 func TestRefusedFiles(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -11,8 +11,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestReserve is made at the start, for its owner alone, grows with what waits in the log beyond the database file, and is
-// shorter again when that has been copied.
+// TestReserve: the reserve is made at the start, readable only by its owner. It grows with the part of the log that
+// goes beyond the database file, and shrinks again when that part has been copied.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -44,8 +44,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestDisturbedReserve: somebody removes the file, cuts it, fills it or puts another in its place. The next round of
-// maintenance makes it anew, and saves go on.
+// TestDisturbedReserve: another process removes the file, cuts it, fills it or replaces it. The next round of
+// maintenance makes it again, and saves continue.
 func TestDisturbedReserve(t *testing.T) {
 	t.Parallel()
 	for name, disturb := range map[string]func(t *testing.T, file string){
@@ -75,8 +75,8 @@ func TestDisturbedReserve(t *testing.T) {
 	}
 }
 
-// TestVacuumThatWasNotCopied: the last daemon made the file shorter, and ended before that was copied out of the log. It is
-// this one that cuts the file, and nobody else.
+// TestVacuumThatWasNotCopied: the last daemon shortened the file, and ended before that was copied out of the log.
+// This daemon then cuts the file, and must not blame another process for it.
 func TestVacuumThatWasNotCopied(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -93,7 +93,7 @@ func TestVacuumThatWasNotCopied(t *testing.T) {
 	}
 	s.CopyWAL()
 	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
-	s.Tick(time.Now().Truncate(time.Minute))                             // it gives pages back
+	s.Tick(time.Now().Truncate(time.Minute))                             // this returns free pages
 	killed := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()) // a clean end would copy the log
 	for _, suffix := range []string{"", "-wal"} {
 		replace(t, o.Path+suffix, killed.Path+suffix)
@@ -108,8 +108,9 @@ func TestVacuumThatWasNotCopied(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 }
 
-// TestACopyBesideAnotherIsNotWhole: SQLite answers a copy of the log that finds another one under way as if nothing was
-// left to copy. What a vacuum has announced is still to come then, and is not somebody else's doing.
+// TestACopyBesideAnotherIsNotWhole: if a copy of the log finds another copy in progress, SQLite reports that
+// nothing was left to copy. The shrinking that a vacuum has announced is still to come then, and is not the work of
+// another process.
 func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -123,7 +124,7 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 	s.CopyWAL()
 	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
 	reader := sqlite3Shell(t, o.Path, "BEGIN; SELECT count(*) FROM audit_log;", "-readonly")
-	s.Tick(time.Now().Truncate(time.Minute)) // it gives pages back
+	s.Tick(time.Now().Truncate(time.Minute)) // this returns free pages
 	before := sizeOf(t, o.Path)
 	ended := make(chan error, 1)
 	begin := func() {
@@ -134,14 +135,14 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 	begin()
 	waitFor(t, "the other copy to be under way", func() bool {
 		select {
-		case <-ended: // it met the copy that looks for it, and SQLite does not wait for that
+		case <-ended: // it collided with the copy that this test looks for, and SQLite does not wait for that
 			begin()
 		default:
 		}
 		return sqlite3(t, o.Path, "PRAGMA wal_checkpoint(PASSIVE)") == "1|-1|-1"
 	})
 	s.CopyWAL()
-	_ = s.CheckFiles() // it takes note of the size
+	_ = s.CheckFiles() // this records the size
 	reader.close()
 	must(t, <-ended)
 	if now := sizeOf(t, o.Path); now >= before {
@@ -150,7 +151,7 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 }
 
-// TestNoReserve: none is made where none is wanted, and what was there goes.
+// TestNoReserve: no reserve is made if it is turned off, and an existing one is removed.
 func TestNoReserve(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -163,7 +164,7 @@ func TestNoReserve(t *testing.T) {
 	}
 }
 
-// TestStrangeReserve: what cannot be the reserve is left alone, and in nobody's way.
+// TestStrangeReserve: a file that cannot be the reserve is left alone, and prevents nothing.
 func TestStrangeReserve(t *testing.T) {
 	t.Parallel()
 	strange := map[string]func(path string) error{

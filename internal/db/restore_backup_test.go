@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestRestoreBackup goes back to a backup, keeps what was there, and says so in
-// the audit log; and from there forward again.
+// TestRestoreBackup goes back to a backup, keeps the replaced database, and
+// records it in the audit log. Then it restores the replaced database.
 func TestRestoreBackup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func nothingLeft(t *testing.T, path string) {
 	}
 }
 
-// holds checks which checkpoints a database has, as the next daemon finds it.
+// holds checks which checkpoints a database has when the next daemon opens it.
 func holds(t *testing.T, path string, want map[string]bool) {
 	t.Helper()
 	s := openWith(t, options(path, newClock()))
@@ -85,7 +85,7 @@ func TestRestoreBackupWhereNothingIs(t *testing.T) {
 	sound(t, path)
 }
 
-// TestRestoreBackupRefusals change nothing.
+// TestRestoreBackupRefusals: a refused restore changes nothing.
 func TestRestoreBackupRefusals(t *testing.T) {
 	t.Parallel()
 	_, damagedPath, _, _ := damaged(t)
@@ -113,8 +113,9 @@ func TestRestoreBackupRefusals(t *testing.T) {
 	}
 }
 
-// TestACrashInTheMiddleOfARestoreBeginsNothingAnew plays the moment in which the
-// old database has been moved away and the backup is not there yet.
+// TestACrashInTheMiddleOfARestoreBeginsNothingAnew simulates the moment when
+// the old database has been moved away and the backup is not there yet. A start
+// must not create a new database.
 func TestACrashInTheMiddleOfARestoreBeginsNothingAnew(t *testing.T) {
 	t.Parallel()
 	path := closedDatabase(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// allPoints has a test kill at every system call, and not at a sample of them.
+// allPoints makes a test kill at every system call, instead of a sample.
 const allPoints = "FAULTTEST_ALL_POINTS"
 
-// scene is a backup, and a database with a save that the backup does not have. That save is in the write-ahead log
-// alone, as after a crash.
+// scene is a backup, and a database with a save that the backup does not have. That save is only in the write-ahead
+// log, as after a crash.
 type scene struct {
 	dir, path, backup string
 	before, after     *ckpt.Saved
@@ -41,7 +41,7 @@ func newScene(t *testing.T) *scene {
 
 var aScene template
 
-// template is what a scene is made of.
+// template holds the files of a scene.
 type template struct {
 	once          sync.Once
 	files         map[string][]byte
@@ -59,14 +59,14 @@ func (m *template) make(t *testing.T) {
 	m.after = save(t, s, ann, "a", ckpt.KindRecovery, "2")
 	m.files = map[string][]byte{}
 	for _, path := range []string{from, from + "-wal", backup} {
-		text, err := os.ReadFile(path) // nobody writes just now
+		text, err := os.ReadFile(path) // no process writes now
 		must(t, err)
 		m.files[filepath.Base(path)] = text
 	}
 	must(t, s.Close())
 }
 
-// oldIn checks that a set-aside database has the save that the backup does not have.
+// oldIn checks that a database that was set aside has the save that the backup does not have.
 func (x *scene) oldIn(t *testing.T, path string) {
 	t.Helper()
 	if path == "" {
@@ -75,8 +75,9 @@ func (x *scene) oldIn(t *testing.T, path string) {
 	holds(t, path, map[string]bool{x.before.ID: true, x.after.ID: true})
 }
 
-// TestRestoreKilledAtACall kills a restore at its system calls. After each, a daemon finds the old database, or the
-// backup, or refuses to start; and the same command again finishes the restore and says where the old one is.
+// TestRestoreKilledAtACall kills a restore at its system calls. After each kill, a daemon finds the old database or
+// the backup, or refuses to start. Running the same command again finishes the restore and says where the old
+// database is.
 func TestRestoreKilledAtACall(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -84,11 +85,11 @@ func TestRestoreKilledAtACall(t *testing.T) {
 	if err != nil {
 		t.Skip("strace is not installed")
 	}
-	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
+	calls := map[string]int{ // with the number of calls that a sample skips after each one
 		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 3, "fsync,fdatasync": 11, "ftruncate": 3, "fchmod": 3, "pwrite64": 97,
 	}
 	var points atomic.Int64
-	t.Cleanup(func() { // once all of them have ended
+	t.Cleanup(func() { // after all of them have ended
 		t.Logf("killed at %d points", points.Load())
 		if points.Load() < 10 {
 			t.Errorf("it was killed at %d points only", points.Load())
@@ -129,7 +130,7 @@ func (x *scene) neverBetween(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	path := filepath.Join(dir, "ckpt.db")
-	if note, err := os.ReadFile(path + ".restoring"); err == nil { // it names places
+	if note, err := os.ReadFile(path + ".restoring"); err == nil { // this file contains paths
 		must(t, os.WriteFile(path+".restoring", []byte(strings.ReplaceAll(string(note), x.dir, dir)), 0o600))
 	}
 	s, err := db.Open(t.Context(), options(path, newClock()))
@@ -154,7 +155,7 @@ func (x *scene) neverBetween(t *testing.T) {
 // again runs the same command again and checks that both databases are accounted for.
 func (x *scene) again(t *testing.T, said []string) {
 	t.Helper()
-	var kept []string // all that was ever told
+	var kept []string // all names that were ever reported
 	for _, line := range said {
 		if name, ok := strings.CutPrefix(line, "kept "); ok {
 			kept = append(kept, name)
@@ -174,8 +175,8 @@ func (x *scene) again(t *testing.T, said []string) {
 	nothingLeft(t, x.path)
 }
 
-// TestInterruptedRestoreWithAnotherBackup: what was not put in its place is taken back, what was is finished, and all
-// that was ever set aside is named.
+// TestInterruptedRestoreWithAnotherBackup: a part that was not put in its place is undone, a part that was is
+// finished, and every file that was ever set aside is reported.
 func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -205,7 +206,7 @@ func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
 	}
 }
 
-// TestInterruptedRestoreIsTakenBack: to name what was set aside is to go back.
+// TestInterruptedRestoreIsTakenBack: restoring the database that was set aside undoes the restore.
 func TestInterruptedRestoreIsTakenBack(t *testing.T) {
 	t.Parallel()
 	x := newScene(t)

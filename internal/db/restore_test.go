@@ -7,15 +7,15 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// inRun saves into a run.
+// inRun returns a save into a run.
 func inRun(run string, kind ckpt.Kind, state string) *ckpt.SaveRequest {
 	r := request("a", kind, state)
 	r.Run = run
 	return r
 }
 
-// TestRestoreChooses gives what was asked for: by id, by kind, the newest of a
-// run, of the main run before others, and the newest clean one.
+// TestRestoreChooses restores what was requested: by id, by kind, the newest of
+// a run, the main run before others, and the newest clean one.
 func TestRestoreChooses(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -36,7 +36,7 @@ func TestRestoreChooses(t *testing.T) {
 		"main suspect":   {},
 		"main routine":   {Clean: true},
 		"main recovery":  {Kind: ckpt.KindRecovery},
-		"side operation": {Kind: ckpt.KindPreOperation}, // none in main
+		"side operation": {Kind: ckpt.KindPreOperation}, // main has none
 		"side":           {Run: "side", Kind: ckpt.KindRoutine},
 	} {
 		r.Agent = "a"
@@ -53,8 +53,8 @@ func TestRestoreChooses(t *testing.T) {
 	}
 }
 
-// TestRestoreMovesTheHead: the next save comes from what was restored, and no
-// history is lost by it.
+// TestRestoreMovesTheHead: the restored checkpoint is the parent of the next
+// save, and no history is lost.
 func TestRestoreMovesTheHead(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -76,7 +76,8 @@ func TestRestoreMovesTheHead(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusals names both where a checkpoint is not of what was said.
+// TestRestoreRefusals: if a checkpoint does not belong to what was requested,
+// the error names both.
 func TestRestoreRefusals(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// die kills the owner of the main run and lets the monitor's word come.
+// die kills the owner of the main run and lets the monitor report it.
 func die(t testing.TB, s *db.Store, p *processes, pid int, status ckpt.RunStatus) {
 	t.Helper()
 	p.kill(pid)
@@ -61,7 +61,7 @@ func TestResumeAfterDeath(t *testing.T) {
 	if _, err := s.Beat(t.Context(), as(11), mainRun, ckpt.Heartbeat{}); err != nil {
 		t.Fatal(err)
 	}
-	c.add(time.Hour) // dead and unnoticed
+	c.add(time.Hour) // the owner is dead and nobody has noticed
 	die(t, s, p, 11, ckpt.RunInterrupted)
 	plan := claim(t, s, 12)
 	wantVerdict(t, plan, ckpt.VerdictRepair)
@@ -84,8 +84,8 @@ func TestResumeAfterDeath(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
-// TestWhatADeathLeavesOpen: when a death is noticed, steps that were under way are interrupted, and operations are of
-// unknown outcome, before anybody asks for a plan.
+// TestWhatADeathLeavesOpen: when a death is noticed, running steps become interrupted and open operations become
+// uncertain, before a plan is requested.
 func TestWhatADeathLeavesOpen(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -107,14 +107,15 @@ func TestWhatADeathLeavesOpen(t *testing.T) {
 	}
 }
 
-// What a client had put aside before it died comes after its death was noticed.
+// TestSpooledWritesReviveNobody: writes that a client spooled before it died arrive after its death was noticed.
+// They do not make the run look alive.
 func TestSpooledWritesReviveNobody(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
 	die(t, s, p, 11, ckpt.RunInterrupted)
-	late := as(99) // whoever replays
+	late := as(99) // the process that replays the spool
 	late.Spooled = ckpt.At(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	last := save(t, s, late, "a", ckpt.KindRoutine, `{"n":2}`)
 	if _, _, err := s.BeginStep(t.Context(), late, mainRun, ckpt.StepRequest{Key: "s1", Name: "s", Status: ckpt.StepSucceeded}); err != nil {
@@ -133,7 +134,7 @@ func TestSpooledWritesReviveNobody(t *testing.T) {
 		t.Errorf("the plan is %+v", plan)
 	}
 	die(t, s, p, 12, ckpt.RunTimedOut)
-	save(t, s, as(12), "a", ckpt.KindRoutine, `{"n":3}`) // one that comes directly does
+	save(t, s, as(12), "a", ckpt.KindRoutine, `{"n":3}`) // a direct write does
 	if run, err := s.Run(t.Context(), as(12), mainRun); err != nil || run.Status != ckpt.RunRunning {
 		t.Errorf("after its own write the run is %v, %v", run, err)
 	}
@@ -161,7 +162,7 @@ func TestReusedPIDIsNotTheOwner(t *testing.T) {
 	s, _, _ := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
-	if err := s.ExecForTest(`UPDATE runs SET process_start = '99'`); err != nil { // another process has the number now
+	if err := s.ExecForTest(`UPDATE runs SET process_start = '99'`); err != nil { // another process has this pid now
 		t.Fatal(err)
 	}
 	plan := claim(t, s, 12)
@@ -181,7 +182,7 @@ func TestSuspectsArePassedOver(t *testing.T) {
 	}
 	for i := range 6 {
 		save(t, s, as(11), "a", ckpt.KindRoutine, fmt.Sprint(i))
-		if err := s.ExecForTest(`UPDATE runs SET updated_at = updated_at`); err != nil { // the store does not know what a trigger did
+		if err := s.ExecForTest(`UPDATE runs SET updated_at = updated_at`); err != nil { // the store does not notice the trigger
 			t.Fatal(err)
 		}
 	}
@@ -270,8 +271,8 @@ func TestPromptsWithoutAutoresume(t *testing.T) {
 	}
 }
 
-// A run that is abandoned has ended, and retention judges it so in the same transaction: its
-// newest clean checkpoint is no way back any more.
+// TestAbandonedRunIsJudgedAsEnded: an abandoned run has ended, and retention applies that in the same transaction.
+// Its newest clean checkpoint is no longer a rollback target.
 func TestAbandonedRunIsJudgedAsEnded(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -290,7 +291,7 @@ func TestAbandonedRunIsJudgedAsEnded(t *testing.T) {
 	page, err := s.Prompts(t.Context(), ann, ckpt.PromptFilter{Open: true})
 	must(t, err)
 	_, err = s.Checkpoint(t.Context(), ann, clean.ID, false)
-	must(t, err) // it is the way back
+	must(t, err) // it is the rollback target
 	for _, prompt := range page.Prompts {
 		_, _, err = s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: prompt.ID, Choice: ckpt.ChoiceAbandon})
 		must(t, err)
@@ -333,9 +334,8 @@ func TestWriteRevivesARunFoundDead(t *testing.T) {
 	}
 }
 
-// TestLateWritesOfAnEndedSegment writes into a run whose owner has said that it
-// ends, as a save does that was not waited for: it is kept, and the run stays
-// ended until somebody resumes it, also where it had been found dead before.
+// TestLateWritesOfAnEndedSegment writes into a run whose owner has ended it, like a save that nobody waited for.
+// The save is kept, and the run stays ended until it is resumed, even if it had been found dead before.
 func TestLateWritesOfAnEndedSegment(t *testing.T) {
 	t.Parallel()
 	for _, status := range []ckpt.RunStatus{ckpt.RunInterrupted, ckpt.RunSuspended, ckpt.RunAwaitingContinuation} {
@@ -364,9 +364,8 @@ func TestLateWritesOfAnEndedSegment(t *testing.T) {
 	}
 }
 
-// TestSupervisorsBeatRevivesNobody is the last word of a supervisor about an
-// owner that the monitor has found dead a moment before: the run must not look
-// owned again, by nobody knows whom, and so never be resumed.
+// TestSupervisorsBeatRevivesNobody: a supervisor sends a last heartbeat about an owner that the monitor has just
+// found dead. The run must not look owned by an unknown process, because then it would never be resumed.
 func TestSupervisorsBeatRevivesNobody(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -386,9 +385,8 @@ func TestSupervisorsBeatRevivesNobody(t *testing.T) {
 	}
 }
 
-// TestCopiesKnowNoMoreThanTheirState begins operations that bring no state, so
-// that the newest one is kept once more: what was done since that was saved is
-// not in it, and the plan still says that it is done.
+// TestCopiesKnowNoMoreThanTheirState begins operations without a state, so that the newest state is kept once more.
+// Steps that were done since that state was saved are not in it, and the plan still lists them as done.
 func TestCopiesKnowNoMoreThanTheirState(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 20_000} { // in the row, and in pieces

@@ -8,15 +8,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// TestARevivedRunForgetsItsDeadOwner writes into a run whose owner was found dead.
-// If the run kept the dead process, the monitor would find it dead again at once,
-// and so at each write.
+// TestARevivedRunForgetsItsDeadOwner writes into a run whose owner was found dead. If the run kept the dead
+// process, the monitor would find it dead again at once, after each write.
 func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		writer int
-		begins string // when the writer's process began
-		keeps  int    // the owner's process after that
+		begins string // the start time of the writer's process
+		keeps  int    // the owner's process afterwards
 	}{
 		"another process":                 {12, "100", 0},
 		"another process with its number": {11, "200", 0},
@@ -44,12 +43,12 @@ func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
 	}
 }
 
-// TestABeatOfADeadProcessRevivesNobody lets a supervisor tell when its process was last alive, after the monitor has
+// TestABeatOfADeadProcessRevivesNobody: a supervisor reports when its process was last alive, after the monitor has
 // found that process dead.
 func TestABeatOfADeadProcessRevivesNobody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		begins string // when the process that has the number now began
+		begins string // the start time of the process that has the pid now
 		want   ckpt.RunStatus
 	}{
 		"nobody has the number":          {"", ckpt.RunInterrupted},
@@ -72,7 +71,7 @@ func TestABeatOfADeadProcessRevivesNobody(t *testing.T) {
 	}
 }
 
-// TestABeatIsNoProgress beats for a run that was given up for its lack of progress.
+// TestABeatIsNoProgress sends heartbeats for a run that was given up because it made no progress.
 func TestABeatIsNoProgress(t *testing.T) {
 	t.Parallel()
 	s, c, _ := openRuns(t)
@@ -98,9 +97,8 @@ func TestABeatIsNoProgress(t *testing.T) {
 	}
 }
 
-// TestSuccessSettlesOlderAttempts begins an operation again whose first attempt
-// nobody knows the end of. Once the second has succeeded, nobody needs to be asked
-// about the first.
+// TestSuccessSettlesOlderAttempts begins an operation again whose first attempt has an unknown outcome. Once the
+// second attempt has succeeded, no person needs to be asked about the first.
 func TestSuccessSettlesOlderAttempts(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)

@@ -13,11 +13,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// nobody is a user of no rights.
+// nobody is a user without rights.
 const nobody = 65534
 
-// TestRights starts as another user who lacks one right after the other: one
-// clear line, the OperatorError that stops restarts, and nothing changed.
+// TestRights starts as another user who lacks one right at a time: the result
+// is one clear line, the OperatorError that stops restarts, and no change.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -53,7 +53,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestReadOnlyFileSystem refuses to start on a file system that takes no writes.
+// TestReadOnlyFileSystem: the start is refused on a read-only file system.
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	from := closedDatabase(t)
@@ -68,8 +68,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	}
 }
 
-// TestAuditorWithoutRights reads as a user who may write neither the files nor
-// their folder, while the store is open and after a clean stop.
+// TestAuditorWithoutRights reads as a user who cannot write the files or their
+// folder, while the store is open and after a clean stop.
 func TestAuditorWithoutRights(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -98,7 +98,7 @@ func TestAuditorWithoutRights(t *testing.T) {
 	check()
 }
 
-// mountTmpfs gives the test a file system of its own, of a size.
+// mountTmpfs mounts a separate file system of the given size for the test.
 func mountTmpfs(t testing.TB, size string) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// The rules of retention, one by one, on the real store with the real plan,
-// guard and worker. TestModel has them all at once.
+// These tests check the rules of retention one by one, on the real store with
+// the real plan, guard and worker. TestModel has them all at once.
 
 func (s *guarded) save(t testing.TB, kind ckpt.Kind) *ckpt.Saved {
 	t.Helper()
@@ -28,7 +28,7 @@ func (s *guarded) once(t testing.TB) retention.Result {
 	return result
 }
 
-// change is what another part of the house does inside the writer.
+// change does what another package does inside the writer.
 func (s *guarded) change(t testing.TB, query string, args ...any) {
 	t.Helper()
 	err := s.store.Write("daemon", 0, func(exec func(string, ...any) error) error { return exec(query, args...) })
@@ -37,7 +37,7 @@ func (s *guarded) change(t testing.TB, query string, args ...any) {
 	}
 }
 
-// operate begins an operation at a checkpoint, with a status of the test's choice.
+// operate begins an operation at a checkpoint, with the given status.
 func (s *guarded) operate(t testing.TB, key string, c *ckpt.Saved, status ckpt.OperationStatus) {
 	t.Helper()
 	forge(t, s.path, fmt.Sprintf(`UPDATE checkpoints SET operation = '%s' WHERE id = '%s'`, key, c.ID))
@@ -45,7 +45,8 @@ func (s *guarded) operate(t testing.TB, key string, c *ckpt.Saved, status ckpt.O
 		SELECT run_id, ?, 'risk', ?, id, created_at FROM checkpoints WHERE id = ?`, key, string(status), c.ID)
 }
 
-// want fails the test unless these are there and no auditor complains.
+// want fails the test unless exactly these checkpoints exist and the auditor's
+// check finds nothing.
 func (s *guarded) want(t testing.TB, list ...*ckpt.Saved) {
 	t.Helper()
 	want := []string{}
@@ -125,9 +126,9 @@ func TestRecoveryGoesAtSevenDays(t *testing.T) {
 	sound(t, s.path)
 }
 
-// TestRecoveryThatBecomesOld: while it is the way back it stays, however old;
-// what came after it lets it go at the next round, and no auditor complains
-// in between.
+// TestRecoveryThatBecomesOld: a recovery checkpoint stays at any age while it
+// is the rollback target. After a newer target exists, the next round removes
+// it, and the auditor's check finds nothing in between.
 func TestRecoveryThatBecomesOld(t *testing.T) {
 	t.Parallel()
 	s := openGuarded(t)
@@ -159,7 +160,8 @@ func TestPreOperationStays(t *testing.T) {
 }
 
 // TestSaveAfterAnOperation: the checkpoint before an operation that succeeded
-// is at first all that there is to go back to. The next save is, then.
+// is at first the only rollback target. After the next save, that save is the
+// target.
 func TestSaveAfterAnOperation(t *testing.T) {
 	t.Parallel()
 	for _, kind := range ckpt.Kinds {
@@ -177,8 +179,8 @@ func TestSaveAfterAnOperation(t *testing.T) {
 	}
 }
 
-// TestNewestCleanStays: no number of newer suspect checkpoints pushes the way
-// back out; a clean one that comes takes its place in the same answer.
+// TestNewestCleanStays: no number of newer suspect checkpoints removes the
+// rollback target. A new clean checkpoint replaces it in the same answer.
 func TestNewestCleanStays(t *testing.T) {
 	t.Parallel()
 	for _, kind := range ckpt.Kinds {
@@ -241,7 +243,7 @@ func TestNothingGoesByAgeForTenMinutes(t *testing.T) {
 			if err := begin(s); err != nil {
 				t.Fatal(err)
 			}
-			for i := range 3 { // at once, after half of it, and a millisecond before
+			for i := range 3 { // at once, after half of the time, and a millisecond before the end
 				if r := s.once(t); !r.Guarded || r.Removed+r.Expired+r.Dropped > 0 {
 					t.Fatalf("%+v", r)
 				}
@@ -285,7 +287,8 @@ func TestPinned(t *testing.T) {
 	s.want(t, list[2:]...)
 }
 
-// TestDeleteOfWhatIsNeeded: also where the next save would come from it.
+// TestDeleteOfWhatIsNeeded: a needed checkpoint cannot be deleted, not even if
+// it is the parent of the next save.
 func TestDeleteOfWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	s := openGuarded(t)
@@ -346,7 +349,7 @@ func TestBudgetTrims(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	s.want(t, append([]*ckpt.Saved{before}, list[11:]...)...)
-	p.MaxBytes = 100 // no budget takes the way back, nor what an operation may need
+	p.MaxBytes = 100 // no budget removes the rollback target or what an operation may need
 	if _, err := s.store.SetPolicy(t.Context(), ann, "a", p); err != nil {
 		t.Fatal(err)
 	}
@@ -424,5 +427,5 @@ func TestKeysExpire(t *testing.T) {
 	}
 	r.ID, r.IdempotencyKey = first.ID, ""
 	_, err = s.store.Save(t.Context(), ann, r)
-	wantCode(t, err, ckpt.CodeIdempotencyMismatch) // the key is forgotten, the checkpoint is there
+	wantCode(t, err, ckpt.CodeIdempotencyMismatch) // the key is forgotten, but the checkpoint exists
 }

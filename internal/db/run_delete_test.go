@@ -7,7 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestDeleteRun removes a run whole, and refuses while somebody needs it.
+// TestDeleteRun removes a whole run, and refuses while it is needed.
 func TestDeleteRun(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -16,19 +16,19 @@ func TestDeleteRun(t *testing.T) {
 	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
 	must(t, err)
 	start(t, s, 7)
-	for i := range 1003 { // more than one transaction takes
+	for i := range 1003 { // more than fits into one transaction
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
 	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
-	wantCode(t, err, ckpt.CodeConflict) // its owner lives
+	wantCode(t, err, ckpt.CodeConflict) // its owner is alive
 	_, err = s.DeleteRun(t.Context(), ann, mainRun, true)
 	wantCode(t, err, ckpt.CodeDenied)
 	_, _, err = s.BeginOperation(t.Context(), as(7), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay"})
 	must(t, err)
 	p.kill(7)
 	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
-	wantCode(t, err, ckpt.CodeConflict) // nobody knows what became of it
+	wantCode(t, err, ckpt.CodeConflict) // its outcome is unknown
 	_, err = s.DeleteRun(t.Context(), bob, mainRun, false)
 	wantCode(t, err, ckpt.CodeNotFound)
 	_, _, err = s.EndOperation(t.Context(), as(7), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded})

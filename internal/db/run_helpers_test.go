@@ -13,14 +13,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// processes are made up: each pid is a process that lives until it is killed.
+// processes simulates processes: each pid is a process that lives until it is
+// killed.
 type processes struct {
 	mu     sync.Mutex
 	dead   map[int]bool
-	owners map[int]string // of those that are not the caller's
-	starts map[int]string // of those that did not begin at 100
+	owners map[int]string // of processes that do not belong to the caller
+	starts map[int]string // of processes that did not start at 100
 
-	strangers map[int]bool // those that were there before, and have nothing to do with the owner
+	strangers map[int]bool // processes that existed before, and are unrelated to the owner
 }
 
 func (p *processes) Owner(pid int) string { return p.owners[pid] }
@@ -35,14 +36,15 @@ func (p *processes) Identify(pid int) liveness.Process {
 	return liveness.Process{PID: pid, Start: start, Boot: "b1"}
 }
 
-// Stranger is a process that was told to be old, and no relative of any other.
+// Stranger reports whether a process was set to be old and unrelated to all
+// others.
 func (p *processes) Stranger(pid int, of liveness.Process, _ time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.strangers[pid] && pid != of.PID
 }
 
-// begin lets a process that lives have a number.
+// begin gives a pid to a new live process.
 func (p *processes) begin(pid int, start string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +122,7 @@ func wantVerdict(t testing.TB, plan *ckpt.Plan, v ckpt.ResumeVerdict) {
 	}
 }
 
-// pathOf is where a store of openRuns keeps its database.
+// pathOf returns the database path of a store from openRuns.
 func pathOf(s *db.Store) string {
 	st, err := s.Status(context.Background(), root)
 	if err != nil {

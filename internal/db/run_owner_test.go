@@ -10,8 +10,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// A run names processes of its caller alone, unless an administrator names one: a
-// stranger's stands for the caller, as a number that names nobody does.
+// TestARunNamesProcessesOfItsCaller: a run can name only processes of its
+// caller, unless an administrator names one. Another user's process is replaced
+// by the caller's own, and so is the pid of no process.
 func TestARunNamesProcessesOfItsCaller(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -41,7 +42,8 @@ func TestARunNamesProcessesOfItsCaller(t *testing.T) {
 	}
 }
 
-// A disk that is full, a little free, and full again is told once a minute.
+// TestAFullDiskIsToldRarely: a disk that is repeatedly full and then a little
+// free is logged once a minute.
 func TestAFullDiskIsToldRarely(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer

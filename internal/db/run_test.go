@@ -49,12 +49,12 @@ func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
-	start(t, s, 11) // the same process may say it twice
+	start(t, s, 11) // the same process may register again
 	_, _, err := s.StartRun(t.Context(), as(12), ckpt.RunRequest{Agent: "a", PID: 12})
-	wantCode(t, err, ckpt.CodeConflict) // alive
+	wantCode(t, err, ckpt.CodeConflict) // the owner is alive
 	p.kill(11)
 	_, _, err = s.StartRun(t.Context(), as(12), ckpt.RunRequest{Agent: "a", PID: 12})
-	wantCode(t, err, ckpt.CodeConflict) // unfinished: to be resumed
+	wantCode(t, err, ckpt.CodeConflict) // the run is unfinished, so it must be resumed
 	if !strings.Contains(err.Error(), "resume") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
@@ -67,8 +67,8 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// TestFencing has a second owner resume; every kind of write of the first is
-// refused from then on.
+// TestFencing: after a second owner has resumed, every kind of write of the
+// first is refused.
 func TestFencing(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -84,9 +84,10 @@ func TestFencing(t *testing.T) {
 	}
 }
 
-// TestFencingWithoutAnEpoch has a process that never names an epoch write on after
-// another took its run over. Each of its writes is refused while the owner lives.
-// A process that may belong to the owner is not refused.
+// TestFencingWithoutAnEpoch: a process that never names an epoch continues to
+// write after another process took its run over. Each of its writes is refused
+// while the new owner lives. A process that may belong to the owner is not
+// refused.
 func TestFencingWithoutAnEpoch(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
@@ -97,13 +98,14 @@ func TestFencingWithoutAnEpoch(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantCode(t, write(), ckpt.CodeFenced) })
 	}
 	save(t, s, as(12), "a", ckpt.KindRoutine, `2`) // the owner
-	save(t, s, as(13), "a", ckpt.KindRoutine, `3`) // one of its children
+	save(t, s, as(13), "a", ckpt.KindRoutine, `3`) // one of the owner's children
 	wantCode(t, everyWrite(t, s, 11, nil)["save"](), ckpt.CodeFenced)
 	p.kill(12)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `4`)
 }
 
-// everyWrite is each kind of write to the run, by a process that names an epoch.
+// everyWrite returns each kind of write to the run, by a process that names an
+// epoch.
 func everyWrite(t *testing.T, s *db.Store, pid int, epoch *int64) map[string]func() error {
 	ref := mainRun
 	ref.Epoch = epoch
@@ -134,8 +136,8 @@ func everyWrite(t *testing.T, s *db.Store, pid int, epoch *int64) map[string]fun
 	}
 }
 
-// TestTwoOwnersRace has two processes write while one takes over, a thousand
-// times: never are both accepted after the take-over.
+// TestTwoOwnersRace: one process writes while another takes the run over, two
+// hundred times. A save of the old owner is never accepted after the takeover.
 func TestTwoOwnersRace(t *testing.T) {
 	t.Parallel()
 	s, _, _ := openRuns(t)
@@ -163,7 +165,7 @@ func TestTwoOwnersRace(t *testing.T) {
 		})
 		wg.Wait()
 		switch {
-		case saveErr == nil: // then it was before the take-over, and the plan knows it
+		case saveErr == nil: // the save came before the takeover, and the plan knows it
 			if taken.Checkpoint == nil || taken.Checkpoint.ID != saved.ID {
 				t.Fatalf("try %d: the old owner's save was accepted, and the new owner's plan does not know it", i)
 			}
@@ -324,7 +326,7 @@ func TestForkAndTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 4 { // what the fork begins with stays until the fork has saved
+	for i := range 4 { // the checkpoint that the fork starts from stays until the fork has saved
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Run: "try"})

@@ -14,16 +14,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// manyRuns makes runs of two owners by statements of the writer, a thousand in a
-// transaction, as so many cannot be made by calls in a test: every tenth of each kind
-// is still open, a hundredth has a critical finding, a thousandth a rare label.
+// manyRuns makes runs of two owners by statements of the writer, a thousand per
+// transaction, because calls would take too long. Every tenth of each kind is
+// still open, a hundredth has a critical finding, a thousandth has a rare
+// label.
 func manyRuns(t testing.TB, s *db.Store, n int) {
 	t.Helper()
 	write := func(query string, args ...any) {
 		t.Helper()
 		must(t, s.Write("daemon", 0, func(exec func(string, ...any) error) error { return exec(query, args...) }))
 	}
-	for i := range 4 { // bob's agents are two of six
+	for i := range 4 { // bob has two of six agents
 		save(t, s, ann, fmt.Sprint("a", i), ckpt.KindRoutine, `1`)
 	}
 	save(t, s, bob, "a0", ckpt.KindRoutine, `1`)
@@ -47,7 +48,8 @@ func manyRuns(t testing.TB, s *db.Store, n int) {
 		FROM runs WHERE name LIKE 'r%' AND (id % 100 = 1 OR id % 7 = 0 OR id % 11 = 0)`)
 }
 
-// filters are one for each part of a filter, dense and rare, and some together.
+// filters returns one filter for each part of a filter, common and rare, and
+// some combinations.
 func filters() map[string]ckpt.RunFilter {
 	at := func(text string) ckpt.Time {
 		parsed, err := ckpt.ParseTime(text)
@@ -69,7 +71,7 @@ func filters() map[string]ckpt.RunFilter {
 	}
 }
 
-// fits is a filter as a person reads it, over a run as the API shows it.
+// fits applies a filter naively to a run as the API shows it.
 func fits(f ckpt.RunFilter, r *ckpt.Run, findings map[string]string) bool {
 	words := strings.FieldsFunc(strings.ToLower(string(r.Goal)), func(c rune) bool { return strings.ContainsRune(" ,-", c) })
 	for _, word := range ckpt.GoalWords(f.Goal) {
@@ -88,7 +90,7 @@ func fits(f ckpt.RunFilter, r *ckpt.Run, findings map[string]string) bool {
 		rank[findings[r.Agent+"/"+r.Run]] >= rank[string(f.Severity)]
 }
 
-// names pages through what a filter finds.
+// names pages through the results of a filter.
 func names(t testing.TB, s *db.Store, sc ckpt.Scope, f ckpt.RunFilter) (list []string) {
 	t.Helper()
 	for {
@@ -103,8 +105,8 @@ func names(t testing.TB, s *db.Store, sc ckpt.Scope, f ckpt.RunFilter) (list []s
 	}
 }
 
-// TestFindingRuns compares each filter, in both orders and by pages of several sizes,
-// with what a person would pick out of all runs.
+// TestFindingRuns compares each filter, in both orders and with several page
+// sizes, with a naive selection from all runs.
 func TestFindingRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -169,7 +171,8 @@ func TestFindingRuns(t *testing.T) {
 	}
 }
 
-// sameButForTies compares lists, of which runs of one instant may change places.
+// sameButForTies compares lists in which runs of the same instant may be in any
+// order.
 func sameButForTies(want, got []string) bool {
 	a, b := slices.Clone(want), slices.Clone(got)
 	if len(a) > 0 && len(a) == len(b) && (a[0] != b[0] && a[0] != b[min(1, len(b)-1)]) {
@@ -180,8 +183,8 @@ func sameButForTies(want, got []string) bool {
 	return slices.Equal(a, b)
 }
 
-// TestPagesOfStartedRunsAreStable: while somebody pages, runs are saved to, begin and
-// end. Each that is there all the time comes exactly once.
+// TestPagesOfStartedRunsAreStable: runs are saved to, begin and end while a
+// client pages. Each run that exists the whole time comes exactly once.
 func TestPagesOfStartedRunsAreStable(t *testing.T) {
 	t.Parallel()
 	s, clock := open(t)
@@ -222,8 +225,8 @@ func TestPagesOfStartedRunsAreStable(t *testing.T) {
 	}
 }
 
-// TestRunsAreFoundByWhatTheyAreNow: labels and goals that change, that go with a run,
-// or that come with an import are found as they are.
+// TestRunsAreFoundByWhatTheyAreNow: runs are found by their present labels and
+// goals, after these changed, were removed with a run, or came with an import.
 func TestRunsAreFoundByWhatTheyAreNow(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -255,8 +258,8 @@ func TestRunsAreFoundByWhatTheyAreNow(t *testing.T) {
 	}
 }
 
-// BenchmarkFindRuns measures the first page of each filter over 100,000 runs, in both
-// orders, and with -v says by which way it is found.
+// BenchmarkFindRuns measures the first page of each filter over 100,000 runs,
+// in both orders. With -v it prints which index is used.
 func BenchmarkFindRuns(b *testing.B) {
 	s, _ := open(b)
 	manyRuns(b, s, 100_000)

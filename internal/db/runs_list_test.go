@@ -11,14 +11,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestRunPages pages through runs of one agent and of all, the last changed
-// first, and filters them.
+// TestRunPages pages through runs of one agent and of all agents, most recently
+// changed first, and filters them.
 func TestRunPages(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
 	var all, ofA []string
 	for i := range 9 {
-		if i%3 > 0 { // some change at the same time
+		if i%3 > 0 { // some runs change at the same time
 			c.add(time.Second)
 		}
 		agent := fmt.Sprintf("a%d", i%2)
@@ -69,8 +69,8 @@ func TestRunPages(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 
-// TestStepAndOperationPages pages through what belongs to a run, and ends what
-// was begun, once.
+// TestStepAndOperationPages pages through the steps and operations of a run,
+// and ends each one that has begun, once.
 func TestStepAndOperationPages(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -130,7 +130,8 @@ func TestStepAndOperationPages(t *testing.T) {
 	}
 }
 
-// TestFollowersAreTold wakes who waits for events, and not before they are on disk.
+// TestFollowersAreTold: a client that waits for events is woken when they are
+// on disk, not before.
 func TestFollowersAreTold(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)

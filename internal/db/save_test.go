@@ -117,7 +117,7 @@ func TestIdempotentSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 { // also once retention has removed it
+	for i := range 5 { // also after retention has removed it
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 		again, err := s.Save(t.Context(), ann, r)
 		if err != nil {
@@ -157,7 +157,8 @@ func TestIdempotencyKeyOfAPost(t *testing.T) {
 	wantCode(t, err, ckpt.CodeIdempotencyMismatch)
 }
 
-// TestIDOfAnotherAgentIsTaken: an owner has an id once, in hot runs and in others.
+// TestIDOfAnotherAgentIsTaken: an owner can use an id only once, in runs in the
+// run cache and in others.
 func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -175,8 +176,9 @@ func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 	}
 }
 
-// TestIDsOfOthersTellNothing: an id that another owner has is as free as any, and
-// each owner reaches what is his own under it. An administrator says whose he means.
+// TestIDsOfOthersTellNothing: an id that another owner uses is still free, and
+// each owner reaches his own checkpoint under it. An administrator must name
+// the owner.
 func TestIDsOfOthersTellNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -284,8 +286,8 @@ func TestRefusalsAreRecordedAndHarmNobody(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has many writers share transactions; each sees its own saves
-// in order, and nothing is lost or mixed up.
+// TestManyAtOnce: many writers share transactions. Each sees its own saves in
+// order, and nothing is lost or mixed up.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

@@ -15,10 +15,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// canaryToken is made up, and put together so that no scanner of this repository takes it for real.
+// canaryToken is made up. It is assembled from parts so that no scanner of this repository takes it for a real one.
 var canaryToken = "glpat" + "-c4n4ryc4n4ryc4n4ryc4"
 
-// screened is every place beside a state in which a request may carry text. Each call writes the text to one of them.
+// screened returns every place besides a state where a request can carry text. Each call writes the text to one of
+// them.
 func screened(s *db.Store, text string) []struct {
 	name string
 	do   func(context.Context) error
@@ -140,7 +141,7 @@ func screened(s *db.Store, text string) []struct {
 	}
 }
 
-// screeningOptions are those of a store that looks for secrets.
+// screeningOptions are the options of a store that looks for secrets.
 func screeningOptions(t *testing.T) db.Options {
 	t.Helper()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -157,8 +158,8 @@ func setSecrets(t *testing.T, s *db.Store, mode ckpt.SecretsMode) {
 	}
 }
 
-// TestSecretsBesideStates: each mode does what it says wherever a request carries
-// text. After redact and reject the token is nowhere in the files.
+// TestSecretsBesideStates: each mode has its effect wherever a request carries text. After redact and reject, the
+// token is nowhere in the files.
 func TestSecretsBesideStates(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -195,11 +196,11 @@ func TestSecretsBesideStates(t *testing.T) {
 	}
 }
 
-// filesOf is all that the database's files hold.
+// filesOf returns the contents of all files of the database.
 func filesOf(t *testing.T, path string) (all []byte) {
 	t.Helper()
 	for _, suffix := range []string{"", "-wal"} {
-		out, err := exec.Command("cat", path+suffix).Output() // a process of its own: to open them here would drop SQLite's locks
+		out, err := exec.Command("cat", path+suffix).Output() // opening them here would drop SQLite's locks
 		if err != nil && suffix == "" {
 			t.Fatal(err)
 		}
@@ -220,7 +221,7 @@ func TestKeysThatHoldSecrets(t *testing.T) {
 	wantCode(t, err, ckpt.CodeInvalid)
 }
 
-// TestARedactedStepIsRepeatable: the same request under the same key gives the first answer.
+// TestARedactedStepIsRepeatable: the same request with the same key gets the first answer.
 func TestARedactedStepIsRepeatable(t *testing.T) {
 	t.Parallel()
 	s := openWith(t, screeningOptions(t))
@@ -239,7 +240,7 @@ func TestARedactedStepIsRepeatable(t *testing.T) {
 	}
 }
 
-// TestTheFirstSaveAfterARestartObeysThePolicy, whatever is saved: JSON, text, and beside a state.
+// TestTheFirstSaveAfterARestartObeysThePolicy for every kind of save: JSON, text, and text next to a state.
 func TestTheFirstSaveAfterARestartObeysThePolicy(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(*db.Store) error{
@@ -277,7 +278,8 @@ func TestTheFirstSaveAfterARestartObeysThePolicy(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatCannotBeReadStoresNothing: nobody can tell what it forbids.
+// TestAPolicyThatCannotBeReadStoresNothing: if a policy is unreadable, nothing is stored, because it is unknown
+// what it forbids.
 func TestAPolicyThatCannotBeReadStoresNothing(t *testing.T) {
 	t.Parallel()
 	o := screeningOptions(t)

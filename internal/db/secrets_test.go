@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// TestSecretsPolicy: each mode does what it says, and no message, finding or
-// audit row carries the value.
+// TestSecretsPolicy: each mode has its effect, and no message, finding or audit
+// row contains the value.
 func TestSecretsPolicy(t *testing.T) {
 	t.Parallel()
 	const state = `{"config":{"password":"canary-hunter2"},"n":1}`
@@ -57,8 +57,8 @@ func TestSecretsPolicy(t *testing.T) {
 	}
 }
 
-// TestASavedSecretIsAnsweredAgain asks again for a save after its agent's policy has
-// become stricter: it was saved, and the answer must say so.
+// TestASavedSecretIsAnsweredAgain repeats a save after its agent's policy has
+// become stricter. It was saved, and the answer must say so.
 func TestASavedSecretIsAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsRedact, ckpt.SecretsReject} {
@@ -80,7 +80,8 @@ func TestASavedSecretIsAnsweredAgain(t *testing.T) {
 	}
 }
 
-// TestARefusedSecretIsOnRecord: a state that the policy refuses leaves a row.
+// TestARefusedSecretIsOnRecord: a state that the policy refuses leaves an audit
+// row.
 func TestARefusedSecretIsOnRecord(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir()+"/ckpt.db", newClock())
@@ -122,7 +123,7 @@ func TestRestoreThenResume(t *testing.T) {
 }
 
 // TestEveryUncertainAttemptIsAsked: a later attempt that failed does not hide
-// an earlier one of which nobody knows the end.
+// an earlier attempt with an unknown outcome.
 func TestEveryUncertainAttemptIsAsked(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)

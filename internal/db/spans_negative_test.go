@@ -10,14 +10,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// A tool whose span failed without a word has a negative answer, as a search that
-// found nothing; one that says what went wrong, or of which nobody knows what it
-// said, has failed.
+// TestSpansThatFailWithoutAWordAreNegative: a tool whose span failed without a
+// message gave a negative answer, like a search that found nothing. A tool with
+// an error message, or with an unknown result, has failed.
 func TestSpansThatFailWithoutAWordAreNegative(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		result, failure string
-		want            bool // error_streak
+		want            bool // whether error_streak is found
 	}{
 		"a search that found nothing": {`""`, "", false},
 		"its exit code was 1":         {`{"exit_code":1,"stdout":""}`, "1", false},

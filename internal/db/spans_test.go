@@ -33,7 +33,7 @@ type observing struct {
 func openObserving(t testing.TB, change ...func(*db.Options)) *observing {
 	t.Helper()
 	c := newClock()
-	c.now = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute) // when the golden spans were made
+	c.now = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute) // just after the golden spans were made
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 	o.Drift, o.Secrets, o.Resume = drift.New(), secrets.Scan{}, resume.Make
 	for _, f := range change {
@@ -42,7 +42,7 @@ func openObserving(t testing.TB, change ...func(*db.Options)) *observing {
 	return &observing{Store: openWith(t, o), t: t, clock: c}
 }
 
-// golden are the spans of an emitter, as internal/otlp reads them.
+// golden returns the spans of an emitter, as internal/otlp reads them.
 func (o *observing) golden(emitter string) []observed.Span {
 	o.t.Helper()
 	body, err := os.ReadFile("../otlp/testdata/" + emitter + ".json")
@@ -65,7 +65,7 @@ func (o *observing) send(spans ...observed.Span) *observed.Counts {
 	return done
 }
 
-// settle lets time go by until all that was sent is in its run.
+// settle lets time pass until everything that was sent is in its run.
 func (o *observing) settle() {
 	o.t.Helper()
 	o.clock.add(11 * time.Second)
@@ -79,7 +79,7 @@ func (o *observing) again() {
 	}
 }
 
-// seen is what anybody sees of a run.
+// seen is what a reader sees of a run.
 type seen struct {
 	Run      *ckpt.Run
 	Steps    []ckpt.Step
@@ -109,7 +109,7 @@ func (o *observing) look(agent, run string) seen {
 	return s
 }
 
-// toolSpan is a call of a tool below a root, the nth of its trace.
+// toolSpan is a tool call below a root, the nth of its trace.
 func toolSpan(trace string, n int, change ...func(*observed.Span)) observed.Span {
 	at := time.Unix(1_790_000_000, 0).UTC().Add(time.Duration(n) * 100 * time.Millisecond)
 	s := observed.Span{Trace: strings.Repeat(trace, 32), ID: fmt.Sprintf("%016x", n+1), Parent: "00000000000000ff", Kind: observed.Tool, Service: "shop",
@@ -170,8 +170,8 @@ func TestObservedRun(t *testing.T) {
 	}
 }
 
-// The order in which batches come, how they are cut, and what comes twice, do not
-// matter.
+// TestShuffledSpansGiveTheSameRun: the order of batches, their boundaries, and
+// repeated spans do not matter.
 func TestShuffledSpansGiveTheSameRun(t *testing.T) {
 	t.Parallel()
 	var spans []observed.Span
@@ -236,7 +236,8 @@ func TestObservedRunsBelongToNobody(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Who registers it speaks for it from then on, and its spans add usage alone.
+	// An agent that registers the run is responsible for it from then on, and
+	// its spans only add usage.
 	if _, _, err := o.StartRun(ctx, ann, ckpt.RunRequest{Agent: "shop", Run: ref.Run}); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,8 @@ func TestLateSpansHaveNoPlaceInTheOrder(t *testing.T) {
 	}
 }
 
-// One call may have several spans; a call id alone is no identity.
+// TestNestedSpansOfOneCallAreOneStep: one call can have several spans. A call
+// id alone does not identify a call.
 func TestNestedSpansOfOneCallAreOneStep(t *testing.T) {
 	t.Parallel()
 	named := func(s *observed.Span) { s.Call = "call_0" }
@@ -346,7 +348,7 @@ func TestEraseTakesObservedSpans(t *testing.T) {
 	o := openObserving(t)
 	o.send(toolSpan("a", 1), rootSpan("a", 2))
 	o.settle()
-	o.send(toolSpan("b", 1)) // it waits
+	o.send(toolSpan("b", 1)) // this span waits
 	if _, err := o.Erase(t.Context(), ann, "shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -357,8 +359,9 @@ func TestEraseTakesObservedSpans(t *testing.T) {
 	}
 }
 
-// What is planted in every attribute is nowhere in the files: not what may never
-// be kept, nor a secret in what is.
+// TestNothingPlantedIsKept: canaries in every attribute appear nowhere in the
+// files, neither in attributes that must never be kept, nor as secrets in those
+// that are.
 func TestNothingPlantedIsKept(t *testing.T) {
 	t.Parallel()
 	const token = "sk-proj-" + "Zq3vT7mK9pLw2XcR5nBd8HsJ4fGy6AeU"
@@ -388,7 +391,8 @@ func TestNothingPlantedIsKept(t *testing.T) {
 	}
 }
 
-// The same call in two databases has different prints, and the same ones in one.
+// TestPrintsAreKeyed: equal calls have different prints in two databases, and
+// the same print in one database.
 func TestPrintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	said := func(s *observed.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
@@ -428,7 +432,8 @@ func TestObservedRunsTravel(t *testing.T) {
 	}
 }
 
-// A report says which rules see nothing, so that silence is not taken for health.
+// TestRulesThatSeeNothingAreNamed: a report names the rules that have no input,
+// so that their silence does not look like health.
 func TestRulesThatSeeNothingAreNamed(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)
@@ -452,7 +457,8 @@ func TestRulesThatSeeNothingAreNamed(t *testing.T) {
 	}
 }
 
-// The numbers of a run that was not sent whole are at least these.
+// TestPartialRunsSaySo: the numbers of a run that was sent incompletely are
+// marked as lower bounds.
 func TestPartialRunsSaySo(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)
@@ -475,7 +481,8 @@ func TestPartialRunsSaySo(t *testing.T) {
 	}
 }
 
-// An owner may have so many live runs; those beyond end early, and lose nothing.
+// TestTooManyLiveRunsEndEarly: an owner has a limit of live runs. Those beyond
+// it end early, and lose nothing.
 func TestTooManyLiveRunsEndEarly(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)

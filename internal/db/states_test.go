@@ -8,7 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestAgentsAddUpTheirStates: what states are to their agent, beside what is stored.
+// TestAgentsAddUpTheirStates: the list of agents has the total size of the
+// states, besides the stored size.
 func TestAgentsAddUpTheirStates(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

@@ -16,14 +16,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// underStrace plays a child that saves, with a fault injected into its system
-// calls, and answers what it said.
+// underStrace runs a child that saves, with a fault injected into its system calls, and returns its output.
 func underStrace(t *testing.T, path, calls, inject string) []string {
 	t.Helper()
 	return underStraceAs(t, "save", path, calls, inject)
 }
 
-// underStraceAs is the same for a child of any role.
+// underStraceAs is the same for a child in any role.
 func underStraceAs(t *testing.T, role, path, calls, inject string) []string {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -37,8 +36,8 @@ func underStraceAs(t *testing.T, role, path, calls, inject string) []string {
 	return startChild(t, role, path, 0, wrapper...).all(t)
 }
 
-// holdTo opens the database after a fault, has the client ask again for all
-// that was not acknowledged, and holds the store to every promise.
+// holdTo opens the database after a fault, repeats all requests of the client that were not acknowledged, and
+// checks every promise of the store.
 func holdTo(t *testing.T, path string, said []string) {
 	t.Helper()
 	s, err := db.Open(t.Context(), options(path, newClock()))
@@ -80,8 +79,8 @@ func has(said []string, prefix string) bool {
 	return slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, prefix) })
 }
 
-// TestFailedFsync: the disk fails in a flush. The answer is unknown, nothing is
-// acknowledged after it, and the key gives exactly one row after the restart.
+// TestFailedFsync: the disk fails in a flush. The outcome is reported as unknown, nothing is acknowledged after it,
+// and the key gives exactly one row after the restart.
 func TestFailedFsync(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -108,8 +107,8 @@ func TestFailedFsync(t *testing.T) {
 	}
 }
 
-// TestAnAnswerComesAfterTheFlush slows each flush down, and reads in the order of the
-// system calls that no save was answered before the log was flushed once more.
+// TestAnAnswerComesAfterTheFlush slows each flush down, and checks in the order of the system calls that no save
+// was answered before the log was flushed once more.
 func TestAnAnswerComesAfterTheFlush(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
@@ -150,8 +149,8 @@ func TestAnAnswerComesAfterTheFlush(t *testing.T) {
 	}
 }
 
-// TestKilledAtAnAnswer slows each write to the log down, and kills a process of four clients as soon as it has answered
-// some of them. What was answered is there.
+// TestKilledAtAnAnswer slows each write to the log down, and kills a process of four clients as soon as it has
+// answered some of them. Every answered save is there.
 func TestKilledAtAnAnswer(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
@@ -171,7 +170,7 @@ func TestKilledAtAnAnswer(t *testing.T) {
 				seen++
 			}
 			if seen == answers && pid > 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 			}
 		}
 		_ = c.Wait()
@@ -183,8 +182,7 @@ func TestKilledAtAnAnswer(t *testing.T) {
 	}
 }
 
-// TestKilledAtASystemCall kills the process at some of its writes, while it
-// saves and while the log is copied.
+// TestKilledAtASystemCall kills the process at some of its writes, while it saves and while the log is copied.
 func TestKilledAtASystemCall(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -196,8 +194,8 @@ func TestKilledAtASystemCall(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItIsMade kills the process while it makes the file and its
-// schema: the next start finds nothing or all of it.
+// TestKilledWhileItIsMade kills the process while it creates the file and its schema: the next start finds nothing
+// or all of it.
 func TestKilledWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -223,8 +221,7 @@ func killedAt(t *testing.T, path, at string) []string {
 	return said
 }
 
-// TestFailedWrites has one write fail, or all from then on, for want of room or
-// because of the disk.
+// TestFailedWrites makes one write fail, or all from then on, because the disk is full or faulty.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -249,8 +246,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestABackupIsOnDiskBeforeItHasItsName watches the system calls of a backup: the
-// copy is flushed, then it gets its name, then the folder is flushed.
+// TestABackupIsOnDiskBeforeItHasItsName checks the system calls of a backup: the copy is flushed, then it gets its
+// name, then the folder is flushed.
 func TestABackupIsOnDiskBeforeItHasItsName(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")

@@ -20,8 +20,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// BenchmarkTreesOfCommits stores the last 100 commits of a git repository as trees of
-// checkpoints, and says what they take. The repository is named by the environment:
+// BenchmarkTreesOfCommits stores the last 100 commits of a git repository as trees of checkpoints, and reports the
+// space that they take. The environment names the repository:
 //
 //	BENCH_REPO=/path/to/.git go test ./internal/db -run none -bench TreesOfCommits -benchtime 1x
 func BenchmarkTreesOfCommits(b *testing.B) {
@@ -116,8 +116,7 @@ func BenchmarkTreesOfCommits(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstTree stores 2,000 files of 17 kB and their tree, and then a change of
-// three of them.
+// BenchmarkFirstTree stores 2,000 files of 17 kB and their tree, and then a change of three of them.
 func BenchmarkFirstTree(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	f := folder{}
@@ -154,7 +153,7 @@ func gitOf(t testing.TB, repo string, args ...string) string {
 	return string(out)
 }
 
-// blobsOf reads blobs of a repository through one git.
+// blobsOf reads blobs of a repository through one git process.
 type blobsOf struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -178,7 +177,7 @@ func openBlobs(t testing.TB, repo string) *blobsOf {
 	return &blobsOf{in, bufio.NewReader(out)}
 }
 
-// read answers a blob, nil for one that the repository lacks.
+// read returns a blob, or nil if the repository does not have it.
 func (b *blobsOf) read(t testing.TB, id string) []byte {
 	t.Helper()
 	fmt.Fprintln(b.in, id)

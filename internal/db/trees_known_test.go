@@ -16,9 +16,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// TestNoTreeIsAChangeToADamagedOne: another program changes a row of a tree, while the
-// daemon has that tree in memory or has not. A client that tells its next tree as a change
-// to that one is told that it is not there, and the whole tree that it sends then reads back.
+// TestNoTreeIsAChangeToADamagedOne: another program changes a row of a tree, and the daemon may have that tree in
+// memory or not. A client that sends its next tree as a change to it is told that the tree does not exist. The
+// whole tree that the client then sends can be read back.
 func TestNoTreeIsAChangeToADamagedOne(t *testing.T) {
 	t.Parallel()
 	for _, fresh := range []bool{false, true} {
@@ -59,8 +59,8 @@ func TestNoTreeIsAChangeToADamagedOne(t *testing.T) {
 	}
 }
 
-// TestTreesOneAfterTheOther draws changes to the folders of three agents. Each tree is told as
-// a change to some tree before. All read back, also in a store that was just opened.
+// TestTreesOneAfterTheOther makes random changes to the folders of three agents. Each tree is sent as a change to
+// some earlier tree. All can be read back, even in a store that was just opened.
 func TestTreesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -104,7 +104,7 @@ func TestTreesOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// saveWithAll saves in a run of its own, so that nothing is pruned.
+// saveWithAll saves into a separate run, so that nothing is pruned.
 func saveWithAll(t *testing.T, s *db.Store, agent string, n int, id string) string {
 	t.Helper()
 	r := request(agent, ckpt.KindRoutine, `0`)
@@ -114,8 +114,8 @@ func saveWithAll(t *testing.T, s *db.Store, agent string, n int, id string) stri
 	return c.ID
 }
 
-// TestListsDoNotRepeatWhatHasChanged: 150 trees of 200 files with one change each take far fewer
-// rows than trees that all repeat what has changed since the first one. All read back.
+// TestListsDoNotRepeatWhatHasChanged: 150 trees of 200 files with one change each take far fewer rows than trees
+// that all repeat everything that has changed since the first one. All can be read back.
 func TestListsDoNotRepeatWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	s := openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()))
@@ -141,9 +141,9 @@ func TestListsDoNotRepeatWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestContentsThatAreAlike: files that nobody calls versions of one another, but that share most
-// of their bytes, take little more than one of them, be they stored together or one after the
-// other. All read back, also when the first one went, and nothing stays in the end.
+// TestContentsThatAreAlike: files that share most of their bytes, but are not declared as versions of one another,
+// take little more space than one of them, whether they are stored together or one after the other. All can be read
+// back, even after the first one was removed, and nothing stays in the end.
 func TestContentsThatAreAlike(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8, 8))
@@ -179,7 +179,7 @@ func TestContentsThatAreAlike(t *testing.T) {
 			c := saveWith(t, s, ann, "coder", `0`, putFiles(t, s, ann, "coder", "", nil, f))
 			sameAs(t, "all files", filesAt(t, s, ann, "coder", c.ID), f)
 			less := maps.Clone(f)
-			delete(less, "p0/lock") // the first one, if they came one after the other
+			delete(less, "p0/lock") // the first one, if they were stored one after the other
 			saveWith(t, s, ann, "coder", `1`, putFiles(t, s, ann, "coder", "", nil, less))
 			for range 3 {
 				saveWith(t, s, ann, "coder", `2`, putFiles(t, s, ann, "coder", "", nil, less))
@@ -203,8 +203,8 @@ func TestContentsThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestBytesOfFilesAreSeen: what files take is in the status, in the list of agents and in the
-// auditor's view, for the owner alone, and is gone with the agent.
+// TestBytesOfFilesAreSeen: the space that files take is in the status, in the list of agents and in the auditor's
+// view, only for their owner. It is gone when the agent is erased.
 func TestBytesOfFilesAreSeen(t *testing.T) {
 	t.Parallel()
 	s := openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()))

@@ -34,7 +34,8 @@ func (f folder) entries() []ckpt.TreeEntry {
 	return list
 }
 
-// stream answers contents one after the other; was names the version before of some.
+// stream returns contents one after the other. was holds the hash of the
+// previous version of some.
 func stream(was map[string]string, texts ...string) func() (*ckpt.FileContent, error) {
 	return func() (*ckpt.FileContent, error) {
 		if len(texts) == 0 {
@@ -58,8 +59,8 @@ func putContents(t testing.TB, s *db.Store, sc ckpt.Scope, agent string, was map
 	return stored
 }
 
-// putFiles stores the contents and the tree of a folder, as a change to another where
-// base names one, and answers its id.
+// putFiles stores the contents and the tree of a folder, as a change if base
+// names another tree, and returns the id of the tree.
 func putFiles(t testing.TB, s *db.Store, sc ckpt.Scope, agent, base string, before, f folder) string {
 	t.Helper()
 	was, fresh := map[string]string{}, []string{}
@@ -99,7 +100,7 @@ func saveWith(t testing.TB, s *db.Store, sc ckpt.Scope, agent, state string, tre
 	return c
 }
 
-// filesAt reads all files of a checkpoint back.
+// filesAt reads back all files of a checkpoint.
 func filesAt(t testing.TB, s *db.Store, sc ckpt.Scope, agent, checkpoint string) folder {
 	t.Helper()
 	f := folder{}
@@ -135,16 +136,17 @@ func sweep(t testing.TB, s *db.Store) {
 	}
 }
 
-// scan asks the sqlite3 command one thing.
+// scan runs one query with the sqlite3 command.
 func scan(t testing.TB, path, query string) string {
 	t.Helper()
 	return strings.TrimSpace(sqlite3(t, "-readonly", path, query))
 }
 
-// filesTables are all tables of files.
+// filesTables are all tables about files.
 var filesTables = []string{"checkpoint_trees", "trees", "tree_files", "contents", "content_uses", "content_leases", "content_secrets"}
 
-// project is a folder of some files, long enough for a delta to find what they share.
+// project is a folder with some files that are long enough for a delta to find
+// common parts.
 func project(n int) folder {
 	f := folder{}
 	for i := range n {
@@ -175,7 +177,8 @@ func edited(f folder, r *rand.Rand) folder {
 	return next
 }
 
-// TestFilesComeBackAsTheyWere keeps a folder through edits, retention and sweeps.
+// TestFilesComeBackAsTheyWere keeps a folder through edits, retention and
+// sweeps.
 func TestFilesComeBackAsTheyWere(t *testing.T) {
 	s, c := open(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -237,7 +240,7 @@ func TestTreesGoWithTheirLastCheckpoint(t *testing.T) {
 	sweep(t, s)
 	sameAs(t, "files of the first", filesAt(t, s, ann, "coder", one.ID), f)
 
-	// The row of the first goes to the fourth, which has no tree.
+	// The fourth save reuses the row of the first, and has no tree.
 	saveWith(t, s, ann, "coder", `3`)
 	four := saveWith(t, s, ann, "coder", `4`)
 	_, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: four.ID})
@@ -245,7 +248,8 @@ func TestTreesGoWithTheirLastCheckpoint(t *testing.T) {
 	expect.Equal(t, "rows that were taken over", scan(t, s.Opt.Path, `SELECT count(*) FROM checkpoints WHERE slot & 0xffffffff <> seq`), "1")
 	expect.Equal(t, "names before the sweep", scan(t, s.Opt.Path, `SELECT count(*) FROM audit_trees`), "1")
 	sweep(t, s)
-	// The list of the first is that of the second too; what the second lacks is gone.
+	// The second tree also uses the list of the first, but contents that the
+	// second lacks are gone.
 	_, err = s.Content(t.Context(), ann, "coder", hashOf(canary))
 	wantCode(t, err, ckpt.CodeNotFound)
 	missing, err := s.MissingContents(t.Context(), ann, "coder", []string{hashOf(canary), hashOf(next["src/pkg0/file0.go"])})
@@ -468,7 +472,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 	if _, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: cp.ID}); err != nil {
 		t.Fatal(err)
 	}
-	changed := text + "more" // what is stored after it stands alone
+	changed := text + "more" // must be stored without the content before it
 	putContents(t, s, ann, "coder", map[string]string{changed: text}, changed)
 	data, err := s.Content(t.Context(), ann, "coder", hashOf(changed))
 	if err != nil || string(data) != changed {
@@ -525,8 +529,8 @@ func TestABudgetTakesTreesFromTheOldest(t *testing.T) {
 	sound(t, o.Path)
 }
 
-// TestFilesCountForTheirOwner compares what is counted as it is stored and removed
-// with what looking at all of it finds.
+// TestFilesCountForTheirOwner compares the running count of stored and removed
+// bytes with a full recount.
 func TestFilesCountForTheirOwner(t *testing.T) {
 	c := newClock()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
@@ -617,8 +621,8 @@ func TestFilesAsAnAuditorSeesThem(t *testing.T) {
 	sameAs(t, "differences", changes, []string{"b modified", "c removed", "d added"})
 }
 
-// TestARecoveryCheckpointHasTheFilesOfItsState makes a critical finding, which saves
-// the newest state once more.
+// TestARecoveryCheckpointHasTheFilesOfItsState makes a critical finding, which
+// saves the newest state once more.
 func TestARecoveryCheckpointHasTheFilesOfItsState(t *testing.T) {
 	s, c := open(t)
 	f := folder{"a.txt": "text"}
@@ -636,8 +640,8 @@ func TestARecoveryCheckpointHasTheFilesOfItsState(t *testing.T) {
 	sameAs(t, "files of the recovery checkpoint", filesAt(t, s, ann, "coder", page.Checkpoints[0].ID), f)
 }
 
-// TestATreeThatIsStoredAgainIsLeased stores a tree that a checkpoint names, which goes
-// before the tree is named again.
+// TestATreeThatIsStoredAgainIsLeased stores a tree that a checkpoint uses. The
+// checkpoint is removed before the tree is used again.
 func TestATreeThatIsStoredAgainIsLeased(t *testing.T) {
 	s, c := open(t)
 	f := folder{"a.txt": "text"}
@@ -656,7 +660,7 @@ func TestATreeThatIsStoredAgainIsLeased(t *testing.T) {
 	sameAs(t, "files", filesAt(t, s, ann, "coder", again.ID), f)
 }
 
-// resealed is a changed export with the last line that it then has.
+// resealed returns a changed export with a matching last line.
 func resealed(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	return seal(strings.Join(lines[:len(lines)-2], ""))

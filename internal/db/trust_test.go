@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// conversation is a state of an agent after so many turns, large enough to be
+// conversation is a state of an agent after this many turns, large enough to be
 // stored as pieces.
 func conversation(turns int) string {
 	var b strings.Builder
@@ -29,7 +29,7 @@ func conversation(turns int) string {
 	return b.String()
 }
 
-// readsBack says whether a checkpoint's state is what was saved.
+// readsBack reports whether the state of a checkpoint is what was saved.
 func readsBack(t testing.TB, s *db.Store, c *ckpt.Saved, state string) bool {
 	t.Helper()
 	got, err := s.Checkpoint(t.Context(), ann, c.ID, true)
@@ -40,12 +40,12 @@ func readsBack(t testing.TB, s *db.Store, c *ckpt.Saved, state string) bool {
 	return string(got.State) == state
 }
 
-// breakSegments changes one byte of every stored piece of a run, as a person
+// breakSegments changes two bytes of every stored piece of a run, as a person
 // with the sqlite3 command does while the daemon runs.
 const breakSegments = `UPDATE segments SET data = CAST(substr(data, 1, 40) || x'ffff' || substr(data, 43) AS BLOB)`
 
 // TestSavesAfterDamageStandAlone changes the pieces of a run's newest state
-// under a running daemon. What is saved afterwards must not stand on them.
+// while the daemon runs. Later saves must not use them as their base.
 func TestSavesAfterDamageStandAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -96,8 +96,8 @@ func TestOurOwnWorkCastsNoDoubt(t *testing.T) {
 	}
 }
 
-// wantFound fails the test unless verify names a rule about a subject that has
-// a word in it.
+// wantFound fails the test unless verify reports a rule with a subject that
+// contains a word.
 func wantFound(t testing.TB, path, rule, word string) {
 	t.Helper()
 	report, err := audit.Verify(t.Context(), path, nil)
@@ -110,12 +110,12 @@ func wantFound(t testing.TB, path, rule, word string) {
 	t.Errorf("verify does not find %s %s: %v", rule, word, report.Problems)
 }
 
-// TestForgeriesAreFound rewrites what is stored past the guards, so that each
-// row is right by itself, and has verify and the auditors' view find it.
+// TestForgeriesAreFound rewrites stored rows past the guards, so that each row
+// is valid by itself, and checks that verify and the auditors' view find it.
 func TestForgeriesAreFound(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
-	other := `{"n":"other"}` // as long as what is there
+	other := `{"n":"other"}` // as long as the original
 	for name, forgery := range map[string]struct{ statement, rule, word string }{
 		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
 		"kind":           {`UPDATE checkpoints SET kind = 'recovery' WHERE seq = 2`, "audit_row", "kind"},
@@ -145,7 +145,7 @@ func TestForgeriesAreFound(t *testing.T) {
 			must(t, err)
 			page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main"})
 			must(t, err)
-			for _, pinned := range []bool{true, false} { // what the daemon changes itself is no forgery
+			for _, pinned := range []bool{true, false} { // a change by the daemon itself is not a forgery
 				_, err = s.Patch(t.Context(), ann, page.Checkpoints[0].ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"z": "9"}, Pinned: &pinned})
 				must(t, err)
 			}
@@ -153,7 +153,7 @@ func TestForgeriesAreFound(t *testing.T) {
 			forge(t, path, forgery.statement)
 			wantFound(t, path, forgery.rule, forgery.word)
 			if slices.Contains([]string{"parent", "metadata", "labels", "pinned"}, forgery.word) {
-				return // which takes a hash that the sqlite3 command does not have
+				return // this needs a hash that the sqlite3 command does not have
 			}
 			if forgery.rule == "audit_row" && sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule = 'audit_row'`) == "0" {
 				t.Error("audit_violations does not find it")
@@ -162,8 +162,8 @@ func TestForgeriesAreFound(t *testing.T) {
 	}
 }
 
-// TestNobodyRewritesByHand: the sqlite3 command alone changes nothing that was
-// saved or noted.
+// TestNobodyRewritesByHand: the sqlite3 command alone cannot change anything
+// that was saved or recorded.
 func TestNobodyRewritesByHand(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -193,7 +193,8 @@ func TestNobodyRewritesByHand(t *testing.T) {
 	wantFound(t, path, "guard", "segments_are_never_changed")
 }
 
-// TestVerifyTrustsNoView: a view that was made to say nothing hides nothing.
+// TestVerifyTrustsNoView: a view that was changed to return nothing hides
+// nothing from verify.
 func TestVerifyTrustsNoView(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -204,7 +205,7 @@ func TestVerifyTrustsNoView(t *testing.T) {
 	wantFound(t, path, "audit_row", "kind")
 }
 
-// resumable are options of a store that plans how runs go on.
+// resumable returns options for a store that makes resume plans.
 func resumable(path string, c *clock) db.Options {
 	o := options(path, c)
 	o.Resume = resume.Make
@@ -212,8 +213,8 @@ func resumable(path string, c *clock) db.Options {
 }
 
 // TestDamageCountsForNothing breaks the newest checkpoints of a run, reads one,
-// and saves on: the policy's number of intact ones stays, a resume finds one, and
-// whoever asks is told.
+// and continues to save. The policy's number of intact checkpoints is kept, a
+// resume finds one, and everything that reports damage reports it.
 func TestDamageCountsForNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -238,13 +239,13 @@ func TestDamageCountsForNothing(t *testing.T) {
 	}
 	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":4}`)
 	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":5}`)
-	wantSeqs("routine 5", "routine 4", "routine 3", "routine 2", "routine 1") // of which three are intact
+	wantSeqs("routine 5", "routine 4", "routine 3", "routine 2", "routine 1") // three of these are intact
 	if found := sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule NOT IN ('damaged', 'audit_row')`); found != "0" {
 		t.Errorf("%s violations of another kind", found)
 	}
 	must(t, s.Close())
 
-	s = openWith(t, resumable(path, newClock())) // which knows it from the database
+	s = openWith(t, resumable(path, newClock())) // it knows the damage from the database
 	state, problems := s.Health()
 	if state != "degraded" || len(problems) != 1 || !strings.Contains(problems[0], "damaged") {
 		t.Errorf("%s: %v", state, problems)
@@ -273,8 +274,8 @@ func TestDamageCountsForNothing(t *testing.T) {
 	sound(t, path)
 }
 
-// TestLastIntactStays: whatever comes after the last intact checkpoint is
-// damaged, so that one stays, also when others have made room for new ones.
+// TestLastIntactStays: all checkpoints after the last intact one are damaged,
+// so that one stays, even after others were removed for new ones.
 func TestLastIntactStays(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -290,7 +291,7 @@ func TestLastIntactStays(t *testing.T) {
 	forge(t, path, `UPDATE checkpoints SET body = CAST('{"x":9}' AS BLOB) WHERE seq = 2`)
 	_, err = s.Checkpoint(t.Context(), ann, second.ID, true)
 	wantCode(t, err, ckpt.CodeCorrupt)
-	_, err = s.Patch(t.Context(), ann, first.ID, ckpt.CheckpointPatch{Pinned: new(false)}) // applies the policy
+	_, err = s.Patch(t.Context(), ann, first.ID, ckpt.CheckpointPatch{Pinned: new(false)}) // this applies the policy
 	must(t, err)
 	if got := seqs(t, s, ann, "a"); !slices.Contains(got, "routine 1") {
 		t.Fatalf("the last intact checkpoint has gone, there is %v", got)
@@ -302,7 +303,8 @@ func TestLastIntactStays(t *testing.T) {
 	}
 }
 
-// TestErasedDamageIsForgotten: what goes takes its mark along.
+// TestErasedDamageIsForgotten: the mark of damage is removed with the
+// checkpoint.
 func TestErasedDamageIsForgotten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")

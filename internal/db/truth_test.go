@@ -9,11 +9,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// Each of these makes a history by the calls that agents and operators make, and
-// compares what the plan says with what is so.
+// Each of these tests makes a history by the calls that agents and operators
+// make, and compares the plan with the facts.
 
-// says fails the test unless the reasons of a plan have some texts and lack others,
-// which begin with "not ".
+// says fails the test unless the reasons of a plan contain some texts. They
+// must not contain the texts that begin with "not ".
 func says(t *testing.T, plan *ckpt.Plan, texts ...string) {
 	t.Helper()
 	reasons := strings.Join(plan.Reasons, "\n")
@@ -32,8 +32,8 @@ func look(t *testing.T, s *db.Store) *ckpt.Plan {
 	return plan
 }
 
-// TestPlanAndLatestAgreeAfterARestore: who restores an older checkpoint goes on
-// from it, whether he asks for a plan or for the latest.
+// TestPlanAndLatestAgreeAfterARestore: after a restore of an older checkpoint,
+// both the plan and the latest checkpoint continue from it.
 func TestPlanAndLatestAgreeAfterARestore(t *testing.T) {
 	t.Parallel()
 	s, _, _ := openRuns(t)
@@ -63,8 +63,9 @@ func TestPlanAndLatestAgreeAfterARestore(t *testing.T) {
 	says(t, look(t, s), "the newest clean and intact one that is left")
 }
 
-// TestReinitializationLosesAll: the question to the operator says so, and the plan
-// after the answer does not say that the owner stopped the run.
+// TestReinitializationLosesAll: the prompt to the operator lists everything
+// that is lost, and the plan after the answer does not say that the owner
+// stopped the run.
 func TestReinitializationLosesAll(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -94,8 +95,8 @@ func TestReinitializationLosesAll(t *testing.T) {
 	says(t, look(t, s), "not re-initialized", "process 9")
 }
 
-// TestAFrozenOwnerIsNotSafe: its process stands, and may go on with what it does
-// outside at any time.
+// TestAFrozenOwnerIsNotSafe: the frozen process still exists, and can continue
+// its work on the outside world at any time.
 func TestAFrozenOwnerIsNotSafe(t *testing.T) {
 	t.Parallel()
 	s, c, p := openRuns(t)
@@ -118,9 +119,9 @@ func TestAFrozenOwnerIsNotSafe(t *testing.T) {
 	says(t, plan, "It is safe to continue", "not still exists")
 }
 
-// TestDriftRestoresNothing: the recovery checkpoint that critical drift makes is no
-// sign that anybody went back. The plan passes it over, and after the finding was
-// dismissed goes on from it.
+// TestDriftRestoresNothing: the recovery checkpoint that critical drift makes
+// does not mean that the run went back. The plan skips it, and continues from
+// it after the finding was dismissed.
 func TestDriftRestoresNothing(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)

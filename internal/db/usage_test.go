@@ -15,8 +15,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// writing is a way to store something: it stores about size bytes, other ones
-// each time.
+// writing is a way to store something. It stores about size bytes, different
+// ones each time.
 type writing struct {
 	name string
 	do   func(ctx context.Context, s *db.Store, sc ckpt.Scope, n, size int) error
@@ -29,7 +29,7 @@ func textOf(n, size int) string {
 
 func quoted(s string) ckpt.JSON { return ckpt.JSON(`"` + s + `"`) }
 
-// writings are all ways to store something.
+// writings returns all ways to store something.
 func writings() []writing {
 	ref := ckpt.RunRef{Agent: "a"}
 	thread := ckpt.GraphThread{Thread: "t"}
@@ -146,9 +146,9 @@ func withQuota(t *testing.T, most int64) (*db.Store, string) {
 	return openWith(t, o), o.Path
 }
 
-// TestEveryWayToStoreIsCharged fills a quota by one way at a time: it ends, no
-// file is much larger than the quota, another owner saves on, and what an
-// erasure gives back can be used again.
+// TestEveryWayToStoreIsCharged fills a quota in one way at a time. It comes to
+// an end, no file is much larger than the quota, another owner continues to
+// save, and the space that an erasure frees can be used again.
 func TestEveryWayToStoreIsCharged(t *testing.T) {
 	t.Parallel()
 	const quota = 1 << 20
@@ -174,7 +174,7 @@ func TestEveryWayToStoreIsCharged(t *testing.T) {
 			}
 			save(t, s, bob, "b", ckpt.KindRecovery, `"of another owner"`)
 			if w.name == "agents" {
-				return // to erase each of them takes long, and proves no more
+				return // erasing each of them takes long, and proves nothing more
 			}
 			agents, err := s.Agents(t.Context(), ann, ckpt.AgentFilter{Limit: ckpt.MaxLimit})
 			must(t, err)
@@ -194,8 +194,8 @@ func TestEveryWayToStoreIsCharged(t *testing.T) {
 	}
 }
 
-// What is counted statement by statement is what is there, after whatever was
-// written, replaced and removed.
+// TestCountsAreWhatIsThere: the count that each statement updates matches the
+// stored size, after everything was written, replaced and removed.
 func TestCountsAreWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s, path := withQuota(t, 1<<40)
@@ -214,14 +214,14 @@ func TestCountsAreWhatIsThere(t *testing.T) {
 	}
 	for _, w := range writings() {
 		if w.name == "policies" {
-			continue // an UPDATE is counted as if it came beside what was there
+			continue // an UPDATE is counted as an addition
 		}
 		for n := range 3 {
 			must(t, w.do(t.Context(), s, ann, n, 30_000))
 		}
 		compare(w.name)
 	}
-	for n := range 50 { // each pushes an older one out
+	for n := range 50 { // each removes an older one
 		r := binary("a", ckpt.KindRoutine, noise(uint64(n), 100+500*n))
 		r.Metadata, r.Labels = json.RawMessage(`{"m":"`+strings.Repeat("m", 500)+`"}`), ckpt.Labels{"l": "v"}
 		_, err := s.Save(t.Context(), ann, r)
@@ -240,7 +240,8 @@ func TestCountsAreWhatIsThere(t *testing.T) {
 	}
 }
 
-// What the last daemon did not write down, because it was killed, is counted anew.
+// TestCountsAfterAKill: counts that the last daemon did not write, because it
+// was killed, are counted again.
 func TestCountsAfterAKill(t *testing.T) {
 	t.Parallel()
 	s, path := withQuota(t, 1<<40)
@@ -249,7 +250,7 @@ func TestCountsAfterAKill(t *testing.T) {
 	}
 	rows, log := s.Used(ann.Owner)
 	copied := filepath.Join(t.TempDir(), "ckpt.db")
-	for _, suffix := range []string{"", "-wal"} { // as the disk is when the process is killed
+	for _, suffix := range []string{"", "-wal"} { // the state of the disk when the process is killed
 		data, err := os.ReadFile(path + suffix)
 		must(t, err)
 		must(t, os.WriteFile(copied+suffix, data, 0o600))
@@ -263,8 +264,8 @@ func TestCountsAfterAKill(t *testing.T) {
 	}
 }
 
-// TestNoOwnerTakesAllTheRoom: without a quota in bytes, one owner may have a share
-// of his bytes and of what is left for all.
+// TestNoOwnerTakesAllTheRoom: without a quota in bytes, one owner may use a
+// share of the sum of his own bytes and the room left for all.
 func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
@@ -289,13 +290,14 @@ func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 	if _, err := s.Save(t.Context(), bob, binary("a", ckpt.KindRecovery, noise(1, 300_000))); err != nil {
 		t.Errorf("another owner: %v", err)
 	}
-	s.SetRoom(100 << 20) // somebody has made room on the disk
+	s.SetRoom(100 << 20) // there is more room on the disk now
 	if _, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(1, 300_000))); err != nil {
 		t.Errorf("with more room: %v", err)
 	}
 }
 
-// At the quota, refusals do not fill the audit log either.
+// TestRefusalsWithoutRoomAreNotAllRecorded: at the quota, refusals do not fill
+// the audit log either.
 func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
@@ -317,7 +319,8 @@ func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
 	}
 }
 
-// What ends things goes on at the quota, as far as it is small.
+// TestEndsGoOnAtTheQuota: small requests that end something are accepted even
+// at the quota.
 func TestEndsGoOnAtTheQuota(t *testing.T) {
 	t.Parallel()
 	s, _ := withQuota(t, 1<<20)

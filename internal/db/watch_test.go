@@ -15,15 +15,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// disturbance is what befalls the files under a running store.
+// disturbance is something that happens to the files under a running store.
 type disturbance struct {
 	does   func(t *testing.T, path, older string)
-	undo   func(t *testing.T, path string) // puts right what can be; nil where nothing can
-	reopen string                          // what the next Open says where nothing is put right
+	undo   func(t *testing.T, path string) // repairs what is possible; nil if nothing is
+	reopen string                          // what the next Open says if nothing is repaired
 }
 
-// command runs cp, mv and the like as others do: this process must not open
-// the files itself.
+// command runs cp, mv and so on in another process, because this process must
+// not open the files itself.
 func command(t testing.TB, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -55,7 +55,7 @@ var disturbances = map[string]disturbance{
 	"cp -p an older copy": {does: func(t *testing.T, path, older string) { command(t, "cp", "-p", older, path) }, reopen: "found damage"},
 	"cp garbage": {does: func(t *testing.T, path, _ string) {
 		command(t, "dd", "if=/dev/urandom", "of="+path, "bs=4096", "seek=3", "count=10", "conv=notrunc", "status=none")
-	}, reopen: "damage"}, // whether a start meets it or its check finds it depends on what the schema has put there
+	}, reopen: "damage"}, // the content of the schema decides whether the start or its check finds it
 	"rm lock": {does: func(t *testing.T, path, _ string) { must(t, os.Remove(path+".lock")) }},
 	"another lock": {does: func(t *testing.T, path, _ string) {
 		must(t, os.Remove(path+".lock"))
@@ -67,8 +67,8 @@ var disturbances = map[string]disturbance{
 	},
 }
 
-// disturbed is a store with a database of some pages and an older copy of it
-// of the same size, which lacks saves that are in the file, and a log.
+// disturbed is a store with a database of some pages, a log, and an older copy
+// of the same size without some of the saves.
 func disturbed(t *testing.T) (s *db.Store, path, older string, last *ckpt.Saved) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "ckpt.db")
@@ -87,8 +87,8 @@ func disturbed(t *testing.T) (s *db.Store, path, older string, last *ckpt.Saved)
 	return s, path, older, save(t, s, ann, "a", ckpt.KindRoutine, `"last"`)
 }
 
-// stopsAcknowledging fails the test unless the store has stopped for good, and
-// left the marker of it.
+// stopsAcknowledging fails the test unless the store has stopped for good and
+// left its marker.
 func stopsAcknowledging(t *testing.T, s *db.Store, path string) {
 	t.Helper()
 	select {
@@ -106,9 +106,9 @@ func stopsAcknowledging(t *testing.T, s *db.Store, path string) {
 	}
 }
 
-// TestDisturbedFilesAtTheNextSave: whatever befalls the files, the next save is
-// not acknowledged, nor is any after it. The next Open checks the database, and
-// where the files are put back, every acknowledged save is there.
+// TestDisturbedFilesAtTheNextSave: after each disturbance of the files, neither
+// the next save nor any later one is acknowledged. The next Open checks the
+// database. If the files are put back, every acknowledged save is there.
 func TestDisturbedFilesAtTheNextSave(t *testing.T) {
 	t.Parallel()
 	for name, d := range disturbances {
@@ -159,7 +159,8 @@ func reopened(t *testing.T, d disturbance, path string, last *ckpt.Saved) {
 	}
 }
 
-// TestDisturbedFilesWithoutASave: maintenance notices without a save.
+// TestDisturbedFilesWithoutASave: maintenance notices the disturbance without a
+// save.
 func TestDisturbedFilesWithoutASave(t *testing.T) {
 	t.Parallel()
 	type victim struct {
@@ -168,7 +169,7 @@ func TestDisturbedFilesWithoutASave(t *testing.T) {
 		ended      chan error
 	}
 	var victims []victim
-	for name, d := range disturbances { // all at once: the round of maintenance is waited for but once
+	for name, d := range disturbances { // all at once, so that the test waits for only one round of maintenance
 		s, path, older, _ := disturbed(t)
 		v := victim{name, path, s, make(chan error, 1)}
 		go func() { v.ended <- s.Maintain(t.Context()) }()
@@ -192,8 +193,8 @@ func TestDisturbedFilesWithoutASave(t *testing.T) {
 	}
 }
 
-// TestOthersMayCopyTheLog: what the sqlite3 command does to a database in use is
-// examined and found harmless.
+// TestOthersMayCopyTheLog: the store examines what the sqlite3 command does to
+// a database in use, and finds it harmless.
 func TestOthersMayCopyTheLog(t *testing.T) {
 	t.Parallel()
 	s, path, _, last := disturbed(t)
@@ -209,7 +210,7 @@ func TestOthersMayCopyTheLog(t *testing.T) {
 	sound(t, path)
 }
 
-// TestCopiesAreNotTakenForDisturbance looks at the files all the time while the
+// TestCopiesAreNotTakenForDisturbance checks the files all the time while the
 // store itself empties the log, shrinks the file and grows it again.
 func TestCopiesAreNotTakenForDisturbance(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 type execFunc = func(query string, args ...any) error
 
-// blocked has an operation hold the writer until release is called, so that a
+// blocked holds the writer with an operation until release is called, so that a
 // test decides what waits behind it.
 func blocked(t *testing.T, s *db.Store) (release func()) {
 	t.Helper()
@@ -33,7 +33,7 @@ func blocked(t *testing.T, s *db.Store) (release func()) {
 	})
 }
 
-// queue lets an operation wait and answers once it does.
+// queue starts an operation and returns once it waits.
 func queue(t *testing.T, s *db.Store, wg *sync.WaitGroup, owner string, apply func(execFunc) error, end func(error)) {
 	t.Helper()
 	before := s.Waiting()
@@ -50,9 +50,9 @@ func waitFor(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// TestFloodDelaysOthersByOne has one owner queue a flood before another asks
-// for a single write: only one of the flood goes before it, and the flood
-// keeps its order.
+// TestFloodDelaysOthersByOne: one owner queues a flood before another owner
+// makes a single write. Only one operation of the flood is done before it, and
+// the flood keeps its order.
 func TestFloodDelaysOthersByOne(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -82,12 +82,12 @@ func TestFloodDelaysOthersByOne(t *testing.T) {
 	}
 }
 
-// TestFullQueueAnswersAtOnce bounds the queue by operations and by bytes.
+// TestFullQueueAnswersAtOnce: the queue is bounded by operations and by bytes.
 func TestFullQueueAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxWaiting, o.MaxWaitBytes = 3, 1000
-	o.WriteTimeout = time.Hour // who waited instead of being refused would wait for ever
+	o.WriteTimeout = time.Hour // a client that waited instead of being refused would wait forever
 	s := openWith(t, o)
 	release := blocked(t, s)
 	defer release()
@@ -110,8 +110,8 @@ func TestFullQueueAnswersAtOnce(t *testing.T) {
 	must(t, s.Write("uid:3", 1000, nothing)) // exactly the limit
 }
 
-// TestLateRefusalHarmsNobodyElse rolls back an operation that refuses after it
-// has written, and only that one; the refusal is on record.
+// TestLateRefusalHarmsNobodyElse: an operation that refuses after it has
+// written is rolled back, and only that one. The refusal is recorded.
 func TestLateRefusalHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -145,7 +145,8 @@ func TestLateRefusalHarmsNobodyElse(t *testing.T) {
 	sound(t, path)
 }
 
-// TestConstraintIsTheRequestsFault answers conflict and spares the others.
+// TestConstraintIsTheRequestsFault: a violated constraint gives conflict, and
+// the other operations succeed.
 func TestConstraintIsTheRequestsFault(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -168,8 +169,8 @@ func TestConstraintIsTheRequestsFault(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBugIsAnsweredAndSurvived has operations with faulty SQL and with a panic:
-// both are refused as ours, and the writer goes on.
+// TestBugIsAnsweredAndSurvived runs operations with faulty SQL and with a
+// panic. Both are refused as internal errors, and the writer continues.
 func TestBugIsAnsweredAndSurvived(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -183,8 +184,8 @@ func TestBugIsAnsweredAndSurvived(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 }
 
-// TestCloseUnderLoadAnswersEverybody ends the store while many save: each gets
-// an answer, and what was acknowledged is there.
+// TestCloseUnderLoadAnswersEverybody closes the store while many clients save:
+// each gets an answer, and every acknowledged save is there.
 func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -219,8 +220,8 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	sound(t, path)
 }
 
-// TestAWriterThatStandsStillIsSeen: who has nothing to do does not stand still,
-// and who gets on with it does not either.
+// TestAWriterThatStandsStillIsSeen: a stuck writer is noticed. An idle writer
+// and a working one do not count as stuck.
 func TestAWriterThatStandsStillIsSeen(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
