@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// In all tests of this package memory that is left is overwritten at once, so that
-// who still reads it is found out.
+// All tests of this package overwrite released memory at once, so that code
+// that still reads it is noticed.
 func init() {
 	Left = func(room []byte) {
 		for i := range room {
@@ -20,7 +20,7 @@ func init() {
 	}
 }
 
-// TestSum: a hash that goes on from a midstate is the hash, and so are the
+// TestSum: a hash that continues from a midstate is correct, and so are the
 // midstates that it adds.
 func TestSum(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
@@ -51,8 +51,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestRooms: memory comes back as large as is asked, and no more of it waits
-// than may.
+// TestRooms: memory is reused in the requested size, and no more unused memory
+// is kept than allowed.
 func TestRooms(t *testing.T) {
 	l := NewStates(8 << 20)
 	r := rand.New(rand.NewPCG(2, 2))
@@ -88,8 +88,8 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// TestHeldStatesStay: what somebody reads is not used again before he is done,
-// and what is not the store's never.
+// TestHeldStatesStay: memory that is being read is not reused before the reader
+// releases it, and memory that the store does not own is never reused.
 func TestHeldStatesStay(t *testing.T) {
 	l := NewStates(8 << 20)
 	key := RunKey{Owner: "o", Agent: "a", Run: "r"}

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// TestReadPieces: lists as we write them are read by hand, others as JSON, and
-// what is no list by neither.
+// TestReadPieces: lists in the form that we write are read by the fast parser,
+// other lists as JSON, and a text that is not a list by neither.
 func TestReadPieces(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
