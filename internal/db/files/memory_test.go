@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// TestMemoryIsBounded: what is kept of agents in memory stays within its bounds, and goes with the
-// agent and with time.
+// TestMemoryIsBounded: what is kept in memory about agents stays within its bounds, and is removed with the agent
+// and after some time.
 func TestMemoryIsBounded(t *testing.T) {
 	s := New(nil)
 	now := time.Now()
