@@ -26,8 +26,8 @@ func (w *world) graph(thread, id string) error {
 	return err
 }
 
-// TestCopyOfEachAction makes what the histories of TestCopy leave out, ships after each,
-// and fails where an action never occurred.
+// TestCopyOfEachAction makes the actions that the histories of TestCopy leave out, ships after each, and fails if
+// an action never occurred.
 func TestCopyOfEachAction(t *testing.T) {
 	w := newWorld(t, 1)
 	s, ctx, ref := w.store, t.Context(), ckpt.RunRef{Agent: "a", Run: "main"}

@@ -28,8 +28,7 @@ import (
 
 var ann = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
 
-// segments are those that the engine is known to have, by run, and the runs of which it
-// has none.
+// segments are the segments that the engine is known to have, by run, and the runs that have none there.
 type segments struct {
 	of   map[string]bool
 	none map[string]bool
@@ -38,7 +37,7 @@ type segments struct {
 func (s *segments) Has(run string, id int64) bool { return s.of[fmt.Sprint(run, id)] }
 func (s *segments) HasNone(run string) bool       { return s.none[run] }
 
-// note notes what a batch has brought.
+// note records what a batch contained.
 func (s *segments) note(r *fleet.Run) {
 	for _, p := range r.Pieces {
 		s.of[fmt.Sprint(r.UID, p.ID)] = true
@@ -62,7 +61,7 @@ type world struct {
 	saved  map[string]string // the newest checkpoint of each agent
 	folder string
 	url    string
-	late   atomic.Int64 // by how much the store's clock is ahead, a time.Duration
+	late   atomic.Int64 // how far the store's clock is ahead, a time.Duration
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -74,7 +73,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// start starts the host: it opens the store, and registers with the engine.
+// start starts the host: it opens the store and registers with the engine.
 func (w *world) start() {
 	w.t.Helper()
 	e, err := pg.Dial(w.t.Context(), w.url)
@@ -102,7 +101,7 @@ func (w *world) stop() {
 	w.engine.Close()
 }
 
-// disturb lets time go by, and restarts the host or archives its log, now and then.
+// disturb lets time pass, and sometimes restarts the host or archives its log.
 func (w *world) disturb() {
 	w.t.Helper()
 	switch w.lots.IntN(5) {
@@ -117,7 +116,7 @@ func (w *world) disturb() {
 	}
 }
 
-// ship ships until nothing is left, and answers the actions that it has seen.
+// ship ships until nothing is left, and counts the actions that it has seen.
 func (w *world) ship(rows int) {
 	w.t.Helper()
 	for {
@@ -139,7 +138,7 @@ func (w *world) ship(rows int) {
 	}
 }
 
-// state is a state that mostly is the one before, so that it is stored as pieces.
+// state returns a state that is mostly equal to the previous one, so that it is stored as pieces.
 func (w *world) state() []byte {
 	if w.lots.IntN(3) == 0 {
 		return fmt.Appendf(nil, `{"n":%d}`, w.lots.IntN(1000))
@@ -147,7 +146,7 @@ func (w *world) state() []byte {
 	return fmt.Appendf(nil, `{"history":"%s","n":%d}`, bytes.Repeat([]byte("0123456789abcdef"), 1200), w.lots.IntN(1_000_000))
 }
 
-// act makes one call. A refusal is a history too.
+// act makes one call. A refusal is part of the history too.
 func (w *world) act() {
 	ctx, s := w.t.Context(), w.store
 	agent := string(rune('a' + w.lots.IntN(3)))
@@ -223,7 +222,7 @@ func (w *world) rare(agent string, ref ckpt.RunRef) {
 	}
 }
 
-// copyAgent imports an agent under another name, as far as that has not its checkpoints.
+// copyAgent imports an agent under another name, without the checkpoints that are already there.
 func (w *world) copyAgent(agent string) {
 	text := &strings.Builder{}
 	if err := w.store.Export(w.t.Context(), ann, agent, text); err == nil {
@@ -231,7 +230,7 @@ func (w *world) copyAgent(agent string) {
 	}
 }
 
-// here is all that the store has, in words.
+// here describes everything that the store has.
 func (w *world) here() (list []string) {
 	w.t.Helper()
 	err := w.store.Reading(w.t.Context(), func(q *sqlx.Tx) error {
@@ -248,7 +247,7 @@ func (w *world) here() (list []string) {
 
 func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err error) {
 	chosen, reason := "1", "coalesce(reason, '')"
-	if byPolicy { // the reasons of agents that are not shipped are not there either
+	if byPolicy { // the engine does not have the reasons of agents that are not shipped
 		chosen, reason = `json_extract(a.policy, '$.durability') = 'fleet'`, "''"
 	}
 	type run struct {
@@ -309,7 +308,7 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 	return list, nil
 }
 
-// there is all that the engine has, in the same words.
+// there describes everything that the engine has, in the same form.
 func (w *world) there() (list []string) {
 	w.t.Helper()
 	n, err := w.reader.Archived(w.t.Context())
@@ -335,18 +334,17 @@ func (w *world) there() (list []string) {
 	return list
 }
 
-// TestCopy is T1: after any history and a quiet moment the engine has what the store
-// has, whether the shipper keeps up or lies far behind, over restarts of the host, ages of
-// checkpoints and archives of its log.
+// TestCopy is T1: after any history and a quiet moment the engine has what the store has. The shipper may keep up
+// or be far behind, the host restarts, checkpoints age, and the log is archived.
 func TestCopy(t *testing.T) { copies(t, journal.Choice{}) }
 
-// TestCopyByPolicy says the same of the agents whose policies ask for the fleet. Of the
-// others the engine has the rows of the audit log, and neither names nor texts.
+// TestCopyByPolicy checks the same for agents whose policies request the fleet. For the others the engine has only
+// the rows of the audit log, without names and texts.
 func TestCopyByPolicy(t *testing.T) {
 	copies(t, journal.Choice{ByPolicy: true})
 }
 
-// seeds are those that the random histories are drawn from; with -short one.
+// seeds are the seeds of the random histories; only one with -short.
 func seeds() []uint64 {
 	if testing.Short() {
 		return []uint64{1}

@@ -24,8 +24,8 @@ func lostRun(n int, row string) *fleet.LostRun {
 	return r
 }
 
-// TestLostHistory says what of a lost run goes when all of it is old: never what it needs to
-// go on, or what somebody needs.
+// TestLostHistory checks which checkpoints of a lost run are removed when all of them are old. A checkpoint that
+// the run needs to continue, or that something else needs, is never removed.
 func TestLostHistory(t *testing.T) {
 	suspect := func(r *fleet.LostRun, seqs ...int) {
 		for _, seq := range seqs {
@@ -86,7 +86,7 @@ func withRow(kind, doc string) func(*fleet.LostRun) {
 
 func completed(r *fleet.LostRun) { r.Doc = strings.Replace(r.Doc, "running", "completed", 1) }
 
-// lostPolicyOf keeps recovery checkpoints for 7 days and ended runs for 2.
+// lostPolicyOf returns a policy that keeps recovery checkpoints for 7 days and ended runs for 2 days.
 func lostPolicyOf(t *testing.T) ckpt.Policy {
 	t.Helper()
 	p, err := LostPolicy(&fleet.LostAgent{Doc: `{"type":"agent","policy":{"recovery_keep":"7d","ended_keep":"2d"}}`})
@@ -96,7 +96,7 @@ func lostPolicyOf(t *testing.T) ckpt.Policy {
 	return p
 }
 
-// TestLostUnreadable: what cannot be read is an error, so nothing goes of it.
+// TestLostUnreadable: unreadable data is an error, so nothing of that run is removed.
 func TestLostUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*fleet.LostRun){
 		"the run":             func(r *fleet.LostRun) { r.Doc = `sealed` },

@@ -21,7 +21,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// TestRestore brings any history back from the engine, and finds all that was there.
+// TestRestore restores any history from the engine, and checks that everything
+// is there.
 func TestRestore(t *testing.T) {
 	for _, seed := range seeds() {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// bringBack gives all that the world's host has to another, and imports it there.
+// bringBack reads from the engine everything that the world's host has, and
+// imports it into another store.
 func (w *world) bringBack(s *db.Store) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -77,7 +79,7 @@ func (w *world) bringBack(s *db.Store) {
 	}
 }
 
-// held is what a restore must bring back.
+// held describes what a restore must bring back.
 func held(t *testing.T, s *db.Store) (list []string) {
 	t.Helper()
 	err := s.Reading(t.Context(), func(q *sqlx.Tx) error {
@@ -118,7 +120,7 @@ func heldRows(ctx context.Context, q *sqlx.Tx, list *[]string) error {
 			return err
 		}
 		for _, row := range rows {
-			if !strings.Contains(row.Key, "ckptsidecar.import") { // what a person must decide
+			if !strings.Contains(row.Key, "ckptsidecar.import") { // the import adds these, because a person must decide
 				*list = append(*list, fmt.Sprint(row.Kind, " ", r.UID, " ", row.Key, " ", row.Text))
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// BenchmarkSince reads what the shipper reads for one batch under load: one save of 2 KiB
-// of each of 16 agents, which takes the place of an older one.
+// BenchmarkSince reads what the shipper reads for one batch under load: one save of 2 KiB for each of 16 agents,
+// which replaces an older one.
 func BenchmarkSince(b *testing.B) {
 	s, err := db.Open(b.Context(), db.Options{Path: filepath.Join(b.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 var isAction = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 
-// sourceActions are the actions that the store writes into its audit log: each text that
-// is given to a parameter or a field which is named action.
+// sourceActions returns the actions that the store writes into its audit log: each text that is passed to a
+// parameter or a field with the name action.
 func sourceActions(t *testing.T) []string {
 	t.Helper()
 	var files []*ast.File
@@ -31,7 +31,7 @@ func sourceActions(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := map[string]int{} // of the parameter, by the function's name
+	places := map[string]int{} // index of that parameter, by the name of the function
 	for _, f := range files {
 		for _, d := range f.Decls {
 			if fn, is := d.(*ast.FuncDecl); is {
@@ -85,7 +85,7 @@ func sourceActions(t *testing.T) []string {
 	return list
 }
 
-// actionOf is the place of the parameter that is named action, -1 for none.
+// actionOf returns the index of the parameter with the name action, or -1 if there is none.
 func actionOf(fn *ast.FuncType) int {
 	at := 0
 	for _, field := range fn.Params.List {
@@ -99,7 +99,7 @@ func actionOf(fn *ast.FuncType) int {
 	return -1
 }
 
-// Why an action needs no case of its own in TestCopyOfEachAction.
+// These are reasons why an action needs no case in TestCopyOfEachAction.
 const (
 	inHistories = "the histories of TestCopy have it"
 	readWhole   = "the run is read as a whole, as with any action that nobody has thought of"
@@ -119,7 +119,7 @@ var caseElsewhere = map[string]string{
 	"read_operations": noRun, "read_prune": noRun, "read_steps": noRun, "restore_backup": noRun, "revoke_token": noRun, "start": noRun, "verify": noRun,
 }
 
-// casesOfActions are the actions that TestCopyOfEachAction makes.
+// casesOfActions returns the actions that TestCopyOfEachAction makes.
 func casesOfActions(t *testing.T) (list []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "actions_test.go", nil, 0)
@@ -138,8 +138,8 @@ func casesOfActions(t *testing.T) (list []string) {
 	return list
 }
 
-// TestEveryActionHasACase: an action that the store learns to write needs a case in
-// TestCopyOfEachAction, or a reason why it needs none.
+// TestEveryActionHasACase: each action that the store can write needs a case in TestCopyOfEachAction, or a reason
+// why it needs none.
 func TestEveryActionHasACase(t *testing.T) {
 	actions, cases := sourceActions(t), casesOfActions(t)
 	if len(actions) < 50 || len(cases) < 15 {
