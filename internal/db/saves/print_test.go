@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// TestPrintsStayAsTheyWere: a save is answered again from the print that an older
+// TestPrintsStayAsTheyWere: a save is replayed from the print that an older
 // daemon has stored, which was made by encoding/json.
 func TestPrintsStayAsTheyWere(t *testing.T) {
 	for _, r := range []ckpt.SaveRequest{
