@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestClasses holds every code of the table of result codes to its class.
+// TestClasses checks the class of every result code in the table.
 func TestClasses(t *testing.T) {
 	table := map[Class][]int{
 		ClassNone:      {0},
@@ -32,11 +32,12 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestExtendedCodesFallBack looks up by its primary code what has no class of its own.
+// TestExtendedCodesFallBack: an extended code without its own class has the
+// class of its primary code.
 func TestExtendedCodesFallBack(t *testing.T) {
 	for code, want := range map[int]Class{
 		2067: ClassClient, 1299: ClassClient, 787: ClassClient, // kinds of CONSTRAINT
-		264: ClassOperator, 520: ClassOperator, 776: ClassOperator, 1288: ClassOperator, // kinds of READONLY, but for 1032
+		264: ClassOperator, 520: ClassOperator, 776: ClassOperator, 1288: ClassOperator, // kinds of READONLY, except 1032
 		270: ClassOperator, 1038: ClassOperator, // kinds of CANTOPEN
 		523: ClassFatal, 267: ClassFatal, // kinds of CORRUPT
 		5<<8 | 10: ClassFatal, 33<<8 | 10: ClassFatal, // kinds of IOERR
@@ -48,7 +49,8 @@ func TestExtendedCodesFallBack(t *testing.T) {
 	}
 }
 
-// TestRealCodes takes codes from SQLite itself, wrapped as they come.
+// TestRealCodes uses codes from SQLite itself, in errors as the driver wraps
+// them.
 func TestRealCodes(t *testing.T) {
 	db, err := pool(t.TempDir()+"/x.db", "rwc", 1, nil)
 	if err != nil {
@@ -76,7 +78,7 @@ func TestRealCodes(t *testing.T) {
 	}
 }
 
-// TestReadErrors gives each class of a failed read its own answer.
+// TestReadErrors: each class of a failed read gets its own answer.
 func TestReadErrors(t *testing.T) {
 	if ReadError(nil) != nil {
 		t.Error("nil became an error")
@@ -93,7 +95,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsSpeak checks that causes are found again and named.
+// TestErrorsSpeak checks that causes can be unwrapped and are named.
 func TestErrorsSpeak(t *testing.T) {
 	cause := errors.New("the cause")
 	for _, err := range []error{

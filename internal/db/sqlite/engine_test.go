@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// noHooks is a store that keeps nothing beside the tables.
+// noHooks is a store that keeps nothing besides the tables.
 type noHooks struct{}
 
 func (noHooks) Begin(*Tx)                                 {}
@@ -37,7 +37,8 @@ func (noHooks) Examine(_ *sqlx.DB, sound func() error) error {
 }
 func (noHooks) Tick(context.Context, time.Time) {}
 
-// optionsAt are of a database with one table, whose schema has the version.
+// optionsAt returns options for a database with one table, whose schema has the
+// version.
 func optionsAt(path string, version int64) Options {
 	return Options{Path: path, Hooks: noHooks{}, Schema: Schema{ApplicationID: 1, Version: version, Table: "t",
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, _ int64) error {
@@ -66,7 +67,7 @@ func openAt(t *testing.T, path string) *Engine {
 	return e
 }
 
-// raw is a connection to a database that the engine knows nothing of.
+// raw opens a connection that the engine does not know about.
 func raw(t *testing.T, path string) *sqlx.DB {
 	t.Helper()
 	db, err := pool(path, "rwc", 1, nil)
@@ -77,7 +78,7 @@ func raw(t *testing.T, path string) *sqlx.DB {
 	return db
 }
 
-// coded makes SQLite itself give an error of a result code.
+// coded makes SQLite itself return an error with a result code.
 func coded(t *testing.T, statement string) error {
 	t.Helper()
 	db := raw(t, filepath.Join(t.TempDir(), "x.db"))
@@ -89,7 +90,8 @@ func coded(t *testing.T, statement string) error {
 	return err
 }
 
-// TestOpenErrors says what to do about each way in which a file cannot be opened.
+// TestOpenErrors: for each reason why a file cannot be opened, the error says
+// what to do.
 func TestOpenErrors(t *testing.T) {
 	s := &Engine{opt: Options{Path: "/x/ckpt.db"}}
 	for _, c := range []struct {
@@ -110,8 +112,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestExplained gives each class of a failed write its answer, and stops the
-// writer for none that it may survive.
+// TestExplained: each class of a failed write gets its answer, and the writer
+// does not stop if it can continue.
 func TestExplained(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	for statement, want := range map[string]ckpt.Code{
@@ -133,8 +135,8 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// TestFailedCopies counts failures of copying the log, says so, and forgets
-// them at the next success.
+// TestFailedCopies: failures to copy the log are counted and reported, and
+// forgotten after the next success.
 func TestFailedCopies(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	side := s.side
@@ -154,7 +156,7 @@ func TestFailedCopies(t *testing.T) {
 }
 
 // TestLogThatCannotBeginAnew: a copy beside the writer may succeed without a
-// flush. The writer's own failure counts, until it has succeeded.
+// flush. The writer's own failure counts until the writer has succeeded.
 func TestLogThatCannotBeginAnew(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	for range 3 {
@@ -174,8 +176,8 @@ func TestLogThatCannotBeginAnew(t *testing.T) {
 	}
 }
 
-// TestFailedCopiesAreBounded: where the log cannot be copied saves go on, until
-// it has grown too long; then a fresh process must look.
+// TestFailedCopiesAreBounded: if the log cannot be copied, saves continue until
+// the log is too long. Then a fresh process must check.
 func TestFailedCopiesAreBounded(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	s.side = raw(t, filepath.Join(t.TempDir(), "closed.db"))
@@ -195,7 +197,7 @@ func TestFailedCopiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWindowsPaths makes a path into what SQLite's URIs want.
+// TestWindowsPaths converts paths to the form that SQLite's URIs need.
 func TestWindowsPaths(t *testing.T) {
 	for path, want := range map[string]string{`C:\a\b.db`: "/C:/a/b.db", "/a/b.db": "/a/b.db"} {
 		if got := slashed(path); got != want {
@@ -204,7 +206,8 @@ func TestWindowsPaths(t *testing.T) {
 	}
 }
 
-// TestFilledReserve: where a file system cannot be asked for room, bytes take it.
+// TestFilledReserve: if a file system cannot reserve space, the reserve is
+// filled with bytes.
 func TestFilledReserve(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "reserve"))
 	if err != nil {
@@ -232,7 +235,7 @@ func TestFilledReserve(t *testing.T) {
 	}
 }
 
-// TestRoomProblems names each in words, the gravest first.
+// TestRoomProblems: each problem is described in words, the most serious first.
 func TestRoomProblems(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "x.db"))
 	s.wal.written.Store(s.wal.copied.Load() + 2*LogAlarm/PageSize)
@@ -246,8 +249,8 @@ func TestRoomProblems(t *testing.T) {
 	}
 }
 
-// TestOlderVersionIsCopiedFirst: what is about to be migrated is copied aside,
-// and the copy keeps what was there. No copy is replaced.
+// TestOlderVersionIsCopiedFirst: a database is copied before it is migrated,
+// and the copy keeps the old content. No copy is replaced.
 func TestOlderVersionIsCopiedFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := openAt(t, path)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOwnReadLockThatWasNotGivenBack: a lock to read of this process, with which none of its connections reads, would keep
-// the log from beginning anew for ever. A reader of ours, and another program's, are waited for.
+// TestOwnReadLockThatWasNotGivenBack: a leaked read lock of this process, which none of its connections uses, would
+// prevent the log from ever starting over. Real readers, of this process or of another program, are waited for.
 func TestOwnReadLockThatWasNotGivenBack(t *testing.T) {
 	for name, leaked := range map[string]bool{"leaked": true, "a reader of ours": false} {
 		t.Run(name, func(t *testing.T) {
@@ -15,7 +15,7 @@ func TestOwnReadLockThatWasNotGivenBack(t *testing.T) {
 			s := openAt(t, path)
 			s.wal.target = 64 << 10
 			readers := s.ro
-			if leaked { // to the kernel it is the same as a lock that could not be given back
+			if leaked { // to the kernel this looks the same as a lock that was not released
 				p, err := pool(path, "ro", 1, readerPragmas)
 				if err != nil {
 					t.Fatal(err)

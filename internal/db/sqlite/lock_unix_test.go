@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheLockIsGivenBackBesideAChild: a child between fork and exec has all files
-// of its parent open. It must not keep the lock of a store that was closed.
+// TestTheLockIsGivenBackBesideAChild: between fork and exec, a child has all
+// files of its parent open. It must not keep the lock of a closed store.
 func TestTheLockIsGivenBackBesideAChild(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db.lock")
 	f, err := lockFile(path)

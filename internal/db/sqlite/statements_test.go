@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestKeptStatements: a connection that keeps statements answers as any other
-// does: inside one another, after errors, with more of them than it keeps, and
-// when the tables change.
+// TestKeptStatements: a connection that keeps statements returns the same
+// results as any other: for nested queries, after errors, with more statements
+// than it keeps, and when the tables change.
 func TestKeptStatements(t *testing.T) {
 	ok := func(err error) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestKeptStatements(t *testing.T) {
 	for outer.Next() {
 		var a int
 		ok(outer.Scan(&a))
-		inner, err := q.Queryx(`SELECT n FROM t WHERE n < ? ORDER BY n`, 4) // the same words
+		inner, err := q.Queryx(`SELECT n FROM t WHERE n < ? ORDER BY n`, 4) // the same text
 		ok(err)
 		for inner.Next() {
 			var b int

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTouches: SQLite says what a statement writes in whatever form it is, with
-// what triggers and foreign keys write in turn.
+// TestTouches: SQLite reports which tables a statement writes, in whatever form
+// it is written, including those that triggers and foreign keys write.
 func TestTouches(t *testing.T) {
 	db, err := pool(filepath.Join(t.TempDir(), "x.db"), "rwc", 1, nil)
 	if err != nil {

@@ -24,8 +24,8 @@ func owners(batch []*Op) (list []string) {
 	return list
 }
 
-// TestOwnersTakeTurns has a flood of one owner delay another by one operation,
-// while each owner's own order is kept.
+// TestOwnersTakeTurns: a flood of one owner delays another owner by one
+// operation, and each owner's own order is kept.
 func TestOwnersTakeTurns(t *testing.T) {
 	q := pushed(one("a", 1), one("a", 2), one("a", 3), one("b", 1), one("c", 1), one("b", 2))
 	if diff := cmp.Diff([]string{"a1", "b1", "c1", "a2", "b2", "a3"}, owners(q.take(10, 100))); diff != "" {
@@ -36,7 +36,8 @@ func TestOwnersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsGoOnBetweenBatches gives the next turn to whoever did not have the last.
+// TestTurnsGoOnBetweenBatches: a batch begins with an owner that was not served
+// last.
 func TestTurnsGoOnBetweenBatches(t *testing.T) {
 	q := pushed(one("a", 1), one("a", 2), one("a", 3), one("b", 1))
 	var got []string
@@ -51,8 +52,8 @@ func TestTurnsGoOnBetweenBatches(t *testing.T) {
 	}
 }
 
-// TestBatchBounds bounds a batch by operations and by bytes, but takes at
-// least one however large it is.
+// TestBatchBounds: a batch is bounded by operations and by bytes, but takes at
+// least one operation of any size.
 func TestBatchBounds(t *testing.T) {
 	q := pushed(one("a", 60), one("a", 30), one("a", 20), one("b", 500), one("b", 1))
 	for _, want := range [][]string{{"a60"}, {"b500"}, {"a30", "b1", "a20"}} {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestACopyBeforeAVacuumCommitsTakesNothingBack: a copy of the log that began and ended while a vacuum was neither
-// committed nor given up does not have it. The next one, which makes the file shorter, may come before the vacuum's own
-// writer has said that it has committed.
+// TestACopyBeforeAVacuumCommitsTakesNothingBack: a copy of the log that began and ended before a vacuum was
+// committed or rolled back does not contain it. The next copy shortens the file, perhaps before the vacuum's own
+// writer has reported its commit.
 func TestACopyBeforeAVacuumCommitsTakesNothingBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	size := func(bytes int64) {
@@ -34,14 +34,14 @@ func TestACopyBeforeAVacuumCommitsTakesNothingBack(t *testing.T) {
 	}
 	ended := w.vacuuming()
 	w.willShrink(4 * PageSize)
-	copied() // of what was there before
+	copied() // copies what was there before
 	size(4 * PageSize)
-	copied() // of the vacuum
+	copied() // copies the vacuum
 	ended()
 	copied()
 	w.vacuuming()()
 	w.willShrink(3 * PageSize)
-	copied() // all of it, and SQLite leaves the file as long as it is, because somebody commits meanwhile
+	copied() // copies all, but SQLite keeps the file's length because there is another commit meanwhile
 	size(3 * PageSize)
 	copied()
 	size(2 * PageSize)
