@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
-// TestSurveysUseIndexes refuses a scan of a table that grows without end, and any order
-// that is made of more than the answer.
+// TestSurveysUseIndexes fails for a scan of a table that grows without end, and for a sort of more rows than the
+// result has.
 func TestSurveysUseIndexes(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/ckpt.db")
@@ -26,7 +26,7 @@ func TestSurveysUseIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := []string{"steps", "checkpoints", "findings", "operations", "prompts", "events", "acts", "segments", "run_segments"}
-	// The names that the queries give the tables, and the indexes that hold only what is asked for.
+	// The aliases of the tables in the queries, and the indexes that hold only rows of the result.
 	small := []string{"operations_uncertain", "prompts_waiting", "findings_open", "findings_secrets", "findings_by_severity", "COVERING INDEX runs_by_status"}
 	for name, query := range map[string]string{
 		"uncertain operations": selectUncertain, "open prompts": selectPrompts, "lost runs": selectLost,
@@ -48,7 +48,7 @@ func TestSurveysUseIndexes(t *testing.T) {
 			}
 			table := strings.Fields(step)[1]
 			if contains(table, []string{"x"}) && slices.Contains(plan, "CO-ROUTINE x") {
-				continue // groups of what an index gave
+				continue // groups of rows that came from an index
 			}
 			if contains(table, []string{"x", "f", "s", "c", "o", "p"}) && len(table) == 1 || contains(table, large) {
 				t.Errorf("%s: %q in\n%s", name, step, strings.Join(plan, "\n"))
@@ -66,7 +66,7 @@ func contains(text string, parts []string) bool {
 	return false
 }
 
-// countArgs is how many parameters a query has.
+// countArgs returns the number of parameters of a query.
 func countArgs(query string) (n int) {
 	for i := 1; i <= 3; i++ {
 		if strings.Contains(query, fmt.Sprint("?", i)) {
