@@ -12,7 +12,7 @@ import (
 // store plays the database: segments by number.
 type store map[int64][]byte
 
-// save encodes a state as the database does and answers it as the next base.
+// save encodes a state as the database does and returns it as the next base.
 func (s store) save(t testing.TB, b *Base, state []byte) *Base {
 	t.Helper()
 	pieces, literal := b.Encode(state)
@@ -79,7 +79,7 @@ func random(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// histories are successions of states as agents have them, and as nobody has.
+// histories are series of states, realistic and artificial ones.
 func histories() map[string]func(r *rand.Rand, i int, last []byte) []byte {
 	return map[string]func(*rand.Rand, int, []byte) []byte{
 		"chat": func(r *rand.Rand, i int, last []byte) []byte {
@@ -164,7 +164,8 @@ func TestHistoriesComeBack(t *testing.T) {
 }
 
 func TestWhatIsStored(t *testing.T) {
-	// Bytes of all segments and pieces, beside the bytes of all states.
+	// The bytes of all segments and pieces, compared with the bytes of all
+	// states.
 	for name, least := range map[string]int{"chat": 30, "compacting": 12, "edits": 10, "same": 100} {
 		r, s := rand.New(rand.NewPCG(1, 2)), store{}
 		var base *Base
@@ -186,7 +187,8 @@ func TestWhatIsStored(t *testing.T) {
 	}
 }
 
-// What was moved far, or comes after much that is new, is found as well.
+// TestFoundAgain: content that was moved far, or comes after much new content,
+// is found as well.
 func TestFoundAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	a, b, c := random(r, 200_000), random(r, 200_000), random(r, 100_000)
@@ -312,9 +314,10 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// TestShortMatchesAreFoundWhereverTheyStand has bytes in common at every pair of
-// places: the search looks up some places only, and must meet those bytes. Two blocks
-// may want one place of the index, so a few of the shortest are missed.
+// TestShortMatchesAreFoundWhereverTheyStand has common bytes at every pair of
+// places. The search checks only some places, and must still find them. Two
+// blocks can need the same slot of the index, so a few of the shortest are
+// missed.
 func TestShortMatchesAreFoundWhereverTheyStand(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for length, most := range map[int]int{minMatch: 50, 2 * minMatch: 0} {
