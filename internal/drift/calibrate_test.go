@@ -12,8 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// randomRun is a run of an agent that repeats itself and fails as often as its
-// nature has it.
+// randomRun is a run of an agent that repeats itself and fails at a given rate.
 func randomRun(random *rand.Rand, unruly float64) *observer.RecordedRun {
 	r := &observer.RecordedRun{Source: "a", Outcome: "completed", Good: true, StartedAt: start}
 	last := 0
@@ -32,7 +31,8 @@ func randomRun(random *rand.Rand, unruly float64) *observer.RecordedRun {
 	return r
 }
 
-// A calibrated watch warns in exactly the runs whose score is above the factor.
+// TestACalibratedWatchWarnsAboveItsFactor: a calibrated watch warns in exactly
+// the runs whose score is above the factor.
 func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 	w := New().(*watch)
 	p := ckpt.DefaultPolicy()
@@ -41,7 +41,7 @@ func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 	for n := range 3000 {
 		r := randomRun(random, random.Float64())
 		factor := 0.5 + 2*random.Float64()
-		if n%3 == 0 { // exactly at a score
+		if n%3 == 0 { // the factor is exactly a score
 			factor = max(w.Score(&p, randomRun(random, random.Float64())), 0.5)
 		}
 		run := newRun(&p, observer.RunPast{StartedAt: start, Calibration: ckpt.Calibration{Factor: factor, Runs: 20, Quiet: 20}})
@@ -69,8 +69,9 @@ func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 
 var simulated = flag.Int("simulated", 1000, "good runs that TestThePromiseHoldsInSimulation makes for each number of them; make fuzz makes 20,000")
 
-// The promise in simulation: of many agents, each calibrated on its own good runs,
-// the next good run is warned in no larger a share than was asked for.
+// TestThePromiseHoldsInSimulation: of many agents, each calibrated on its own
+// good runs, the share whose next good run gets a warning is not larger than
+// requested.
 func TestThePromiseHoldsInSimulation(t *testing.T) {
 	w := New().(*watch)
 	for _, runs := range []int{20, 50, 100, 500} {

@@ -102,7 +102,8 @@ func TestChurn(t *testing.T) {
 	m.expectNone()
 }
 
-// A tool that runs commands is as many tools as there are commands.
+// TestAGaugeTellsCommandsApart: for a tool that runs commands, each command is
+// a separate tool.
 func TestAGaugeTellsCommandsApart(t *testing.T) {
 	m := newMade(t)
 	took := func(ms int64) func(*ckpt.Step) { return func(s *ckpt.Step) { s.DurationMS = &ms } }

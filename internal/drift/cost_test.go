@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// prints are n prints of a run that loops, fails, polls and works in turns.
+// prints returns n prints of a run that loops, fails, polls and works in turns.
 func prints(n int) []observer.StepPrint {
 	w, p := New(), ckpt.DefaultPolicy()
 	list := make([]observer.StepPrint, n)
@@ -33,8 +33,8 @@ func prints(n int) []observer.StepPrint {
 	return list
 }
 
-// BenchmarkStep is what a step costs in the writer: the detectors at their
-// default windows of up to 20.
+// BenchmarkStep measures the cost of a step in the writer, with the detectors
+// at their default windows of up to 20.
 func BenchmarkStep(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
 	steps := prints(10_000)
@@ -45,7 +45,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkStepWide is the same with the largest windows that a policy may ask for.
+// BenchmarkStepWide is the same with the largest windows that a policy may set.
 func BenchmarkStepWide(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
 	policy.Detectors = map[string]ckpt.Detector{
@@ -61,7 +61,7 @@ func BenchmarkStepWide(b *testing.B) {
 	}
 }
 
-// BenchmarkBack is what the store asks after a step.
+// BenchmarkBack measures what the store requests after a step.
 func BenchmarkBack(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
 	r := New().Watch(&policy, observer.RunPast{StartedAt: start, Steps: prints(1000)})
@@ -71,7 +71,8 @@ func BenchmarkBack(b *testing.B) {
 	}
 }
 
-// BenchmarkPrint is what a step costs outside the writer, with 1 kB of result.
+// BenchmarkPrint measures the cost of a step outside the writer, with a result
+// of 1 kB.
 func BenchmarkPrint(b *testing.B) {
 	w, policy := New(), ckpt.DefaultPolicy()
 	text := ""
@@ -86,7 +87,8 @@ func BenchmarkPrint(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch is what a restart costs for a run with the longest past.
+// BenchmarkWatch measures the cost of a restart for a run with the longest
+// past.
 func BenchmarkWatch(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
 	past := observer.RunPast{StartedAt: start, Steps: prints(observer.MaxPastSteps), TotalSteps: observer.MaxPastSteps}
@@ -97,7 +99,8 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// A run of many steps keeps no more than one of an eighth of them.
+// TestManyStepsKeepMemoryFlat: a run of many steps needs no more memory than a
+// run with an eighth of them.
 func TestManyStepsKeepMemoryFlat(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -134,8 +137,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A step that finds nothing allocates nothing, and those that find something are
-// few. A print that moves to the heap at every step would show here.
+// TestAStepAllocatesLittle: a step that finds nothing allocates nothing, and
+// few steps find something. A print that moves to the heap at every step would
+// fail this test.
 func TestAStepAllocatesLittle(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	steps := prints(10_000)

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
 )
 
-// docs/DRIFT.md has every rule with its thresholds, every measure and every
-// function.
+// TestDocsNameEverything: docs/DRIFT.md has every rule with its thresholds,
+// every measure and every function.
 func TestDocsNameEverything(t *testing.T) {
 	data, err := os.ReadFile(filepath.FromSlash("../../docs/DRIFT.md"))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDocsNameEverything(t *testing.T) {
 	}
 }
 
-// grouped is a number with commas.
+// grouped formats a number with commas.
 func grouped(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -7,8 +7,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// The explanation of a step has the levels of that step: one that succeeded with
-// something new is near to nothing, whatever failed before it.
+// TestExplainedLevelsAreOfTheirStep: the explanation of a step has the levels
+// of that step. A successful step with something new is close to no threshold,
+// whatever failed before it.
 func TestExplainedLevelsAreOfTheirStep(t *testing.T) {
 	failed := ckpt.Step{Name: "bash", Args: ckpt.JSON(`"make"`), Result: ckpt.JSON(`"no rule"`), Status: ckpt.StepFailed}
 	fine := ckpt.Step{Name: "bash", Args: ckpt.JSON(`"ls"`), Result: ckpt.JSON(`"main.c"`), Status: ckpt.StepSucceeded}

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// scenes are made-up runs that make every rule fire at every severity it has.
+// scenes are made-up runs that make every rule fire at each of its severities.
 var scenes = []struct {
 	policy func(*ckpt.Policy)
 	play   func(*made)
@@ -128,7 +128,7 @@ func ruledAs(when, message string) func(*ckpt.Policy) {
 	}
 }
 
-// What people and models read of every rule.
+// TestGoldenSentences: the texts of every rule for people and models.
 func TestGoldenSentences(t *testing.T) {
 	var text strings.Builder
 	said := map[string]bool{}
@@ -155,7 +155,7 @@ func TestGoldenSentences(t *testing.T) {
 	golden(t, "sentences.golden", text.String())
 }
 
-// The rules with their defaults, at every sensitivity.
+// TestGoldenRules: the rules with their defaults, at every sensitivity.
 func TestGoldenRules(t *testing.T) {
 	var text strings.Builder
 	for _, sensitivity := range []ckpt.Sensitivity{ckpt.SensitivityLow, ckpt.SensitivityNormal, ckpt.SensitivityHigh} {

@@ -54,7 +54,7 @@ func TestABAndABC(t *testing.T) {
 			for i := range size * 4 {
 				m.step("tool"+strconv.Itoa(i%size), i%size, "same", "")
 			}
-			m.expect(RuleCycle, ckpt.SeverityWarn, size+max(size, 3)-1) // at least 3 steps only repeat
+			m.expect(RuleCycle, ckpt.SeverityWarn, size+max(size, 3)-1) // at least 3 steps that only repeat
 			m.expect(RuleCycle, ckpt.SeverityCritical, 3*size-1)
 		})
 	}
@@ -110,7 +110,7 @@ func TestErrorsThatDifferCountLess(t *testing.T) {
 	for i, w := range words {
 		m.step("bash", "try number "+strconv.Itoa(i), nil, w)
 	}
-	// 5 errors of 5 kinds count as 3, 9 of 9 kinds as 5.
+	// 5 errors of 5 kinds count as 3, and 9 of 9 kinds as 5.
 	m.expect(RuleErrorStreak, ckpt.SeverityWarn, 4)
 	m.expect(RuleErrorStreak, ckpt.SeverityCritical, 8)
 }
@@ -159,12 +159,13 @@ func TestSameErrorOfDifferentTools(t *testing.T) {
 		m.step("search", "q"+strconv.Itoa(i), "Error: search service unavailable (HTTP 503).", "", failed)
 		m.step("read", i, "text "+strconv.Itoa(i), "")
 	}
-	m.expect(RuleSameError, ckpt.SeverityWarn, -1) // one tool alone
+	m.expect(RuleSameError, ckpt.SeverityWarn, -1) // only one tool
 }
 
 func failed(s *ckpt.Step) { s.Status = ckpt.StepFailed }
 
-// Results that are no errors by name may be complaints: the same words count.
+// TestComplaintsThatAreNoErrors: results that are not marked as errors can be
+// complaints, and the same words count.
 func TestComplaintsThatAreNoErrors(t *testing.T) {
 	m := newMade(t)
 	for i := range 3 {
@@ -205,7 +206,8 @@ func TestPagingIsWork(t *testing.T) {
 	m.expectNone()
 }
 
-// Writes answer alike; that they do is no loop.
+// TestWritesThatAnswerAlikeAreWork: writes return the same answers, and that is
+// not a loop.
 func TestWritesThatAnswerAlikeAreWork(t *testing.T) {
 	m := newMade(t)
 	for i := range 60 {
@@ -238,7 +240,7 @@ func TestProgressClearsRepetition(t *testing.T) {
 	for range 4 {
 		m.step("poll", 1, "same", "", func(s *ckpt.Step) { p := 29.0; s.Progress = &p })
 	}
-	m.expect(RuleRepeat, ckpt.SeverityWarn, 62) // the growth in step 58 clears it
+	m.expect(RuleRepeat, ckpt.SeverityWarn, 62) // the growth in step 58 resets it
 }
 
 func TestIgnoredToolsDoNotCount(t *testing.T) {
@@ -251,7 +253,7 @@ func TestIgnoredToolsDoNotCount(t *testing.T) {
 		m.step("search", 1, nil, "refused")
 		m.step("poll", 1, "same", "")
 	}
-	m.expect(RuleErrorStreak, ckpt.SeverityWarn, 54) // they do not break a row either
+	m.expect(RuleErrorStreak, ckpt.SeverityWarn, 54) // nor do they break a streak
 }
 
 func TestLatencyRamp(t *testing.T) {
@@ -262,7 +264,7 @@ func TestLatencyRamp(t *testing.T) {
 	}
 	m.expectNone()
 	m.step("fetch", "slow once", 1, "", took(60_000))
-	m.expectNone() // one slow step says nothing
+	m.expectNone() // one slow step means nothing
 	for i := range 10 {
 		m.step("fetch", -i, -i, "", took(104+8*int64(i)))
 	}
@@ -339,7 +341,7 @@ func TestSensitivityAndTiers(t *testing.T) {
 	}
 }
 
-// A gauge says info until the policy lifts it.
+// TestGaugesAreInfoByDefault: a gauge reports info unless the policy raises it.
 func TestGaugesAreInfoByDefault(t *testing.T) {
 	for _, rule := range []string{RuleLatencyDrift, RuleTokenDrift, RuleCheckpointSize} {
 		for tier, want := range map[string]ckpt.Severity{"": "info", "info": "info", "warn": "warn", "critical": "critical"} {
@@ -371,8 +373,9 @@ func TestADismissedLoopStartsFromNothing(t *testing.T) {
 	m.expect(RuleRepeat, ckpt.SeverityWarn, 7)
 }
 
-// What the evidence of a critical finding names is the checkpoint before it
-// began, and Back names it already before.
+// TestTheCheckpointBeforeTheEvidence: a critical finding names the checkpoint
+// before its evidence began, and Back returns that checkpoint even before the
+// finding.
 func TestTheCheckpointBeforeTheEvidence(t *testing.T) {
 	m := newMade(t)
 	m.save(map[string]any{"n": 1})

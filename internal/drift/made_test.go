@@ -14,11 +14,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// start is when the made-up runs begin.
+// start is the time when the made-up runs begin.
 var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// made is a made-up run: steps go through the print and the watch as they do in
-// the store.
+// made is a made-up run. Its steps go through the print and the watch as in the
+// store.
 type made struct {
 	t      testing.TB
 	watch  observer.Watcher
@@ -27,7 +27,7 @@ type made struct {
 	now    time.Time
 	prints []observer.StepPrint
 	states []observer.StatePrint
-	last   []byte // state
+	last   []byte // the last state
 	seq    int64
 	found  []sighting
 
@@ -60,10 +60,10 @@ func (m *made) past() observer.RunPast {
 	return observer.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-observer.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-observer.MaxPastStates):]}
 }
 
-// restart throws the watch away and builds it anew from what is stored.
+// restart discards the watch and builds it again from what is stored.
 func (m *made) restart() { m.run = m.watch.Watch(&m.policy, m.past()) }
 
-// dismiss says that the findings of a rule were none.
+// dismiss dismisses the findings of a rule.
 func (m *made) dismiss(rule string) {
 	if m.dismissed == nil {
 		m.dismissed = map[string]time.Time{}
@@ -73,8 +73,8 @@ func (m *made) dismiss(rule string) {
 	m.run.Forget(rule)
 }
 
-// step records a step: args and result are whatever JSON can say. An error makes
-// it fail.
+// step records a step. args and result can be any JSON value. With an error
+// text the step fails.
 func (m *made) step(tool string, args, result any, failure string, change ...func(*ckpt.Step)) []observer.Found {
 	m.t.Helper()
 	m.now = m.now.Add(time.Second)
@@ -132,8 +132,8 @@ func asJSON(t testing.TB, v any) ckpt.JSON {
 	return b
 }
 
-// first is the number of the first step at which a rule fired at a severity or
-// above, -1 for never.
+// first returns the number of the first step at which a rule fired with at
+// least this severity, or -1 for never.
 func (m *made) first(rule string, severity ckpt.Severity) int {
 	for _, f := range m.found {
 		if f.Rule == rule && f.Severity.Rank() >= severity.Rank() {
@@ -165,7 +165,7 @@ func (m *made) all() string {
 	return strings.Join(list, ", ")
 }
 
-// broken is what a watch finds wrong with a state by itself.
+// broken returns what a watch finds wrong with a single state.
 func broken(w observer.Watcher, p *ckpt.Policy, state, previous []byte, contentType string) []observer.Found {
 	print, _ := w.State(context.Background(), p, observer.RuleRun{}, state, previous, contentType)
 	return print.Broken

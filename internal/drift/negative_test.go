@@ -41,8 +41,8 @@ func TestANegativeAnswerIsNoError(t *testing.T) {
 	}
 }
 
-// The same question that is answered with no again and again is a loop all the
-// same.
+// TestTheSameNegativeAnswerRepeats: the same question that repeatedly gets a
+// negative answer is still a loop.
 func TestTheSameNegativeAnswerRepeats(t *testing.T) {
 	m := newMade(t)
 	for range 4 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The digits of a hash are read 8 at once, and mean the same as one by one.
+// TestNumberReadsHexadecimalDigits: reading 8 digits of a hash at once gives
+// the same number as one by one.
 func TestNumberReadsHexadecimalDigits(t *testing.T) {
 	n := uint64(0x9e3779b97f4a7c15)
 	for range 1000 {

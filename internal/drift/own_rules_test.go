@@ -55,7 +55,7 @@ func TestBadRulesAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-// hostileState is a state of which much can be made.
+// hostileState is a state from which a rule can make very much work.
 func hostileState() []byte {
 	list := make([]any, 20_000)
 	for i := range list {
@@ -73,7 +73,8 @@ func nested(depth int) any {
 	return v
 }
 
-// Rules without end, too large and too deep are stopped, and named.
+// TestHostileRulesAreStopped: rules that are endless, too large or too deep are
+// stopped, and named.
 func TestHostileRulesAreStopped(t *testing.T) {
 	state := hostileState()
 	for name, when := range map[string]string{
@@ -110,7 +111,8 @@ func TestHostileRulesAreStopped(t *testing.T) {
 	}
 }
 
-// All rules of a policy together have a limit too.
+// TestManyHostileRulesAreStopped: all rules of a policy together have a limit
+// too.
 func TestManyHostileRulesAreStopped(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	for i := range ckpt.MaxRules {
@@ -158,7 +160,7 @@ func TestRulesInARun(t *testing.T) {
 	for i := range 3 {
 		m.step("t", i, nil, "bad")
 	}
-	m.expect("mine", ckpt.SeverityCritical, 2) // the measures are those before the step
+	m.expect("mine", ckpt.SeverityCritical, 2) // the measures are from before the step
 }
 
 func TestPoliciesOfRulesAndDetectors(t *testing.T) {
@@ -191,7 +193,7 @@ func TestPoliciesOfRulesAndDetectors(t *testing.T) {
 	}
 }
 
-// A watch is used by many at once.
+// TestAWatchIsForManyGoroutines: many goroutines can use a watch at once.
 func TestAWatchIsForManyGoroutines(t *testing.T) {
 	w := New()
 	var all sync.WaitGroup
@@ -207,7 +209,8 @@ func TestAWatchIsForManyGoroutines(t *testing.T) {
 	all.Wait()
 }
 
-// Nobody goes on trying rules for a client that has gone away.
+// TestRulesEndWithTheirContext: the evaluation of rules ends when the client
+// has gone away.
 func TestRulesEndWithTheirContext(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	policy.Rules = []ckpt.Rule{{Name: "mine", When: "all(state, any(state, # == -1) or true)", Severity: ckpt.SeverityWarn}}

@@ -62,7 +62,8 @@ func TestRes(t *testing.T) {
 	}
 }
 
-// Two calls that had the same trouble complain of the same, others do not.
+// TestCause: two calls with the same trouble have the same error signature, and
+// others do not.
 func TestCause(t *testing.T) {
 	type call struct{ tool, args, result, failure string }
 	refused := call{"fetch", `{"url":"http://a.example/one"}`, "", "connection refused: http://a.example/one (attempt 1)"}
@@ -108,7 +109,7 @@ func TestUnparsable(t *testing.T) {
 	}
 }
 
-// Whatever a result is, its print is made.
+// FuzzPrint: every result gets a print.
 func FuzzPrint(f *testing.F) {
 	f.Add(`{"a":1}`, `"Error: \u001b[0m x"`, "boom")
 	f.Add(`[`, `{"error":{"a":[[["x"]]]}}`, "")

@@ -27,8 +27,8 @@ func TestARestartInAStreakGoesOnCounting(t *testing.T) {
 	}
 }
 
-// Whatever an agent does and whenever the daemon is restarted, the findings are
-// those of a daemon that was not.
+// TestRestartsChangeNothing: for random behavior of an agent and restarts of
+// the daemon at random times, the findings are the same as without restarts.
 func TestRestartsChangeNothing(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 7))

@@ -8,7 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Every place that breaks a schema is named, and no value of the state.
+// TestSchemaNamesThePlace: every place that breaks a schema is named, without
+// any value of the state.
 func TestSchemaNamesThePlace(t *testing.T) {
 	const form = `{"type":"object","required":["goal","loop"],"additionalProperties":false,"properties":{
 		"goal":{"type":"string","minLength":3,"pattern":"^[a-z ]+$"},
@@ -94,7 +95,8 @@ func TestBadSchemasAreRefused(t *testing.T) {
 	}
 }
 
-// A schema that goes on without end is stopped, and the state is not refused.
+// TestHostileSchemasAreStopped: an endless schema is stopped, and the state is
+// not refused.
 func TestHostileSchemasAreStopped(t *testing.T) {
 	wide := `{"$defs":{"d0":{"type":"array"}`
 	for i := range 40 {
@@ -123,7 +125,7 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 			found := broken(w, &p, []byte(test[1]), nil, ckpt.ContentTypeJSON)
 			if len(found) != 1 || found[0].Rule != RuleSchemaStopped || found[0].Severity != ckpt.SeverityWarn {
 				if name == "depth" && len(found) == 0 {
-					return // deep, but fine
+					return // it is deep, but valid
 				}
 				t.Fatalf("%+v", found)
 			}
@@ -131,7 +133,8 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 	}
 }
 
-// A state with very many small values would take far more memory than its bytes.
+// TestAStateOfManyValuesIsNotTried: a state with very many small values would
+// take far more memory than its size.
 func TestAStateOfManyValuesIsNotTried(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.Schema = ckpt.JSON(`true`)

@@ -13,7 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// pointers are what is found of a rule: the number of the checkpoint and the pointer.
+// pointers returns the findings of a rule: the number of the checkpoint and the
+// pointer.
 func (m *made) pointers(rule string) []string {
 	var list []string
 	for _, f := range m.found {
@@ -81,12 +82,12 @@ func TestTypeChanged(t *testing.T) {
 	m.save(form(map[string]any{"result": nil}))
 	m.save(form(map[string]any{"result": map[string]any{"a": 1}}))
 	m.save(form(map[string]any{"result": nil}))
-	m.expectNone() // null is no type
+	m.expectNone() // null counts as no type
 	m.save(form(map[string]any{"result": "text", "plan": map[string]any{}}))
 	m.expectPointers(RuleTypeChanged, "c4 /plan", "c4 /result")
 	m.found = nil
 	m.save(form(map[string]any{"result": "text", "plan": map[string]any{}}))
-	m.expectNone() // told once
+	m.expectNone() // reported only once
 	m.save(form(map[string]any{"x~y/z": 1, "result": "text", "plan": map[string]any{}}))
 	m.expectPointers(RuleTypeChanged, "c6 /x~0y~1z")
 }
@@ -107,7 +108,7 @@ func TestCounterReversed(t *testing.T) {
 	}
 	m = newMade(t)
 	for i := range 40 {
-		m.save(loop([]int{1, 2, 3, 0}[i%4], 0)) // it falls all the time
+		m.save(loop([]int{1, 2, 3, 0}[i%4], 0)) // it decreases all the time
 	}
 	m.expectNone()
 	m = newMade(t)
@@ -135,7 +136,7 @@ func TestCheckpointSize(t *testing.T) {
 	m.expectPointers(RuleCheckpointSize, "c17 ")
 }
 
-// A conversation that was compacted has lost nothing.
+// TestACompactionIsNoLoss: a conversation that was compacted has lost nothing.
 func TestACompactionIsNoLoss(t *testing.T) {
 	talk := func(n int) []any {
 		list := []any{map[string]any{"role": "system", "content": "You count sheep."}}
@@ -158,7 +159,7 @@ func TestACompactionIsNoLoss(t *testing.T) {
 			t.Errorf("%s: %s", name, m.all())
 		}
 	}
-	lost := newMade(t) // of the conversation something is left, but the rest is gone
+	lost := newMade(t) // a part of the conversation is left, but the rest is lost
 	notes := strings.Repeat("x", 20_000)
 	lost.save(map[string]any{"notes": notes, "messages": talk(40)})
 	lost.save(map[string]any{"notes": "", "messages": talk(3)})
@@ -195,7 +196,7 @@ func TestBudget(t *testing.T) {
 		m.step("think", i, i, "", func(s *ckpt.Step) { s.InputTokens, s.OutputTokens, s.CostUSD = &in, &out, &cost })
 	}
 	if got, want := m.all(), "5: budget info, 8: budget warn, 9: budget critical, 11: budget info"; got != want {
-		t.Errorf("%s, not %s", got, want) // the last are 600 of 1000 tokens
+		t.Errorf("%s, not %s", got, want) // the last one is 600 of 1000 tokens
 	}
 	m.found = nil
 	m.note(m.run.Beat(start.Add(30*time.Minute), nil))

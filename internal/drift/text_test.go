@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A JSON string is read as encoding/json reads it, by the short way and by the
-// long one.
+// FuzzContentOf: both the fast and the slow path read a JSON string like
+// encoding/json.
 func FuzzContentOf(f *testing.F) {
 	for _, s := range []string{
 		`""`, `"plain"`, `"a\nb\t\"c\" \\ \/ \r\b\f"`, `"\u00e9 \ud83d\ude00"`, `"é 😀"`, "\"\xff\"", `"\x"`, `"\"`, `"`, "\"a\nb\"",

@@ -8,8 +8,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// A call that is stopped because it takes too long has the same trouble each
-// time, whatever it had written until then.
+// TestCallsThatTimeOutHaveOneTrouble: calls that are stopped because they take
+// too long all have the same error signature, whatever they had printed until
+// then.
 func TestCallsThatTimeOutHaveOneTrouble(t *testing.T) {
 	for name, timeout := range map[string]func(i int) string{
 		"said first": func(i int) string { return "Command timed out after 30s.\n" + chatter(i) },
@@ -37,7 +38,8 @@ func TestCallsThatTimeOutHaveOneTrouble(t *testing.T) {
 	}
 }
 
-// A long output that names other errors each time is no such call.
+// TestCallsThatFailOtherwiseHaveTroublesOfTheirOwn: a long output that names
+// different errors each time is not a timeout.
 func TestCallsThatFailOtherwiseHaveTroublesOfTheirOwn(t *testing.T) {
 	m := newMade(t)
 	for i := range 5 {
@@ -47,7 +49,7 @@ func TestCallsThatFailOtherwiseHaveTroublesOfTheirOwn(t *testing.T) {
 	m.expect(RuleRepeatedError, ckpt.SeverityWarn, -1)
 }
 
-// chatter is a long output with an error line of its own.
+// chatter is a long output with its own error line.
 func chatter(i int) string {
 	word := string(rune('a' + i))
 	return strings.Repeat("Collecting "+word+"-package\n", 60) + "ERROR: no matching distribution for " + strings.Repeat(word, 5) + "\n" +

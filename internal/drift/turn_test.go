@@ -12,8 +12,8 @@ func inTurn(name string) func(*ckpt.Step) {
 	return func(s *ckpt.Step) { s.Turn = ckpt.Ref(name) }
 }
 
-// Equal calls that the model made in one answer, before any result came back,
-// are one call.
+// TestEqualCallsOfOneTurnAreNoLoop: equal calls that the model made in one
+// answer, before any result came back, count as one call.
 func TestEqualCallsOfOneTurnAreNoLoop(t *testing.T) {
 	m := newMade(t)
 	for range 8 {
@@ -26,8 +26,9 @@ func TestEqualCallsOfOneTurnAreNoLoop(t *testing.T) {
 	m.expect(RuleRepeat, ckpt.SeverityWarn, 10) // the fourth turn
 }
 
-// Calls that differ and fail for one reason in one answer are one failure: the
-// model had not heard of it.
+// TestOneComplaintOfOneTurnCountsOnce: different calls in one answer that fail
+// for the same reason count as one failure, because the model had not seen it
+// yet.
 func TestOneComplaintOfOneTurnCountsOnce(t *testing.T) {
 	m := newMade(t)
 	for i := range 8 {
@@ -40,8 +41,8 @@ func TestOneComplaintOfOneTurnCountsOnce(t *testing.T) {
 	m.expect(RuleErrorStreak, ckpt.SeverityWarn, 9)
 }
 
-// Where nobody says what turn it is, a call that began before the other had
-// ended was made without knowing its outcome.
+// TestCallsThatRunAtTheSameTimeAreOneTurn: if turns are unknown, a call that
+// began before the other one ended was made without knowing its outcome.
 func TestCallsThatRunAtTheSameTimeAreOneTurn(t *testing.T) {
 	m := newMade(t)
 	together := func(s *ckpt.Step) { s.StartedAt = ckpt.At(start) }
@@ -56,7 +57,7 @@ func TestCallsThatRunAtTheSameTimeAreOneTurn(t *testing.T) {
 	m.expect(RuleRepeat, ckpt.SeverityWarn, 10)
 }
 
-// A turn is known after a restart too.
+// TestATurnOutlivesARestart: a turn is still known after a restart.
 func TestATurnOutlivesARestart(t *testing.T) {
 	m := newMade(t)
 	for range 6 {

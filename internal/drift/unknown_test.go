@@ -7,8 +7,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Nobody knows whether two calls are the same whose arguments or results were
-// not told, or were replaced or cut on the way.
+// TestUnknownIsNotEmpty: if the arguments or results of two calls were not
+// reported, or were replaced or cut on the way, it is unknown whether the calls
+// are equal.
 func TestUnknownIsNotEmpty(t *testing.T) {
 	for name, test := range map[string]struct{ args, result any }{
 		"both redacted":       {map[string]any{"command": "__REDACTED__"}, "__REDACTED__"},
@@ -52,7 +53,8 @@ func TestWhatIsKnownIsCompared(t *testing.T) {
 	}
 }
 
-// What failed has failed, whoever called it with what: but no more than that.
+// TestUnknownCallsThatFailCount: a failure counts as a failure, even if the
+// call is unknown, but it counts for nothing else.
 func TestUnknownCallsThatFailCount(t *testing.T) {
 	m := newMade(t)
 	for range 6 {
