@@ -49,7 +49,7 @@ func TestNormalise(t *testing.T) {
 		{"a\x1b[2Kb\x1b7c\x1b", "abc"},
 		{"a\tb  c \r\n\n  d\x00\n", "a b c\nd"},
 
-		// What an answer is about stays.
+		// The content of an answer stays.
 		{"due on 2026-11-21", "due on 2026-11-21"},
 		{"the train at 19:03", "the train at 19:03"},
 		{"3/40 files, 12 %, 5m wide, 25.3°C, wind 20.5 km/h", "3/40 files, 12 %, 5m wide, 25.3°C, wind 20.5 km/h"},
@@ -58,7 +58,7 @@ func TestNormalise(t *testing.T) {
 		{"received 1763719200 bytes", "received 1763719200 bytes"},
 		{`"received_bytes":1763719200`, `"received_bytes":1763719200`},
 		{"process 12 of 400", "process 12 of 400"},
-		{"list[3]: x", "list[<pid>]: x"}, // indistinguishable from a log line
+		{"list[3]: x", "list[<pid>]: x"}, // it looks the same as a log line
 		{"item3s 4th x12ms", "item3s 4th x12ms"},
 		{"deadbeef-dead-beef-dead-beefdeadbeefcafe", "deadbeef-dead-beef-dead-beefdeadbeefcafe"},
 		{"11:22:33:44:55:66", "11:22:33:44:55:66"},
@@ -70,7 +70,8 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// The same answer at two times is the same, another answer is not.
+// TestTheSameAnswerAtAnotherTime: the same answer at two times is equal, and
+// another answer is not.
 func TestTheSameAnswerAtAnotherTime(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
@@ -111,7 +112,8 @@ func FuzzNormalise(f *testing.F) {
 		if utf8.Valid(text) && !utf8.Valid(once) {
 			t.Errorf("%q is UTF-8 and %q is not", text, once)
 		}
-		// An escape inside changes nothing, as long as it splits no word.
+		// An escape sequence inside changes nothing, as long as it does not
+		// split a word.
 		if i := bytes.IndexByte(text, ' '); i >= 0 && bytes.IndexByte(text, 0x1b) < 0 {
 			coloured := string(text[:i]) + "\x1b[31m" + string(text[i:])
 			if got := Text([]byte(coloured)); !bytes.Equal(got, once) {
@@ -121,7 +123,8 @@ func FuzzNormalise(f *testing.F) {
 	})
 }
 
-// Its time is linear: a text without end takes no longer for each byte.
+// TestNormaliseIsLinear: the time is linear; a longer text does not take longer
+// per byte.
 func TestNormaliseIsLinear(t *testing.T) {
 	for _, unit := range []string{"\x1b]", "\x1b[", "1:", "a[1", "1m", "3f2504e0-", "pid ", "\x1b]0;"} {
 		Text([]byte(strings.Repeat(unit, 200_000)))
