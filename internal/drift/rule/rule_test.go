@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// tried works an expression out over a fixed state, previous state, step, run
+// tried evaluates an expression with a fixed state, previous state, step, run
 // and measures.
 func tried(t *testing.T, when string) (found []observer.Found) {
 	t.Helper()
@@ -69,7 +69,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// Whatever an expression is, it is refused or works out, in bounded work.
+// FuzzRule: every expression is refused or can be evaluated, with bounded work.
 func FuzzRule(f *testing.F) {
 	for _, when := range []string{"state.n > 3", "any(state.l, .x == #index)", "let a = 1; a + 2 == 3", "state.s matches 'a+'", "'a' in keys(state)", "!(1 ?? nil)[0]", "sum(map(state.l, len(#)), #) > 1"} {
 		f.Add(when, `{"n":1,"l":[{"x":0},"abc",[1]],"s":"aaa"}`)
@@ -84,7 +84,8 @@ func FuzzRule(f *testing.F) {
 	})
 }
 
-// The patterns of all rules of a policy are bounded together.
+// TestReadingRulesIsBounded: the patterns of all rules of a policy have one
+// common limit.
 func TestReadingRulesIsBounded(t *testing.T) {
 	var rules []ckpt.Rule
 	for i := range 60 {
@@ -95,13 +96,14 @@ func TestReadingRulesIsBounded(t *testing.T) {
 	}
 }
 
-// allPatterns is room for the patterns of one rule.
+// allPatterns is the budget for the patterns of one rule.
 func allPatterns() *meter.PatternBudget {
 	b := meter.PatternBudget(meter.MaxPatterns)
 	return &b
 }
 
-// The documentation names every function of the language and every member.
+// TestDocumentation: the documentation names every function of the language and
+// every member.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "DRIFT.md"))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter/metertest"
 )
 
-// And so does every loop of the language of rules.
+// TestRuleWorkIsPaidFor: every loop of the rule language is charged for its
+// work.
 func TestRuleWorkIsPaidFor(t *testing.T) {
 	long := strings.Repeat("k", 1_000_000)
 	names := map[string]any{"state": decoded([]byte(`{"l":` + metertest.Many("[", 20_000, func(i int) string { return fmt.Sprint(i) }, "]") +
