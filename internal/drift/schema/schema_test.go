@@ -22,8 +22,8 @@ func schemaOf(t testing.TB, text string) *Schema {
 	return s
 }
 
-// officialCase is a case of the official tests of JSON Schema, which the library
-// brings with it.
+// officialCase is a case of the official tests of JSON Schema, which the
+// library contains.
 type officialCase struct {
 	Description string
 	Schema      json.RawMessage
@@ -34,8 +34,9 @@ type officialCase struct {
 	}
 }
 
-// The official tests, as far as the schemas are taken: references to other
-// documents, $dynamicRef and $id inside a schema are refused.
+// TestOfficialSchemaTests runs the official tests for the schemas that we
+// accept: references to other documents, $dynamicRef and $id inside a schema
+// are refused.
 func TestOfficialSchemaTests(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/google/jsonschema-go").Output()
 	if err != nil {
@@ -87,7 +88,7 @@ func TestOfficialSchemaTests(t *testing.T) {
 	t.Logf("%d cases tried, %d schemas refused", tried, refused)
 }
 
-// What the library finds valid is valid here, and the other way round.
+// FuzzSchema: our evaluator and the library agree on what is valid.
 func FuzzSchema(f *testing.F) {
 	texts := []string{
 		`{"type":"object","required":["a"],"properties":{"a":{"type":"integer","minimum":2,"multipleOf":2},"b":{"type":["string","null"],"maxLength":3}},"additionalProperties":{"type":"array","items":{"type":"number"}}}`,
@@ -128,7 +129,8 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// The pointer of a finding is of bounded length, whatever the names in a state.
+// TestAPointerIsBounded: the pointer of a finding has a bounded length,
+// whatever the names in a state.
 func TestAPointerIsBounded(t *testing.T) {
 	s := schemaOf(t, `{"additionalProperties":{"additionalProperties":false}}`)
 	long := strings.Repeat("~", 1<<20)
@@ -141,8 +143,9 @@ func TestAPointerIsBounded(t *testing.T) {
 	}
 }
 
-// What a policy holds is bounded before it is read: long names above many parts,
-// patterns that are small each and large together, and depth.
+// TestReadingASchemaIsBounded: the size of a schema is limited before it is
+// read: long names above many parts, patterns that are each small but large
+// together, and depth.
 func TestReadingASchemaIsBounded(t *testing.T) {
 	name := strings.Repeat("n", 100_000)
 	for what, text := range map[string]string{

@@ -11,10 +11,11 @@ import (
 )
 
 // hostileSchema is a schema and a state that make one loop of the evaluator
-// work as hard as it can.
+// work as hard as possible.
 type hostileSchema struct{ name, schema, state string }
 
-// hostileSchemas has a case for each loop, and one first that is known to pay.
+// hostileSchemas has a case for each loop. The first case is known to be
+// charged.
 func hostileSchemas() []hostileSchema {
 	const wide = 2000
 	long := strings.Repeat("k", 50_000)
@@ -59,7 +60,8 @@ func hostileSchemas() []hostileSchema {
 	}
 }
 
-// Every loop of the evaluator of schemas pays for what it does.
+// TestSchemaWorkIsPaidFor: every loop of the schema evaluator is charged for
+// its work.
 func TestSchemaWorkIsPaidFor(t *testing.T) {
 	const work = 200_000
 	var costs []metertest.UnitCost
@@ -80,7 +82,8 @@ func TestSchemaWorkIsPaidFor(t *testing.T) {
 	metertest.JudgeUnits(t, costs)
 }
 
-// Nobody goes on trying a schema for a client that has gone away.
+// TestWorkEndsWithItsContext: the evaluation of a schema ends when the client
+// has gone away.
 func TestWorkEndsWithItsContext(t *testing.T) {
 	s := schemaOf(t, `{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}`)
 	var value any = []any{}
