@@ -18,11 +18,11 @@ import (
 )
 
 // answersVariable makes the test program play an agent that runs generated
-// code: it holds the socket, the file of effects, and whether to crash.
+// code. It holds the socket, the file of effects, and whether to crash.
 const answersVariable = "FAULTTEST_ANSWERS"
 
-// answers are what a model said, one after the other. The third says the same
-// twice, so that a search for the text would go on at the wrong place.
+// answers are what a model said, one after the other. The third answer says the
+// same thing twice, so a search for the text would continue at the wrong place.
 var answers = []string{
 	"effect('read')\neffect('plan')\n",
 	"effect('edit')\n",
@@ -31,11 +31,11 @@ var answers = []string{
 
 // memory is the agent's state.
 type memory struct {
-	Answer int `json:"answer"` // which one is running
+	Answer int `json:"answer"` // the answer that is running
 }
 
-// playAnswers is the agent's process: it resumes, runs what has not run, and
-// saves after each statement how far it has come.
+// playAnswers is the agent's process. It resumes, runs the statements that have
+// not run, and saves its progress after each statement.
 func playAnswers(setting string) error {
 	var s struct {
 		Socket, Effects string
@@ -102,9 +102,9 @@ func appendLine(path, line string) error {
 	return err
 }
 
-// TestThreeAnswers: an agent that runs generated code dies by SIGKILL after the
-// second statement of the third answer. The plan names exactly the rest; it is
-// run, and nothing twice.
+// TestThreeAnswers: an agent that runs generated code is killed with SIGKILL
+// after the second statement of the third answer. The plan names exactly the
+// statements that are left. They run, and no statement runs twice.
 func TestThreeAnswers(t *testing.T) {
 	beside(t)
 	d := NewDaemon(t)
@@ -114,7 +114,7 @@ func TestThreeAnswers(t *testing.T) {
 	if status, ok := err.(*exec.ExitError); !ok || status.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("the agent was to be killed: %v\n%s", err, out)
 	}
-	d.Kill() // and the daemon with it
+	d.Kill() // the daemon is killed as well
 	d.Start()
 	out, err = agentProcess(t, d, effects, false)
 	if err != nil {

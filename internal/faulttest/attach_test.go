@@ -24,8 +24,8 @@ func init() {
 	addRow("F14", "a slow disk: 300 ms for each flush", true, slowDisk)
 }
 
-// disturb injects faults into the system calls of the running daemon, until
-// end is called or the daemon has ended.
+// disturb injects faults into the system calls of the running daemon until end
+// is called or the daemon has ended.
 func (d *Daemon) disturb(args ...string) (end func()) {
 	t := d.t
 	t.Helper()
@@ -44,7 +44,7 @@ func (d *Daemon) disturb(args ...string) (end func()) {
 	end = func() {
 		if !over {
 			over = true
-			_ = cmd.Process.Signal(os.Interrupt) // it lets go
+			_ = cmd.Process.Signal(os.Interrupt) // strace detaches
 			_ = cmd.Wait()
 		}
 	}
@@ -52,7 +52,7 @@ func (d *Daemon) disturb(args ...string) (end func()) {
 	return end
 }
 
-// traced says whether somebody traces all threads of a process.
+// traced reports whether another process traces all threads of a process.
 func traced(pid int) bool {
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status")
 	for _, status := range threads {
@@ -64,9 +64,9 @@ func traced(pid int) bool {
 	return err == nil && len(threads) > 0
 }
 
-// failedCopies is F6: the write-ahead log cannot be copied into the database,
-// because its flush fails. Saves go on, status says why, and the log is bounded:
-// where it grows too long, a fresh process takes over.
+// failedCopies is F6: the write-ahead log cannot be copied into the database
+// because its flush fails. Saves continue, status says why, and the log is
+// bounded: when it grows too long, a fresh process takes over.
 func failedCopies(t *testing.T) {
 	d, h := NewDaemon(t), NewHistory()
 	d.Start()
@@ -105,8 +105,9 @@ func failedCopies(t *testing.T) {
 	d.Verify()
 }
 
-// lostWrites is F13: the disk says that it has written, and has not. What was
-// lost cannot be kept; it must be found, and never served as something else.
+// lostWrites is F13: the disk says that it has written, but it has not. The
+// lost data cannot be recovered. The daemon must detect the loss, and must
+// never serve other data in its place.
 func lostWrites(t *testing.T) {
 	rounds := 12
 	if isShort() {
@@ -124,7 +125,7 @@ func lostWrites(t *testing.T) {
 			sent[r.ID] = r
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			_, _ = h.Save(ctx, d.Client(), r) // whatever it says: this disk lies
+			_, _ = h.Save(ctx, d.Client(), r) // the result does not matter: this disk lies
 		}
 		for n := range 10 {
 			save(n)
@@ -139,7 +140,7 @@ func lostWrites(t *testing.T) {
 			_ = d.signal(syscall.SIGTERM)
 			_, _ = d.Wait(startTime)
 		}
-		again := d.readLies(t, sent) // what a fresh process makes of it
+		again := d.readLies(t, sent) // what a fresh process serves of it
 		d.Kill()
 		lies, after = lies+found, after+again
 		count(t, figures{rounds: 1, points: found})
@@ -151,11 +152,11 @@ func lostWrites(t *testing.T) {
 	}
 }
 
-// readLies reads all that was sent and answers how many are not served. None may
-// be served as something else.
+// readLies reads everything that was sent and returns how many checkpoints are
+// not served. The daemon must not serve other bytes for any of them.
 func (d *Daemon) readLies(t *testing.T, sent map[string]*ckpt.SaveRequest) (refused int) {
 	if !d.Running() {
-		if _, err := d.start(); err != nil { // it is so damaged that a start refuses it, which is found too
+		if _, err := d.start(); err != nil { // the damage is so large that the start refuses it, which also counts as found
 			return len(sent)
 		}
 	}
@@ -171,7 +172,8 @@ func (d *Daemon) readLies(t *testing.T, sent map[string]*ckpt.SaveRequest) (refu
 	return refused
 }
 
-// slowDisk is F14: nobody is ended for it, and nobody waits for ever.
+// slowDisk is F14: a slow disk does not end the daemon, and no client waits
+// forever.
 func slowDisk(t *testing.T) {
 	d := NewDaemon(t)
 	d.Start()

@@ -14,9 +14,10 @@ import (
 const auditTime = 2 * time.Second
 
 // TestAuditorsUnderLoad is F17: an auditor may open and close the database as
-// often as he likes, read-only or not, while clients save. The dangerous
-// moment is the close: whoever closes last deletes the write-ahead log, and a
-// lost lock makes an auditor believe that he is the last.
+// often as he likes, read-only or not, while clients save. The dangerous moment
+// is the close: the last process that closes the database deletes the
+// write-ahead log, and an auditor that lost its lock would believe that it is
+// the last.
 func TestAuditorsUnderLoad(t *testing.T) {
 	beside(t)
 	auditFor(t, auditTime)
@@ -59,17 +60,18 @@ func auditFor(t *testing.T, auditTime time.Duration) {
 	d.Verify()
 }
 
-// auditViews are the questions that an auditor may ask, by the schema itself.
+// auditViews returns the questions that an auditor may ask, taken from the
+// schema itself.
 func auditViews(t *testing.T, d *Daemon) []string {
 	t.Helper()
 	names, err := sqlite(d.DB, "-readonly", "SELECT name FROM sqlite_schema WHERE type = 'view' AND name LIKE 'audit%' ORDER BY name")
 	if err != nil {
 		t.Fatal(err)
 	}
-	questions := []string{"SELECT count(*), max(n) FROM audit_log"} // a table, and part of the contract
+	questions := []string{"SELECT count(*), max(n) FROM audit_log"} // a table that is part of the contract
 	for name := range strings.FieldsSeq(names) {
 		question := "SELECT count(*) FROM " + name
-		if name == "audit_states" { // counting alone would not put a state together
+		if name == "audit_states" { // a count alone would not assemble a state
 			question = "SELECT count(*), sum(length(state)) FROM (SELECT state FROM audit_states LIMIT 200)"
 		}
 		questions = append(questions, question)
@@ -97,8 +99,8 @@ func (a *auditor) ask(ctx context.Context, t *testing.T, db string) {
 	}
 }
 
-// next asks the next question. Patience is the command's own setting: a reader
-// of a write-ahead log waits for nobody, except while it is recovered.
+// next asks the next question. The timeout is the command's own setting. A
+// reader of a write-ahead log waits for nobody, except during its recovery.
 func (a *auditor) next(t *testing.T, db string) {
 	question := a.questions[a.asked%len(a.questions)]
 	began := time.Now()

@@ -17,16 +17,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Stored is one checkpoint as the daemon gives it back.
+// Stored is one checkpoint as the daemon returns it.
 type Stored struct {
 	ID, Agent, Run string
 	Seq            int64
-	SHA256         string // as the daemon says
-	Read           string // of the bytes that it gave
+	SHA256         string // the hash that the daemon reports
+	Read           string // the hash of the bytes that it returned
 }
 
-// Check reads everything back that the agents have and fails the test for each
-// broken invariant of I1 to I4. The agents must have kept all.
+// Check reads back everything that the agents have and fails the test for each
+// broken invariant of I1 to I4. The agents' policies must keep all checkpoints.
 func (h *History) Check(t *testing.T, connect func() *client.Client, agents ...string) {
 	t.Helper()
 	began := time.Now()
@@ -46,7 +46,7 @@ func (h *History) Check(t *testing.T, connect func() *client.Client, agents ...s
 		n.Saves, n.Retried, n.Replayed, n.Acked, float64(n.Bytes)/1e6, n.Unanswered, len(found), time.Since(began).Round(time.Millisecond), len(problems))
 }
 
-// readBack reads the agents side by side.
+// readBack reads the agents concurrently.
 func readBack(connect func() *client.Client, agents []string) ([]Stored, error) {
 	var wait sync.WaitGroup
 	lists, errs := make([][]Stored, len(agents)), make([]error, len(agents))
@@ -66,7 +66,7 @@ func readBack(connect func() *client.Client, agents []string) ([]Stored, error) 
 func readAgent(c *client.Client, agent string) ([]Stored, error) {
 	list, err := listAll(c, ckpt.CheckpointFilter{Agent: agent})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return nil, nil // nothing of it was ever saved, which the history judges
+		return nil, nil // no save of this agent succeeded; the history decides whether that is right
 	}
 	if err != nil {
 		return nil, err
@@ -85,15 +85,15 @@ func readAgent(c *client.Client, agent string) ([]Stored, error) {
 	return found, nil
 }
 
-// problems are the broken invariants, in words. It is pure, so that it can be
-// shown to find what it is for.
+// problems describes the broken invariants in words. It is a pure function, so
+// that a test can prove that it finds them.
 func (h *History) problems(found []Stored) []string {
 	sent := h.list()
 	return slices.Concat(missing(sent, found), strangers(sent, found), doubles(found), gaps(found), disorder(sent, found))
 }
 
-// missing is I1: what was acknowledged is there, byte for byte. And nothing is
-// there of which the last word was that it is not.
+// missing is I1: every acknowledged save is there, byte for byte. A save whose
+// last answer was "not saved" is not there.
 func missing(sent []Sent, found []Stored) (problems []string) {
 	there := map[string]Stored{}
 	for _, s := range found {
@@ -116,7 +116,7 @@ func missing(sent []Sent, found []Stored) (problems []string) {
 	return problems
 }
 
-// strangers is I2: nothing is there that nobody sent, and all of it is whole.
+// strangers is I2: every stored checkpoint was sent by a client, and is whole.
 func strangers(sent []Sent, found []Stored) (problems []string) {
 	known := map[string]Sent{}
 	for _, s := range sent {
@@ -136,8 +136,8 @@ func strangers(sent []Sent, found []Stored) (problems []string) {
 	return problems
 }
 
-// doubles is I3: a key saves once. Every state of a history is another one, so
-// the same bytes under two ids are one save too many as well.
+// doubles is I3: a key saves once. Each state of a history is unique, so the
+// same bytes under two ids also mean one save too many.
 func doubles(found []Stored) (problems []string) {
 	ids, states := map[string]bool{}, map[string]string{}
 	for _, s := range found {
@@ -163,7 +163,8 @@ func byRun(found []Stored) map[string][]Stored {
 	return runs
 }
 
-// gaps is half of I4: in a run that keeps all, the numbers are 1, 2, 3 …
+// gaps is half of I4: in a run that keeps all checkpoints, the numbers are 1,
+// 2, 3 …
 func gaps(found []Stored) (problems []string) {
 	runs := byRun(found)
 	for _, run := range slices.Sorted(maps.Keys(runs)) {
@@ -177,15 +178,15 @@ func gaps(found []Stored) (problems []string) {
 	return problems
 }
 
-// disorder is the other half: what was sent after something of the same run
-// had been acknowledged comes after it.
+// disorder is the other half of I4: a save that was sent after another save of
+// the same run had been acknowledged has a higher number.
 func disorder(sent []Sent, found []Stored) (problems []string) {
 	known := map[string]Sent{}
 	for _, s := range sent {
 		known[s.ID] = s
 	}
 	for run, list := range byRun(found) {
-		var first Sent // the earliest acknowledged of those with a higher number
+		var first Sent // the earliest acknowledged save of those with a higher number
 		for _, is := range slices.Backward(list) {
 			s := known[is.ID]
 			if first.Acked() && s.First > first.Answered {
@@ -199,8 +200,8 @@ func disorder(sent []Sent, found []Stored) (problems []string) {
 	return problems
 }
 
-// TestTheOracle plants one bug of each sort: an oracle that finds nothing may
-// be blind.
+// TestTheOracle plants one bug of each sort and checks that the oracle reports
+// it. An oracle that never finds anything may be blind.
 func TestTheOracle(t *testing.T) {
 	h := NewHistory()
 	var good []Stored

@@ -29,7 +29,7 @@ func init() {
 	addRow("F5", "fsync error", true, failFlushes)
 }
 
-// needStrace answers the command, or skips the test.
+// needStrace returns the path of strace, or skips the test.
 func needStrace(t *testing.T) string {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -42,14 +42,14 @@ func needStrace(t *testing.T) string {
 	return strace
 }
 
-// point is a place in a session: the n-th of one thread's calls by this name.
+// point is a place in a session: the n-th call of one thread with this name.
 type point struct {
 	call string
 	n    int
 }
 
-// inject is the strace command that does something at a point. suffix is "+"
-// where it is to be done from then on.
+// inject is the strace command that injects a fault at a point. The suffix is
+// "+" if the fault applies from that call on.
 func (p point) inject(strace, what, suffix string) []string {
 	return []string{strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + p.call, "-e", fmt.Sprintf("inject=%s:%s:when=%d%s", p.call, what, p.n, suffix)}
 }
@@ -57,9 +57,9 @@ func (p point) inject(strace, what, suffix string) []string {
 // tracedLine is a line of strace -f: a thread, and a call with its arguments.
 var tracedLine = regexp.MustCompile(`^(\d+) +([a-z0-9]+)\((.*)`)
 
-// pointsOf plays a session once and answers where it writes to the database's
-// files: the points at which a fault makes a difference. Calls of other
-// files are counted, because strace counts them, and are no points.
+// pointsOf plays a session once and returns where it writes to the files of the
+// database: the points at which a fault makes a difference. Calls on other
+// files are counted because strace counts them, but they are not points.
 func pointsOf(t *testing.T, strace string, set session) (points []point) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -87,7 +87,7 @@ func pointsOf(t *testing.T, strace string, set session) (points []point) {
 	return points
 }
 
-// byCall counts points for the log.
+// byCall counts points by their call, for the log.
 func byCall(points []point) string {
 	counts := map[string]int{}
 	for _, p := range points {
@@ -107,7 +107,7 @@ type trial struct {
 	acts    int
 	golden  golden
 	slowest time.Duration // of the restarts
-	missed  int           // points that were not met
+	missed  int           // points that the session did not reach
 }
 
 func newTrial(t *testing.T, acts int) *trial {
@@ -117,7 +117,7 @@ func newTrial(t *testing.T, acts int) *trial {
 	return x
 }
 
-// place is a database of its own for one point.
+// place returns the path of a separate database for one point.
 func (x *trial) place() string {
 	dir, err := os.MkdirTemp(memoryFolder(), "ft")
 	must(x.t, err)
@@ -125,8 +125,8 @@ func (x *trial) place() string {
 	return filepath.Join(dir, "ckpt.db")
 }
 
-// memoryFolder is a folder in memory where there is one: what is asked here is
-// what the program does between two calls, not what a disk does.
+// memoryFolder returns a folder in memory if the system has one: these tests
+// check what the program does between two calls, not what a disk does.
 func memoryFolder() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -134,8 +134,8 @@ func memoryFolder() string {
 	return ""
 }
 
-// judge starts the real daemon on what a session has left, holds it to what was
-// acknowledged, and has the session go on to its end.
+// judge starts the real daemon on the files that a session left, compares them
+// with what was acknowledged, and plays the session to its end.
 func (x *trial) judge(path string, p progress, what string) {
 	t := x.t
 	t.Helper()
@@ -158,8 +158,8 @@ func (x *trial) judge(path string, p progress, what string) {
 	x.verify(path, what)
 }
 
-// restart answers how long the real daemon took to be ready. Where that is long
-// it is done again: the machine may have had other things to do.
+// restart returns how long the real daemon took to become ready. If that is
+// long, it measures again, because the machine may have been busy.
 func (x *trial) restart(path, what string) time.Duration {
 	const most = 2 * time.Second
 	d := NewDaemon(x.t)
@@ -175,7 +175,7 @@ func (x *trial) restart(path, what string) time.Duration {
 		d.Kill()
 		best = min(best, took)
 	}
-	if best > slack(3*most) { // the promise is 2 s on a machine that has nothing else to do; the row says what it was
+	if best > slack(3*most) { // the promise is 2 s on an otherwise idle machine; the row reports the time
 		x.t.Errorf("%s: the restart took %v", what, best)
 	}
 	return best
@@ -192,7 +192,8 @@ func (x *trial) verify(path, what string) {
 	}
 }
 
-// sample is every n-th of a list, from a place that the seed says.
+// sample returns every n-th element of a list, from an index that the seed
+// decides.
 func sample[T any](t *testing.T, list []T, n int) (some []T) {
 	for i := newRand(t, 0).IntN(n); i < len(list); i += n {
 		some = append(some, list[i])
@@ -200,7 +201,7 @@ func sample[T any](t *testing.T, list []T, n int) (some []T) {
 	return some
 }
 
-// crashEverywhere is F1.
+// crashEverywhere is F1: the session is killed at its points.
 func crashEverywhere(t *testing.T) {
 	x, points := newPoints(t, 2*len(acts), 20)
 	for _, p := range points {
@@ -216,7 +217,8 @@ func crashEverywhere(t *testing.T) {
 	x.sum(points)
 }
 
-// newPoints is a trial and the points of its session: all, or every n-th.
+// newPoints returns a trial and the points of its session: all of them, or
+// every n-th.
 func newPoints(t *testing.T, acts, every int) (*trial, []point) {
 	t.Helper()
 	x := newTrial(t, acts)
@@ -239,7 +241,7 @@ func (x *trial) sum(points []point) {
 }
 
 // crashTwice is F2: at some points of F1 the next start is killed too, at each
-// of its own.
+// of its own points.
 func crashTwice(t *testing.T) {
 	x, points := newPoints(t, len(acts), 1)
 	points = sample(t, points, max(1, len(points)/map[bool]int{true: 1, false: 16}[isShort()]))
@@ -265,7 +267,8 @@ func crashTwice(t *testing.T) {
 	note(t, "%d crashes, each followed by one at every point of the next start; the slowest restart took %v", len(points), x.slowest.Round(time.Millisecond))
 }
 
-// failEverywhere is F4: the disk fails or is full, at one call or from then on.
+// failEverywhere is F4: the disk fails or is full, for one call or from that
+// call on.
 func failEverywhere(t *testing.T) {
 	x, points := newPoints(t, len(acts), 48)
 	points = slices.DeleteFunc(points, func(p point) bool { return strings.HasPrefix(p.call, "unlink") })
@@ -273,7 +276,7 @@ func failEverywhere(t *testing.T) {
 	for _, p := range points {
 		for _, fault := range []string{"EIO", "EIO+", "ENOSPC", "ENOSPC+"} {
 			errno, forEver := strings.CutSuffix(fault, "+")
-			if forEver && p.call == "write" { // the session tells what it has done by writes of its own: nobody would hear it
+			if forEver && p.call == "write" { // the session reports its progress by writes of its own, which would fail too
 				continue
 			}
 			ended[fault+" "+x.fail(p, errno, map[bool]string{true: "+"}[forEver])]++
@@ -285,7 +288,7 @@ func failEverywhere(t *testing.T) {
 	}
 }
 
-// fail plays a session with a fault in it and answers how that ended.
+// fail plays a session with a fault in it and returns how the session ended.
 func (x *trial) fail(p point, errno, suffix string) string {
 	path, what := x.place(), fmt.Sprintf("%s at %s %d%s", errno, p.call, p.n, suffix)
 	said := play(x.t, session{DB: path, Acts: x.acts}, p.inject(x.strace, "error="+errno, suffix)...)
@@ -300,8 +303,8 @@ func (x *trial) fail(p point, errno, suffix string) string {
 	return word
 }
 
-// failFlushes is F5: what was in a flush that failed is unknown, and the same
-// key gives one row after the restart.
+// failFlushes is F5: the outcome of what a failed flush contained is unknown,
+// and the same key gives one row after the restart.
 func failFlushes(t *testing.T) {
 	x, points := newPoints(t, len(acts), 1)
 	points = slices.DeleteFunc(points, func(p point) bool { return p.call != "fsync" && p.call != "fdatasync" })

@@ -33,8 +33,8 @@ func init() {
 	})
 }
 
-// fewDescriptors is half of F23: with no descriptor left the daemon refuses and
-// waits, and goes on when there are some again.
+// fewDescriptors is half of F23: without free descriptors the daemon refuses
+// and waits, and it continues when there are some again.
 func fewDescriptors(t *testing.T) {
 	d := NewDaemon(t, "--set", "limits.owner_connections=3000")
 	d.Wrap = []string{"sh", "-c", `ulimit -n 96; exec "$@"`, "sh"}
@@ -43,7 +43,7 @@ func fewDescriptors(t *testing.T) {
 	load.start(h)
 	load.reach(20)
 	var conns []net.Conn
-	for range 200 { // those beyond the limit wait in the socket's own queue
+	for range 200 { // connections beyond the limit wait in the socket's own queue
 		if conn, err := net.DialTimeout("unix", d.Socket, time.Second); err == nil {
 			conns = append(conns, conn)
 		}
@@ -66,7 +66,7 @@ func fewDescriptors(t *testing.T) {
 	d.Verify()
 }
 
-// memoryGroup makes a cgroup of version 1 or 2 with so much memory.
+// memoryGroup makes a cgroup of version 1 or 2 with this memory limit.
 func memoryGroup(t *testing.T, limit int64) (procs string) {
 	t.Helper()
 	needRoot(t, "limit memory")
@@ -84,8 +84,8 @@ func memoryGroup(t *testing.T, limit int64) (procs string) {
 	return ""
 }
 
-// littleMemory is the other half: where the kernel ends the daemon for its
-// memory, nothing that was acknowledged is lost.
+// littleMemory is the other half: if the kernel kills the daemon because of its
+// memory, no acknowledged save is lost.
 func littleMemory(t *testing.T) {
 	const limit = 48 << 20
 	procs := memoryGroup(t, limit)
@@ -99,7 +99,7 @@ func littleMemory(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 5*time.Second || kills == 0 && time.Since(began) < 25*time.Second; time.Sleep(20 * time.Millisecond) {
 		if !sent && time.Since(began) > 2*time.Second && d.Running() {
 			sent = true
-			go large(d) // it does not fit
+			go large(d) // this does not fit
 		}
 		if !d.Running() {
 			kills++
@@ -113,7 +113,7 @@ func littleMemory(t *testing.T) {
 		defer close(finished)
 		load.finish()
 	}()
-	for waiting := true; waiting; { // what was sent last may end it once more
+	for waiting := true; waiting; { // the requests that were sent last may kill it once more
 		select {
 		case <-finished:
 			waiting = false
@@ -125,7 +125,7 @@ func littleMemory(t *testing.T) {
 		}
 	}
 	d.Kill()
-	d.Wrap = nil // to read it all back takes more
+	d.Wrap = nil // reading everything back takes more memory
 	d.Start()
 	note(t, "with %d MiB the kernel ended the daemon %d times", limit>>20, kills)
 	h.Check(t, d.Client, load.agents...)
@@ -142,8 +142,9 @@ func large(d *Daemon) {
 	_, _ = c.Save(context.Background(), &ckpt.SaveRequest{Agent: "large", Kind: ckpt.KindRoutine, ContentType: "application/octet-stream", State: noise(1, 60<<20)})
 }
 
-// crowd is F27: what it costs the others that very many do nothing, that some
-// send a byte a second, and that one sends a gigabyte.
+// crowd is F27: it measures what the other clients lose when very many
+// connections do nothing, some clients send one byte a second, and one client
+// sends a gigabyte.
 func crowd(t *testing.T, idle, slow, saves int) {
 	d := NewDaemon(t, "--set", "limits.owner_connections=4000")
 	d.Start()
@@ -189,7 +190,7 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	}
 }
 
-// quantiles are p50 and p99 of saves, one after the other.
+// quantiles returns p50 and p99 of saves that are made one after the other.
 func quantiles(t *testing.T, c *client.Client, saves int) [2]time.Duration {
 	t.Helper()
 	times := make([]time.Duration, saves)
@@ -204,7 +205,8 @@ func quantiles(t *testing.T, c *client.Client, saves int) [2]time.Duration {
 	return [2]time.Duration{times[saves/2].Round(10 * time.Microsecond), times[saves*99/100].Round(10 * time.Microsecond)}
 }
 
-// halfClosed clients have said all and still get their answer.
+// halfClosed: a client that has sent everything and closed its writing end
+// still gets its answer.
 func halfClosed(t *testing.T, d *Daemon) {
 	t.Helper()
 	replies, err := raw(d.Socket, post(`{"kind":"routine","state":1}`), 1, true)
@@ -213,7 +215,7 @@ func halfClosed(t *testing.T, d *Daemon) {
 	}
 }
 
-// gigabyte sends a body that no limit allows and says how that ended.
+// gigabyte sends a body that no limit allows and returns how the request ended.
 func gigabyte(socket string) string {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

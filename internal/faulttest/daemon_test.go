@@ -21,12 +21,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// startTime is how long a daemon may take until it answers, on a machine that
-// does other things too. The product's own promise is below a second.
+// startTime is how long a daemon may take until it responds, on a machine that
+// does other things too. The product's own promise is less than a second.
 const startTime = 10 * time.Second
 
-// checkTime is how long a start may take besides: after a fail-stop it checks
-// all of the file first.
+// checkTime is how much longer a start may take: after a fail-stop the daemon
+// first checks the whole file.
 func (d *Daemon) checkTime() time.Duration {
 	const aSecond = 20 << 20
 	return time.Duration(fileSize(d.DB)/aSecond) * time.Second
@@ -40,13 +40,13 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// Daemon is a place for a daemon and the process that serves there, which may
-// be started, ended in every way, and started again.
+// Daemon is a place for a daemon and the process that serves there. The process
+// can be started, ended in every way, and started again.
 type Daemon struct {
 	Dir, Socket, DB string
-	Flags           []string // of serve, besides those that name the place
-	Env             []string // besides the few that are always there
-	Wrap            []string // a command that runs the program, where it needs one
+	Flags           []string // of serve, without the ones that name the place
+	Env             []string // in addition to the few variables that are always set
+	Wrap            []string // a command that runs the program, if it needs one
 	Program         string   // "" means the one under test
 
 	t   *testing.T
@@ -72,7 +72,8 @@ func NewDaemon(t *testing.T, flags ...string) *Daemon {
 	return d
 }
 
-// cleanUp fails the test for what no test expects of a daemon.
+// cleanUp fails the test if the daemon shows something that no test expects of
+// a daemon.
 func (d *Daemon) cleanUp() {
 	if d.Running() {
 		d.Kill()
@@ -98,7 +99,7 @@ func (d *Daemon) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Serve starts a daemon that need not become ready.
+// Serve starts a daemon that does not have to become ready.
 func (d *Daemon) Serve(flags ...string) (*exec.Cmd, *bytes.Buffer) {
 	d.t.Helper()
 	cmd := d.command(slices.Concat([]string{"serve", "--socket", d.Socket, "--db", d.DB}, d.Flags, flags)...)
@@ -110,8 +111,8 @@ func (d *Daemon) Serve(flags ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &said
 }
 
-// Start starts the daemon and waits until it acknowledges saves. It answers
-// how long that took.
+// Start starts the daemon and waits until it acknowledges saves. It returns how
+// long that took.
 func (d *Daemon) Start() time.Duration {
 	d.t.Helper()
 	took, err := d.start()
@@ -121,12 +122,12 @@ func (d *Daemon) Start() time.Duration {
 	return took
 }
 
-// start is Start for goroutines other than the test's.
+// start is Start for goroutines other than the test's own.
 func (d *Daemon) start() (time.Duration, error) {
 	began := time.Now()
 	cmd := d.command(slices.Concat([]string{"serve", "--while-stdin", "--socket", d.Socket, "--db", d.DB}, d.Flags)...)
 	cmd.Stdout, cmd.Stderr = d.log, d.log
-	if _, err := cmd.StdinPipe(); err != nil { // it closes with this process, so that a test that panics leaves no daemon
+	if _, err := cmd.StdinPipe(); err != nil { // closes with this process: a test that panics leaves no daemon
 		return 0, err
 	}
 	if err := cmd.Start(); err != nil {
@@ -134,7 +135,7 @@ func (d *Daemon) start() (time.Duration, error) {
 	}
 	end := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // its state is read by who waits for end
+		_ = cmd.Wait() // readers of the state wait for end
 		close(end)
 	}()
 	d.mu.Lock()
@@ -182,11 +183,11 @@ func (d *Daemon) signal(sig syscall.Signal) error {
 
 // Kill ends the process without a warning and waits until it is gone.
 func (d *Daemon) Kill() {
-	_ = d.signal(syscall.SIGKILL) // it may have ended by itself; tests look at how
+	_ = d.signal(syscall.SIGKILL) // it may have ended by itself; tests check how
 	_, _ = d.Wait(startTime)
 }
 
-// Stop asks the process to end and answers its exit code and how long it took.
+// Stop asks the process to end and returns its exit code and how long it took.
 func (d *Daemon) Stop() (code int, took time.Duration) {
 	d.t.Helper()
 	began := time.Now()
@@ -217,7 +218,7 @@ func (d *Daemon) exitCode() int {
 	return d.cmd.ProcessState.ExitCode()
 }
 
-// Running says whether there is a process.
+// Running reports whether there is a process.
 func (d *Daemon) Running() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,10 +240,10 @@ func (d *Daemon) PID() int {
 	return d.cmd.Process.Pid
 }
 
-// Log is what all processes at this place have written so far.
+// Log returns what all processes at this place have written so far.
 func (d *Daemon) Log() string { return d.log.String() }
 
-// Client is a client of its own connection. It does not retry.
+// Client returns a client with its own connection. It does not retry.
 func (d *Daemon) Client() *client.Client {
 	c := &client.Client{Socket: d.Socket}
 	d.t.Cleanup(c.Close)

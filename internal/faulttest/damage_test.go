@@ -13,8 +13,8 @@ import (
 
 func init() { addRow("F19", "damaged pages and payloads at rest", true, damageAtRest) }
 
-// damageAtRest is F19: bits flip in a database that nobody has open. What they
-// hit is refused by its id, and the rest is served.
+// damageAtRest is F19: bits flip in a database that no process has open. The
+// daemon refuses each damaged checkpoint by its id and serves the others.
 func damageAtRest(t *testing.T) {
 	rounds := 40
 	if isShort() {
@@ -61,11 +61,11 @@ func damageAtRest(t *testing.T) {
 	}
 }
 
-// flip inverts a bit in the middle of some of the states, in the file of a
+// flip inverts one bit in the middle of some of the states, in the file of a
 // daemon that has been stopped.
 func (d *Daemon) flip(t *testing.T, states map[string][]byte, most int) (hit map[string]bool) {
 	t.Helper()
-	_, err := sqlite(d.DB, "PRAGMA wal_checkpoint(TRUNCATE)") // so that the bytes are in the file
+	_, err := sqlite(d.DB, "PRAGMA wal_checkpoint(TRUNCATE)") // this moves the bytes into the file
 	if err != nil {
 		t.Skip(err)
 	}

@@ -23,7 +23,7 @@ func init() {
 	addRow("F11", "disk full, then room again", true, fullDisk)
 }
 
-// image is a file system of its own in a file, or in memory.
+// image is a separate file system, in a file or in memory.
 type image struct {
 	t         *testing.T
 	file, dir string
@@ -67,7 +67,7 @@ func newExt4(t *testing.T, size int64) *image {
 
 func (m *image) mount() error { return run("mount", "-o", "loop", m.file, m.dir) }
 
-// umount waits for whoever is about to let go of it.
+// umount retries until the processes that still use the file system release it.
 func (m *image) umount() error {
 	var err error
 	for range 100 {
@@ -79,7 +79,7 @@ func (m *image) umount() error {
 	return err
 }
 
-// goDown is EXT4_IOC_SHUTDOWN without a flush of the journal: nothing reaches the disk from here on.
+// goDown is EXT4_IOC_SHUTDOWN without a flush of the journal: from this call on nothing reaches the disk.
 func (m *image) goDown() error {
 	f, err := os.Open(m.dir)
 	if err != nil {
@@ -94,8 +94,8 @@ func (m *image) goDown() error {
 	return nil
 }
 
-// powerLosses is F8: a file system that loses all that was not flushed, again and
-// again, under clients that go on.
+// powerLosses is F8: a file system repeatedly loses everything that was not flushed, while clients continue to
+// save.
 func powerLosses(t *testing.T) {
 	rounds := 20
 	if isShort() {
@@ -117,7 +117,7 @@ func losePower(t *testing.T, rounds int) {
 		time.Sleep(100*time.Millisecond + time.Duration(random.Int64N(int64(900*time.Millisecond))))
 		d.stopBetweenCalls()
 		must(t, m.goDown())
-		if random.IntN(2) == 0 { // it meets a disk that is gone, and may acknowledge nothing
+		if random.IntN(2) == 0 { // the daemon meets a disk that is gone, and must not acknowledge anything
 			d.Signal(syscall.SIGCONT)
 			time.Sleep(time.Duration(random.Int64N(int64(50 * time.Millisecond))))
 		}
@@ -137,9 +137,8 @@ func losePower(t *testing.T, rounds int) {
 	d.Verify()
 }
 
-// stopBetweenCalls stops every thread of the daemon outside the kernel. A flush
-// that is under way while ext4 is shut down may answer that all is well, which no disk
-// without power does.
+// stopBetweenCalls stops every thread of the daemon outside the kernel. A flush that is in progress while ext4 is
+// shut down can return success, which a disk without power never does.
 func (d *Daemon) stopBetweenCalls() {
 	d.t.Helper()
 	d.Signal(syscall.SIGSTOP)
@@ -165,8 +164,8 @@ func (d *Daemon) stopped() bool {
 	return err == nil && len(threads) > 0
 }
 
-// fullDisk is F11 over the socket: a disk without a byte left refuses saves and
-// nothing else, also after a kill, and needs no restart when there is room again.
+// fullDisk is F11 over the socket: if the disk has not one byte left, the daemon refuses saves and nothing else,
+// also after a kill. It needs no restart when there is room again.
 func fullDisk(t *testing.T) {
 	m := newExt4(t, 64<<20)
 	d, h := NewDaemon(t), NewHistory()
@@ -198,7 +197,7 @@ func fullDisk(t *testing.T) {
 			continue
 		}
 		deleted++
-		b.grow(64 << 20) // somebody else takes what it has given back
+		b.grow(64 << 20) // another program takes the space that it has freed
 	}
 	note(t, "%d of %d deletes on the full disk succeeded, with a kill among them", deleted, len(saves))
 	pid := d.PID()
@@ -217,7 +216,7 @@ func fullDisk(t *testing.T) {
 	d.Verify()
 }
 
-// ballast is a file that takes room from everybody else.
+// ballast is a file that takes space away from all others.
 type ballast struct {
 	t    *testing.T
 	path string
@@ -229,7 +228,7 @@ func newBallast(t *testing.T, path string) *ballast {
 	return &ballast{t, path}
 }
 
-// grow takes so many bytes more, or all that there are.
+// grow adds up to this many bytes, or all that are left.
 func (b *ballast) grow(most int64) {
 	b.t.Helper()
 	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_APPEND, 0)
@@ -244,7 +243,7 @@ func (b *ballast) grow(most int64) {
 	_ = f.Sync()
 }
 
-// saveUntilFull saves until that is refused, and checks how.
+// saveUntilFull saves until a save is refused, and checks the refusal.
 func saveUntilFull(t *testing.T, h *History, c *client.Client) (saves []*ckpt.Saved) {
 	t.Helper()
 	for n := 0; ; n++ {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheDocumentListsTheRows holds the tables of docs/RELIABILITY.md to the matrix: every row has its figures there, no
-// row is told of that does not exist, and the promises name only rows that do.
+// TestTheDocumentListsTheRows compares the tables of docs/RELIABILITY.md with the matrix: every row has its figures
+// there, the document names no row that does not exist, and the promises name only existing rows.
 func TestTheDocumentListsTheRows(t *testing.T) {
 	text, err := os.ReadFile("../../docs/RELIABILITY.md")
 	must(t, err)
@@ -20,7 +20,7 @@ func TestTheDocumentListsTheRows(t *testing.T) {
 	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
 		t.Errorf("two rows have the same name: %v", names)
 	}
-	// A row of the table of figures has six columns; that of what was found has three.
+	// A row of the table of figures has six columns. A row of the table of findings has three.
 	var told []string
 	for _, m := range regexp.MustCompile(`(?m)^\| (F\d+) \|(?:[^|\n]*\|){5}$`).FindAllSubmatch(text, -1) {
 		told = append(told, string(m[1]))

@@ -20,7 +20,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// filer is a client that edits a folder and saves it again and again.
+// filer is a client that edits a folder and saves it repeatedly.
 type filer struct {
 	daemon *Daemon
 	client *client.Client
@@ -44,7 +44,7 @@ func entriesOf(files map[string]string) []ckpt.TreeEntry {
 	return list
 }
 
-// work saves until ctx ends. What breaks off is begun anew with all contents.
+// work saves until ctx ends. After a failure it starts again with all contents.
 func (f *filer) work(ctx context.Context) {
 	files := map[string]string{}
 	for i := range 30 {
@@ -54,7 +54,7 @@ func (f *filer) work(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id, err := f.save(ctx, base, last, files, n)
 		if err != nil {
-			base, last = "", map[string]string{} // also where it is not known whether it was stored
+			base, last = "", map[string]string{} // also if it is not known whether the files were stored
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -67,7 +67,8 @@ func (f *filer) work(ctx context.Context) {
 	}
 }
 
-// save stores what is new of the files, their tree, and a checkpoint with it.
+// save stores the new contents, the tree of the files, and a checkpoint with
+// it.
 func (f *filer) save(ctx context.Context, base string, last, files map[string]string, n int) (string, error) {
 	var fresh []ckpt.FileContent
 	for path, text := range files {
@@ -99,7 +100,7 @@ func (f *filer) save(ctx context.Context, base string, last, files map[string]st
 	return stored.ID, nil
 }
 
-// check reads the files of every acknowledged checkpoint back.
+// check reads back the files of every acknowledged checkpoint.
 func (f *filer) check(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// TestFollowingAllRuns kills the daemon while a follower of all runs reads and an agent appends to
-// several: the follower gets each event that was acknowledged, once, in the order of its run.
+// TestFollowingAllRuns kills the daemon while a follower of all runs reads and an agent appends to several runs.
+// The follower gets each acknowledged event once, in the order of its run.
 func TestFollowingAllRuns(t *testing.T) {
 	t.Parallel()
 	d := NewDaemon(t)

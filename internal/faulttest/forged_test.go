@@ -33,8 +33,8 @@ func init() {
 	})
 }
 
-// forge has the sqlite3 command change what is stored while the daemon runs. The triggers that forbid it are dropped and
-// made again, all in one transaction. It answers the lines that the statements print.
+// forge changes stored data with the sqlite3 command while the daemon runs. It drops the triggers that forbid the
+// change and creates them again, all in one transaction. It returns the lines that the statements print.
 func (d *Daemon) forge(t *testing.T, statements string) []string {
 	t.Helper()
 	drop, err := sqlite(d.DB, "-readonly", `SELECT group_concat('DROP TRIGGER ' || name || ';', char(10)) FROM sqlite_schema WHERE type = 'trigger'`)
@@ -50,8 +50,8 @@ func (d *Daemon) forge(t *testing.T, statements string) []string {
 	return strings.Fields(string(out))
 }
 
-// breakNewest changes two bytes of the newest piece of each run's newest checkpoint, and prints the ids of all checkpoints
-// that have such a piece.
+// breakNewest changes two bytes of the newest piece of each run's newest checkpoint, and prints the ids of all
+// checkpoints that contain such a piece.
 const breakNewest = `
 CREATE TEMP TABLE broken AS
 	SELECT c.run_id AS run, CAST(json_extract(c.pieces, '$[#-1][0]') AS INTEGER) AS segment FROM checkpoints c
@@ -61,8 +61,8 @@ SELECT DISTINCT c.id FROM checkpoints c JOIN broken b ON b.run = c.run_id, json_
 	WHERE c.pieces IS NOT NULL AND json_extract(p.value, '$[0]') = b.segment;
 DROP TABLE broken`
 
-// damagedPieces is F30 under load: pieces of the newest states are changed again and again while clients save. All saves
-// are acknowledged and read back, except those whose own pieces were changed, which are refused.
+// damagedPieces is F30 under load: the test repeatedly changes pieces of the newest states while clients save. All
+// saves are acknowledged and read back, except those whose own pieces were changed, which are refused.
 func damagedPieces(t *testing.T, rounds int) {
 	needSqlite(t)
 	d, h := NewDaemon(t), NewHistory()
@@ -95,8 +95,8 @@ func damagedPieces(t *testing.T, rounds int) {
 	d.wantProblems(t, "damaged")
 }
 
-// checkDamaged is Check where some checkpoints were damaged by the test: those are refused as corrupt or read back. It
-// answers how many are refused.
+// checkDamaged is Check for a history of which the test damaged some checkpoints: each of those is refused as
+// corrupt or read back whole. It returns how many are refused.
 func (h *History) checkDamaged(t *testing.T, d *Daemon, hit map[string]bool, agents ...string) (refused int) {
 	t.Helper()
 	found, err := readBack(d.Client, agents)
@@ -117,8 +117,8 @@ func (h *History) checkDamaged(t *testing.T, d *Daemon, hit map[string]bool, age
 	return refused
 }
 
-// saysDamaged holds everything that tells of damage to a number of checkpoints: the status, the probe of readiness, the
-// metrics, doctor, and the view of the auditors.
+// saysDamaged checks that everything that reports damage reports this number of checkpoints: the status, the
+// readiness probe, the metrics, doctor, and the auditors' view.
 func (d *Daemon) saysDamaged(t *testing.T, checkpoints int) {
 	t.Helper()
 	st, err := d.Client().Status(t.Context())
@@ -148,7 +148,7 @@ func (d *Daemon) saysDamaged(t *testing.T, checkpoints int) {
 	}
 }
 
-// get asks the daemon as curl does.
+// get sends a request to the daemon as curl does.
 func (d *Daemon) get(t *testing.T, path string) (code int, body []byte) {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -162,7 +162,7 @@ func (d *Daemon) get(t *testing.T, path string) (code int, body []byte) {
 	return resp.StatusCode, body
 }
 
-// wantProblems stops the daemon and has verify name problems with each of the words.
+// wantProblems stops the daemon and checks that verify reports problems with each of the words.
 func (d *Daemon) wantProblems(t *testing.T, words ...string) {
 	t.Helper()
 	if code, _ := d.Stop(); code != 0 {
@@ -179,9 +179,9 @@ func (d *Daemon) wantProblems(t *testing.T, words ...string) {
 	}
 }
 
-// TestDamageWhileItRuns is F30 with the policy that every agent has by default: with the two newest of three states
-// damaged under the daemon, the intact one stays until enough others are there, and a run goes back to an intact one.
-// When the damaged ones have gone, all is well again.
+// TestDamageWhileItRuns is F30 with the default policy of every agent: the two newest of three states are damaged
+// while the daemon runs. The intact state stays until enough other intact ones exist, and a run goes back to an
+// intact one. When the damaged states have been removed, the daemon reports no damage any more.
 func TestDamageWhileItRuns(t *testing.T) {
 	beside(t)
 	needSqlite(t)
@@ -206,7 +206,7 @@ func TestDamageWhileItRuns(t *testing.T) {
 	list, err := listAll(c, ckpt.CheckpointFilter{Agent: "agent-0"})
 	must(t, err)
 	intactBefore := 0
-	for _, ck := range list { // from here on the daemon knows of the damage
+	for _, ck := range list { // from here on the daemon knows about the damage
 		if _, err := c.State(t.Context(), ck.ID); err == nil {
 			intactBefore++
 		}
@@ -253,7 +253,7 @@ func TestDamageWhileItRuns(t *testing.T) {
 	d.Verify()
 }
 
-// forgedRows changes rows so that each is right by itself. Saves go on, and verify names every one.
+// forgedRows changes rows so that each row is valid by itself. Saves continue, and verify names every change.
 func forgedRows(t *testing.T) {
 	needSqlite(t)
 	d, h := NewDaemon(t), NewHistory()
@@ -284,8 +284,8 @@ func forgedRows(t *testing.T) {
 	d.wantProblems(t, ids[1:]...)
 }
 
-// cutLog takes rows from the end of the audit log under the daemon, and moves the head of the log along. The daemon ends
-// itself, and the next one saves and says what it found.
+// cutLog removes rows from the end of the audit log while the daemon runs, and moves the head of the log back to
+// match. The daemon ends itself. The next daemon saves and reports what it found.
 func cutLog(t *testing.T) {
 	needSqlite(t)
 	d, h := NewDaemon(t), NewHistory()
@@ -312,8 +312,8 @@ func cutLog(t *testing.T) {
 	d.wantProblems(t, "audit_row")
 }
 
-// olderCopy puts an older copy of the database in the place of the one that the daemon has. The daemon ends itself, and
-// the next one says what it found.
+// olderCopy replaces the database of the daemon with an older copy. The daemon ends itself, and the next one
+// reports what it found.
 func olderCopy(t *testing.T) {
 	needSqlite(t)
 	d := NewDaemon(t)
@@ -329,7 +329,7 @@ func olderCopy(t *testing.T) {
 	for range 5 {
 		save()
 	}
-	d.Stop() // which writes down how the log ends
+	d.Stop() // the stop records how the log ends
 	d.Start()
 	for _, suffix := range []string{"-wal", "-shm"} {
 		must(t, os.Remove(d.DB+suffix))

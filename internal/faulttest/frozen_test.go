@@ -16,7 +16,7 @@ import (
 )
 
 // beatsVariable makes the test program play an agent that saves once and then
-// only beats: it holds the socket and the agent's name.
+// only sends heartbeats. It holds the socket and the agent's name.
 const beatsVariable = "FAULTTEST_BEATS"
 
 // silence is how long the agent may be silent.
@@ -44,9 +44,10 @@ func playBeats(setting string) error {
 	}
 }
 
-// TestFrozenAgent: an agent stopped by SIGSTOP is found in its limit. With
-// autoresume it waits to be resumed; without it somebody is asked, and sees
-// beforehand what a clean beginning would lose.
+// TestFrozenAgent: the daemon notices within the silence limit that an agent
+// was stopped by SIGSTOP. With autoresume the run waits to be resumed. Without
+// it the daemon asks a person, who sees beforehand what a clean start would
+// lose.
 func TestFrozenAgent(t *testing.T) {
 	beside(t)
 	d := NewDaemon(t)
@@ -61,7 +62,7 @@ func TestFrozenAgent(t *testing.T) {
 		t.Run(agent, func(t *testing.T) {
 			p := beatingAgent(t, d, agent)
 			waitStatus(t, c, agent, ckpt.RunRunning, time.Minute)
-			time.Sleep(2 * silence) // it beats, and so it lives
+			time.Sleep(2 * silence) // it sends heartbeats, so it is alive
 			waitStatus(t, c, agent, ckpt.RunRunning, 0)
 			if err := p.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -85,7 +86,8 @@ func checkFrozen(t *testing.T, c *client.Client, agent string) {
 		t.Fatal(err)
 	}
 	if agent == "waits" {
-		// The process is there and may go on, so somebody has to stop it first.
+		// The process still exists and may continue, so a person has to stop it
+		// first.
 		if plan.Verdict != ckpt.VerdictRepair || !plan.Claimed || len(prompts.Prompts) != 0 {
 			t.Errorf("the plan is %+v, the prompts are %+v", plan, prompts.Prompts)
 		}
@@ -123,7 +125,7 @@ func beatingAgent(t *testing.T, d *Daemon, agent string) *os.Process {
 	return cmd.Process
 }
 
-// waitStatus waits until a run stands so, at most so long.
+// waitStatus waits at most this long until a run has the status.
 func waitStatus(t *testing.T, c *client.Client, agent string, want ckpt.RunStatus, most time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(most); ; time.Sleep(20 * time.Millisecond) {

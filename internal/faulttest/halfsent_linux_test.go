@@ -10,9 +10,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestHalfSentHeaders lets one owner begin a thousand requests with headers that
-// never end. They take little memory, others are answered meanwhile, and the memory
-// is given back when the connections are gone.
+// TestHalfSentHeaders: one owner begins a thousand requests with headers that never end. They take little memory,
+// other clients get answers meanwhile, and the memory is released when the connections are gone.
 func TestHalfSentHeaders(t *testing.T) {
 	beside(t)
 	const most, each = 1000, 250_000
@@ -56,7 +55,8 @@ func TestHalfSentHeaders(t *testing.T) {
 	_, peak := d.RSS()
 	note(t, "%d half-sent headers of %d kB: memory %d MB before, %d MB with them, %d MB at most, %d MB afterwards", most, each/1000,
 		before>>20, during>>20, peak>>20, after>>20)
-	// Without a bound they take over 600 MB. With one they take 100 to 190: it depends on when garbage is collected.
+	// Without a bound they take over 600 MB. With one they take 100 to 190 MB, which depends on when garbage is
+	// collected.
 	if peak > before+300<<20 {
 		t.Errorf("%d half-sent headers took %d MB", most, (peak-before)>>20)
 	}

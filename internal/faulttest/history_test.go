@@ -14,43 +14,44 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// History is what clients sent and were answered: the half of the truth that
-// no daemon can touch. It is written by many clients at once, and Check holds
-// it against what is stored.
+// History records what clients sent and which answers they got. The daemon
+// cannot change this record. Many clients write it at once, and Check compares
+// it with what is stored.
 type History struct {
 	mu    sync.Mutex
 	began time.Time
 	saves map[string]*Sent // by id
 }
 
-// NewHistory begins to record.
+// NewHistory starts a record.
 func NewHistory() *History {
 	return &History{began: time.Now(), saves: map[string]*Sent{}}
 }
 
-// Sent is one save as its client knows it, whatever the number of tries.
+// Sent is one save as its client knows it, regardless of the number of tries.
 type Sent struct {
 	ID, Agent, Run string
 	Size           int64
 	SHA256         string
-	First          time.Duration // when it was sent first, since the history began
+	First          time.Duration // time of the first try, since the history began
 	Tries          int
-	Last           time.Time     // when it was sent last
+	Last           time.Time     // time of the last try
 	Open           bool          // its last try has not ended
-	Longest        time.Duration // of its tries
-	Answered       time.Duration // when it was acknowledged; 0 for never
-	Seq            int64         // as acknowledged
-	Unknown        bool          // a try ended without a word about its outcome
-	Refused        bool          // the last word about it was not_saved
-	Word           string        // that word
-	Replayed       bool          // it had been saved by a try whose answer did not come
-	Contradictions []string      // acknowledgements of the same save that differ
+	Longest        time.Duration // the longest of its tries
+	Answered       time.Duration // time of the acknowledgement; 0 if there was none
+	Seq            int64         // the acknowledged number
+	Unknown        bool          // a try ended without an answer about its outcome
+	Refused        bool          // the last answer about it was not_saved
+	Word           string        // the text of that answer
+	Replayed       bool          // an earlier try had saved it, but its answer did not arrive
+	Contradictions []string      // acknowledgements of this save that differ
 }
 
-// Acked says whether a reply promised that the save is on disk.
+// Acked reports whether an answer promised that the save is on disk.
 func (s *Sent) Acked() bool { return s.Answered > 0 }
 
-// Send records that a save is about to be sent, before it can take effect.
+// Send records that a save is about to be sent. It is called before the save
+// can take effect.
 func (h *History) Send(r *ckpt.SaveRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +98,8 @@ func (s *Sent) acknowledge(saved *ckpt.Saved, now time.Duration) {
 	s.Refused, s.Replayed = false, s.Replayed || saved.Replayed
 }
 
-// outcome is what an error says about the save. A daemon that was never
-// reached has saved nothing.
+// outcome returns what an error says about the save. If the daemon was never
+// reached, the save is not saved.
 func outcome(err error) ckpt.Outcome {
 	var nobody *endpoint.DialError
 	var e *ckpt.Error
@@ -111,7 +112,7 @@ func outcome(err error) ckpt.Outcome {
 	return ckpt.OutcomeUnknown
 }
 
-// Save sends a save once and records both ends of it.
+// Save sends a save once and records the request and its answer.
 func (h *History) Save(ctx context.Context, c *client.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	h.Send(r)
 	saved, err := c.Save(ctx, r)
@@ -119,8 +120,8 @@ func (h *History) Save(ctx context.Context, c *client.Client, r *ckpt.SaveReques
 	return saved, err
 }
 
-// SaveUntilAnswered sends the same save again for as long as its outcome may
-// change, as our clients do, until the context ends.
+// SaveUntilAnswered repeats the same save as long as its outcome can change, as
+// our clients do, until the context ends.
 func (h *History) SaveUntilAnswered(ctx context.Context, c *client.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	for {
 		saved, err := h.Save(ctx, c, r)
@@ -134,22 +135,22 @@ func (h *History) SaveUntilAnswered(ctx context.Context, c *client.Client, r *ck
 	}
 }
 
-// passes says whether an error may pass by itself.
+// passes reports whether the cause of an error can go away by itself.
 func passes(err error) bool {
 	var nobody *endpoint.DialError
 	var e *ckpt.Error
 	return errors.As(err, &nobody) || errors.As(err, &e) && e.Retryable()
 }
 
-// Sum is what a history amounts to.
+// Sum is the totals of a history.
 type Sum struct {
 	Saves, Acked, Retried, Unanswered, Unknown, Replayed int
 
 	Bytes   int64
-	Longest time.Duration // of all tries
+	Longest time.Duration // the longest of all tries
 }
 
-// Sum counts.
+// Sum returns the totals.
 func (h *History) Sum() Sum {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,8 +177,8 @@ func (h *History) Sum() Sum {
 	return n
 }
 
-// InFlightSince counts the tries that were begun before a moment and have not
-// ended yet.
+// InFlightSince counts the tries that began before a moment and have not ended
+// yet.
 func (h *History) InFlightSince(moment time.Time) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,7 +191,7 @@ func (h *History) InFlightSince(moment time.Time) int {
 	return n
 }
 
-// list is every save in the order of first sending.
+// list returns all saves in the order of their first try.
 func (h *History) list() []Sent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

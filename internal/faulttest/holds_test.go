@@ -81,8 +81,8 @@ func lockedLong(t *testing.T, long time.Duration) {
 	d.Verify()
 }
 
-// longSnapshot is F16: a reader keeps the log from beginning anew. Saves go on,
-// status says so, and the log is short again afterwards.
+// longSnapshot is F16: a reader prevents the log from starting over. Saves
+// continue, status reports the long log, and the log is short again afterwards.
 func longSnapshot(t *testing.T, long time.Duration) {
 	needSqlite(t)
 	d := NewDaemon(t)
@@ -114,7 +114,7 @@ func longSnapshot(t *testing.T, long time.Duration) {
 	in.Close()
 	_ = shell.Wait()
 	ended := time.Now()
-	const copied = 100 << 20 // what a slow disk takes in a second: all that waits must be copied first
+	const copied = 100 << 20 // what a slow disk writes in a second: everything in the log must be copied first
 	for fileSize(d.DB+"-wal") > 150<<20 && time.Since(ended) < 30*time.Second {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -134,8 +134,9 @@ func longSnapshot(t *testing.T, long time.Duration) {
 	d.Verify()
 }
 
-// removedFiles is F18 over the socket: nothing is acknowledged any more, and the
-// daemon ends with its own exit code, within a second or at the next save.
+// removedFiles is F18 over the socket: after the files are removed, nothing is
+// acknowledged, and the daemon ends with its own exit code within a second or
+// at the next save.
 func removedFiles(t *testing.T) {
 	for name, harm := range map[string]func(db string) error{
 		"rm":       func(db string) error { return os.Remove(db) },
@@ -151,7 +152,7 @@ func removedFiles(t *testing.T) {
 			load.start(h)
 			load.reach(20)
 			must(t, harm(d.DB))
-			time.Sleep(2 * time.Millisecond) // a commit may be under way, which is answered as unknown
+			time.Sleep(2 * time.Millisecond) // a commit may be in progress; its outcome is reported as unknown
 			harmed := load.acked.Load()
 			began := time.Now()
 			code, err := d.Wait(slack(5 * time.Second))
@@ -159,7 +160,7 @@ func removedFiles(t *testing.T) {
 				t.Errorf("exit code %d, %v", code, err)
 			}
 			later := load.acked.Load() - harmed
-			if later > 8 { // those whose answers were on their way
+			if later > 8 { // answers that were already on their way
 				t.Errorf("%d saves were acknowledged after the files were gone", later)
 			}
 			t.Logf("ended after %v", time.Since(began).Round(time.Millisecond))
@@ -169,7 +170,8 @@ func removedFiles(t *testing.T) {
 	}
 }
 
-// noPlace is F20 over the command line: one line, an exit code, no loop.
+// noPlace is F20 over the command line: the command prints one line, ends with
+// an exit code, and does not loop.
 func noPlace(t *testing.T) {
 	needRoot(t, "mount")
 	for name, make := range map[string]func(t *testing.T, d *Daemon){
@@ -204,8 +206,8 @@ func noPlace(t *testing.T) {
 	}
 }
 
-// killedBackups is F29 with the command: whatever a backup was killed in, what
-// has the name of a backup verifies.
+// killedBackups is F29 with the command: wherever a backup is killed, a file
+// that has the name of a backup passes verify.
 func killedBackups(t *testing.T) {
 	rounds := 30
 	if isShort() {

@@ -12,11 +12,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxBody is the limit that the daemon of TestHostileRequests is given.
+// maxBody is the body limit of the daemon in TestHostileRequests.
 const maxBody = 256 << 10
 
-// hostile is one thing that no client of ours would send. Where the bytes are
-// no HTTP, the connection may be closed, or answered as net/http does.
+// hostile is one input that none of our clients would send. If the bytes are
+// not HTTP, the daemon may close the connection, or reply as net/http does.
 type hostile struct {
 	name    string
 	text    string
@@ -24,7 +24,7 @@ type hostile struct {
 	half    bool // close the writing end, because the daemon waits for more
 }
 
-// request is well-formed HTTP with whatever in it.
+// request is well-formed HTTP with arbitrary content.
 func request(method, target, header, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", method, target, header, len(body), body)
 }
@@ -36,8 +36,9 @@ const (
 
 func post(body string) string { return request("POST", saveTarget, isJSON, body) }
 
-// TestHostileRequests is F28 against the real daemon: whatever comes over the
-// socket, the answer is a problem of the caller's, and the daemon stays well.
+// TestHostileRequests is F28 against the real daemon: for every input over the
+// socket, the answer is a problem that blames the caller, and the daemon stays
+// healthy.
 func TestHostileRequests(t *testing.T) {
 	d := NewDaemon(t, "--set", fmt.Sprintf("limits.max_body=%d", maxBody))
 	d.Start()

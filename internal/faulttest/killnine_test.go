@@ -22,16 +22,16 @@ func init() {
 
 func growingStates(l *load) { l.growing, l.most, l.pause = true, 60<<10, 10*time.Millisecond }
 
-// TestKillNine is F3: the daemon is killed again and again under clients that
-// send the same save until it is answered. Two of the clients behave as agents
-// that crash with it: they never ask again for what broke off.
+// TestKillNine is F3: the daemon is killed repeatedly while clients repeat the
+// same save until it is answered. Two of the clients act like agents that crash
+// together with the daemon: they never repeat an interrupted save.
 func TestKillNine(t *testing.T) {
 	beside(t)
 	killNine(t, *rounds, func(*load) {})
 }
 
-// TestKillNineGrowing is the same with states that grow, of which the clients
-// send and the daemon stores only what changed.
+// TestKillNineGrowing is the same test with growing states: the clients send,
+// and the daemon stores, only what changed.
 func TestKillNineGrowing(t *testing.T) {
 	beside(t)
 	killNine(t, (*rounds+1)/2, growingStates)

@@ -20,24 +20,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// load is a number of clients that save for as long as they may. The first half
-// have an agent each, the others share a run.
+// load is a number of clients that save until they are told to stop. Each client of the first half has its own
+// agent. The others share a run.
 type load struct {
 	t        *testing.T
 	daemon   *Daemon
 	clients  int
-	crashing int           // how many of them never repeat a save
-	pause    time.Duration // between two saves of a client
-	most     int           // bytes of a state, about
-	growing  bool          // each client's state is the one before and a message more, as a conversation's
+	crashing int           // how many of the clients never repeat a save
+	pause    time.Duration // between two saves of one client
+	most     int           // the approximate size limit of a state, in bytes
+	growing  bool          // each state of a client is the previous one plus a message, like a conversation
 	agents   []string
 	acked    atomic.Int64
 
 	history *History
-	over    context.CancelFunc // no waiting for answers either
+	over    context.CancelFunc // stops waiting for answers too
 	answers context.Context
 	wait    sync.WaitGroup
-	end     context.CancelFunc // no new saves
+	end     context.CancelFunc // stops new saves
 	errs    chan error
 }
 
@@ -70,7 +70,7 @@ func (l *load) start(h *History) {
 	l.t.Cleanup(func() { end(); l.wait.Wait(); l.over() })
 }
 
-// goesOn is I8: within 5 s after a fault has ended saves succeed.
+// goesOn is I8: saves succeed within 5 s after a fault has ended.
 func (l *load) goesOn(acked int64, what string) {
 	l.t.Helper()
 	for began := time.Now(); l.acked.Load() == acked; time.Sleep(time.Millisecond) {
@@ -80,7 +80,7 @@ func (l *load) goesOn(acked int64, what string) {
 	}
 }
 
-// reach waits until so many saves have been acknowledged.
+// reach waits until this many saves have been acknowledged.
 func (l *load) reach(acked int64) {
 	l.t.Helper()
 	for l.acked.Load() < acked {
@@ -89,7 +89,7 @@ func (l *load) reach(acked int64) {
 	}
 }
 
-// finish lets each client get its last answer.
+// finish waits until each client has its last answer.
 func (l *load) finish() {
 	l.t.Helper()
 	l.end()
@@ -122,7 +122,7 @@ func (l *load) work(ctx context.Context, c *client.Client, client int, random *r
 	return nil
 }
 
-// save gets an answer, or gives up after a time that no daemon may need: a lock of a minute is waited for.
+// save waits for an answer, and gives up after a time that no daemon may need. It outlasts a lock of one minute.
 func (l *load) save(c *client.Client, r *ckpt.SaveRequest, crashing bool) error {
 	ctx, cancel := context.WithTimeout(l.answers, 2*time.Minute)
 	defer cancel()
@@ -140,15 +140,15 @@ func (l *load) save(c *client.Client, r *ckpt.SaveRequest, crashing bool) error 
 	return err
 }
 
-// abandon lets the clients go without an answer, where nobody will give any.
+// abandon stops the clients without waiting for answers that will never come.
 func (l *load) abandon() {
 	l.end()
 	l.over()
 	l.wait.Wait()
 }
 
-// someState is JSON that no other save has, of a size that stays inside a row
-// at one time and needs many pages at another.
+// someState returns JSON that no other save has. Its size varies: sometimes it fits into a row, sometimes it needs
+// many pages.
 func someState(random *rand.Rand, name string, most int) []byte {
 	noise := make([]byte, random.IntN(most/2)+1)
 	for i := range noise {
@@ -159,8 +159,8 @@ func someState(random *rand.Rand, name string, most int) []byte {
 	return text
 }
 
-// conversation is a state that grows by a message at a time, and loses its older
-// half when it has grown too long: the daemon stores what changed of it.
+// conversation is a state that grows by one message at a time, and drops its older half when it is too long. The
+// daemon stores only the changes.
 type conversation struct{ messages []string }
 
 func (c *conversation) grow(random *rand.Rand, name string, most int) []byte {
@@ -176,7 +176,7 @@ func (c *conversation) grow(random *rand.Rand, name string, most int) []byte {
 	return text
 }
 
-// newSave is a save of a small state that no other has.
+// newSave returns a save of a small state that no other save has.
 func newSave(t *testing.T, agent string) *ckpt.SaveRequest {
 	t.Helper()
 	id, err := uuid.NewV7()

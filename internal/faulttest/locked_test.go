@@ -11,8 +11,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestLockedDatabase is F15 over the socket: somebody holds the write lock for
-// a while, then for longer than a write may wait.
+// TestLockedDatabase is F15 over the socket: another process holds the write
+// lock for a while, then for longer than a write may wait.
 func TestLockedDatabase(t *testing.T) {
 	beside(t)
 	needSqlite(t)
@@ -51,8 +51,8 @@ func TestLockedDatabase(t *testing.T) {
 	d.Verify()
 }
 
-// lockedOut saves while somebody holds the lock, and answers how long the
-// refusal took.
+// lockedOut saves while another process holds the lock, and returns how long
+// the refusal took.
 func (d *Daemon) lockedOut(h *History) time.Duration {
 	d.t.Helper()
 	began := time.Now()

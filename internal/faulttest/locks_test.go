@@ -29,9 +29,9 @@ func init() {
 	})
 }
 
-// TestLockThatNeverComesFree is F31: another program takes the write lock and keeps it. Saves are answered with busy in
-// bounded time, the daemon is not ready and says who is in the way, and after limits.stuck_after it ends itself, however
-// often it has tried.
+// TestLockThatNeverComesFree is F31: another program takes the write lock and keeps it. Saves are answered with
+// busy in bounded time. The daemon is not ready and reports which process holds the lock. After limits.stuck_after
+// it ends itself, no matter how many attempts it has made.
 func TestLockThatNeverComesFree(t *testing.T) {
 	beside(t)
 	needSqlite(t)
@@ -64,14 +64,15 @@ func TestLockThatNeverComesFree(t *testing.T) {
 	d.Verify()
 }
 
-// failingLocks has one call of each thread fail in the locking of the database. Either all goes on, or the daemon ends
-// itself at once and a fresh one saves. It never stays up, ready and refusing.
+// failingLocks makes one call of each thread fail while the database is being locked. Either everything continues,
+// or the daemon ends itself at once and a fresh one saves. The daemon never stays up in a state where it is ready
+// but refuses.
 func failingLocks(t *testing.T, last int) {
 	var ended atomic.Int64
 	t.Cleanup(func() { note(t, "%d of %d calls that failed ended the daemon", ended.Load(), last) })
 	for n := 1; n <= last; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel() // SQLite waits for ten seconds before it gives such a lock up
+			t.Parallel() // SQLite waits ten seconds before it gives up such a lock
 			if failingLock(t, n) {
 				ended.Add(1)
 			}
@@ -80,7 +81,7 @@ func failingLocks(t *testing.T, last int) {
 	}
 }
 
-// failingLock has the n-th call of each thread fail, and answers whether that ended the daemon.
+// failingLock makes the n-th call of each thread fail, and returns whether that ended the daemon.
 func failingLock(t *testing.T, n int) (ended bool) {
 	t.Helper()
 	d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms"), NewHistory()
@@ -109,7 +110,7 @@ func failingLock(t *testing.T, n int) (ended bool) {
 	}
 	end()
 	r := newSave(t, "agent-0")
-	for { // the call that failed may have been of a thread that ends the daemon a little later
+	for { // if the failed call was in another thread, the daemon ends a little later
 		if !d.Running() {
 			ended = true
 			if code := d.exitCode(); code != exitFault || strings.Contains(d.Log(), "another program") {

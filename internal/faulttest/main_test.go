@@ -24,11 +24,11 @@ var (
 	rounds = flag.Int("rounds", 6, "how often TestKillNine kills the daemon")
 )
 
-// plays are what the test program plays in a process of its own, by the
-// variable that says so.
+// plays maps the name of an environment variable to the role that the test
+// program plays, in its own process, if that variable is set.
 var plays = map[string]func(string) error{answersVariable: playAnswers, beatsVariable: playBeats}
 
-// program is the daemon under test, built once a run.
+// program is the daemon under test. It is built once per run.
 var program string
 
 func TestMain(m *testing.M) {
@@ -45,15 +45,15 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	// The harness opens databases beside the store, some of them before the store
-	// opens any: the kind of locks has to stand by then.
+	// The harness also opens databases directly, some of them before the store
+	// opens any. The kind of locks must be set by then.
 	if _, err := driver.OFDLocking(true); err != nil && !errors.Is(err, driver.ErrOFDLockingUnavailable) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	run := testenv.Run
 	if *matrix != "" {
-		run = testenv.RunOnDisk // what the matrix shows is shown on a real file system
+		run = testenv.RunOnDisk // the matrix must prove its results on a real file system
 	}
 	os.Exit(run(func() int {
 		code, err := buildAndRun(m)
@@ -81,7 +81,8 @@ func buildAndRun(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// newRand is a source for one test or client, printed where it begins.
+// newRand returns a random source for one test or client, and logs its seed for
+// the test.
 func newRand(t *testing.T, stream uint64) *rand.Rand {
 	t.Helper()
 	if stream == 0 {

@@ -20,42 +20,40 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-// The matrix of faults runs only where it is asked for: make faults-short and
-// make faults.
+// The matrix of faults runs only on request: make faults-short and make faults.
 var (
 	matrix = flag.String("faults", "", "run the matrix of faults: short or all")
 	only   = flag.String("rows", "", "of the matrix only these, as in F8,F9")
 	from   = flag.String("from", "", "of the matrix only this row and those after it")
 )
 
-// row is one fault of the matrix, and what makes it happen.
+// row is one fault of the matrix, and the function that causes it.
 type row struct {
 	name, fault string
-	short       bool // whether the short run has it too
+	short       bool // whether the short run includes it
 	run         func(*testing.T)
 }
 
-// rows are in the order of the matrix. Those of a platform add themselves.
+// rows are in the order of the matrix. The rows of one platform add themselves.
 var rows []row
 
 func addRow(name, fault string, short bool, run func(*testing.T)) {
 	rows = append(rows, row{name, fault, short, run})
 }
 
-// figures are what a row of the matrix amounts to.
+// figures are the results of one row of the matrix.
 type figures struct {
 	rounds, points, acked, lost int
 	notes                       []string
 }
 
-// tally adds up for the row that is running. A test outside the matrix adds to
-// nothing that anybody reads.
+// tally adds up the figures of the running row. Nobody reads it for a test outside the matrix.
 var tally struct {
 	mu sync.Mutex
 	figures
 }
 
-// count adds to the row's figures; a loss also fails the test.
+// count adds to the figures of the row. A loss also fails the test.
 func count(t *testing.T, f figures) {
 	t.Helper()
 	tally.mu.Lock()
@@ -69,7 +67,7 @@ func count(t *testing.T, f figures) {
 	}
 }
 
-// note is a figure in words, for the table and the log.
+// note adds a result in words to the table and the log.
 func note(t *testing.T, format string, args ...any) {
 	t.Helper()
 	text := fmt.Sprintf(format, args...)
@@ -79,7 +77,7 @@ func note(t *testing.T, format string, args ...any) {
 	tally.notes = append(tally.notes, text)
 }
 
-// beside lets a test that mostly waits run beside others. A row of the matrix runs alone.
+// beside makes a test that mostly waits run in parallel with others. A row of the matrix runs alone.
 func beside(t *testing.T) {
 	t.Helper()
 	if *matrix == "" {
@@ -87,11 +85,11 @@ func beside(t *testing.T) {
 	}
 }
 
-// isShort says that less is done, for a run in minutes.
+// isShort reports whether the tests do less, for a run of a few minutes.
 func isShort() bool { return *matrix != "all" }
 
-// TestFaults is the matrix of faults as a program. Each row says how it ended
-// as soon as it has, and a table comes at the end.
+// TestFaults is the matrix of faults as a program. It reports the result of each row as soon as the row has ended,
+// and prints a table at the end.
 func TestFaults(t *testing.T) {
 	if *matrix == "" {
 		t.Skip("make faults-short and make faults run the matrix of faults")
@@ -118,7 +116,7 @@ func TestFaults(t *testing.T) {
 	summary = fmt.Sprintf("\n%s\n%s\nseed %d, %v in all\n", heading, strings.Join(table, "\n"), *seed, time.Since(began).Round(time.Second))
 }
 
-// summary is printed when all tests have said what they had to say.
+// summary is printed after the output of all tests.
 var summary string
 
 const heading = "row  fault                                          rounds  points   acked  losses    time  result"
@@ -134,7 +132,7 @@ func (r row) line(ok, skipped bool, took time.Duration) string {
 	return fmt.Sprintf("%-4s %-46s %6d  %6d  %6d  %6d  %5.0fs  %s", r.name, r.fault, tally.rounds, tally.points, tally.acked, tally.lost, took.Seconds(), result)
 }
 
-// chosen are the rows that were asked for.
+// chosen returns the requested rows.
 func chosen(t *testing.T) (list []row) {
 	slices.SortStableFunc(rows, func(a, b row) int { return number(a.name) - number(b.name) })
 	names := strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
@@ -158,7 +156,7 @@ func number(name string) int {
 	return n
 }
 
-// several runs tests of this package as one row, each under its name.
+// several runs tests of this package as one row, each under its own name.
 func several(tests map[string]func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		for name, test := range tests {
@@ -168,12 +166,11 @@ func several(tests map[string]func(*testing.T)) func(*testing.T) {
 	}
 }
 
-// named are the tests of other packages that rows run, by package.
+// named holds the tests of other packages that rows run, by package.
 var named = map[string][]string{}
 
-// elsewhere runs tests of other packages, often where there is time: the rows of
-// the matrix that need the inside of a package, and so are tested there. A package
-// stands for those below it too.
+// elsewhere runs tests of other packages: the rows of the matrix that need the inside of a package are tested in
+// that package. If there is time, it runs them often. A package includes the packages below it.
 func elsewhere(tests map[string]string, often int) func(*testing.T) {
 	for name, pattern := range tests {
 		named[name] = append(named[name], strings.Split(pattern, "|")...)
@@ -199,8 +196,8 @@ func elsewhere(tests map[string]string, often int) func(*testing.T) {
 	}
 }
 
-// TestTestsOfOtherPackagesExist: each name that a row gives to go test is that of a test. A name that no test has any more
-// would pass unseen.
+// TestTestsOfOtherPackagesExist: each name that a row passes to go test is the name of a test. Otherwise a row
+// whose test was renamed would pass unnoticed.
 func TestTestsOfOtherPackagesExist(t *testing.T) {
 	for name, patterns := range named {
 		var tests []string

@@ -20,13 +20,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// mixed are clients that use all that there is, each with a model of its own of
-// what must be there: what retention keeps, events, steps, operations, fences.
-// Whatever befalls the daemon, they ask the same again until it is answered.
+// mixed is a set of clients that use every feature. Each client has its own
+// model of what must be stored: what retention keeps, events, steps,
+// operations, fences. After any fault of the daemon, a client repeats its
+// request until it is answered.
 type mixed struct {
 	t     *testing.T
 	d     *Daemon
-	done  atomic.Int64 // acts that were acknowledged
+	done  atomic.Int64 // requests that were acknowledged
 	end   context.CancelFunc
 	wait  sync.WaitGroup
 	pause time.Duration
@@ -39,11 +40,11 @@ type mixed struct {
 
 // mixer is one of those clients.
 type mixer interface {
-	play(ctx context.Context, m *mixed, c *client.Client, random *rand.Rand) error // one act
-	check(m *mixed, c *client.Client) error                                        // what is there at the end
+	play(ctx context.Context, m *mixed, c *client.Client, random *rand.Rand) error // does one request
+	check(m *mixed, c *client.Client) error                                        // compares the result with the model
 }
 
-// startMixed starts so many sets of clients, one of each sort.
+// startMixed starts this many sets of clients, one client of each sort per set.
 func startMixed(t *testing.T, d *Daemon, sets int, pause time.Duration) *mixed {
 	t.Helper()
 	var each []mixer
@@ -51,7 +52,7 @@ func startMixed(t *testing.T, d *Daemon, sets int, pause time.Duration) *mixed {
 		each = append(each, &keeper{agent: fmt.Sprintf("keeper-%d", i)}, &logger{agent: fmt.Sprintf("logger-%d", i)},
 			&stepper{agent: fmt.Sprintf("stepper-%d", i)}, &fencer{agent: fmt.Sprintf("fencer-%d", i)})
 	}
-	for i := range sets { // suspects would be another model's
+	for i := range sets { // suspect checkpoints would need another model
 		unwatched(t, d.Client(), fmt.Sprintf("keeper-%d", i), fmt.Sprintf("stepper-%d", i))
 	}
 	return runMixed(t, d, pause, each)
@@ -79,7 +80,7 @@ func runMixed(t *testing.T, d *Daemon, pause time.Duration, each []mixer) *mixed
 	return m
 }
 
-// unwatched is the policy as shipped, but for detectors.
+// unwatched sets the default policy without detectors.
 func unwatched(t *testing.T, c *client.Client, agents ...string) {
 	t.Helper()
 	p := ckpt.DefaultPolicy()
@@ -96,7 +97,8 @@ func (m *mixed) problem(format string, args ...any) {
 	m.problems = append(m.problems, fmt.Sprintf(format, args...))
 }
 
-// finish lets everybody get the last answer and holds the daemon to the models.
+// finish waits until each client has its last answer, and compares the daemon
+// with the models.
 func (m *mixed) finish() {
 	m.t.Helper()
 	m.end()
@@ -114,7 +116,7 @@ func (m *mixed) finish() {
 	m.t.Logf("%d acts of mixed clients, %d problems", m.done.Load(), len(m.problems))
 }
 
-// until asks the same again for as long as the answer may change.
+// until repeats the same request as long as the answer can change.
 func until(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
@@ -129,11 +131,11 @@ func until(f func(ctx context.Context) error) error {
 
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
 
-// keeper saves under the policy as shipped: of routine checkpoints the newest
-// few stay, of recovery ones all that are young (I6).
+// keeper saves under the default policy: the newest few routine checkpoints
+// stay, and all recovery checkpoints that are young enough stay (I6).
 type keeper struct {
 	agent    string
-	routine  []int64 // sequence numbers as acknowledged
+	routine  []int64 // acknowledged sequence numbers
 	recovery []string
 	lately   []string // ids
 }
@@ -161,7 +163,7 @@ func (k *keeper) play(_ context.Context, m *mixed, c *client.Client, random *ran
 	if !slices.Equal(saved.Pruned, want) {
 		m.problem("I6: number %d of %s took the place of %v, and should have of %v", saved.Seq, k.agent, saved.Pruned, want)
 	}
-	if random.IntN(20) == 0 { // a look at what must be there
+	if random.IntN(20) == 0 { // checks something that must be there
 		return k.look(m, c, k.lately[random.IntN(len(k.lately))])
 	}
 	return nil
@@ -201,7 +203,7 @@ func (k *keeper) check(m *mixed, c *client.Client) error {
 	return nil
 }
 
-// logger appends events: each batch once, in order (I1, I3, I4).
+// logger appends events. Each batch is stored once, in order (I1, I3, I4).
 type logger struct {
 	agent string
 	sent  []string
@@ -256,10 +258,10 @@ func firstOther(a, b []string) int {
 	return min(len(a), len(b))
 }
 
-// stepper runs steps and operations: a step that succeeded is not run again.
+// stepper runs steps and operations. A step that succeeded is not run again.
 type stepper struct {
 	agent string
-	steps map[string]string // result by key
+	steps map[string]string // the result of each key
 	ops   map[string]ckpt.OperationStatus
 }
 
@@ -339,7 +341,8 @@ func (s *stepper) check(m *mixed, c *client.Client) error {
 	return err
 }
 
-// fencer takes a run over from itself: the one before may not write any more.
+// fencer takes a run over from itself. The previous epoch must not write any
+// more.
 type fencer struct {
 	agent  string
 	epochs int64

@@ -27,7 +27,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/notify"
 )
 
-// receiver is a server of webhooks that can fail, keep silent, and go away.
+// receiver is a webhook server that can fail, stay silent, and be down.
 type receiver struct {
 	t       *testing.T
 	secret  []byte
@@ -36,8 +36,8 @@ type receiver struct {
 
 	mu     sync.Mutex
 	mode   string            // ok, fail or silent
-	tries  int               // requests that came
-	bodies map[string][]byte // of notices that were accepted, by id
+	tries  int               // the number of requests
+	bodies map[string][]byte // accepted notices, by id
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -61,7 +61,7 @@ func (r *receiver) start() {
 	r.server.StartTLS()
 }
 
-// waitUntil waits for something to succeed.
+// waitUntil waits until try succeeds.
 func waitUntil(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var err error
@@ -100,7 +100,7 @@ func (r *receiver) tried() {
 	})
 }
 
-// ServeHTTP accepts what is signed well, and nothing else.
+// ServeHTTP accepts only requests with a valid signature.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(q.Body)
 	r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.bodies[id] = body
 }
 
-// told are the notices that were accepted, by what they are about.
+// told returns the subjects of the accepted notices.
 func (r *receiver) told() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,9 +149,8 @@ func about(n *ckpt.Notice) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", n.Type, n.Data.Run, n.Data.Subject))
 }
 
-// TestNoticesArrive tells a webhook and a command of what happens, while the receiver fails, keeps
-// silent and is away, and while the daemon is killed in between: each notice arrives, signed, with one
-// id and one body.
+// TestNoticesArrive sends notices to a webhook and a command while the receiver fails, stays silent and is down,
+// and while the daemon is killed in between. Each notice arrives, signed, with one id and one body.
 func TestNoticesArrive(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -231,9 +230,9 @@ func TestNoticesArrive(t *testing.T) {
 		t.Fatal(tested, err)
 	}
 	want["test"] = true
-	d.Kill() // while nobody listens
+	d.Kill() // while the receiver is down
 
-	// Whoever writes to the file by hand makes trouble that the next start sees.
+	// A change of the file by hand is a storage problem that the next start detects.
 	if _, err := sqlite(d.DB, "DROP TRIGGER prompts_are_never_changed"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +272,7 @@ func TestNoticesArrive(t *testing.T) {
 	}
 }
 
-// commands holds what the command was given against what it was to be told.
+// commands compares the notices that the command got with the expected ones.
 func commands(t *testing.T, path string, want map[string]bool) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -20,7 +20,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Verify is the program's own judgement of the database (I5).
+// Verify runs the program's own check of the database (I5).
 func (d *Daemon) Verify() {
 	d.t.Helper()
 	began := time.Now()
@@ -32,8 +32,8 @@ func (d *Daemon) Verify() {
 	d.t.Logf("%s in %v", strings.TrimSpace(string(out)), time.Since(began).Round(time.Millisecond))
 }
 
-// Audit is an auditor's judgement: the violations that the sqlite3 command
-// finds, with nothing of ours in between (I5).
+// Audit runs an auditor's check: the violations that the sqlite3 command finds,
+// without any of our code (I5).
 func (d *Daemon) Audit() {
 	d.t.Helper()
 	if !haveSqlite() {
@@ -61,7 +61,7 @@ func needSqlite(t *testing.T) {
 	}
 }
 
-// sqlite runs the command with options and one statement.
+// sqlite runs the sqlite3 command with options and one statement.
 func sqlite(db string, args ...string) (string, error) {
 	args, statement := args[:len(args)-1], args[len(args)-1]
 	out, err := exec.Command("sqlite3", append(args, db, statement)...).CombinedOutput()
@@ -72,7 +72,7 @@ func sqlite(db string, args ...string) (string, error) {
 	return text, nil
 }
 
-// RSS is the memory of the process in bytes, and the most that it ever had.
+// RSS returns the memory of the process in bytes, and its peak.
 func (d *Daemon) RSS() (now, peak int64) {
 	d.t.Helper()
 	f, err := os.Open("/proc/" + strconv.Itoa(d.PID()) + "/status")
@@ -97,8 +97,8 @@ func (d *Daemon) RSS() (now, peak int64) {
 	return now, peak
 }
 
-// inode is a file's number, looked at by stat only: to open a database file
-// beside SQLite could drop somebody's locks.
+// inode returns a file's number. It only uses stat, because opening a database
+// file beside SQLite could drop the locks of this process.
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -108,7 +108,8 @@ func inode(t *testing.T, path string) uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-// keepAll is a policy under which an oracle can count.
+// keepAll sets a policy that keeps all checkpoints, so that an oracle can
+// count.
 func keepAll(t *testing.T, c *client.Client, agents ...string) {
 	t.Helper()
 	p := ckpt.DefaultPolicy()
@@ -120,7 +121,7 @@ func keepAll(t *testing.T, c *client.Client, agents ...string) {
 	}
 }
 
-// listAll reads every checkpoint of an agent without its state.
+// listAll reads all checkpoints of an agent without their states.
 func listAll(c *client.Client, f ckpt.CheckpointFilter) ([]ckpt.Checkpoint, error) {
 	var list []ckpt.Checkpoint
 	f.Limit = ckpt.MaxLimit
@@ -149,9 +150,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// slack is how long something may take. The matrix holds the daemon to the times
-// that are promised, ten times as long where it looks for data races. go test runs on
-// machines that do other things too: there only what never ends fails.
+// slack returns how long something may take. The matrix requires the promised
+// times, or ten times as long if it runs with the race detector. go test runs
+// on busy machines, so there only something that never ends fails.
 func slack(d time.Duration) time.Duration {
 	switch {
 	case *matrix == "":

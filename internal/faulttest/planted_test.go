@@ -9,7 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
 )
 
-// TestPlanted is one half of F10. It runs in a build with a mistake, and must fail.
+// TestPlanted is one half of F10. It runs in a build with a planted mistake,
+// and must fail.
 func TestPlanted(t *testing.T) {
 	if os.Getenv(mutants.OverlayVariable) == "" {
 		t.Skip("F10 runs this in builds with a planted mistake")

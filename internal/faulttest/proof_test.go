@@ -16,8 +16,8 @@ import (
 
 func init() { addRow("F10", "the harness itself: planted mistakes", true, plantedMistakes) }
 
-// mistakes are mutants of internal/faulttest/mutants and what of the harness finds
-// each. The first two gate: the short matrix has them as well.
+// mistakes are mutants of internal/faulttest/mutants, each with the part of the
+// harness that finds it. The short matrix runs only the first two.
 var mistakes = []struct{ mutant, by, sign string }{
 	{"answer-before-commit", "kill -9 fast", `I1: .* is missing|I6: .* is gone`},
 	{"synchronous-normal", "replay", `bad: [1-9].*`},
@@ -30,7 +30,8 @@ var mistakes = []struct{ mutant, by, sign string }{
 }
 
 // plantedMistakes is F10: the harness must find each mistake in a build of the
-// program that has it. A harness that finds nothing may be blind.
+// program that has the mistake. A harness that never finds anything may be
+// blind.
 func plantedMistakes(t *testing.T) {
 	if os.Getenv(mutants.OverlayVariable) != "" {
 		t.Skip("this build has a planted mistake itself")
@@ -44,7 +45,7 @@ func plantedMistakes(t *testing.T) {
 	for _, m := range list {
 		t.Run(m.mutant+" by "+m.by, func(t *testing.T) {
 			if isShort() {
-				t.Parallel() // one builds while the other waits
+				t.Parallel() // one can build while the other waits
 			}
 			mutant, err := mutants.ByName(m.mutant)
 			must(t, err)

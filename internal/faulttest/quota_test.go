@@ -19,7 +19,8 @@ func init() {
 	addRow("F35", "one owner against the disk, by every route", true, TestOneOwnerAgainstTheDisk)
 }
 
-// unpackable is hexadecimal text of so many characters that differs each time.
+// unpackable returns hexadecimal text of this many characters that is different
+// each time.
 func unpackable(size int) string {
 	b := make([]byte, size/2)
 	_, _ = rand.Read(b)
@@ -27,7 +28,7 @@ func unpackable(size int) string {
 }
 
 // floods are requests that store much, one for each route that stores anything.
-// A route of two requests answers both.
+// A route that needs two requests has both.
 func floods(n int) map[string][]ask {
 	const agent, run = "/v1/agents/flood", "/v1/agents/flood/runs/main"
 	big, text := unpackable(300_000), unpackable(60_000)
@@ -50,9 +51,9 @@ func floods(n int) map[string][]ask {
 	}
 }
 
-// TestOneOwnerAgainstTheDisk is F35: by no route can one owner store more than
-// his quota and what its audit rows take, others save on meanwhile, and an
-// erasure gives back what is not in the audit log.
+// TestOneOwnerAgainstTheDisk is F35: one owner cannot store more than his quota
+// and the size of its audit rows through any route. Other owners continue to
+// save. An erasure frees everything that is not in the audit log.
 func TestOneOwnerAgainstTheDisk(t *testing.T) {
 	beside(t)
 	if os.Geteuid() != 0 {
@@ -76,7 +77,7 @@ func TestOneOwnerAgainstTheDisk(t *testing.T) {
 			if got := one.do(ask{Method: "DELETE", Path: "/v1/agents/flood"}); got.Status != 200 {
 				t.Errorf("the erasure: %d %s", got.Status, got.Body)
 			}
-			if name != "a policy" { // its text is in the audit log until the schema has another place for it
+			if name != "a policy" { // the text of a policy is in the audit log until the schema has another place for it
 				if again := flood(t, one, name, done); again < done-1 {
 					t.Errorf("%d times before the erasure and %d after it", done, again)
 				}
@@ -90,8 +91,8 @@ func TestOneOwnerAgainstTheDisk(t *testing.T) {
 	}
 }
 
-// flood stores by one route until that is refused, and answers how often it was
-// not.
+// flood stores through one route until a request is refused, and returns how
+// many times it succeeded.
 func flood(t *testing.T, u *user, name string, most int) (done int) {
 	t.Helper()
 	for n := range most + 2 {
@@ -109,7 +110,8 @@ func flood(t *testing.T, u *user, name string, most int) (done int) {
 	return 0
 }
 
-// copyLog lets the database's file show what is in its log.
+// copyLog moves the content of the write-ahead log into the database file, so
+// that the file has its full size.
 func copyLog(t *testing.T, d *Daemon) {
 	t.Helper()
 	if out, err := exec.Command("sqlite3", d.DB, "PRAGMA wal_checkpoint(PASSIVE)").CombinedOutput(); err != nil {

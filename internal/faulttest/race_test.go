@@ -2,6 +2,6 @@
 
 package faulttest
 
-// lookingForRaces builds the daemon with the race detector too. One that has
-// found a race says so in its log, which fails the test.
+// lookingForRaces also builds the daemon with the race detector. If the daemon
+// finds a race, it writes it to its log, and the test fails.
 const lookingForRaces = true

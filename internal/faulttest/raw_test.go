@@ -26,9 +26,9 @@ type rawReply struct {
 	body []byte
 }
 
-// raw writes bytes to the daemon as they are and reads every answer until it
-// closes the connection or has answered often enough. half closes the writing
-// end after the bytes.
+// raw writes bytes to the daemon unchanged and reads every answer until the
+// daemon closes the connection or has sent the given number of answers. half
+// closes the writing end after the bytes.
 func raw(socket, text string, answers int, half bool) ([]rawReply, error) {
 	c, err := net.Dial("unix", socket)
 	if err != nil {
@@ -46,7 +46,7 @@ func raw(socket, text string, answers int, half bool) ([]rawReply, error) {
 	}()
 	replies, err := readReplies(bufio.NewReader(c), answers, strings.HasPrefix(text, "HEAD "))
 	c.Close()
-	<-wrote // a daemon that has answered need not read the rest
+	<-wrote // a daemon that has replied does not need to read the rest
 	return replies, err
 }
 
@@ -75,7 +75,8 @@ func readReplies(r *bufio.Reader, most int, head bool) (replies []rawReply, err 
 	return replies, nil
 }
 
-// problem is what every refusal must be: 4xx, and a problem that says it all.
+// problem checks what every refusal must be: 4xx, with a complete problem as
+// its body.
 func (r rawReply) problem() (p ipc.Problem, err error) {
 	switch {
 	case r.StatusCode < 400 || r.StatusCode >= 500:
@@ -94,8 +95,8 @@ func (r rawReply) problem() (p ipc.Problem, err error) {
 	return p, nil
 }
 
-// mutate changes a few bytes. What comes of it may be anything, also a good
-// request; it must never be the daemon's fault.
+// mutate changes a few bytes. The result can be anything, even a valid request,
+// but the answer must never blame the daemon.
 func mutate(random *rand.Rand, text string) string {
 	b := []byte(text)
 	for range random.IntN(6) + 1 {
@@ -114,7 +115,8 @@ func mutate(random *rand.Rand, text string) string {
 	return string(b)
 }
 
-// pipelined requests are answered in order, the bad ones among them too.
+// pipelined checks that pipelined requests, including bad ones, are answered in
+// order.
 func pipelined(t *testing.T, d *Daemon) {
 	t.Helper()
 	var text strings.Builder

@@ -22,7 +22,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// tracesFile lies beside the repository: its runs are not ours to copy.
+// tracesFile is outside the repository because we may not copy its runs.
 const tracesFile = "../../../shared/traces/dev-swe.jsonl.gz"
 
 type trace struct {
@@ -31,8 +31,8 @@ type trace struct {
 }
 
 // TestRealRuns is the main job on real input: every recorded run of a coding
-// agent is replayed as an agent whose state is all of its steps so far, saved
-// after each step, eight agents at once.
+// agent is replayed as an agent. Its state is all of its steps so far, saved
+// after each step. Eight agents run at once.
 func TestRealRuns(t *testing.T) {
 	traces := readTraces(t)
 	d := NewDaemon(t)
@@ -112,7 +112,7 @@ type played struct {
 	newest     []string // ids, newest first
 }
 
-// play replays one run and restores it, in the middle and at the end.
+// play replays one run and restores it in the middle and at the end.
 func (p *player) play(c *client.Client, agent string, tr trace) error {
 	ctx := context.Background()
 	done := played{agent: agent, run: tr.ID}
@@ -144,7 +144,7 @@ func (p *player) play(c *client.Client, agent string, tr trace) error {
 	return nil
 }
 
-// compare restores what was sent last.
+// compare restores the newest state and compares it with what was sent.
 func (p *player) compare(c *client.Client, agent, run string, saved *ckpt.Saved, sent []byte) error {
 	ck, _, err := c.Restore(context.Background(), ckpt.RestoreRequest{Agent: agent, Run: run, Reason: "the agent starts again"})
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *player) compare(c *client.Client, agent, run string, saved *ckpt.Saved,
 	return nil
 }
 
-// checkKept holds what is left of each run against the default policy.
+// checkKept checks what is left of each run against the default policy.
 func (p *player) checkKept(t *testing.T, c *client.Client) {
 	t.Helper()
 	kept := 0

@@ -10,11 +10,13 @@ import (
 	"testing"
 )
 
-// canary is what must be found in states only. Each place has its own ending.
+// canary is a text that may appear in states only. Each place adds its own
+// ending.
 const canary = "sk-canary-7c1f"
 
-// TestRecords: what agents entrust to the daemon goes into the database and
-// back to them, and nowhere else: into no log line, error, status or metric.
+// TestRecords: data that agents entrust to the daemon appears in the database
+// and in the answers to them, and nowhere else: in no log line, error, status
+// or metric.
 func TestRecords(t *testing.T) {
 	beside(t)
 	d := NewDaemon(t, "--log-level", "debug", "--log-format", "json")
@@ -28,7 +30,7 @@ func TestRecords(t *testing.T) {
 		}
 		for _, r := range replies {
 			good := r.StatusCode/100 == 2
-			if good == h.notHTTP { // here: whether it is one that is refused
+			if good == h.notHTTP { // here good means that the request must be refused
 				t.Errorf("%s: %s %s", h.name, r.Status, r.body)
 			}
 			if !good {
@@ -38,7 +40,7 @@ func TestRecords(t *testing.T) {
 	}
 	for _, target := range []string{"/v1/status", "/metrics", "/v1/audit?limit=1000", "/v1/agents", "/readyz", "/v1/version"} {
 		got := ask{Method: http.MethodGet, Path: target}.make(unixClient(d.Socket))
-		if got.Status != http.StatusOK && (target != "/metrics" || os.Geteuid() == 0) { // metrics are for administrators
+		if got.Status != http.StatusOK && (target != "/metrics" || os.Geteuid() == 0) { // metrics are only for administrators
 			t.Errorf("%s: %d %s", target, got.Status, got.Err)
 		}
 		fmt.Fprintf(said, "%s: %s\n", target, got.Body)
@@ -52,8 +54,8 @@ func TestRecords(t *testing.T) {
 	t.Logf("%d requests with canaries; %d bytes of log and answers searched", len(entrusted()), len(said.String())+len(d.Log()))
 }
 
-// entrusted are requests that carry canaries, good ones and ones that are
-// refused just where the canary is.
+// entrusted are requests that carry canaries: valid requests, and requests that
+// are refused because of the field that holds the canary.
 func entrusted() []hostile {
 	const token = "Authorization: Bearer " + canary + "-token\r\n"
 	good := `{"kind":"routine","state":{"password":"` + canary + `-payload"},"metadata":{"note":"` + canary + `-metadata"},"labels":{"who":"` + canary + `-label"}}`

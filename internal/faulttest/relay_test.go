@@ -17,17 +17,17 @@ import (
 	"testing"
 )
 
-// relayVariable makes the test's own program play another user: it holds the
-// socket's path.
+// relayVariable makes the test's own program play another user. It holds the
+// path of the socket.
 const relayVariable = "CKPT_FAULTTEST_RELAY"
 
-// ask is one request for a user to make.
+// ask is one request that a user makes.
 type ask struct {
 	Method, Path, ContentType string
 	Body                      []byte
 }
 
-// answer is what the user was answered.
+// answer is what the user got back.
 type answer struct {
 	Status      int
 	ContentType string
@@ -35,7 +35,7 @@ type answer struct {
 	Err         string
 }
 
-// relay makes the requests that come in, one a line, and writes the answers.
+// relay makes the requests that it reads, one per line, and writes the answers.
 func relay(in io.Reader, out io.Writer) int {
 	client := unixClient(os.Getenv(relayVariable))
 	answers := json.NewEncoder(out)
@@ -50,7 +50,7 @@ func relay(in io.Reader, out io.Writer) int {
 	}
 }
 
-// unixClient speaks HTTP over a socket, knowing nothing of ours.
+// unixClient speaks plain HTTP over a socket, without any of our client code.
 func unixClient(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -77,7 +77,7 @@ func (a ask) make(client *http.Client) answer {
 	return answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: body}
 }
 
-// user is a process of another identity.
+// user is a process with another identity.
 type user struct {
 	t       *testing.T
 	Owner   string
@@ -85,8 +85,8 @@ type user struct {
 	answers *json.Decoder
 }
 
-// newUser starts one. A copy of the test's program is needed, because the go
-// command keeps the original where other users cannot reach it.
+// newUser starts such a process. It needs a copy of the test's program, because
+// the go command keeps the original where other users cannot reach it.
 func newUser(t *testing.T, d *Daemon, uid, gid uint32) *user {
 	t.Helper()
 	cmd := exec.Command(relayProgram(t, d))
@@ -107,7 +107,7 @@ func newUser(t *testing.T, d *Daemon, uid, gid uint32) *user {
 	}
 	t.Cleanup(func() {
 		in.Close()
-		_ = cmd.Wait() // it ends because nothing more can be read
+		_ = cmd.Wait() // it ends because its input has ended
 	})
 	return &user{t: t, Owner: fmt.Sprintf("uid:%d", uid), asks: json.NewEncoder(in), answers: json.NewDecoder(out)}
 }
@@ -122,8 +122,9 @@ func relayProgram(t *testing.T, d *Daemon) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By another process: what this one has open for writing, a child that is
-	// started just then has too, and a file that is open for writing does not run.
+	// Another process makes the copy. A file that this process has open for
+	// writing is also open in a child that starts at that moment, and a file
+	// that is open for writing cannot be run.
 	if out, err := exec.Command("cp", self, path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

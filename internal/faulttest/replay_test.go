@@ -23,15 +23,16 @@ import (
 
 func init() { addRow("F9", "torn and reordered writes, after a power loss", true, tornWrites) }
 
-// sector is what a disk writes whole or not at all.
+// sector is the number of bytes that a disk writes completely or not at all.
 const sector = 512
 
-// event is one thing that a recorded session did to its files, or said.
+// event is one action of a recorded session on its files, or one line that it
+// printed.
 type event struct {
 	call string // pwrite64, ftruncate, fsync, create, unlink, or said
 	path string
-	at   int64  // of a write; the size of a truncation
-	data []byte // of a write; what was said
+	at   int64  // the offset of a write; the size of a truncation
+	data []byte // the data of a write; the printed line
 }
 
 var (
@@ -39,7 +40,7 @@ var (
 	tracedPath = regexp.MustCompile(`^(?:AT_FDCWD(?:<.*?>)?, )?"(.*?)"(.*)$`)
 )
 
-// recordCalls plays a session and answers all that it did.
+// recordCalls plays a session and returns all its events.
 func recordCalls(t *testing.T, strace string, set session) (events []event) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -67,7 +68,7 @@ func recordCalls(t *testing.T, strace string, set session) (events []event) {
 	return events
 }
 
-// readEvent reads a line of the trace; what failed did nothing.
+// readEvent reads a line of the trace. A call that failed is no event.
 func readEvent(t *testing.T, text string) (e event, ok bool) {
 	t.Helper()
 	call, rest, _ := strings.Cut(text, "(")
@@ -114,7 +115,7 @@ func atoi(t *testing.T, text string) int64 {
 	return n
 }
 
-// plain undoes \x41\x42.
+// plain decodes \x41\x42.
 func plain(t *testing.T, text string) string {
 	t.Helper()
 	if !strings.HasPrefix(text, `\x`) {
@@ -125,19 +126,19 @@ func plain(t *testing.T, text string) string {
 	return string(b)
 }
 
-// disk is what a power loss may leave of the files in one folder.
+// disk is what a power loss can leave of the files in one folder.
 type disk struct {
-	names   map[string]bool    // that are certain
-	entries []event            // creations and removals that no flush of the folder covers
-	files   map[string][]byte  // the contents that are certain
-	pending map[string][]event // changes that no flush covers
+	names   map[string]bool    // names that are certainly there
+	entries []event            // creations and removals that are not covered by a flush of the folder
+	files   map[string][]byte  // contents that are certainly there
+	pending map[string][]event // changes that are not covered by a flush
 }
 
 func newDisk() *disk {
 	return &disk{names: map[string]bool{}, files: map[string][]byte{}, pending: map[string][]event{}}
 }
 
-// do does one event to the disk. folder is the one that holds the files.
+// do applies one event to the disk. folder is the folder that holds the files.
 func (d *disk) do(e event, folder string) {
 	switch {
 	case e.call == "fsync" && e.path == folder:
@@ -166,7 +167,7 @@ func (d *disk) enter(e event) {
 	delete(d.names, e.path)
 }
 
-// apply does a change to a file's contents.
+// apply applies a change to the contents of a file.
 func (e event) apply(to []byte) []byte {
 	size := e.at + int64(len(e.data))
 	if e.call == "ftruncate" {
@@ -179,9 +180,9 @@ func (e event) apply(to []byte) []byte {
 	return to
 }
 
-// lose writes a state that a power loss may leave: of the names the first few,
-// since a file system keeps their order, and of each file's changes any, torn
-// where a disk may tear them.
+// lose writes a state that a power loss can leave: the first few of the names,
+// because a file system keeps their order, and any of the changes of each file,
+// torn where a disk can tear them.
 func (d *disk) lose(t *testing.T, random *rand.Rand, to string) {
 	t.Helper()
 	names := maps.Clone(d.names)
@@ -189,7 +190,7 @@ func (d *disk) lose(t *testing.T, random *rand.Rand, to string) {
 	for _, e := range d.entries[:random.IntN(len(d.entries)+1)] {
 		after.enter(e)
 	}
-	odds := random.IntN(5) // at one end hardly anything is lost, at the other nearly all
+	odds := random.IntN(5) // at one extreme hardly anything is lost, at the other nearly everything
 	for name := range names {
 		data := slices.Clone(d.files[name])
 		for _, change := range d.pending[name] {
@@ -201,7 +202,7 @@ func (d *disk) lose(t *testing.T, random *rand.Rand, to string) {
 				data = change.apply(data)
 			}
 		}
-		if strings.HasSuffix(name, "-shm") { // is made anew after a start
+		if strings.HasSuffix(name, "-shm") { // it is created again after a start
 			continue
 		}
 		must(t, os.WriteFile(filepath.Join(to, filepath.Base(name)), data, 0o600))
@@ -220,8 +221,8 @@ func (e event) tear(random *rand.Rand, data []byte) []byte {
 	return data
 }
 
-// tornWrites is F9: of a recorded session every moment may be the one at which
-// the power fails, and what was not flushed may be there, torn, or not.
+// tornWrites is F9: the power can fail at every moment of a recorded session.
+// Each write that was not flushed can then be there, torn, or missing.
 func tornWrites(t *testing.T) {
 	states := 2000
 	if isShort() {
@@ -242,7 +243,7 @@ func tornWrites(t *testing.T) {
 	note(t, "%d states made of %d recorded events; bad: %d", states, len(events), bad)
 }
 
-// powerLoss makes one state and answers whether it is as it must be.
+// powerLoss makes one state and returns whether it is as it must be.
 func (x *trial) powerLoss(random *rand.Rand, events []event, path string) bool {
 	when := random.IntN(len(events) + 1)
 	d, said := newDisk(), []string{}
@@ -268,8 +269,8 @@ func (x *trial) powerLoss(random *rand.Rand, events []event, path string) bool {
 	return err == nil
 }
 
-// holds opens a database after a power loss, as the daemon does, and says what
-// is wrong with it.
+// holds opens a database after a power loss, as the daemon does, and returns
+// what is wrong with it.
 func (x *trial) holds(path string, p progress) error {
 	s, err := db.Open(x.t.Context(), ledger.Options{Path: path, Retention: sessionRetention})
 	if err != nil {

@@ -26,15 +26,15 @@ func init() {
 	})
 }
 
-// restores is a folder with a backup and a database that has one save more. That save is in the write-ahead log alone, as
-// after a crash. Each point gets a copy of it.
+// restores is a folder with a backup and a database that has one save more. That save is only in the write-ahead
+// log, as after a crash. Each point gets a copy of the folder.
 type restores struct {
 	t              *testing.T
 	strace         string
 	from           string // the folder
 	both, newer    *ckpt.Saved
-	finds, refuses int // what a daemon did that was started after a kill
-	missed         int // points that were not met
+	finds, refuses int // what the daemons did that were started after a kill
+	missed         int // points that the command did not reach
 }
 
 const restoreFolder = "data"
@@ -62,7 +62,7 @@ func newRestores(t *testing.T) *restores {
 	return x
 }
 
-// copied is a copy of the folder and a daemon that has its database.
+// copied returns a daemon with a copy of the folder, including its database.
 func (x *restores) copied(from string) *Daemon {
 	d := NewDaemon(x.t, "--set", "backup.interval=0s")
 	d.DB = filepath.Join(d.Dir, restoreFolder, "ckpt.db")
@@ -70,13 +70,13 @@ func (x *restores) copied(from string) *Daemon {
 	return d
 }
 
-// restore is the command in the daemon's folder.
+// restore is the restore command, run in the daemon's folder.
 func (d *Daemon) restore() *exec.Cmd {
 	return d.command("restore-backup", "--db", d.DB, filepath.Join(filepath.Dir(d.DB), "backup"))
 }
 
-// restoreKilled runs the command and kills it when it has made so many of its calls that write in its folder; 0 is never.
-// It answers what was printed, and the calls. Each call waits before it is made, so that the process is gone by then.
+// restoreKilled runs the command and kills it after this many of its calls that write in its folder; 0 means never.
+// It returns the output and the calls. Each call is delayed before it starts, so that the process is dead by then.
 func (x *restores) restoreKilled(d *Daemon, when int) (said string, calls []string, err error) {
 	d.Wrap = []string{x.strace, "-f", "-qq", "-y", "-s", "0", "-o", "|cat >&3", "-e", "trace=" + writing, "-e", "inject=" + writing + ":delay_enter=5000"}
 	cmd := d.restore()
@@ -96,15 +96,15 @@ func (x *restores) restoreKilled(d *Daemon, when int) (said string, calls []stri
 		}
 		if calls = append(calls, m[2]); len(calls) == when {
 			thread, _ := strconv.Atoi(m[1])
-			_ = syscall.Kill(thread, syscall.SIGKILL) // it may have ended by itself: then it is a point that was not met
+			_ = syscall.Kill(thread, syscall.SIGKILL) // if it has ended by itself, this point was not reached
 		}
 	}
 	return out.String(), calls, cmd.Wait()
 }
 
-// killedRestores is F32: the command is killed after each of its calls that write. A daemon that is started then finds the
-// old database or the backup, or refuses and says why. The same command again finishes the restore, and what was there is
-// kept under a name that one of the two has printed.
+// killedRestores is F32: the command is killed after each of its calls that write. A daemon that starts then finds
+// the old database or the backup, or it refuses to start and says why. Running the same command again finishes the
+// restore. The replaced database is kept under a name that one of the two commands has printed.
 func killedRestores(t *testing.T) {
 	needSqlite(t)
 	x := newRestores(t)
@@ -131,7 +131,7 @@ func killedRestores(t *testing.T) {
 	}
 }
 
-// kill has the command end after so many calls, and looks at what there is.
+// kill stops the command after this many calls, and checks what is there.
 func (x *restores) kill(n int) {
 	t := x.t
 	d := x.copied(x.from)
@@ -174,12 +174,12 @@ func (x *restores) kill(n int) {
 	d.cleanUp()
 }
 
-// between starts a daemon on a copy of what was left.
+// between starts a daemon on a copy of what the command left.
 func (x *restores) between(left *Daemon, what string) {
 	t := x.t
 	d := x.copied(filepath.Dir(left.DB))
 	defer d.cleanUp()
-	if text, err := os.ReadFile(d.DB + ".restoring"); err == nil { // it names places
+	if text, err := os.ReadFile(d.DB + ".restoring"); err == nil { // this file contains paths
 		must(t, os.WriteFile(d.DB+".restoring", bytes.ReplaceAll(text, []byte(left.Dir), []byte(d.Dir)), 0o600))
 	}
 	if _, err := d.start(); err != nil {
@@ -197,7 +197,7 @@ func (x *restores) between(left *Daemon, what string) {
 	d.Stop()
 }
 
-// has says whether a database that nobody writes has a save.
+// has reports whether a database that no process writes contains a save.
 func (x *restores) has(path string, saved *ckpt.Saved) bool {
 	out, err := exec.Command("sqlite3", "-readonly", path, "SELECT count(*) FROM audit_checkpoints WHERE id = '"+saved.ID+"'").CombinedOutput()
 	if err != nil {

@@ -4,8 +4,8 @@ package faulttest
 
 import "testing"
 
-// The rows of the matrix that are tests already: of this room, or of the room
-// whose inside they need.
+// These rows of the matrix are existing tests: of this package, or of the
+// package whose inside they need.
 func init() {
 	addRow("F12", "quota", false, elsewhere(map[string]string{"db": "TestOwnersQuota|TestQuotaHoldsForImports|TestDatabaseQuota|TestTrimOfTheDatabase|TestFloodDelaysOthersByOne", "ipc/server": "TestAnOwnersFloodHarmsHimAlone|TestEveryWriteKeepsToTheRate|TestConnections.*"}, 5))
 	addRow("F21", "two daemons", true, several(map[string]func(*testing.T){"second daemon": TestSecondDaemon, "squatted socket": TestSquattedSocket}))

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The exit codes of serve that say why it did not.
+// These exit codes of serve say why it did not start.
 const (
 	exitRunning  = 4
 	exitOperator = 78
 )
 
-// TestSecondDaemon is F21: of two daemons that want the same socket or the same
-// database, the first goes on as if nothing had happened.
+// TestSecondDaemon is F21: if two daemons want the same socket or the same
+// database, the first one continues undisturbed.
 func TestSecondDaemon(t *testing.T) {
 	beside(t)
 	d := NewDaemon(t)
@@ -33,7 +33,7 @@ func TestSecondDaemon(t *testing.T) {
 		"same place": nil, "same socket": {"--db", filepath.Join(d.Dir, "other", "ckpt.db")}, "same database": {"--socket", filepath.Join(d.Dir, "run", "other")},
 	} {
 		code, took, said := d.refused(flags...)
-		for tries := 0; tries < 4 && took > slack(time.Second); tries++ { // on a busy machine the quickest counts
+		for tries := 0; tries < 4 && took > slack(time.Second); tries++ { // on a busy machine the fastest try counts
 			_, again, _ := d.refused(flags...)
 			took = min(took, again)
 		}
@@ -68,12 +68,12 @@ func (d *Daemon) refused(flags ...string) (code int, took time.Duration, said st
 	cmd, out := d.Serve(flags...)
 	kill := time.AfterFunc(slack(startTime), func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
-	_ = cmd.Wait() // its exit code says it
+	_ = cmd.Wait() // the exit code says how it ended
 	return cmd.ProcessState.ExitCode(), time.Since(began), withoutHeads(out.String())
 }
 
-// withoutHeads leaves out the heads of the audit log, which a start and a stop
-// log. What is left is what a person has to read.
+// withoutHeads removes the log lines with the head of the audit log, which each
+// start and stop writes. The rest is what a person has to read.
 func withoutHeads(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="audit head"`) }), "\n")
@@ -84,8 +84,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestSquattedSocket: what is in the socket's way is named and left alone,
-// whatever it is.
+// TestSquattedSocket: the daemon names whatever is in the way of its socket and
+// leaves it alone.
 func TestSquattedSocket(t *testing.T) {
 	beside(t)
 	for name, squat := range map[string]func(t *testing.T, path string){
@@ -119,7 +119,7 @@ func refusedFor(t *testing.T, d *Daemon, squat func(*testing.T, string)) {
 	t.Helper()
 	must(t, os.Mkdir(filepath.Dir(d.Socket), 0o700))
 	squat(t, d.Socket)
-	before, _ := os.Lstat(d.Socket) // nil where nothing is there
+	before, _ := os.Lstat(d.Socket) // nil if nothing is there
 	code, took, said := d.refused()
 	t.Logf("exit code %d in %v: %s", code, took.Round(time.Millisecond), said)
 	if code != exitOperator && code != exitRunning || strings.Count(said, "\n") > 0 || len(said) < 40 || took > slack(5*time.Second) {

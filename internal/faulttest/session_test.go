@@ -24,13 +24,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// sessionVariable makes the test program play a session: a store in a process
-// of its own, all of it on one thread, because strace counts calls by thread.
-// It holds the database, the act to begin with, the number of acts, and whether
-// to say after each act what the database holds.
+// sessionVariable makes the test program play a session: a store in its own
+// process, all on one thread, because strace counts calls by thread. The
+// variable holds the database, the first act, the number of acts, and whether
+// to print after each act what the database holds.
 const sessionVariable = "FAULTTEST_SESSION"
 
-// session is what that variable holds.
+// session is the content of that variable.
 type session struct {
 	DB     string
 	From   int // the first act
@@ -38,15 +38,15 @@ type session struct {
 	Digest bool
 }
 
-// me is who plays the session: the user that this process is.
+// me is the caller of the session: the user of this process.
 var me = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:" + strconv.Itoa(os.Getuid()), PID: 1}}
 
-// act is one thing that an agent asks of the store. Asked again it must do
-// nothing more: it has a key, or is so by itself.
+// act is one request of an agent to the store. A repeated act must have no
+// further effect: it has a key, or is idempotent by itself.
 type act func(ctx context.Context, s *db.Store, i int) error
 
-// acts come in turns: saves of three kinds that prune each other, small and
-// large and grown ones, steps, operations, events, removals, upkeep.
+// The acts repeat in this order: saves of three kinds that prune each other
+// (small, large and growing ones), steps, operations, events, removals, upkeep.
 func init() {
 	acts = [...]act{
 		saveAct(ckpt.KindRoutine, "small", 0), saveAct(ckpt.KindRoutine, "grown", 1), stepAct, saveAct(ckpt.KindRecovery, "grown", 1),
@@ -60,11 +60,11 @@ var acts [16]act
 
 func doAct(ctx context.Context, s *db.Store, i int) error { return acts[i%len(acts)](ctx, s, i) }
 
-// saveID is the id of a session's i-th act, where that is a save.
+// saveID is the id of the i-th act of a session if that act is a save.
 func saveID(i int) string { return fmt.Sprintf("01900000-0000-7000-8000-%012x", i+1) }
 
-// saveAct saves to an agent of its own. A grown state is the one before and
-// more; a large one has little in common with any.
+// saveAct saves to its own agent. A grown state is the previous state and more.
+// A large state has little in common with any other.
 func saveAct(kind ckpt.Kind, agent string, size int) act {
 	return func(ctx context.Context, s *db.Store, i int) error {
 		text := fmt.Sprintf(`{"act":%d}`, i)
@@ -83,7 +83,7 @@ func saveAct(kind ckpt.Kind, agent string, size int) act {
 	}
 }
 
-// The acts of a run: each has a key of its own turn.
+// The acts of a run. Each has a key that includes its round.
 func turn(i int) string       { return "turn-" + strconv.Itoa(i/len(acts)) }
 func keyOf(i int) string      { return "act-" + strconv.Itoa(i) }
 func ofRun(i int) ckpt.RunRef { return ckpt.RunRef{Agent: "worker"} }
@@ -123,29 +123,29 @@ func eventsAct(ctx context.Context, s *db.Store, i int) error {
 	return err
 }
 
-// deleteAct removes the recovery checkpoint of its own turn.
+// deleteAct removes the recovery checkpoint of its own round.
 func deleteAct(ctx context.Context, s *db.Store, i int) error {
 	_, err := s.Delete(ctx, me, saveID(i-i%len(acts)+3))
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return nil // an answer that did not come
+		return nil // an earlier try removed it, but its answer did not arrive
 	}
 	return err
 }
 
 func upkeepAct(ctx context.Context, s *db.Store, _ int) error {
-	_ = s.Upkeep(ctx) // what it could not do it does the next time; nobody waits for it
+	_ = s.Upkeep(ctx) // what failed is done next time; nobody waits for it
 	return nil
 }
 
-// sessionRetention is retention without ages, so that a session is the same at
-// any time.
+// sessionRetention is retention without ages, so that a session has the same
+// result at any time.
 func sessionRetention(h retention.History, p ckpt.Policy, _ time.Time) []retention.Verdict {
 	return retention.Plan(h, p, time.Time{})
 }
 
-// playSession is the session's process. It says what it is about to do and what
-// came of it. A refusal is asked again a few times; an outcome that is not known
-// ends it, as a fail-stop ends a daemon.
+// playSession is the process of the session. It prints what it is about to do
+// and the result. It repeats a refused act a few times. An unknown outcome ends
+// the session, as a fail-stop ends a daemon.
 func playSession(setting string) error {
 	runtime.LockOSThread()
 	var set session
@@ -179,8 +179,8 @@ func playSession(setting string) error {
 	return nil
 }
 
-// insist does an act until it is done, its outcome is unknown, or it has been
-// refused five times.
+// insist repeats an act until it is done, its outcome is unknown, or it has
+// been refused five times.
 func insist(s *db.Store, i int) error {
 	var err error
 	for range 5 {
@@ -199,8 +199,8 @@ func insist(s *db.Store, i int) error {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// digests are the questions whose answers are all that a session may leave.
-// What time it was and what the daemon did for itself is not among them.
+// digests are the queries whose results are everything that a session can
+// leave. Times and what the daemon did for itself are not included.
 var digests = []string{
 	`SELECT owner, agent, run, seq, kind, size, sha256, pinned, suspect, coalesce(operation, '') FROM audit_checkpoints`,
 	`SELECT owner, agent, run, seq, type, payload FROM audit_events`,
@@ -210,8 +210,8 @@ var digests = []string{
 	`SELECT rule, subject, detail FROM audit_violations`,
 }
 
-// digest is what a database holds, in one word. A database that is not there
-// yet holds nothing.
+// digest is a hash of what a database holds. A database that does not exist yet
+// counts as empty.
 func digest(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return sum(nil)[:16], nil
@@ -225,7 +225,7 @@ func digest(path string) (string, error) {
 	for n, question := range digests {
 		more, err := ask1(pool, question)
 		if err != nil && strings.Contains(err.Error(), "no such table") {
-			continue // it was killed before it had made any
+			continue // it was killed before it had created any
 		}
 		if err != nil {
 			return "", err
@@ -241,7 +241,7 @@ func digest(path string) (string, error) {
 	return sum([]byte(strings.Join(rows, "\n")))[:16], nil
 }
 
-// ask1 answers the rows of a question as JSON.
+// ask1 returns the rows of a query as JSON.
 func ask1(pool *sql.DB, question string) (list []string, err error) {
 	rows, err := pool.Query(question)
 	if err != nil {
@@ -269,11 +269,11 @@ func ask1(pool *sql.DB, question string) (list []string, err error) {
 	return list, rows.Err()
 }
 
-// golden is what a database holds after each act of a session that nothing
-// disturbs; the first is before any.
+// golden holds the digest after each act of an undisturbed session. The first
+// one is from before any act.
 type golden []string
 
-// record plays a session undisturbed.
+// record plays an undisturbed session.
 func record(t *testing.T, path string, acts int) golden {
 	t.Helper()
 	g := golden{sum(nil)[:16]}
@@ -288,8 +288,8 @@ func record(t *testing.T, path string, acts int) golden {
 	return g
 }
 
-// play runs a session to its end, behind a wrapper where there is one, and
-// answers what it said.
+// play runs a session to its end, inside a wrapper command if one is given, and
+// returns its output.
 func play(t *testing.T, set session, wrapper ...string) []string {
 	t.Helper()
 	setting, err := json.Marshal(set)
@@ -321,11 +321,11 @@ func play(t *testing.T, set session, wrapper ...string) []string {
 // progress is how far a session had come when it ended.
 type progress struct {
 	done    int    // acts that were acknowledged
-	unknown bool   // the next one may have been done too
-	word    string // its last word
+	unknown bool   // the next act may have been done too
+	word    string // the first word of its last line
 }
 
-// progressOf reads what a session has said.
+// progressOf reads the output of a session.
 func progressOf(from int, lines []string) progress {
 	p := progress{done: from}
 	for _, line := range lines {
@@ -345,7 +345,7 @@ func progressOf(from int, lines []string) progress {
 	return p
 }
 
-// acked are the acts among those done that an agent was promised something by.
+// acked counts the acts done that promised something to an agent.
 func (p progress) acked() int {
 	n := 0
 	for i := range p.done {
@@ -356,12 +356,12 @@ func (p progress) acked() int {
 	return n
 }
 
-// mayHold says whether a database may hold this after so much progress.
+// mayHold reports whether a database with this progress may hold this content.
 func (g golden) mayHold(p progress, text string) bool {
 	return text == g[p.done] || p.unknown && p.done+1 < len(g) && text == g[p.done+1]
 }
 
-// copyFiles copies a database that nobody has open.
+// copyFiles copies a database that no process has open.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(to), 0o700))

@@ -16,8 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// TestSlowClients is F27 in small: connections that do nothing, and clients
-// that send a byte a second, cost the others nothing.
+// TestSlowClients is a small form of F27: idle connections, and clients that
+// send one byte a second, do not slow the other clients down.
 func TestSlowClients(t *testing.T) {
 	beside(t)
 	const idle, slow, saves = 300, 20, 300
@@ -59,7 +59,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// dripping has clients send a byte a second each, and waits until all have begun.
+// dripping makes each client send one byte a second, and waits until all have
+// begun.
 func dripping(ctx context.Context, conns []net.Conn) {
 	var begun sync.WaitGroup
 	for _, conn := range conns {
@@ -69,10 +70,10 @@ func dripping(ctx context.Context, conns []net.Conn) {
 	begun.Wait()
 }
 
-// drip sends a save that never ends, a byte a second.
+// drip sends a save that never ends, one byte a second.
 func drip(ctx context.Context, conn net.Conn, begun func()) {
 	text := "POST " + saveTarget + " HTTP/1.1\r\nHost: d\r\n" + isJSON + "Content-Length: 1000\r\n\r\n"
-	_, _ = io.WriteString(conn, text[:len(text)/2]) // its connection may be closed on it, which is right
+	_, _ = io.WriteString(conn, text[:len(text)/2]) // the daemon may close its connection, which is right
 	for i := len(text) / 2; ctx.Err() == nil; i++ {
 		_, _ = conn.Write([]byte{text[min(i, len(text)-1)]})
 		if i == len(text)/2 {
@@ -85,7 +86,7 @@ func drip(ctx context.Context, conn net.Conn, begun func()) {
 	}
 }
 
-// median is the time of the middle one of some saves, one after the other.
+// median returns the median time of saves that are made one after the other.
 func median(t *testing.T, c *client.Client, saves int) time.Duration {
 	t.Helper()
 	times := make([]time.Duration, saves)
@@ -101,7 +102,7 @@ func median(t *testing.T, c *client.Client, saves int) time.Duration {
 	return times[saves/2].Round(time.Microsecond)
 }
 
-// openFiles counts the descriptors of the daemon.
+// openFiles counts the file descriptors of the daemon.
 func openFiles(t *testing.T, d *Daemon) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/fd")

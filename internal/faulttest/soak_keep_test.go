@@ -21,17 +21,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// The soak under audit.keep plays soakDays in the time that it has. They are long
-// enough for its first third to have keepDays and what the policy keeps for a week.
+// The soak under audit.keep plays soakDays in its running time. That is enough for its first third to contain
+// keepDays and everything that the policy keeps for a week.
 const (
 	soakDays = 40
 	keepDays = 8
 )
 
-// TestSoakUnderKeep: where old rows of the audit log go to archives, and agents do the
-// same each day and are erased later, the file grows no more once it has the days that
-// are kept. The daemon has a clock that is fast, and the faults of TestSoak. Memory and
-// descriptors are judged there.
+// TestSoakUnderKeep: old rows of the audit log move to archives, and agents do the same things each day and are
+// erased later. The file stops growing once it holds the days that are kept. The daemon has a fast clock and the
+// faults of TestSoak. TestSoak checks memory and descriptors.
 func TestSoakUnderKeep(t *testing.T) {
 	if *soakTime == 0 {
 		t.Skip("make soak runs this for hours")
@@ -57,7 +56,7 @@ func TestSoakUnderKeep(t *testing.T) {
 	flatFile(t, probes)
 }
 
-// flatFile compares the largest sizes of the file in the last third and the second one.
+// flatFile compares the largest size of the file in the last third with that in the second third.
 func flatFile(t *testing.T, probes []probe) {
 	t.Helper()
 	largest := func(part []probe) int64 {
@@ -74,7 +73,7 @@ func flatFile(t *testing.T, probes []probe) {
 	}
 }
 
-// archives are the files that the daemon has made.
+// archives returns the archives that the daemon has made.
 func (d *Daemon) archives(t *testing.T) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(filepath.Dir(d.DB), "audit", "*.db"))
@@ -82,8 +81,7 @@ func (d *Daemon) archives(t *testing.T) []string {
 	return list
 }
 
-// verifyWithArchives is Verify for the database and for its archives, of which there
-// must be about one each day.
+// verifyWithArchives is Verify for the database and its archives. There must be about one archive per day.
 func (d *Daemon) verifyWithArchives(t *testing.T) {
 	t.Helper()
 	out, err := d.command("verify", "--db", d.DB, "--archives", filepath.Join(filepath.Dir(d.DB), "audit")).CombinedOutput()
@@ -97,8 +95,7 @@ func (d *Daemon) verifyWithArchives(t *testing.T) {
 	}
 }
 
-// fastClock is a clock that began with the test and is so many times as fast as the
-// wall clock.
+// fastClock is a clock that started with the test and runs this many times as fast as the wall clock.
 type fastClock struct {
 	began  time.Time
 	factor int64
@@ -122,13 +119,12 @@ func (f *fastClock) build(t *testing.T) string {
 	return built
 }
 
-// TestFastClockFits: the soak still finds the texts that it replaces.
+// TestFastClockFits checks that the source still contains the texts that the soak replaces.
 func TestFastClockFits(t *testing.T) {
 	(&fastClock{began: time.Now(), factor: 480}).overlay(t)
 }
 
-// overlay writes what the build replaces: the wall clock, the clock that nobody sets, and
-// the pauses between archives.
+// overlay writes what the build replaces: the wall clock, the monotonic clock, and the pauses between archives.
 func (f *fastClock) overlay(t *testing.T) (root, overlay string) {
 	t.Helper()
 	root, err := mutants.Root()
@@ -170,20 +166,20 @@ func fastMonotonic() time.Duration { return time.Since(fastBegan) * %[2]d }
 	return root, overlay
 }
 
-// dweller is an agent whose days are alike: it has a new name each day and four runs
-// one after the other, and what is old is erased.
+// dweller is an agent that does the same things each day. It has a new name each day and four runs one after the
+// other, and its old data is erased.
 type dweller struct {
 	name  string
 	clock *fastClock
 
-	quarter int // of a day; 0 before the first
+	quarter int // of a day; 0 before the first quarter
 	newest  *ckpt.Saved
 	state   []byte
 	acts    int
 }
 
-// The dweller deletes a run two quarters after its end, and erases an agent two days
-// after its last.
+// The dweller deletes a run two quarters after the run's end, and erases an agent two days after the agent's last
+// day.
 const (
 	deleteAfter = 2
 	eraseAfter  = 3
@@ -199,7 +195,7 @@ func newDwellers(n int, clock *fastClock) []mixer {
 
 func (w *dweller) agent(day int) string { return fmt.Sprintf("%s-%d", w.name, day) }
 
-// run is the run of a quarter, which belongs to the agent of its day.
+// run is the run of a quarter. It belongs to the agent of that day.
 func (w *dweller) run(quarter int) ckpt.RunRef {
 	return ckpt.RunRef{Agent: w.agent(quarter / 4), Run: fmt.Sprintf("run-%d", quarter%4)}
 }
@@ -224,19 +220,19 @@ func (w *dweller) play(_ context.Context, m *mixed, c *client.Client, random *ra
 	return w.save(c, random)
 }
 
-// turnOver ends the run of the quarter before, and removes what is old.
+// turnOver ends the run of the previous quarter, and removes old runs and agents.
 func (w *dweller) turnOver(c *client.Client, before int) error {
 	if before == 0 {
 		return nil
 	}
 	end := ckpt.EndRequest{Status: ckpt.RunCompleted, IdempotencyKey: newKey()}
 	err := until(func(ctx context.Context) error { _, _, err := c.EndRun(ctx, w.run(before), end); return err })
-	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound { // it may have done nothing in that quarter
+	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound { // nothing may have happened in that quarter
 		return err
 	}
 	if old := before - deleteAfter; old > 0 {
 		err := until(func(ctx context.Context) error { _, err := c.DeleteRun(ctx, w.run(old), false); return err })
-		if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound { // or the answer to the first try was lost
+		if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound { // or an earlier try deleted it, and its answer was lost
 			return err
 		}
 	}
@@ -265,7 +261,7 @@ func (w *dweller) save(c *client.Client, random *rand.Rand) error {
 	})
 }
 
-// look reads the newest checkpoint back (I1).
+// look reads back the newest checkpoint (I1).
 func (w *dweller) look(m *mixed, c *client.Client) error {
 	if w.newest == nil {
 		return nil

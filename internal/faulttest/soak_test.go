@@ -16,11 +16,11 @@ import (
 
 var soakTime = flag.Duration("soak", 0, "how long TestSoak takes; make soak")
 
-// soakPause is how long each client rests after each act. Hours of all that the
-// machine can do would mostly make a large audit log.
+// soakPause is how long each client rests after each request. Hours at full speed would mostly make a large audit
+// log.
 const soakPause = 100 * time.Millisecond
 
-// probe is the daemon at one moment.
+// probe is a measurement of the daemon at one moment.
 type probe struct {
 	at            time.Duration
 	rss, db, wal  int64
@@ -29,8 +29,8 @@ type probe struct {
 	what          string // the fault before it
 }
 
-// TestSoak is hours of mixed faults under 16 clients that use all that there is:
-// what retention keeps is all that may stay, of memory, descriptors and files.
+// TestSoak is hours of mixed faults under 16 clients that use every feature. Only what retention keeps may add
+// memory, descriptors and files.
 func TestSoak(t *testing.T) {
 	if *soakTime == 0 {
 		t.Skip("make soak runs this for hours")
@@ -55,8 +55,8 @@ func TestSoak(t *testing.T) {
 	flat(t, probes)
 }
 
-// underFaults does a fault every so often for as long as the soak takes, sees that clients
-// go on after it, and tells what it sees a while later.
+// underFaults causes a fault at intervals for the whole soak, checks that clients continue after it, and reports a
+// measurement a while later.
 func (d *Daemon) underFaults(t *testing.T, m *mixed, random *rand.Rand, every time.Duration, tell func(probe)) {
 	t.Helper()
 	for began, n := time.Now(), int64(1); time.Since(began) < *soakTime; n++ {
@@ -83,7 +83,7 @@ func (d *Daemon) probe(t *testing.T, at time.Duration, acked, faults int64, what
 	return probe{at: at, rss: rss, db: fileSize(d.DB), wal: fileSize(d.DB + "-wal"), files: openFiles(t, d), acked: acked, faults: faults, what: what}
 }
 
-// forgetLog keeps the harness itself from growing.
+// forgetLog keeps the memory of the harness itself from growing.
 func (d *Daemon) forgetLog() {
 	d.log.mu.Lock()
 	defer d.log.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *Daemon) forgetLog() {
 	}
 }
 
-// someFault does one of the faults of the matrix to the daemon, and ends it.
+// someFault causes one of the faults of the matrix and ends it. It returns the name of the fault.
 func (d *Daemon) someFault(t *testing.T, random *rand.Rand) string {
 	t.Helper()
 	short := time.Duration(random.Int64N(int64(3 * time.Second)))
@@ -114,7 +114,7 @@ func (d *Daemon) someFault(t *testing.T, random *rand.Rand) string {
 			end := d.disturb("-P", d.DB+"-wal", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=1")
 			_, _ = d.Wait(startTime)
 			end()
-			if d.Running() { // no commit has met it
+			if d.Running() { // no commit ran into the fault
 				return
 			}
 			d.Start()
@@ -132,8 +132,7 @@ func (d *Daemon) someFault(t *testing.T, random *rand.Rand) string {
 	return f.name
 }
 
-// flat compares the last third of the probes with the second one: the first is
-// for growing up.
+// flat compares the last third of the probes with the second third. The first third is for warming up.
 func flat(t *testing.T, probes []probe) {
 	t.Helper()
 	if len(probes) < 9 {

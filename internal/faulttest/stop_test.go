@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestStopUnderLoad is F22: a stop in the middle of the work lets everybody
-// have an answer or a closed connection, and loses nothing.
+// TestStopUnderLoad is F22: if the daemon stops under load, every client gets
+// an answer or a closed connection, and nothing is lost.
 func TestStopUnderLoad(t *testing.T) {
 	beside(t)
 	d := NewDaemon(t)
@@ -35,7 +35,7 @@ func TestStopUnderLoad(t *testing.T) {
 	load.finish()
 	n := h.Sum()
 	t.Logf("the longest try took %v; %d saves were told an unknown outcome and asked again, %d of them had been saved", n.Longest.Round(time.Millisecond), n.Unknown, n.Replayed)
-	if n.Replayed > 0 { // what came too late for an answer must have come too late to be saved
+	if n.Replayed > 0 { // a save that came too late for an answer must not be saved either
 		t.Errorf("%d saves were on disk when the daemon stopped, and nobody was told", n.Replayed)
 	}
 	if n.Longest > slack(5*time.Second) {
@@ -49,8 +49,8 @@ func TestStopUnderLoad(t *testing.T) {
 
 const writeTimeout = 10 * time.Second // the daemon's default
 
-// TestFrozen is the other half of F22: a daemon that does not run for a while
-// goes on where it was, and so do its clients.
+// TestFrozen is the other half of F22: after a daemon was frozen for a while,
+// it continues where it was, and so do its clients.
 func TestFrozen(t *testing.T) {
 	beside(t)
 	freeze(t, time.Second)
@@ -70,7 +70,7 @@ func freeze(t *testing.T, frozen time.Duration) {
 	load.finish()
 	n := h.Sum()
 	t.Logf("frozen for %v: the longest try took %v, %d of %d saves were sent again", frozen, n.Longest.Round(time.Millisecond), n.Retried, n.Saves)
-	told := n.Retried // who has waited for all of write_timeout may be told busy
+	told := n.Retried // a client that waited for all of write_timeout may get busy
 	if frozen >= writeTimeout && told <= load.clients {
 		told = 0
 	}

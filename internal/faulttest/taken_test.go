@@ -28,9 +28,9 @@ func init() {
 
 const exitFault = 74
 
-// TestTakenAway is F33: somebody removes the lock file, the socket or its folder under the daemon. The daemon notices and
-// ends itself before a second one could share its database, and the next start puts everything right. A reserve that is
-// removed is made anew.
+// TestTakenAway is F33: another process removes the lock file, the socket or its folder while the daemon runs. The
+// daemon notices and ends itself before a second daemon could share its database, and the next start repairs
+// everything. A removed reserve is created again.
 func TestTakenAway(t *testing.T) {
 	beside(t)
 	for name, away := range map[string]struct {
@@ -78,8 +78,8 @@ func TestTakenAway(t *testing.T) {
 	})
 }
 
-// TestTheFolderAfterAStop is F34: what a daemon that was asked to stop leaves is the database, an empty log with its small
-// index, the reserve, and files of a few bytes; and sqlite3 -readonly reads all of it.
+// TestTheFolderAfterAStop is F34: a daemon that was asked to stop leaves the database, an empty log with its small
+// index, the reserve, and files of a few bytes. sqlite3 -readonly can read the whole database.
 func TestTheFolderAfterAStop(t *testing.T) {
 	beside(t)
 	needSqlite(t)

@@ -18,14 +18,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Two users who exist nowhere else, and the group of the socket.
+// Two users that exist nowhere else, and the group of the socket.
 const (
 	uidOne, uidTwo = 61001, 61002
 	gidAgents      = 61000
 )
 
-// TestTwoUsers is promise 6 with real processes of two identities: both name
-// their agent the same, and each lives as if the other were not there.
+// TestTwoUsers is promise 6 with real processes of two identities: both give
+// their agent the same name, and neither user sees any effect of the other.
 func TestTwoUsers(t *testing.T) {
 	beside(t)
 	if os.Geteuid() != 0 {
@@ -33,7 +33,7 @@ func TestTwoUsers(t *testing.T) {
 	}
 	d := NewDaemon(t, "--system", "--set", "access.socket_group=61000")
 	d.Flags = append(d.Flags, "--config", emptyFile(t, d.Dir))
-	if err := os.Chmod(d.Dir, 0o755); err != nil { // so that others reach the socket's folder in it
+	if err := os.Chmod(d.Dir, 0o755); err != nil { // so that the other users can reach the socket's folder in it
 		t.Fatal(err)
 	}
 	d.Start()
@@ -60,7 +60,7 @@ func emptyFile(t *testing.T, dir string) string {
 	return path
 }
 
-// saveAs saves states that hold a canary and answers the last of them.
+// saveAs saves states that hold a canary and returns the last checkpoint.
 func saveAs(u *user, canary string, saves int) ckpt.Checkpoint {
 	u.t.Helper()
 	var saved ckpt.Checkpoint
@@ -77,10 +77,10 @@ func saveAs(u *user, canary string, saves int) ckpt.Checkpoint {
 type neighbours struct {
 	t             *testing.T
 	one, two      *user
-	first, second ckpt.Checkpoint // the newest of each
+	first, second ckpt.Checkpoint // the newest checkpoint of each user
 }
 
-// counts: what each is told of how much there is, is of the own alone.
+// counts: every count that a user sees covers only the user's own data.
 func (n *neighbours) counts(t *testing.T) {
 	for _, u := range []struct {
 		*user
@@ -104,8 +104,8 @@ func (n *neighbours) counts(t *testing.T) {
 	}
 }
 
-// sameAsMissing asks for the other's things, by id and by name, and for things
-// that nobody has. The answers differ in the id alone.
+// sameAsMissing asks for the other user's things, by id and by name, and for
+// things that do not exist. The answers differ only in the id.
 func (n *neighbours) sameAsMissing(t *testing.T) {
 	nobodys, err := uuid.NewV7()
 	if err != nil {
@@ -136,7 +136,8 @@ func (n *neighbours) sameAsMissing(t *testing.T) {
 			t.Errorf("%s %s: %d %s", a.Method, a.Path, missing.Status, missing.Body)
 		}
 	}
-	// An id is taken for its owner alone: who knows another's learns nothing by it.
+	// An id is taken only for its owner. A user who knows another user's id
+	// learns nothing from it.
 	for _, id := range []string{theirs, nobodys.String()} {
 		got := n.two.do(ask{"PUT", "/v1/agents/assistant/checkpoints/" + id + "?kind=recovery", "text/plain", []byte("mine")})
 		if got.Status != http.StatusCreated || bytes.Contains(got.Body, []byte("canary")) {
@@ -155,8 +156,8 @@ func (a ask) about(id string) ask {
 	return a
 }
 
-// notAnAdministrator: naming another owner is refused, whoever that is, and
-// whatever a user may see holds nothing of the other.
+// notAnAdministrator: a request that names another owner is refused, for every
+// owner, and nothing that a user may see contains data of the other user.
 func (n *neighbours) notAnAdministrator(t *testing.T) {
 	for _, path := range []string{
 		"/v1/agents?owner=*", "/v1/agents?owner=uid:0", "/v1/agents?owner=" + n.one.Owner, "/v1/agents/assistant/checkpoints?owner=" + n.one.Owner,
@@ -179,7 +180,7 @@ func (n *neighbours) notAnAdministrator(t *testing.T) {
 	}
 }
 
-// ownIsThere: nothing that the other tried has changed anything.
+// ownIsThere: nothing that the other user tried has changed anything.
 func (n *neighbours) ownIsThere(t *testing.T) {
 	var erased ckpt.Erased
 	n.two.read(ask{Method: "DELETE", Path: "/v1/agents/assistant"}, &erased)
@@ -199,7 +200,8 @@ func (n *neighbours) ownIsThere(t *testing.T) {
 	n.second = saveAs(n.two, "canary-of-two", 2)
 }
 
-// root sees both, by owner and by id, and the audit log says so.
+// root sees the data of both users, by owner and by id, and the audit log
+// records it.
 func (n *neighbours) root(t *testing.T, d *Daemon) {
 	ctx, c := context.Background(), d.Client()
 	agents, err := c.Agents(ctx, ckpt.AgentFilter{})
