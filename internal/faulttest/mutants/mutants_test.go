@@ -23,7 +23,8 @@ var (
 	jobs     = flag.Int("jobs", 2, "how many to plant at a time")
 )
 
-// TestEveryMutantFits fails where a mutant's text has gone from the source.
+// TestEveryMutantFits fails if the text that a mutant replaces is no longer in
+// the source.
 func TestEveryMutantFits(t *testing.T) {
 	all, root := read(t)
 	if len(all) < 60 {
@@ -39,7 +40,7 @@ func TestEveryMutantFits(t *testing.T) {
 	}
 }
 
-// hasTest says whether the files of a folder define a test.
+// hasTest reports whether the files of a folder define a test.
 func hasTest(t *testing.T, folder, test string) bool {
 	t.Helper()
 	test, _, _ = strings.Cut(strings.Trim(test, "^$"), "/")
@@ -66,7 +67,7 @@ func read(t *testing.T) ([]Mutant, string) {
 	return all, root
 }
 
-// TestParseRefuses is what a list must not say.
+// TestParseRefuses checks that the parser refuses lists with mistakes.
 func TestParseRefuses(t *testing.T) {
 	const good = "mutant a\nwhat w\nfile f.go\n- x\nfound ./p TestX\n"
 	if _, err := parse("list", good); err != nil {
@@ -87,7 +88,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestApply finds a text once, whatever its indentation.
+// TestApply checks that a text is found once, with any indentation.
 func TestApply(t *testing.T) {
 	const text = "func f() {\n\tif a {\n\t\tb()\n\t}\n\tc(a)\n}\n"
 	for _, c := range []struct {
@@ -106,15 +107,16 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// result is what became of a mutant.
+// result is the result of planting one mutant.
 type result struct {
 	Mutant
 	end  string // found, survived, stays, skipped, hung or broken
-	sign string // by which it was found, or what went wrong
+	sign string // the output line that found it, or what went wrong
 	took time.Duration
 }
 
-// TestMutants plants every mutant and fails for each that survives unexplained.
+// TestMutants plants every mutant and fails for each one that survives without
+// an explanation.
 func TestMutants(t *testing.T) {
 	if !*plantAll {
 		t.Skip("make mutants plants them")
@@ -161,7 +163,8 @@ func (r result) String() string {
 	return fmt.Sprintf("%-8s %4.0fs  %s/%s  %s  %s", r.end, r.took.Seconds(), r.List, r.Name, by, r.sign)
 }
 
-// soundWithout runs the tests without a mutant: one that fails anyhow finds nothing.
+// soundWithout runs the tests without a mutant. A test that fails anyway finds
+// nothing.
 func soundWithout(t *testing.T, root string, all []Mutant) {
 	t.Helper()
 	tests := map[string][]string{}
@@ -185,8 +188,8 @@ func soundWithout(t *testing.T, root string, all []Mutant) {
 	}
 }
 
-// plant builds and runs one mutant's test. The test has a minute. What the build
-// takes besides depends on the machine.
+// plant builds and runs the test of one mutant. The test has one minute. The
+// time of the build comes on top, because it depends on the machine.
 func plant(root string, m Mutant) (r result) {
 	r = result{Mutant: m}
 	began := time.Now()
@@ -221,7 +224,7 @@ var (
 	brokenEnd = regexp.MustCompile(`\[(build|setup) failed\]|does not build`)
 )
 
-// judge reads what go test has said.
+// judge interprets the output of go test.
 func judge(out string, err error) (end, sign string) {
 	switch {
 	case brokenEnd.MatchString(out):
