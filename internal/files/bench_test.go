@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// BenchmarkScan is a scan of a folder of which three files have changed, with
-// the index read and written. Where BENCH_DIR names a folder on a disk, and the
-// caches of the system may be dropped, it is also done with nothing in them:
+// BenchmarkScan scans a folder in which three files have changed, and reads and
+// writes the index. If BENCH_DIR names a folder on a disk, and the caches of
+// the system can be dropped, it also measures with empty caches:
 //
 //	BENCH_DIR=/var/tmp go test ./internal/files -run none -bench Scan -benchtime 5x
 func BenchmarkScan(b *testing.B) {
@@ -73,7 +73,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// dropCaches writes what waits to the disk, and empties the caches of the system.
+// dropCaches flushes pending writes to the disk, and empties the caches of the
+// system.
 func dropCaches() error {
 	if err := exec.Command("sync").Run(); err != nil {
 		return err

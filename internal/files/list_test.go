@@ -44,7 +44,7 @@ func git(t testing.TB, folder string, args ...string) string {
 	return string(out)
 }
 
-// walked lists a folder as if there were no git.
+// walked lists a folder without using git.
 func walked(t testing.TB, root string) []string {
 	t.Helper()
 	l := &lister{ctx: t.Context(), root: root, out: &Listing{}, names: map[string]bool{}, exclude: parseRules("", nil), include: parseRules("", nil)}
@@ -60,7 +60,7 @@ func walked(t testing.TB, root string) []string {
 	return list
 }
 
-// listed is what git lists.
+// listed returns the list from git.
 func listed(t testing.TB, root string) []string {
 	t.Helper()
 	out := git(t, root, "ls-files", "-co", "--exclude-standard", "-z")
@@ -72,7 +72,8 @@ func listed(t testing.TB, root string) []string {
 	return slices.Compact(list)
 }
 
-// ignoreFiles are patterns that people write, and such as are hard to read.
+// ignoreFiles are patterns that people write, and patterns that are hard to
+// read.
 var ignoreFiles = []string{
 	"*.o\n!keep.o\nbuild/\n/dist\n",
 	"# comment\n\\#file\n\\!file\n*.log \nspaces\\ \n",
@@ -117,7 +118,7 @@ func TestWalkListsWhatGitLists(t *testing.T) {
 		for range 120 {
 			path := randomPath(r)
 			if os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755) != nil {
-				continue // a file has the name
+				continue // a file already has the name
 			}
 			if info, err := os.Stat(filepath.Join(root, path)); err == nil && info.IsDir() {
 				continue

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWalkListsWhatGitListsWithRealPatterns takes the .gitignore files below the
-// folders in CKPT_IGNORES: each is put into a repository with files whose names
-// are made of its patterns.
+// TestWalkListsWhatGitListsWithRealPatterns uses the .gitignore files below the
+// folders in CKPT_IGNORES. Each one is put into a repository with files whose
+// names are made from its patterns.
 func TestWalkListsWhatGitListsWithRealPatterns(t *testing.T) {
 	folders := os.Getenv("CKPT_IGNORES")
 	if folders == "" {
@@ -39,7 +39,7 @@ func TestWalkListsWhatGitListsWithRealPatterns(t *testing.T) {
 }
 
 // compareWithGit makes files from the patterns of a .gitignore, lists them both
-// ways, and answers how many there were.
+// ways, and returns the number of files.
 func compareWithGit(t *testing.T, r *rand.Rand, name, text string) int {
 	t.Helper()
 	root := t.TempDir()
@@ -82,7 +82,7 @@ func compareWithGit(t *testing.T, r *rand.Rand, name, text string) int {
 	return n
 }
 
-// skippedByWalk says that a path lies in a folder that a walk does not enter,
+// skippedByWalk reports whether a path is in a folder that a walk never enters,
 // whatever git says.
 func skippedByWalk(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {

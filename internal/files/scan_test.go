@@ -55,7 +55,7 @@ func want(t testing.TB, f *Found, paths ...string) {
 	}
 }
 
-// later makes a scanner whose clock is well after all that was written.
+// later makes a scanner whose clock is well after all writes.
 func later(root string) *Scanner {
 	return &Scanner{Root: root, Now: func() time.Time { return time.Now().Add(time.Hour) }}
 }
@@ -81,7 +81,7 @@ func TestScanReadsOnlyWhatChanged(t *testing.T) {
 	if again := scanned(t, s, before); again.Read != 1 || again.Tree.ID == first.Tree.ID {
 		t.Errorf("%d files were read, the tree is %s, and was %s", again.Read, again.Tree.ID, first.Tree.ID)
 	}
-	for _, at := range []int{0, 20, 60} { // a damaged index is as good as none
+	for _, at := range []int{0, 20, 60} { // a damaged index counts as no index
 		text, err := os.ReadFile(index)
 		must(t, err)
 		text[at] ^= 1
@@ -93,8 +93,8 @@ func TestScanReadsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// An edit of the same size within the tick of the clock of the file system is
-// seen, because a file that had just changed when it was read is read again.
+// TestScanSeesAnEditWithinATick: an edit of the same size within one clock tick of the file system is noticed,
+// because a file that had just changed when it was read is read again.
 func TestScanSeesAnEditWithinATick(t *testing.T) {
 	root := folder(t)
 	write(t, root, "a", "one")
@@ -111,7 +111,7 @@ func TestScanSeesAnEditWithinATick(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(root, "a"), info.ModTime(), info.ModTime()))
 	now, err := os.Lstat(filepath.Join(root, "a"))
 	must(t, err)
-	_, r.inode, r.changed = identity(now) // nothing but the bytes tells the difference
+	_, r.inode, r.changed = identity(now) // only the bytes differ
 	before.records["a"] = r
 	if again := scanned(t, s, before); again.Tree.ID == first.Tree.ID {
 		t.Error("the edit was not seen")
@@ -215,7 +215,8 @@ func TestScanFollowsNoLink(t *testing.T) {
 	}
 }
 
-// The folder in the way becomes a link after the scan has looked at it.
+// TestScanFollowsNoLinkThatIsPutThereMeanwhile: the folder in the path becomes a link after the scan has checked
+// it.
 func TestScanFollowsNoLinkThatIsPutThereMeanwhile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a right there")
@@ -267,7 +268,7 @@ func TestScanRunsNothingOfTheRepository(t *testing.T) {
 	if text, err := os.ReadFile(ran); err == nil {
 		t.Errorf("a program of the repository was run:\n%s", text)
 	}
-	// The trap does work: plain ls-files falls into it.
+	// This checks that the trap works: plain ls-files falls into it.
 	git(t, root, "ls-files", "-co", "--exclude-standard")
 	if _, err := os.Stat(ran); err != nil {
 		t.Log("plain ls-files of this git runs no core.fsmonitor; the test shows less")
@@ -435,12 +436,12 @@ func FuzzReadIndex(f *testing.F) {
 	})
 }
 
-// Each limit of a tree, reached and passed by one.
+// TestScanAtItsLimits reaches each limit of a tree, and exceeds it by one.
 func TestScanAtItsLimits(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("paths and links are shorter there")
 	}
-	long := func(n int) string { // a path of so many bytes
+	long := func(n int) string { // a path of this many bytes
 		parts := []string{}
 		for ; n > 201; n -= 201 {
 			parts = append(parts, strings.Repeat("d", 200))
@@ -460,7 +461,7 @@ func TestScanAtItsLimits(t *testing.T) {
 			write(t, root, "over", strings.Repeat("x", ckpt.MaxTreeFile+1))
 		}, []string{"at"}, map[string]ckpt.LeftOutBecause{"over": ckpt.LeftOutTooLarge}, true},
 		{"bytes of a link's target", tree.Limits{}, func(root string) {
-			must(t, os.Symlink(strings.Repeat("x", ckpt.MaxTreeTarget-1), filepath.Join(root, "at"))) // the longest that Linux has
+			must(t, os.Symlink(strings.Repeat("x", ckpt.MaxTreeTarget-1), filepath.Join(root, "at"))) // the longest on Linux
 		}, []string{"at"}, nil, true},
 		{"bytes of a path", tree.Limits{}, func(root string) {
 			at, err := os.OpenRoot(root)
@@ -501,8 +502,8 @@ func TestScanAtItsLimits(t *testing.T) {
 	}
 }
 
-// So many paths are left out that not all can be named: the tree says that it is incomplete,
-// and is one that the daemon takes.
+// TestScanNamesNotAllThatIsLeftOut: so many paths are left out that they cannot all be listed. The tree says that
+// it is incomplete, and the daemon accepts it.
 func TestScanNamesNotAllThatIsLeftOut(t *testing.T) {
 	root := folder(t)
 	name := strings.Repeat("n", 200)
@@ -519,7 +520,8 @@ func TestScanNamesNotAllThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// Repositories are looked for 32 deep in others, and the next one is named as left out.
+// TestScanOfRepositoriesThatAreTooDeep: nested repositories are searched 32 levels deep, and the next one is listed
+// as left out.
 func TestScanOfRepositoriesThatAreTooDeep(t *testing.T) {
 	root := folder(t)
 	in, deepest := "", ""
@@ -542,7 +544,7 @@ func TestScanOfRepositoriesThatAreTooDeep(t *testing.T) {
 	}
 }
 
-// A path that is too long for the system makes the tree incomplete, and no more.
+// TestScanOfAPathThatIsTooLong: a path that is too long for the system only makes the tree incomplete.
 func TestScanOfAPathThatIsTooLong(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems make no such path")
