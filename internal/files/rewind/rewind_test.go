@@ -30,7 +30,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// childOf is where the test asks a process of its own to restore, and to die.
+// childOf is the environment variable by which the test makes a child process restore, and die.
 const childOf = "REWIND_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -95,8 +95,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// world is a folder as a test describes it: by path, a file's text, or "-> " and
-// a link's target.
+// world describes a folder: by path, the text of a file, or "-> " and the target of a link.
 type world map[string]string
 
 func (w world) make(t testing.TB, root string) {
@@ -142,7 +141,7 @@ func (w world) contents(into map[string][]byte) {
 	}
 }
 
-// readWorld is what a folder has.
+// readWorld returns the content of a folder.
 func readWorld(t testing.TB, root string) world {
 	t.Helper()
 	w := world{}
@@ -164,7 +163,7 @@ func readWorld(t testing.TB, root string) world {
 	return w
 }
 
-// wishOf brings a folder that is as now back to before.
+// wishOf restores a folder from the state now to the state before.
 func wishOf(before, now world) *Wish {
 	return &Wish{Target: before.entries(), Whole: true, Later: [][]ckpt.FileChange{tree.Diff(before.entries(), now.entries())}}
 }
@@ -354,7 +353,8 @@ func TestWaysAreNotLinksAndFoldersAreNotLost(t *testing.T) {
 	}
 }
 
-// A parent becomes a link at each step of a restore. Nothing outside changes.
+// TestParentsSwappedForLinksNeverLeadOutside: a parent folder becomes a link at each step of a restore. Nothing
+// outside changes.
 func TestParentsSwappedForLinksNeverLeadOutside(t *testing.T) {
 	needLinks(t)
 	was, run := world{"d/f": "1", "d/g": "1", "d/new/h": "1"}, world{"d/f": "2", "d/gone": "3"}
@@ -385,8 +385,8 @@ func TestParentsSwappedForLinksNeverLeadOutside(t *testing.T) {
 	}
 }
 
-// A folder is moved away at each step of a restore, and another one takes its place. What was
-// moved away stays as it was then, but for staged files that were open already.
+// TestFoldersMovedAwayAreLeftAlone: a folder is moved away at each step of a restore, and another one replaces it.
+// The moved folder stays as it was at that moment, except for staged files that were already open.
 func TestFoldersMovedAwayAreLeftAlone(t *testing.T) {
 	was, run := world{"d/f": "1", "d/g": "1", "d/new/h": "1"}, world{"d/f": "2", "d/gone": "3"}
 	for at := 1; ; at++ {
@@ -395,7 +395,7 @@ func TestFoldersMovedAwayAreLeftAlone(t *testing.T) {
 		f := open(t, root)
 		p := Make(wishOf(was, run), f, Options{Remove: true})
 		var steps atomic.Int64
-		var mu sync.Mutex // the moment in which it is moved is one
+		var mu sync.Mutex // so that the move happens at one moment
 		var then world
 		f.step = func(string) {
 			mu.Lock()
@@ -467,7 +467,7 @@ func TestAnEditMeanwhileStopsARestore(t *testing.T) {
 	}
 }
 
-// run starts the child, which may be killed before a step. It answers whether it came to its end.
+// run starts the child, which may be killed before a step. It reports whether the child finished.
 func (k *task) run(t testing.TB) (steps int, ended bool) {
 	t.Helper()
 	text, err := json.Marshal(k)
@@ -491,8 +491,8 @@ func (k *task) run(t testing.TB) (steps int, ended bool) {
 	return steps, true
 }
 
-// killed restores in a process that is killed before a step, and then either
-// goes on or back. It says whether the process came to its end before.
+// killed restores in a process that is killed before a step, and then finishes or undoes the restore. It reports
+// whether the process finished before that step.
 func killed(t testing.TB, was, is world, at int64, back bool) (ended bool) {
 	t.Helper()
 	needLinks(t)
@@ -543,7 +543,7 @@ func killed(t testing.TB, was, is world, at int64, back bool) (ended bool) {
 	return ended
 }
 
-// oldOrNew looks at every file of a restore that was killed.
+// oldOrNew checks that every file of a killed restore is old or new.
 func oldOrNew(t testing.TB, root string, was, is world, at int64) {
 	t.Helper()
 	for path, text := range readWorld(t, root) {
@@ -620,9 +620,9 @@ func randomWorld(r *rand.Rand) world {
 	return w
 }
 
-// TestAWayBackThatCannotBeginLeavesTheRestore has a restore that has changed files, and a
-// way back whose contents cannot be had. The journal of the restore stands again, also
-// where the process died meanwhile, so that it can be finished.
+// TestAWayBackThatCannotBeginLeavesTheRestore: a restore has changed files, and the contents for its undo are not
+// available. The journal of the restore is valid again, even if the process died in the meantime, so that the
+// restore can be finished.
 func TestAWayBackThatCannotBeginLeavesTheRestore(t *testing.T) {
 	for _, died := range []bool{false, true} {
 		root := t.TempDir()
