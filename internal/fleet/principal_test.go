@@ -11,21 +11,22 @@ var someIdentities = &Identities{DB: "d1", Machine: machineSID,
 	Named:  map[string]string{"uid:1000": "acme/build", "uid:200007": "acme/special", domainSID + "-500": "acme/root"},
 	Realms: map[string]string{"acme": "uid:200000-299999", "all": "uid:0-999", "rest": "uid:60000-70000"}}
 
-// TestPrincipals resolves each kind of identity, and finds the way back.
+// TestPrincipals resolves each kind of identity, and checks the way from the
+// principal back to the user.
 func TestPrincipals(t *testing.T) {
 	for local, want := range map[string]string{
 		"uid:1000":           "acme/build",          // an entry
-		"uid:200007":         "acme/special",        // an entry goes before a range
+		"uid:200007":         "acme/special",        // an entry takes precedence over a range
 		"uid:200123":         "acme/uid:200123",     // a range
-		"uid:200000":         "acme/uid:200000",     // its ends
+		"uid:200000":         "acme/uid:200000",     // the ends of the range
 		"uid:299999":         "acme/uid:299999",     //
-		"uid:300000":         "host/d1/uid:300000",  // behind it
-		"uid:1001":           "host/d1/uid:1001",    // nothing fits
-		"uid:0":              "host/d1/uid:0",       // never by a range
+		"uid:300000":         "host/d1/uid:300000",  // after the range
+		"uid:1001":           "host/d1/uid:1001",    // nothing matches
+		"uid:0":              "host/d1/uid:0",       // a range never maps it
 		"uid:65534":          "host/d1/uid:65534",   // the same
-		"uid:0200123":        "host/d1/uid:0200123", // another text is not the same uid
+		"uid:0200123":        "host/d1/uid:0200123", // the text differs, so it is not the same uid
 		domainSID + "-1105":  domainSID + "-1105",   // of a domain
-		domainSID + "-500":   "acme/root",           // an entry goes before
+		domainSID + "-500":   "acme/root",           // an entry takes precedence
 		machineSID + "-1001": "host/d1/" + machineSID + "-1001",
 		"S-1-5-18":           "host/d1/S-1-5-18",
 	} {
@@ -48,13 +49,14 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// TestHere gives what was another host's to the user who is the same principal.
+// TestHere: what belonged to a user of another host goes to the local user who
+// is the same principal.
 func TestHere(t *testing.T) {
 	for _, c := range []struct{ principal, owner, want string }{
 		{"acme/build", "uid:7", "uid:1000"},                  // the same principal under another uid
-		{"acme/uid:200123", "uid:200123", "uid:200123"},      // of a directory
-		{"host/d2/uid:1500", "uid:1500", "uid:1500"},         // nobody here is mapped
-		{"host/d2/uid:1000", "uid:1000", "host/d2/uid:1000"}, // that uid is somebody else here
+		{"acme/uid:200123", "uid:200123", "uid:200123"},      // from a directory
+		{"host/d2/uid:1500", "uid:1500", "uid:1500"},         // nobody here has that mapping
+		{"host/d2/uid:1000", "uid:1000", "host/d2/uid:1000"}, // that uid is another person here
 		{"other/bob", "uid:1000", "other/bob"},               // the same
 		{"", "uid:1000", "uid:1000"},                         // shipped by a former version
 	} {
@@ -87,7 +89,7 @@ func TestSamePrincipal(t *testing.T) {
 	}
 }
 
-// TestCheckIdentities refuses each mistake, and says which.
+// TestCheckIdentities: each mistake is refused with an error that names it.
 func TestCheckIdentities(t *testing.T) {
 	type m = map[string]string
 	for _, c := range []struct {
