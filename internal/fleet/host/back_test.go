@@ -10,9 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// TestFleetWentBack is T5: the engine loses what it had acknowledged, because an older
-// copy of it was started, or a standby that was behind was promoted. Each host notices,
-// and ships again: nothing is lost.
+// TestFleetWentBack is T5: the engine loses data that it had acknowledged,
+// because an older copy of it was started, or a standby that lagged was
+// promoted. Each host notices this and ships its data again. Nothing is lost.
 func TestFleetWentBack(t *testing.T) {
 	t.Run("an older copy is started", func(t *testing.T) {
 		server, url := fleetEngine(t)
@@ -59,7 +59,7 @@ func newBackWorld(t *testing.T, url string) *backWorld {
 	return w
 }
 
-// work does something on both hosts, and ships it.
+// work does some work on both hosts and ships it.
 func (w *backWorld) work() {
 	w.t.Helper()
 	for i, s := range w.stores {
@@ -68,7 +68,8 @@ func (w *backWorld) work() {
 	}
 }
 
-// whole lets both hosts meet the engine as it is now, and looks for what they have.
+// whole connects both hosts to the engine in its present state, and checks that
+// it gets everything that they have.
 func (w *backWorld) whole(server *pgtest.Server, url string) {
 	w.t.Helper()
 	w.url = url

@@ -8,8 +8,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
-// TestWhatBeginsWithoutALease: when this host's time is over, nothing begins for agents
-// whose runs may move, and everything goes on for all others.
+// TestWhatBeginsWithoutALease: when this host's lease is over, nothing begins
+// for agents whose runs may move to other hosts. For all other agents
+// everything continues.
 func TestWhatBeginsWithoutALease(t *testing.T) {
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}

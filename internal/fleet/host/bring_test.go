@@ -14,7 +14,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// roaming is a host on which uid:1001 is acme/build, as on all others of the test.
+// roaming is a host on which uid:1001 is acme/build, as on all other hosts of
+// the test.
 type roaming struct {
 	*fleetHost
 	clock *ticks
@@ -38,7 +39,7 @@ func roamingHost(t *testing.T, url, name string) *roaming {
 	return r
 }
 
-// resumed is what a resumption answers.
+// resumed is the answer to a resume request.
 type resumed struct {
 	answered
 	Verdict string
@@ -61,8 +62,9 @@ func (r *roaming) claimsNothing(what, agent, body, verdict string) {
 	}
 }
 
-// TestResumeClaims: who resumes a run whose host is gone gets it, if it is his on both
-// hosts and the policy lets it move; nobody else does.
+// TestResumeClaims: a user who resumes a run of a lost host gets the run if he
+// is its owner on both hosts and the policy lets it move. No other user gets
+// it.
 func TestResumeClaims(t *testing.T) {
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
@@ -156,8 +158,8 @@ func waitShipped(t *testing.T, h *roaming) {
 	}
 }
 
-// TestResumeWithoutTheEngine: where the engine is away, a run that may be elsewhere
-// waits, and all others go on.
+// TestResumeWithoutTheEngine: while the engine is away, a run that may be on
+// another host waits, and all other runs continue.
 func TestResumeWithoutTheEngine(t *testing.T) {
 	server, url := fleetEngine(t)
 	one := roamingHost(t, url, "one")
@@ -170,8 +172,9 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 	}
 }
 
-// TestARemovalIsNotOfTheRunThatIsClaimed: what this host still has to tell of a run of
-// the same name is shipped before the claim, and takes nothing of the claimed run.
+// TestARemovalIsNotOfTheRunThatIsClaimed: a removal of this host's own run of
+// the same name is shipped before the claim, and removes nothing of the claimed
+// run.
 func TestARemovalIsNotOfTheRunThatIsClaimed(t *testing.T) {
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
@@ -203,8 +206,9 @@ func TestARemovalIsNotOfTheRunThatIsClaimed(t *testing.T) {
 	}
 }
 
-// TestClaimedRunsAreNotGone: before this host has shipped a run that it has claimed, no
-// row of its audit log about the name takes it from the engine.
+// TestClaimedRunsAreNotGone: after this host has claimed a run and before it
+// has shipped it, no row of its audit log about a run of the same name removes
+// the claimed run from the engine.
 func TestClaimedRunsAreNotGone(t *testing.T) {
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
@@ -233,7 +237,7 @@ func TestClaimedRunsAreNotGone(t *testing.T) {
 	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: two.ID, Ground: fleet.GroundForced}); err != nil {
 		t.Fatal(err)
 	}
-	if err := saveOne(two, t, "main", `{"n":2}`); err != nil { // somebody begins a run of the same name before it is here
+	if err := saveOne(two, t, "main", `{"n":2}`); err != nil { // before the claimed run of that name is here
 		t.Fatal(err)
 	}
 	next := shipperOf(two, url, "two")

@@ -33,8 +33,8 @@ func saveOne(s *db.Store, t *testing.T, run, state string) error {
 	return err
 }
 
-// TestFleetClaim takes a run over from a host that falls silent, lets that host come
-// back, and settles what it did meanwhile.
+// TestFleetClaim claims a run from a host that falls silent, lets that host
+// come back, and adopts what it did in the meantime.
 func TestFleetClaim(t *testing.T) {
 	whole := t
 	server, url := fleetEngine(t)
@@ -90,7 +90,7 @@ func TestFleetClaim(t *testing.T) {
 
 	t.Run("the former host is fenced", func(t *testing.T) {
 		if err := saveOne(one, t, "main", `{"strand":true}`); err != nil {
-			t.Fatal(err) // it does not know yet
+			t.Fatal(err) // it does not know about the claim yet
 		}
 		if err := old.once(t.Context()); err != nil {
 			t.Fatal(err)
@@ -123,7 +123,7 @@ func TestFleetClaim(t *testing.T) {
 	settled(t, claimantOf(one, url, "one"))
 }
 
-// settled adopts the strand of a host, once.
+// settled adopts the strand of a host. A second decision is refused.
 func settled(t *testing.T, c *claimant) {
 	t.Helper()
 	_, err := c.Strands(t.Context(), fleetUser)
@@ -148,8 +148,9 @@ func settled(t *testing.T, c *claimant) {
 	}
 }
 
-// TestInterruptedClaim: where the engine has given a run to a host that then died, the
-// same claim again brings it. Of two hosts that claim at once, one gets the run.
+// TestInterruptedClaim: if a host dies after the engine has given it a run,
+// repeating the claim brings the run. If two hosts claim at the same time, one
+// of them gets the run.
 func TestInterruptedClaim(t *testing.T) {
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))

@@ -29,7 +29,7 @@ type copied struct {
 	store  *db.Store
 	ship   *shipper
 	claims *claimant
-	done   map[string]int // what was done how often
+	done   map[string]int // how often each action was done
 }
 
 func newCopied(t *testing.T, server *pgtest.Server, url, name string, lots *rand.Rand, done map[string]int) *copied {
@@ -42,7 +42,7 @@ func newCopied(t *testing.T, server *pgtest.Server, url, name string, lots *rand
 	return h
 }
 
-// restart forgets what the shipper knows of the engine.
+// restart forgets what the shipper knows about the engine.
 func (h *copied) restart() {
 	if h.ship != nil {
 		h.ship.hangUp()
@@ -52,12 +52,12 @@ func (h *copied) restart() {
 	h.claims.learn = h.ship.owns
 }
 
-// state is a state that is often stored as pieces.
+// state returns a state that is often stored as pieces.
 func (h *copied) state() []byte {
 	return fmt.Appendf(nil, `{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", h.lots.IntN(2)*1200), h.lots.IntN(1000))
 }
 
-// act makes one call, and notes what succeeded.
+// act makes one call, and counts it if it succeeded.
 func (h *copied) act() {
 	ctx, s := h.t.Context(), h.store
 	agent, key := string(rune('a'+h.lots.IntN(3))), fmt.Sprint("k", h.lots.IntN(4))
@@ -99,7 +99,7 @@ func (h *copied) act() {
 	}
 }
 
-// quiet ships everything, and hears of what others have claimed and erased.
+// quiet ships everything, and learns what other hosts have claimed and erased.
 func (h *copied) quiet() {
 	h.t.Helper()
 	h.ship.learned = time.Time{}
@@ -111,7 +111,7 @@ func (h *copied) quiet() {
 	}
 }
 
-// here is what the host has of the runs that it owns, in words.
+// here describes what the host has of the runs that it owns.
 func (h *copied) here() (list []string) {
 	h.t.Helper()
 	err := h.store.Reading(h.t.Context(), func(q *sqlx.Tx) error {
@@ -144,7 +144,7 @@ func (h *copied) here() (list []string) {
 	return list
 }
 
-// ownRuns lists the runs that the host owns, and answers their uids.
+// ownRuns lists the runs that the host owns, and returns their uids.
 func (h *copied) ownRuns(q *sqlx.Tx, list *[]string) (map[int64]string, error) {
 	var id int64
 	var uid string
@@ -166,7 +166,7 @@ func (h *copied) ownRuns(q *sqlx.Tx, list *[]string) (map[int64]string, error) {
 	return uids, rows.Err()
 }
 
-// there is what the engine has of the same runs, in the same words.
+// there describes what the engine has of the same runs, in the same form.
 func (h *copied) there() (list []string) {
 	h.t.Helper()
 	mine := ` JOIN fleet_runs r ON r.uid = x.run_uid WHERE r.host = '` + h.store.ID + `'`
@@ -183,8 +183,8 @@ func (h *copied) there() (list []string) {
 	return list
 }
 
-// TestCopiesOfTwoHosts: after any history of two hosts that claim runs from each other,
-// erase agents and restart, and a quiet moment, the engine has of each run what its owner has.
+// TestCopiesOfTwoHosts: two hosts claim runs from each other, erase agents and restart, in random order. After a
+// quiet moment, the engine has the same data of each run as its owner.
 func TestCopiesOfTwoHosts(t *testing.T) {
 	pgtest.Need(t)
 	if testing.Short() {
@@ -204,7 +204,7 @@ func TestCopiesOfTwoHosts(t *testing.T) {
 					done["restart"]++
 					h.restart()
 				}
-				for range 2 { // what one has told, the other hears
+				for range 2 { // each host learns what the other has reported
 					hosts[0].quiet()
 					hosts[1].quiet()
 				}

@@ -14,8 +14,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestMeasureFleet is T10: what shipping costs local saves, with the fleet off, on, on
-// with a key that seals, and on with a dead engine, in turns. CKPTSIDECAR_MEASURE=1 runs it.
+// TestMeasureFleet is T10: it measures in turns what shipping costs local saves, with the fleet off, on, on with a
+// key that seals, and on with a dead engine. CKPTSIDECAR_MEASURE=1 runs it.
 func TestMeasureFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")

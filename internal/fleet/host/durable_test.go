@@ -32,7 +32,7 @@ type fleetHost struct {
 	stop  func() // ends the shipper
 }
 
-// hostOf makes a host whose shipper, if it has one, runs until the test ends.
+// hostOf makes a host. If it has a shipper, the shipper runs until the test ends.
 func hostOf(t *testing.T, url string, change ...func(*shipper)) *fleetHost {
 	t.Helper()
 	h := &fleetHost{t: t, store: openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))}
@@ -60,7 +60,7 @@ func (h *fleetHost) policy(agent, set string) {
 	}
 }
 
-// answered is what an agent is told.
+// answered is the answer to an agent.
 type answered struct {
 	status int
 	replay bool
@@ -83,7 +83,7 @@ func (h *fleetHost) ask(method, path, body string) (a answered) {
 	return a
 }
 
-// askInto asks, and reads the answer into v.
+// askInto sends a request and decodes the answer into v.
 func (h *fleetHost) askInto(method, path, body string, v any) (status int, replay bool) {
 	h.t.Helper()
 	r := httptest.NewRequest(method, "http://local"+path, strings.NewReader(body))
@@ -96,7 +96,7 @@ func (h *fleetHost) askInto(method, path, body string, v any) (status int, repla
 	return w.Code, w.Header().Get("Idempotent-Replayed") == "true"
 }
 
-// save saves under an id, a new one for "".
+// save saves under an id; "" means a new one.
 func (h *fleetHost) save(agent, id string) answered {
 	h.t.Helper()
 	if id == "" {
@@ -107,14 +107,14 @@ func (h *fleetHost) save(agent, id string) answered {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// saving saves while the test goes on.
+// saving saves while the test continues.
 func (h *fleetHost) saving(agent, id string) <-chan answered {
 	answer := make(chan answered, 1)
 	go func() { answer <- h.save(agent, id) }()
 	return answer
 }
 
-// waiting waits until so many requests wait for the engine.
+// waiting waits until this many requests wait for the engine.
 func (h *fleetHost) waiting(n int) {
 	h.t.Helper()
 	w := h.s.shipper.waiters
@@ -150,8 +150,8 @@ const (
 	degradePolicy = `{"durability":"fleet","on_outage":"degrade"}`
 )
 
-// TestDurableWithoutEngine asks for durability fleet where there is no engine, and where
-// it is away from the beginning.
+// TestDurableWithoutEngine requests durability fleet without an engine, and with an engine that is away from the
+// beginning.
 func TestDurableWithoutEngine(t *testing.T) {
 	for _, url := range []string{"", "postgres://postgres@127.0.0.1:1/fleet"} {
 		h := hostOf(t, url)
@@ -172,7 +172,7 @@ func TestDurableWithoutEngine(t *testing.T) {
 	}
 }
 
-// TestDurableFleet acknowledges writes of durability fleet when they are replicated.
+// TestDurableFleet: writes of durability fleet are acknowledged only when they are replicated.
 func TestDurableFleet(t *testing.T) {
 	server, url := fleetEngine(t)
 	h := hostOf(t, url)
@@ -189,7 +189,7 @@ func TestDurableFleet(t *testing.T) {
 		h.save("strict", "").want(t, "a save on an engine that is assumed to replicate", "fleet", false)
 	})
 	standby := server.Standby()
-	h.save("strict", "").want(t, "a save with a standby", "fleet", false) // each batch asks the engine anew
+	h.save("strict", "").want(t, "a save with a standby", "fleet", false) // each batch asks the engine again
 	h.save("plain", "").want(t, "a save of an agent that asks for nothing", "local", false)
 	h.allWrites()
 	h.standbyAway(server, standby)
@@ -199,8 +199,8 @@ func TestDurableFleet(t *testing.T) {
 	h.claimed(url)
 }
 
-// forgotten lets the engine lose everything, and cuts the connection: it gets everything
-// again, also what was sent once for all on that connection.
+// forgotten makes the engine lose everything and cuts the connection. The host ships everything again, including
+// the data that it sends only once per connection.
 func (h *fleetHost) forgotten(server *pgtest.Server) {
 	t := h.t
 	names := func() []string {
@@ -221,8 +221,7 @@ func (h *fleetHost) forgotten(server *pgtest.Server) {
 	}
 }
 
-// claimed lets another host claim a run: no write to it is acknowledged any more, also
-// where this host begins anew.
+// claimed lets another host claim a run: after that no write to it is acknowledged, even if this host restarts.
 func (h *fleetHost) claimed(url string) {
 	t := h.t
 	e, err := pg.Dial(t.Context(), url)
@@ -261,7 +260,7 @@ func (h *fleetHost) claimed(url string) {
 	}
 }
 
-// allWrites begins and ends what a run consists of.
+// allWrites begins and ends everything that a run consists of.
 func (h *fleetHost) allWrites() {
 	const run = "/v1/agents/strict/runs/main/"
 	for _, w := range [][2]string{
@@ -274,8 +273,7 @@ func (h *fleetHost) allWrites() {
 	}
 }
 
-// cancelWait cancels a wait for the standby of another backend than before, and answers
-// which one that was.
+// cancelWait cancels the wait for the standby in a backend other than the previous one, and returns that backend.
 func (h *fleetHost) cancelWait(server *pgtest.Server, before string, answer <-chan answered) string {
 	h.t.Helper()
 	const waits = ` FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'ckptsidecar'`
@@ -295,8 +293,8 @@ func (h *fleetHost) cancelWait(server *pgtest.Server, before string, answer <-ch
 	return ""
 }
 
-// standbyAway is T4: nothing is acknowledged while the standby is away, also where its
-// wait is canceled.
+// standbyAway is T4: nothing is acknowledged while the standby is away, not even if the wait for the standby is
+// canceled.
 func (h *fleetHost) standbyAway(server, standby *pgtest.Server) {
 	t := h.t
 	standby.Stop()
@@ -307,13 +305,13 @@ func (h *fleetHost) standbyAway(server, standby *pgtest.Server) {
 	again := h.saving("strict", id)
 	h.waiting(1)
 	first := h.cancelWait(server, "0", again)
-	h.cancelWait(server, first, again) // the shipper has connected anew, and believes its mark no more than the batch
+	h.cancelWait(server, first, again) // the shipper has reconnected, and trusts its mark no more than the batch
 	h.save("plain", "").want(t, "a save of an agent that asks for nothing", "local", false)
 	standby.Again()
 	(<-again).want(t, "the same save again", "fleet", true)
 }
 
-// engineAway stops the engine, and lets it come back.
+// engineAway stops the engine and starts it again.
 func (h *fleetHost) engineAway(server *pgtest.Server) {
 	t := h.t
 	server.Stop()
@@ -338,7 +336,7 @@ func (h *fleetHost) engineAway(server *pgtest.Server) {
 	h.save("lax", "").want(t, "a save when the engine is back", "fleet", false)
 }
 
-// removed acknowledges a save that retention has removed before it was shipped.
+// removed checks that a save is acknowledged even if retention has removed it before it was shipped.
 func (h *fleetHost) removed(server *pgtest.Server) {
 	t := h.t
 	h.policy("short", `{"durability":"fleet","routine_keep":1}`)

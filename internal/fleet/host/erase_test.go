@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// filesHave are the words that the files of a database have.
+// filesHave returns the words that occur in the files of a database.
 func filesHave(t *testing.T, path string, words []string) (list []string) {
 	t.Helper()
 	all, err := filepath.Glob(path + "*")
@@ -29,7 +29,7 @@ func filesHave(t *testing.T, path string, words []string) (list []string) {
 	return list
 }
 
-// again ships on a connection of its own, as after a while.
+// again ships on a new connection, as after a while.
 func again(t *testing.T, s *shipper) {
 	t.Helper()
 	s.learned = time.Time{}
@@ -42,8 +42,8 @@ func again(t *testing.T, s *shipper) {
 	}
 }
 
-// TestFleetErase is T8: an agent is erased while another host with a copy of it is away,
-// and the engine goes back after. In the end its words are in no table and on no host.
+// TestFleetErase is T8: an agent is erased while another host with a copy of it is away, and then the engine goes
+// back to an older state. In the end its words are in no table and on no host.
 func TestFleetErase(t *testing.T) {
 	server, url := fleetEngine(t)
 	pathA, pathB := filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db")
@@ -62,7 +62,7 @@ func TestFleetErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(t, b)
-	if err := saveOne(storeA, t, "main", `{"other":"canary-strand"}`); err != nil { // host a does not know
+	if err := saveOne(storeA, t, "main", `{"other":"canary-strand"}`); err != nil { // host a does not know about the claim
 		t.Fatal(err)
 	}
 	back := server.Backup()
@@ -131,7 +131,7 @@ func TestFleetErase(t *testing.T) {
 	if err := storeA.RO.Get(&reason, `SELECT reason FROM audit_log WHERE action = 'erase' AND who = 'daemon'`); err != nil || !strings.Contains(reason, "erased on host b") {
 		t.Errorf("the audit log says %q, %v", reason, err)
 	}
-	if err := saveOne(storeA, t, "main", `{"new":true}`); err != nil { // a new agent of the same name lives
+	if err := saveOne(storeA, t, "main", `{"new":true}`); err != nil { // a new agent of the same name is not erased
 		t.Fatal(err)
 	}
 	again(t, a)
@@ -141,8 +141,8 @@ func TestFleetErase(t *testing.T) {
 	}
 }
 
-// TestFleetErasePrincipal erases the agent of a principal on all hosts, and leaves those
-// of others that have the same name.
+// TestFleetErasePrincipal erases the agent of a principal on all hosts, and keeps agents of other principals with
+// the same name.
 func TestFleetErasePrincipal(t *testing.T) {
 	server, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
@@ -162,7 +162,7 @@ func TestFleetErasePrincipal(t *testing.T) {
 	if got, want := left(), []string{"a uid:1001 y", "a uid:1002 x", "b uid:1001 x"}; !slices.Equal(got, want) {
 		t.Errorf("the engine has %q, want %q", got, want)
 	}
-	b.has("uid:2001", "x") // before it hears of it
+	b.has("uid:2001", "x") // before it learns of the erasure
 	again(t, b.ship)
 	again(t, b.ship)
 	var owners []string

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// erasure asks the daemon of a host, as somebody, who has confirmed an erasure.
+// erasure asks the daemon of a host, as the caller, which hosts have confirmed an erasure.
 func (h *seenHost) erasure(caller ckpt.Caller, n int64) (f ckpt.ErasedFleet) {
 	h.t.Helper()
 	if err := json.Unmarshal([]byte(h.ask(caller, fmt.Sprint("/v1/fleet/erasures/", n), 200)), &f); err != nil {
@@ -22,8 +22,8 @@ func (h *seenHost) erasure(caller ckpt.Caller, n int64) (f ckpt.ErasedFleet) {
 	return f
 }
 
-// TestFleetErasure asks who has confirmed an erasure, from before the engine has it until
-// the last host has.
+// TestFleetErasure asks which hosts have confirmed an erasure, from before the engine has it until the last host
+// has confirmed.
 func TestFleetErasure(t *testing.T) {
 	_, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
@@ -51,11 +51,11 @@ func TestFleetErasure(t *testing.T) {
 	waits("when all have confirmed", []string{"a", "b"}, []string{})
 	a.ask(other, fmt.Sprint("/v1/fleet/erasures/", at.N), 404)
 	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", at.N+100), 404)
-	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", 1), 404) // no erasure
+	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", 1), 404) // this row is not an erasure
 }
 
-// TestFormerIDWaitsForNoErasure: after a database has joined anew, nobody waits for its
-// former id, unless another machine has a copy of that database.
+// TestFormerIDWaitsForNoErasure: after a database has joined with a new id, no erasure waits for its former id,
+// unless another machine has a copy of that database.
 func TestFormerIDWaitsForNoErasure(t *testing.T) {
 	_, url := fleetEngine(t)
 	other := newSeenHost(t, url, "other")
@@ -108,7 +108,7 @@ func TestFormerIDWaitsForNoErasure(t *testing.T) {
 		t.Errorf("after the host has erased under its new id, the erasure waits for %q", got)
 	}
 
-	e, err := pg.Dial(t.Context(), url) // the other machine, with the copy
+	e, err := pg.Dial(t.Context(), url) // this is the other machine, with the copy
 	if err != nil {
 		t.Fatal(err)
 	}

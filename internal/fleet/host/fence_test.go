@@ -7,9 +7,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestFenceOutlivesTheRun: a host comes back after the new owner of its run has gone on,
-// and has removed it. The run may not go on from its old state: what the new owner did
-// would be done twice.
+// TestFenceOutlivesTheRun: a host comes back after the new owner of its run has continued the run and removed it.
+// The run must not continue from its old state, because the steps of the new owner would be done twice.
 func TestFenceOutlivesTheRun(t *testing.T) {
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
@@ -29,7 +28,7 @@ func TestFenceOutlivesTheRun(t *testing.T) {
 		t.Fatalf("the run is still of host %s: this test sees nothing", got)
 	}
 
-	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	must(a.saves(`{"n":"strand"}`)) // it does not know about the claim yet
 	again(t, a.ship)
 	again(t, a.ship)
 	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "host b of the fleet has claimed run main")
@@ -61,8 +60,8 @@ func TestFenceOutlivesTheRun(t *testing.T) {
 	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "has claimed run main")
 }
 
-// TestFenceOfAClaimThatIsLost: the engine goes back to before a run was there, and its new
-// owner ships it again. No claim tells the former owner any more; a batch that is refused does.
+// TestFenceOfAClaimThatIsLost: the engine goes back to a state without a run, and the new owner ships the run
+// again. The claim no longer tells the former owner that it is fenced, but the refusal of its batch does.
 func TestFenceOfAClaimThatIsLost(t *testing.T) {
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
@@ -83,7 +82,7 @@ func TestFenceOfAClaimThatIsLost(t *testing.T) {
 		t.Fatalf("host b should own the run under term 1 without a claim, got %s: this test sees nothing", got)
 	}
 
-	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	must(a.saves(`{"n":"strand"}`)) // it does not know about the claim yet
 	again(t, a.ship)
 	again(t, a.ship)
 	server.Exec("fleet", `UPDATE fleet_heals SET until = clock_timestamp()`)

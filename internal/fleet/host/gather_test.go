@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// crowd is some requests that wait for the engine.
+// crowd is a number of requests that wait for the engine.
 type crowd struct {
 	t   *testing.T
 	w   *waiters
 	all sync.WaitGroup
 }
 
-// come lets so many requests wait for a row, after a while.
+// come makes this many requests wait for a row, after a delay.
 func (c *crowd) come(n int, row int64, after time.Duration) {
 	for range n {
 		c.all.Go(func() {
@@ -27,7 +27,7 @@ func (c *crowd) come(n int, row int64, after time.Duration) {
 	}
 }
 
-// gathered is how long a batch is held back whose last one took 40 ms, and how many wait then.
+// gathered returns how long a batch is held back if the previous one took 40 ms, and how many requests wait then.
 func (c *crowd) gathered() (time.Duration, int) {
 	synctest.Wait()
 	began := time.Now()
@@ -45,8 +45,8 @@ func (c *crowd) want(what string, held time.Duration, n int) {
 	}
 }
 
-// TestABatchIsHeldBackForThoseWhoWriteAgain: requests that were answered together go
-// together again. Where they do not come again, no batch waits for them.
+// TestABatchIsHeldBackForThoseWhoWriteAgain: clients that were answered together write again and share the next
+// batch. If they do not write again, batches stop waiting for them.
 func TestABatchIsHeldBackForThoseWhoWriteAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, w: newWaiters()}
@@ -75,7 +75,7 @@ func TestABatchIsHeldBackForThoseWhoWriteAgain(t *testing.T) {
 	})
 }
 
-// TestABatchIsNotHeldBackForLong: neither behind a slow engine, nor while the daemon stops.
+// TestABatchIsNotHeldBackForLong: neither behind a slow engine nor while the daemon stops.
 func TestABatchIsNotHeldBackForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, w: newWaiters()}

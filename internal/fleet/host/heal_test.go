@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// failsOn ends a test that meets an error.
+// failsOn returns a function that ends the test on an error.
 func failsOn(t *testing.T) func(error) {
 	return func(err error) {
 		t.Helper()
@@ -45,7 +45,7 @@ func newHealHost(t *testing.T, url, name string) *healHost {
 	return h
 }
 
-// restarted is the host after its daemon has begun anew.
+// restarted simulates a restart of the host's daemon.
 func (h *healHost) restarted() {
 	h.t.Helper()
 	h.ship.keepWord(true)
@@ -73,7 +73,7 @@ func (h *healHost) claims(force bool) error {
 
 func (h *healHost) saves(state string) error { return saveOne(h.store, h.t, "main", state) }
 
-// strand is how many checkpoints of the run main other hosts have not got, -1 for no strand.
+// strand returns the number of checkpoints in the strand of the run main, or -1 if there is no strand.
 func (h *healHost) strand() int64 {
 	h.t.Helper()
 	c := claimantFor(&seenHost{t: h.t, store: h.store, ship: h.ship})
@@ -90,13 +90,13 @@ func (h *healHost) strand() int64 {
 	return -1
 }
 
-// owner is the host of the run main in the engine, with its term.
+// owner returns the host of the run main in the engine, with its term.
 func owner(s *pgtest.Server) string {
 	return strings.Join(s.Rows("fleet", `SELECT h.name, r.term FROM fleet_runs r JOIN fleet_hosts h ON h.db = r.host WHERE r.run = 'main'`), ", ")
 }
 
-// healWorld is a run of host a that host b has claimed after a copy of the engine was made.
-// back starts the copy.
+// healWorld makes a run of host a that host b has claimed after a copy of the engine was made. back starts the
+// copy.
 func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back func()) {
 	t.Helper()
 	server, url := fleetEngine(t)
@@ -110,7 +110,7 @@ func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back fun
 	must(b.claims(true))
 	again(t, b.ship)
 	must(b.saves(`{"n":2}`))
-	must(a.saves(`{"n":"strand"}`)) // it does not know yet
+	must(a.saves(`{"n":"strand"}`)) // it does not know about the claim yet
 	for _, h := range []*healHost{a, b, c} {
 		again(t, h.ship)
 		again(t, h.ship)
@@ -129,8 +129,8 @@ func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back fun
 	}
 }
 
-// TestTermsAreAssertedAgain: the engine loses a claim. The former owner stays fenced, nobody
-// claims by himself, and the claimant is the owner again when it is back.
+// TestTermsAreAssertedAgain: the engine loses a claim. The former owner stays fenced, no host claims on its own,
+// and the claimant is the owner again when it is back.
 func TestTermsAreAssertedAgain(t *testing.T) {
 	server, a, b, c, back := healWorld(t)
 	back()
@@ -181,7 +181,7 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	}
 }
 
-// status is what the host says right after a renewal of its lease.
+// status returns the host's status right after a renewal of its lease.
 func (h *healHost) status() *fleet.Status {
 	h.t.Helper()
 	quiet := func(_ context.Context, _ *pg.Engine, renew func(context.Context) ([]fleet.Taken, error)) error {
@@ -208,8 +208,8 @@ func (h *healHost) engineURL() string {
 	return url
 }
 
-// TestClaimAfterTheEngineWentBack: a person forces a claim while the engine lacks an earlier
-// one. Whoever had that one is fenced, and what he did is a strand.
+// TestClaimAfterTheEngineWentBack: a person forces a claim while the engine lacks an earlier claim. The host of the
+// earlier claim is fenced, and its work becomes a strand.
 func TestClaimAfterTheEngineWentBack(t *testing.T) {
 	server, a, b, c, back := healWorld(t)
 	back()
@@ -230,7 +230,7 @@ func TestClaimAfterTheEngineWentBack(t *testing.T) {
 	}
 }
 
-// TestHealingEnds: a host that does not come back stops claims only for a while.
+// TestHealingEnds: a host that does not come back blocks claims only for a while.
 func TestHealingEnds(t *testing.T) {
 	server, a, _, c, back := healWorld(t)
 	back()
@@ -260,8 +260,8 @@ func TestGivenAndRemember(t *testing.T) {
 	}
 }
 
-// TestRegisteringBesideBatches: a claim registers this host while its batches go on. The
-// engine has heard of the host more often than the claim has read, and it did not go back.
+// TestRegisteringBesideBatches: a claim registers this host while its batches continue. The engine then has a newer
+// count of the host than the claim has read. The host must not conclude that the engine went back.
 func TestRegisteringBesideBatches(t *testing.T) {
 	server, url := fleetEngine(t)
 	h := newHealHost(t, url, "a")

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// asks asks a question of an agent as somebody, ships it, and answers the prompt.
+// asks asks a question of an agent as its owner, ships it, and returns the prompt.
 func (h *seenHost) asks(owner, agent, question string) *ckpt.Prompt {
 	h.t.Helper()
 	p, _, err := h.store.AskQuestion(h.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: owner}},
@@ -24,7 +24,7 @@ func (h *seenHost) asks(owner, agent, question string) *ckpt.Prompt {
 	return p
 }
 
-// asked are the hosts and questions that somebody sees, over all pages.
+// asked returns the hosts and questions that a caller sees, over all pages.
 func (h *seenHost) asked(caller ckpt.Caller, query string) (list []string, sealed int64) {
 	h.t.Helper()
 	for next := ""; ; {
@@ -52,8 +52,8 @@ func (h *seenHost) wantAsked(caller ckpt.Caller, query string, want ...string) {
 	}
 }
 
-// TestFleetHeld reads prompts and checkpoints of other hosts, which the engine alone has,
-// for who may see them.
+// TestFleetHeld reads prompts and checkpoints of other hosts, which only the engine has. Only callers who may see
+// them get them.
 func TestFleetHeld(t *testing.T) {
 	engine, url := fleetEngine(t)
 	here, there := newSeenHost(t, url, "here"), newSeenHost(t, url, "there")
@@ -90,7 +90,7 @@ func TestFleetHeld(t *testing.T) {
 	heldCheckpoints(t, here, there, engine)
 }
 
-// savesOf saves two states of an agent, ships them, and answers their ids.
+// savesOf saves two states of an agent, ships them, and returns their ids.
 func (h *seenHost) savesOf(owner, agent string) (ids []string) {
 	h.t.Helper()
 	for _, state := range []string{`{"n":1,"history":"` + strings.Repeat("0123456789", 900) + `"}`, `{"n":2,"history":"` + strings.Repeat("0123456789", 900) + `more"}`} {
@@ -149,7 +149,7 @@ func heldCheckpoints(t *testing.T, here, there *seenHost, engine *pgtest.Server)
 	if told := here.ask(admin, show(sealed[1]), 409); !strings.Contains(told, "fleet.key_file") || !strings.Contains(told, "sealed with") {
 		t.Errorf("an administrator without the key is told %s", told)
 	}
-	if list, n := here.asked(admin, ""); n != 4 || len(list) != 1 { // all of the run were shipped again with the question
+	if list, n := here.asked(admin, ""); n != 4 || len(list) != 1 { // the question shipped all prompts of the run again
 		t.Errorf("without the key the questions are %q, and %d are sealed", list, n)
 	}
 	here.ship.keys = there.ship.keys
@@ -162,7 +162,7 @@ func heldCheckpoints(t *testing.T, here, there *seenHost, engine *pgtest.Server)
 
 	engine.Stop()
 	here.ask(bob, show(ids[0]), http.StatusServiceUnavailable)
-	here.ask(bob, show(mine[0]), 200) // of this host
+	here.ask(bob, show(mine[0]), 200) // this one is on this host
 	here.ask(bob, "/v1/fleet/prompts", http.StatusServiceUnavailable)
 }
 

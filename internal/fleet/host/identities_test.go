@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// mapped sets who the users of a host are, as a reload does.
+// mapped sets the principals of a host's users, as a reload does.
 func (h *seenHost) mapped(named map[string]string) {
 	h.t.Helper()
 	h.ship.who.Store(&fleet.Identities{DB: h.store.ID, Named: named})
@@ -20,14 +20,14 @@ func (h *seenHost) mapped(named map[string]string) {
 	}
 }
 
-// silent lets the engine forget when it heard of all hosts.
+// silent makes the engine treat all hosts as silent for an hour.
 func silent(s *pgtest.Server) {
 	s.Exec("fleet", `UPDATE fleet_marks SET seen_at = seen_at - interval '1 hour'`)
 	s.Exec("fleet", `UPDATE fleet_hosts SET lease_until = lease_until - interval '1 hour'`)
 }
 
-// TestFleetPrincipals is T7: the same uid on two hosts is two people until the settings
-// of both hosts say that it is one.
+// TestFleetPrincipals is T7: the same uid on two hosts is two people until the
+// settings of both hosts say that it is one person.
 func TestFleetPrincipals(t *testing.T) {
 	engine, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
@@ -80,12 +80,12 @@ func TestFleetPrincipals(t *testing.T) {
 	}
 }
 
-// claimantFor claims for a host.
+// claimantFor returns the claimant of a host.
 func claimantFor(h *seenHost) *claimant {
 	return &claimant{url: h.ship.url, store: h.store, host: h.ship.host, who: h.ship.identities}
 }
 
-// claims claims the canary of host a as somebody.
+// claims claims the canary of host a as the caller.
 func claims(t *testing.T, h *seenHost, caller ckpt.Caller, want ckpt.Code) *fleet.Claimed {
 	t.Helper()
 	done, err := claimantFor(h).Claim(t.Context(), ckpt.Scope{Caller: caller}, fleet.ClaimRequest{Agent: "canary-a"})
@@ -95,7 +95,8 @@ func claims(t *testing.T, h *seenHost, caller ckpt.Caller, want ckpt.Code) *flee
 	return done
 }
 
-// TestFleetRestorePrincipals brings agents back to whoever is the same principal.
+// TestFleetRestorePrincipals: restored agents belong to the local user who is
+// the same principal.
 func TestFleetRestorePrincipals(t *testing.T) {
 	_, url := fleetEngine(t)
 	lost := newSeenHost(t, url, "lost")

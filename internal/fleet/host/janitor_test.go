@@ -21,7 +21,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// lostHost is a host that will be lost, with a clock of its own.
+// lostHost is a host that will be lost. It has its own clock.
 type lostHost struct {
 	t     *testing.T
 	store *db.Store
@@ -48,7 +48,7 @@ func newLostHost(t *testing.T, url string) *lostHost {
 
 func (h *lostHost) pass(d time.Duration) { h.now.Add(d.Milliseconds()) }
 
-// saves saves a state, and answers its id.
+// saves saves a state, and returns its id.
 func (h *lostHost) saves(run string, kind ckpt.Kind, state string) string {
 	h.t.Helper()
 	saved, err := h.store.Save(h.t.Context(), fleetUser, &ckpt.SaveRequest{
@@ -68,7 +68,7 @@ func (h *lostHost) ends(run string) {
 	}
 }
 
-// same wants the engine to have exactly the checkpoints of this host.
+// same checks that the engine has exactly the checkpoints of this host.
 func (h *lostHost) same(s *pgtest.Server, when string) {
 	h.t.Helper()
 	var here []string
@@ -104,7 +104,7 @@ func (j *janitor) works(t *testing.T, runs int64, when string) {
 	}
 }
 
-// cleanRows are the rows of the audit log that say what the janitor has removed.
+// cleanRows returns the rows of the audit log that say what the janitor has removed.
 func cleanRows(t *testing.T, s *db.Store) (rows []string) {
 	t.Helper()
 	if err := s.RO.Select(&rows, `SELECT detail || ' ' || reason FROM audit_log
@@ -114,7 +114,7 @@ func cleanRows(t *testing.T, s *db.Store) (rows []string) {
 	return rows
 }
 
-// aged lets a host make runs of all kinds, lets nine days go by, and ships them.
+// aged makes runs of all kinds on the host, lets nine days pass, and ships them.
 func (h *lostHost) aged() (ids map[string]string) {
 	h.t.Helper()
 	ids = h.makes()
@@ -124,7 +124,7 @@ func (h *lostHost) aged() (ids map[string]string) {
 	return ids
 }
 
-// history is a state that has pieces in common with others.
+// history returns a state that shares pieces with others.
 func history(n int) string {
 	return fmt.Sprintf(`{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+n), n)
 }
@@ -161,14 +161,14 @@ func (h *lostHost) makes() (ids map[string]string) {
 	return ids
 }
 
-// remains are the checkpoints that the engine has of a run.
+// remains returns the checkpoints that the engine has of a run.
 func remains(s *pgtest.Server, run string) []string {
 	return s.Rows("fleet", `SELECT c.id FROM fleet_checkpoints c JOIN fleet_runs r ON r.uid = c.run_uid
 		WHERE r.run = '`+run+`' ORDER BY c.seq`)
 }
 
-// TestJanitor lets a host be lost, cleans up after it, and lets it come back: paused, so
-// that it knows nothing of that.
+// TestJanitor: a host is lost, the janitor cleans up after it, and the host comes back. The host was only paused,
+// so it does not know about the cleaning.
 func TestJanitor(t *testing.T) {
 	server, url := fleetEngine(t)
 	here := openFleetStore(t, filepath.Join(t.TempDir(), "here.db"))
@@ -186,7 +186,7 @@ func TestJanitor(t *testing.T) {
 	j.works(t, 4, "after the host is lost")
 	for run, want := range map[string][]string{
 		"goes-on": {ids["young"]}, "one-way-back": {ids["only"]}, "over": nil, "over-and-pinned": {ids["pinned"]},
-		"hurt": {ids["hurt-2"], ids["hurt-3"]}, // the newest is damaged: the one before is the way back
+		"hurt": {ids["hurt-2"], ids["hurt-3"]}, // the newest is damaged: the rollback target is the one before
 	} {
 		if got := remains(server, run); !slices.Equal(got, want) {
 			t.Errorf("run %s has the checkpoints %q, want %q", run, got, want)
@@ -205,8 +205,8 @@ func TestJanitor(t *testing.T) {
 	lost.comesBack(server, url, ids)
 }
 
-// spares does not touch a host that is alive, silent for a while only, or of a version that
-// would not notice.
+// spares checks that the janitor does not touch a host that is alive, has been silent only for a while, or runs a
+// version that would not notice the cleaning.
 func (j *janitor) spares(t *testing.T, server *pgtest.Server, lost *lostHost) {
 	t.Helper()
 	j.works(t, 0, "while the host is alive")
@@ -226,7 +226,7 @@ func (j *janitor) spares(t *testing.T, server *pgtest.Server, lost *lostHost) {
 	lost.same(server, "while nothing may go")
 }
 
-// same cleans nothing again, and leaves an engine that is whole, with rows of the audit log.
+// same checks that a second round cleans nothing, that the engine is intact, and that the audit log has its rows.
 func (j *janitor) same(t *testing.T, server *pgtest.Server, here *db.Store, url string, lost *lostHost) {
 	t.Helper()
 	j.works(t, 0, "again")
@@ -246,14 +246,14 @@ func (j *janitor) same(t *testing.T, server *pgtest.Server, here *db.Store, url 
 		t.Fatal(err)
 	}
 	for _, p := range v.Problems {
-		if p.Rule != "checkpoint" || !strings.Contains(p.Subject, "hurt") { // what this test has broken
+		if p.Rule != "checkpoint" || !strings.Contains(p.Subject, "hurt") { // damaged by this test
 			t.Errorf("after the cleaning: %v", &p)
 		}
 	}
 }
 
-// comesBack lets a host go on that was only paused: its connection lives, and it remembers
-// segments that are gone.
+// comesBack continues a host that was only paused: its connection still works, and it remembers segments that have
+// been removed.
 func (h *lostHost) comesBack(server *pgtest.Server, url string, ids map[string]string) {
 	t := h.t
 	h.saves("goes-on", ckpt.KindRoutine, history(10))
@@ -288,7 +288,7 @@ func (h *lostHost) comesBack(server *pgtest.Server, url string, ids map[string]s
 	}
 }
 
-// lostWorld is a host that is lost, and two others.
+// lostWorld is a host that is lost, and two other hosts.
 func lostWorld(t *testing.T) (server *pgtest.Server, url string, lost *lostHost, one, two *db.Store, ids map[string]string) {
 	t.Helper()
 	server, url = fleetEngine(t)
@@ -304,7 +304,7 @@ func lostWorld(t *testing.T) (server *pgtest.Server, url string, lost *lostHost,
 	return server, url, lost, one, two, ids
 }
 
-// TestJanitorsTakeTurns: two hosts never both clean, also where one of them is late.
+// TestJanitorsTakeTurns: two hosts never both clean, even if one of them is late.
 func TestJanitorsTakeTurns(t *testing.T) {
 	server, url, lost, one, two, _ := lostWorld(t)
 	a, b := janitorOf(t, one, url, "one"), janitorOf(t, two, url, "two")
@@ -315,7 +315,7 @@ func TestJanitorsTakeTurns(t *testing.T) {
 		t.Error("the first host is not the janitor")
 	}
 	server.Exec("fleet", `UPDATE fleet_janitor SET until = clock_timestamp() - interval '1 second'`)
-	server.Exec("fleet", `UPDATE fleet_marks SET seen_at = clock_timestamp() WHERE db = '`+one.ID+`'`) // it is there
+	server.Exec("fleet", `UPDATE fleet_marks SET seen_at = clock_timestamp() WHERE db = '`+one.ID+`'`) // this host is alive
 	b.works(t, 4, "when the janitor was silent")
 	if late := a.judged(t, lost); len(late) != 0 {
 		t.Errorf("a late janitor finds work: %v", late)
@@ -325,8 +325,8 @@ func TestJanitorsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestJanitorIsLate: what was judged is not removed if the host is heard of meanwhile, if the
-// run is claimed, or if another host is the janitor by then. Nothing changes then.
+// TestJanitorIsLate: the janitor removes nothing if, after it has judged, the host is heard of again, the run is
+// claimed, or another host has become the janitor. Nothing changes then.
 func TestJanitorIsLate(t *testing.T) {
 	server, url, lost, one, two, _ := lostWorld(t)
 	silent(server)
@@ -381,7 +381,7 @@ func TestJanitorIsLate(t *testing.T) {
 	}
 }
 
-// judged is what the janitor would remove of a lost host.
+// judged returns what the janitor would remove of a lost host.
 func (j *janitor) judged(t *testing.T, of *lostHost) (all []fleet.Cleaning) {
 	t.Helper()
 	hosts, err := j.engine.QuietHosts(t.Context(), j.as())
@@ -399,8 +399,8 @@ func (j *janitor) judged(t *testing.T, of *lostHost) (all []fleet.Cleaning) {
 	return all
 }
 
-// TestJanitorIsKilled: a janitor that dies after a removal, before it has noted that, notes it
-// when it is back. What it was about to remove goes the next time.
+// TestJanitorIsKilled: a janitor that dies after a removal, before it has recorded it, records it when it is back.
+// What it was about to remove is removed the next time.
 func TestJanitorIsKilled(t *testing.T) {
 	server, url, _, one, _, _ := lostWorld(t)
 	silent(server)
@@ -422,8 +422,8 @@ func TestJanitorIsKilled(t *testing.T) {
 	}
 }
 
-// TestJanitorWithARole cleans up with the rights of examples/fleet/rights.sql. A host that is
-// not the janitor may not.
+// TestJanitorWithARole cleans up with the rights of examples/fleet/rights.sql. A host that is not the janitor must
+// not.
 func TestJanitorWithARole(t *testing.T) {
 	server, url, lost, one, two, _ := lostWorld(t)
 	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
@@ -463,8 +463,8 @@ func TestJanitorWithARole(t *testing.T) {
 	lost.same(server, "with a role of its own, when the host is back")
 }
 
-// TestJanitorKeepsClaimedRuns: a run that another host has had may have a strand there. Its
-// checkpoints go, and the run stays, so that its former owner is still told of the claim.
+// TestJanitorKeepsClaimedRuns: a run that another host owned before can have a strand there. Its checkpoints are
+// removed, but the run stays, so that its former owner still learns of the claim.
 func TestJanitorKeepsClaimedRuns(t *testing.T) {
 	server, url, lost, one, _, _ := lostWorld(t)
 	silent(server)
@@ -478,8 +478,7 @@ func TestJanitorKeepsClaimedRuns(t *testing.T) {
 	j.works(t, 0, "again")
 }
 
-// TestJanitorNeedsTheKey: a host without the key leaves sealed runs alone, and one with it
-// cleans them.
+// TestJanitorNeedsTheKey: a host without the key leaves sealed runs alone, and a host with the key cleans them.
 func TestJanitorNeedsTheKey(t *testing.T) {
 	server, url := fleetEngine(t)
 	keys := keyFile(t)
@@ -502,8 +501,8 @@ func TestJanitorNeedsTheKey(t *testing.T) {
 	}
 }
 
-// TestJanitorJudgesByTheHostsClock: a host whose clock is months late has made everything just
-// now, by that clock. Nothing of it is old when it has been lost for an hour.
+// TestJanitorJudgesByTheHostsClock: the clock of a host is months behind. By that clock, the host made everything
+// just now, so nothing is old after it has been lost for an hour.
 func TestJanitorJudgesByTheHostsClock(t *testing.T) {
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
@@ -523,8 +522,8 @@ func TestJanitorJudgesByTheHostsClock(t *testing.T) {
 	j.works(t, 4, "eight days later")
 }
 
-// TestJanitorDistrustsAClock: nothing goes by age just after the start, and after the engine's
-// clock has jumped.
+// TestJanitorDistrustsAClock: nothing is removed for its age just after the start, or after a jump of the engine's
+// clock.
 func TestJanitorDistrustsAClock(t *testing.T) {
 	server, url, _, one, _, _ := lostWorld(t)
 	silent(server)
@@ -546,8 +545,8 @@ func TestJanitorDistrustsAClock(t *testing.T) {
 	j.works(t, 4, "when the clock is trusted again")
 }
 
-// TestAgesOnly: a policy that keeps one routine checkpoint is the owner's to apply, and what
-// was saved for an operation stays with its run.
+// TestAgesOnly: the janitor does not apply a policy that keeps one routine checkpoint, because only the owner may.
+// A checkpoint saved for an operation stays with its run.
 func TestAgesOnly(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 1

@@ -34,7 +34,7 @@ func keysIn(path string) func() (*seal.Ring, error) {
 	return func() (*seal.Ring, error) { return readKeyFile(path) }
 }
 
-// canaries writes a word of its own into everything that a user or an agent types.
+// canaries writes a separate word into every text that a user or an agent can enter.
 func canaries(t *testing.T, s *db.Store) (words []string) {
 	t.Helper()
 	ctx, ref := t.Context(), ckpt.RunRef{Agent: "a", Run: "main"}
@@ -65,7 +65,7 @@ func canaries(t *testing.T, s *db.Store) (words []string) {
 	return words
 }
 
-// found are the words that a dump has, as text or as bytes.
+// found returns the words that occur in a dump, as text or as bytes.
 func found(dump string, words []string) (list []string) {
 	for _, w := range words {
 		if strings.Contains(dump, w) || strings.Contains(dump, hex.EncodeToString([]byte(w))) {
@@ -75,8 +75,8 @@ func found(dump string, words []string) (list []string) {
 	return list
 }
 
-// TestFleetSealed ships with a key: nothing that anybody typed stands in the engine, and
-// all of it comes back on a host with the key.
+// TestFleetSealed ships with a key: no text that a user or an agent entered is readable in the engine, and all of
+// it comes back on a host with the key.
 func TestFleetSealed(t *testing.T) {
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -142,7 +142,7 @@ func TestFleetSealed(t *testing.T) {
 	}
 }
 
-// withoutKey refuses to fence a host whose rows nobody here can open.
+// withoutKey checks that a restore is refused and fences nothing if no key here can open the rows of the host.
 func withoutKey(t *testing.T, server *pgtest.Server, url, foreign string) {
 	t.Helper()
 	for _, keys := range []string{"", foreign} {
@@ -155,8 +155,8 @@ func withoutKey(t *testing.T, server *pgtest.Server, url, foreign string) {
 	}
 }
 
-// TestFleetSealChanged ships with one key, then another, and in the clear before, and
-// passes over what somebody has moved in the engine.
+// TestFleetSealChanged ships in the clear, then with one key, then with another, and skips data that was moved in
+// the engine.
 func TestFleetSealChanged(t *testing.T) {
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -200,7 +200,7 @@ func TestFleetSealChanged(t *testing.T) {
 	}
 }
 
-// TestFleetKeyFile refuses a file that others may read, and ships nothing without one.
+// TestFleetKeyFile: a file that others may read is refused, and without a key file nothing is shipped.
 func TestFleetKeyFile(t *testing.T) {
 	path := keyFile(t, "acme")
 	for _, realm := range []string{"acme", "acme"} {

@@ -6,14 +6,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestKnownSegments: a run counts as one of which the engine has no segment only after a
-// batch that has taken all of them.
+// TestKnownSegments: a run counts as a run without segments in the engine only after a batch that has removed all
+// of them.
 func TestKnownSegments(t *testing.T) {
 	k := known{}
 	for _, step := range []struct {
 		what string
 		run  fleet.Run
-		has  bool // segment 7
+		has  bool // whether the engine has segment 7
 		none bool
 	}{
 		{"nothing is known of what was shipped before", fleet.Run{}, false, false},

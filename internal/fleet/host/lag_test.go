@@ -18,9 +18,8 @@ var (
 	lagBar = flag.Duration("fleet.lag-bar", 0, "the lag that TestMeasureLag refuses in 99 of 100 looks; 0 for any")
 )
 
-// TestMeasureLag saves 2 KiB a thousand times a second into 32 runs, or as often as this
-// machine can, and looks how long the oldest row waits that is not shipped yet.
-// CKPTSIDECAR_MEASURE=1 runs it.
+// TestMeasureLag saves 2 KiB a thousand times a second into 32 runs, or as often as this machine can, and measures
+// how long the oldest row that is not shipped yet waits. CKPTSIDECAR_MEASURE=1 runs it.
 func TestMeasureLag(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
@@ -61,7 +60,7 @@ func TestMeasureLag(t *testing.T) {
 	}
 }
 
-// lags looks every 20 ms how long the oldest row waits.
+// lags measures every 20 ms how long the oldest row waits.
 func (h *fleetHost) lags(began time.Time) (list []time.Duration) {
 	h.t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)

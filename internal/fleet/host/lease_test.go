@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// ticks is a clock that a test moves.
+// ticks is a clock that the test moves.
 type ticks struct {
 	mu  sync.Mutex
 	now time.Duration
@@ -39,8 +39,9 @@ func leaseOver(server *pgtest.Server, db string) {
 	server.Exec("fleet", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 hour' WHERE db = '`+db+`'`)
 }
 
-// TestLeaseIsRenewed: a host holds its lease while the engine confirms it, and stops by
-// itself where it does not. A renewal says which runs others own.
+// TestLeaseIsRenewed: a host holds its lease while the engine confirms it, and
+// gives it up on its own if the engine does not. A renewal returns which runs
+// other hosts own.
 func TestLeaseIsRenewed(t *testing.T) {
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}
@@ -100,7 +101,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 		if err := other.keeper.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // also after connecting again
+		for range 2 { // also after reconnecting
 			if err := k.renew(t.Context()); !errors.Is(err, pg.ErrLease) || k.lease.Held() {
 				t.Errorf("the first daemon is answered %v, and holds the lease: %v", err, k.lease.Held())
 			}
@@ -119,8 +120,8 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// TestSlowBatchKeepsTheLease: while a batch of this host waits for a lock, the lease is
-// renewed on its own connection.
+// TestSlowBatchKeepsTheLease: while a batch of this host waits for a lock, the
+// lease is renewed on a separate connection.
 func TestSlowBatchKeepsTheLease(t *testing.T) {
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}
@@ -149,8 +150,8 @@ func TestSlowBatchKeepsTheLease(t *testing.T) {
 	}
 }
 
-// TestNoFleetAnswerWithoutALease: what the engine has is confirmed only while this host
-// holds its lease.
+// TestNoFleetAnswerWithoutALease: a write is confirmed as stored in the engine
+// only while this host holds its lease.
 func TestNoFleetAnswerWithoutALease(t *testing.T) {
 	w := newWaiters()
 	clock := &ticks{now: time.Hour}

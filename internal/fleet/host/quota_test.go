@@ -33,7 +33,7 @@ func newQuotaHost(t *testing.T, engine *pgtest.Server, url string, limit int64, 
 	return h
 }
 
-// counts counts what the engine has of the test's user, once everything is there.
+// counts counts what the engine has of the test's user, after everything has been shipped.
 func (h *quotaHost) counts() (p fleet.PrincipalUsed) {
 	h.t.Helper()
 	if err := h.s.shipper.shippedTo(h.t.Context(), h.store.Committed()); err != nil {
@@ -58,7 +58,7 @@ func (h *quotaHost) counts() (p fleet.PrincipalUsed) {
 	return p
 }
 
-// noise is a state of n bytes that does not become smaller.
+// noise returns a state of n bytes that does not compress.
 func noise(n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -67,7 +67,7 @@ func noise(n int) string {
 	return `{"noise":"` + b.String()[:n] + `"}`
 }
 
-// puts saves a state of n bytes as a recovery checkpoint, of which a policy keeps all.
+// puts saves a state of n bytes as a recovery checkpoint, because a policy keeps all of those.
 func (h *quotaHost) puts(agent, id string, n int) answered {
 	h.t.Helper()
 	if id == "" {
@@ -85,8 +85,8 @@ func (a answered) wantQuota(t *testing.T, what string) {
 
 const quotaLimit = 96 << 10
 
-// TestFleetQuota lets a principal use up his quota with two hosts. His agents that ask for
-// durability fleet are refused; nobody else is, and he goes on when there is room again.
+// TestFleetQuota: a principal uses up his quota on two hosts. His agents that request durability fleet are refused,
+// and no others are. They continue when there is room again.
 func TestFleetQuota(t *testing.T) {
 	engine, url := fleetEngine(t)
 	named := map[string]string{fleetUser.Owner: "acme/build"}
@@ -118,8 +118,7 @@ func TestFleetQuota(t *testing.T) {
 	a.makesRoom(b, first)
 }
 
-// fills saves until the quota is used up. How many bytes a state takes depends on how well it
-// is deflated.
+// fills saves until the quota is used up. How many bytes a state takes depends on how well it compresses.
 func (h *quotaHost) fills() (p fleet.PrincipalUsed) {
 	h.t.Helper()
 	for range 20 {
@@ -132,7 +131,7 @@ func (h *quotaHost) fills() (p fleet.PrincipalUsed) {
 	return p
 }
 
-// full asks for everything that an agent does, of a principal whose quota is used up.
+// full makes every request that an agent can make, for a principal whose quota is used up.
 func (h *quotaHost) full(p fleet.PrincipalUsed) {
 	t := h.t
 	refused := h.puts("strict", "", 10)
@@ -156,7 +155,7 @@ func (h *quotaHost) full(p fleet.PrincipalUsed) {
 	}
 }
 
-// wantUsage asks who has how much: an administrator sees everybody, a user himself.
+// wantUsage checks who sees which usage: an administrator sees all principals, a user only himself.
 func (h *quotaHost) wantUsage(p fleet.PrincipalUsed) {
 	v := &view{shipper: h.s.shipper, store: h.store}
 	h.s.shipper.quota = h.quota
@@ -168,7 +167,7 @@ func (h *quotaHost) wantUsage(p fleet.PrincipalUsed) {
 	}
 }
 
-// others lets another user of the host go on as before: the refusal is of one principal.
+// others checks that another user of the host continues as before: the refusal is only for one principal.
 func (h *quotaHost) others() {
 	t := h.t
 	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002"}}
@@ -191,8 +190,7 @@ func (h *quotaHost) others() {
 	}
 }
 
-// makesRoom takes away what fills the quota: by a delete, by an erasure on the other host,
-// and by a claim, which takes nothing.
+// makesRoom frees the quota by a delete and by an erasure on the other host. A claim frees nothing.
 func (h *quotaHost) makesRoom(b *quotaHost, id string) {
 	t := h.t
 	before := h.counts()
@@ -234,8 +232,8 @@ func (h *quotaHost) url() string {
 	return url
 }
 
-// TestFleetQuotaWithoutEngine: nobody is refused for what nobody has counted, and the last
-// count stays in force while the engine is away.
+// TestFleetQuotaWithoutEngine: before the first count no principal is refused, and the last count stays in force
+// while the engine is away.
 func TestFleetQuotaWithoutEngine(t *testing.T) {
 	engine, url := fleetEngine(t)
 	h := newQuotaHost(t, engine, url, 1, nil)

@@ -11,9 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestFleetRejoin puts an older copy of a host's database back. The host ships nothing
-// until it joins anew. What it did on the older copy is a strand, and what the engine has
-// comes back with a claim.
+// TestFleetRejoin replaces a host's database with an older copy. The host ships nothing until it joins again. What
+// it did on the older copy is a strand, and what the engine has comes back with a claim.
 func TestFleetRejoin(t *testing.T) {
 	server, url := fleetEngine(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")

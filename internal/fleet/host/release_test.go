@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestRelease: a run that its owner has ended, or let go of, is claimed at once; one that
-// is begun again before that stays.
+// TestRelease: a run that its owner has ended or released can be claimed at once. A run that begins again before a
+// claim stays with its host.
 func TestRelease(t *testing.T) {
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
@@ -70,7 +70,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestDrain: a drained host begins nothing, and others claim its runs at once.
+// TestDrain: a drained host begins nothing, and other hosts can claim its runs at once.
 func TestDrain(t *testing.T) {
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
@@ -81,7 +81,7 @@ func TestDrain(t *testing.T) {
 	if _, err := one.s.API().Drain(t.Context(), fleetUser, fleet.DrainRequest{}); ckpt.CodeOf(err) != ckpt.CodeDenied {
 		t.Errorf("a user drains the host: %v", err)
 	}
-	one.clock.pass(11 * time.Second) // so that a second is left, which a drain waits for
+	one.clock.pass(11 * time.Second) // this leaves one second, which a drain waits for
 	done, err := one.s.API().Drain(t.Context(), fleetAdmin, fleet.DrainRequest{})
 	if err != nil || !done.Drained {
 		t.Fatalf("drained: %+v, %v", done, err)

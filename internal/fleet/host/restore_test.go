@@ -25,7 +25,7 @@ import (
 
 var fleetUser = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
 
-// fleetEngine starts PostgreSQL with the fleet's tables, and answers its URL.
+// fleetEngine starts PostgreSQL with the fleet's tables, and returns its URL.
 func fleetEngine(t *testing.T) (*pgtest.Server, string) {
 	t.Helper()
 	server := pgtest.Start(t)
@@ -46,7 +46,8 @@ func openFleetStore(t *testing.T, path string) *db.Store {
 	return s
 }
 
-// configOf says how commands open a database that no daemon has. keys is "" for none.
+// configOf returns how commands open a database that no daemon has open. keys
+// is "" for none.
 func configOf(path, name, keys string) Config {
 	return Config{Name: name, KeyFile: keys, Env: os.Getenv, Store: db.Options{
 		Path: path, Mode: 0o600, Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits, Version: "test", WriteTimeout: time.Minute,
@@ -58,12 +59,12 @@ func shipperOf(s *db.Store, url, name string) *shipper {
 		erase: s.Erase, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 }
 
-// work does some of everything on a host that will be lost.
+// work does a little of everything on a host that will be lost.
 func work(t *testing.T, s *db.Store) (newest string) {
 	t.Helper()
 	ref := ckpt.RunRef{Agent: "a", Run: "main"}
 	must := failsOn(t)
-	for i := range 4 { // pieces of one another
+	for i := range 4 { // each is stored as pieces of the one before
 		state := fmt.Appendf(nil, `{"history":"%s","n":%d}`, strings.Repeat("0123456789abcdef", 1200+i), i)
 		saved, err := s.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
 		must(err)
@@ -81,7 +82,8 @@ func work(t *testing.T, s *db.Store) (newest string) {
 	return newest
 }
 
-// TestFleetRestore loses a host with its disk, and gets back what the engine holds.
+// TestFleetRestore: a host is lost with its disk, and gets back what the engine
+// holds.
 func TestFleetRestore(t *testing.T) {
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -112,7 +114,7 @@ func TestFleetRestore(t *testing.T) {
 	}
 	t.Run("the old host is fenced", func(t *testing.T) {
 		work(t, lost)
-		if err := old.once(t.Context()); err != nil { // on the connection that it has
+		if err := old.once(t.Context()); err != nil { // on its existing connection
 			t.Fatal(err)
 		}
 		if got := server.Rows("fleet", `SELECT DISTINCT term, seq FROM fleet_runs WHERE owner = 'uid:1001'`); !slices.Equal(got, []string{"1 5"}) {
@@ -158,7 +160,7 @@ func TestFleetRestore(t *testing.T) {
 	notEmpty(t, url, c)
 }
 
-// notEmpty refuses a database that has an agent of its own.
+// notEmpty checks that a database with an agent of its own is refused.
 func notEmpty(t *testing.T, url string, c Config) {
 	t.Helper()
 	c.Store.Path = filepath.Join(t.TempDir(), "busy.db")
@@ -172,7 +174,7 @@ func notEmpty(t *testing.T, url string, c Config) {
 	}
 }
 
-// restoredGoesOn looks at what a host got back, and goes on with it.
+// restoredGoesOn checks what a host got back, and continues with it.
 func restoredGoesOn(t *testing.T, s *db.Store, newest string) {
 	t.Helper()
 	got, err := s.Checkpoint(t.Context(), fleetUser, newest, true)

@@ -9,15 +9,15 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// TestFleetRoles gives each host a role of its own, as examples/fleet/rights.sql does. The
-// hosts ship, claim and erase as before, and cannot write what is another host's.
+// TestFleetRoles gives each host a separate role, as examples/fleet/rights.sql does. The hosts ship, claim and
+// erase as before, and cannot write the rows of another host.
 func TestFleetRoles(t *testing.T) {
 	server, url := fleetEngine(t)
 	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it may run again
+	for range 2 { // the script can run again
 		server.Exec("fleet", string(text))
 	}
 	storeA, storeB := openFleetStore(t, filepath.Join(t.TempDir(), "a.db")), openFleetStore(t, filepath.Join(t.TempDir(), "b.db"))

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// choosing is a host that changes its mind about what it ships.
+// choosing is a host whose choice of what it ships changes.
 type choosing struct {
 	t      *testing.T
 	server *pgtest.Server
@@ -25,7 +25,7 @@ type choosing struct {
 	s      *shipper
 }
 
-// starts is a daemon that starts with a setting.
+// starts simulates a daemon that starts with a setting.
 func (w *choosing) starts(byPolicy bool) {
 	w.t.Helper()
 	w.s.hangUp()
@@ -41,7 +41,7 @@ func (w *choosing) ships() {
 	}
 }
 
-// has says which agents the engine holds, and that each is held whole.
+// has checks which agents the engine holds, and that each one is complete.
 func (w *choosing) has(what string, agents ...string) {
 	w.t.Helper()
 	if got := w.server.Rows("fleet", `SELECT DISTINCT agent FROM fleet_agents ORDER BY 1`); !slices.Equal(got, agents) {
@@ -77,14 +77,14 @@ func (w *choosing) policy(agent, set string) {
 	}
 }
 
-// TestFleetShipsByPolicy ships only agents whose policies ask for it. Nothing that anybody
-// typed for another one is in the engine, and not its name.
+// TestFleetShipsByPolicy: only agents whose policies request it are shipped. The engine has no text that was
+// entered for another agent, and not its name.
 func TestFleetShipsByPolicy(t *testing.T) {
 	server, url := fleetEngine(t)
 	store := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	w := &choosing{t: t, server: server, store: store, url: url, s: shipperOf(store, url, "here")}
 	defer func() { w.s.hangUp() }()
-	words := canaries(t, store) // of the agent a
+	words := canaries(t, store) // these are of the agent a
 	if _, err := store.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "shared", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
 		State: []byte(`{"n":1}`)}); err != nil {
 		t.Fatal(err)
@@ -117,8 +117,8 @@ func TestFleetShipsByPolicy(t *testing.T) {
 	}
 }
 
-// TestFleetShipsWhatIsArchived ships runs whose rows of the audit log were archived before
-// they were shipped: before the host belonged to a fleet, and while the engine was away.
+// TestFleetShipsWhatIsArchived: runs are shipped even if their rows of the audit log were archived before, either
+// before the host joined a fleet or while the engine was away.
 func TestFleetShipsWhatIsArchived(t *testing.T) {
 	server, url := fleetEngine(t)
 	now := time.Now().Add(-90 * 24 * time.Hour)

@@ -21,7 +21,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// TestShipper ships over an engine that dies, and stops where the engine has another past.
+// TestShipper ships to an engine that dies and comes back, and stops if the engine has another past.
 func TestShipper(t *testing.T) {
 	server, url := fleetEngine(t)
 	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
@@ -56,7 +56,7 @@ func TestShipper(t *testing.T) {
 	save()
 	there(1)
 	server.Stop()
-	save() // a dead engine holds nobody up
+	save() // a dead engine does not delay saves
 	server.Again()
 	there(2)
 	large := fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 3<<20)) // more than a batch holds

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// saves saves on this host so often.
+// saves saves n times on this host.
 func (h *seenHost) saves(agent string, n int, state string) {
 	h.t.Helper()
 	for range n {
@@ -24,7 +24,7 @@ func (h *seenHost) saves(agent string, n int, state string) {
 	}
 }
 
-// until waits until the status of the shipping is as it should be.
+// until waits until the status of the shipping is as expected.
 func (h *seenHost) until(what string, is func(*fleet.Status) bool) {
 	h.t.Helper()
 	admin := ckpt.Caller{Owner: "uid:0", Admin: true}
@@ -39,8 +39,9 @@ func (h *seenHost) until(what string, is func(*fleet.Status) bool) {
 	}
 }
 
-// TestSlowEngine saves while the engine answers nothing, while it is slow, and while it
-// has no room: saves go on, the status tells, and in the end the engine has all.
+// TestSlowEngine saves while the engine does not respond, while it is slow, and
+// while it has no room. Saves continue, the status reports the state, and in
+// the end the engine has everything.
 func TestSlowEngine(t *testing.T) {
 	engine := pgtest.Start(t)
 	engine.Database("fleet")
@@ -69,8 +70,8 @@ func TestSlowEngine(t *testing.T) {
 	relay.Slow(0)
 
 	engine.Small(16)
-	for i := range 12 { // 24 MiB, in runs that go in batches of their own
-		noise := make([]byte, 2<<20) // which does not get smaller
+	for i := range 12 { // 24 MiB, in runs that each need their own batch
+		noise := make([]byte, 2<<20) // this does not compress
 		_, _ = rand.Read(noise)
 		h.saves(fmt.Sprint("large-", i), 1, fmt.Sprintf(`{"text":%q}`, base64.StdEncoding.EncodeToString(noise)))
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// TestMeasureDurableFleet compares saves of durability fleet with bare INSERTs of as
-// many bytes into the same engine, in turns. CKPTSIDECAR_MEASURE=1 runs it.
+// TestMeasureDurableFleet compares saves of durability fleet with bare INSERTs
+// of the same size into the same engine, in turns. CKPTSIDECAR_MEASURE=1 runs
+// it.
 func TestMeasureDurableFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as the daemon does while it uses little memory: limits.garbage
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // the daemon does this while it uses little memory: limits.garbage
 	server, url := fleetEngine(t)
 	server.Standby()
 	server.Exec("fleet", `CREATE TABLE bare (id text PRIMARY KEY, body text)`)
@@ -58,7 +59,7 @@ func TestMeasureDurableFleet(t *testing.T) {
 	}
 }
 
-// costs are how long the processors have worked for this process and for the engine.
+// costs is the processor time of this process and of the engine.
 type costs struct{ process, engine time.Duration }
 
 func costsOf(t *testing.T, server *pgtest.Server) costs {
@@ -66,13 +67,14 @@ func costsOf(t *testing.T, server *pgtest.Server) costs {
 	return costs{processTime(t), server.ProcessorTime()}
 }
 
-// since says what each of so many calls cost after an earlier moment.
+// since returns the cost of each of these calls since an earlier moment.
 func (c costs) since(earlier costs, calls float64) string {
 	each := func(now, then time.Duration) float64 { return float64((now - then).Microseconds()) / 1000 / calls }
 	return fmt.Sprintf("%.2f ms of this process and %.2f ms of the engine with its standby", each(c.process, earlier.process), each(c.engine, earlier.engine))
 }
 
-// persecond counts how often so many clients can do something in a second.
+// persecond returns how many times per second this many clients can do
+// something.
 func persecond(clients int, do func(client, n int)) float64 {
 	var done atomic.Int64
 	var all sync.WaitGroup

@@ -26,7 +26,7 @@ type seenHost struct {
 	api   *server.Server
 }
 
-const fleetSecret = "word-of-the-engine" // in the URL, and in no answer
+const fleetSecret = "word-of-the-engine" // in the URL; must be in no answer
 
 func newSeenHost(t *testing.T, url, name string) *seenHost {
 	t.Helper()
@@ -37,7 +37,7 @@ func newSeenHost(t *testing.T, url, name string) *seenHost {
 	return h
 }
 
-// has saves under an agent's name as somebody, and ships it.
+// has saves under each agent's name as the owner, and ships the saves.
 func (h *seenHost) has(owner string, agents ...string) {
 	h.t.Helper()
 	for _, agent := range agents {
@@ -51,7 +51,7 @@ func (h *seenHost) has(owner string, agents ...string) {
 	}
 }
 
-// ask asks as somebody, and answers what he is told.
+// ask sends a GET request as the caller, and returns the answer.
 func (h *seenHost) ask(caller ckpt.Caller, path string, status int) string {
 	h.t.Helper()
 	w := httptest.NewRecorder()
@@ -65,7 +65,8 @@ func (h *seenHost) ask(caller ckpt.Caller, path string, status int) string {
 	return w.Body.String()
 }
 
-// agents are the agents of the runs that somebody sees, over all pages, sorted.
+// agents returns the agents of the runs that a caller sees, over all pages,
+// sorted.
 func (h *seenHost) agents(caller ckpt.Caller, query string) (list []string) {
 	h.t.Helper()
 	for next := ""; ; {
@@ -93,8 +94,9 @@ func (h *seenHost) sees(caller ckpt.Caller, query string, want ...string) {
 	}
 }
 
-// TestFleetRights is T7 in part: two users of one host, and one of them with the same
-// uid on another host. Nobody but an administrator sees what is another's.
+// TestFleetRights is part of T7: two users of one host, and one of them with
+// the same uid on another host. Only an administrator sees what belongs to
+// another user.
 func TestFleetRights(t *testing.T) {
 	engine, url := fleetEngine(t)
 	here, there := newSeenHost(t, url, "here"), newSeenHost(t, url, "there")
@@ -136,7 +138,7 @@ func TestFleetRights(t *testing.T) {
 	here.away(engine, ann, admin)
 }
 
-// status is what an administrator is told of the shipping.
+// status returns the status of the shipping as an administrator sees it.
 func (h *seenHost) status(admin ckpt.Caller) (s fleet.Status) {
 	h.t.Helper()
 	if err := json.Unmarshal([]byte(h.ask(admin, "/v1/fleet", 200)), &s); err != nil {
@@ -145,11 +147,11 @@ func (h *seenHost) status(admin ckpt.Caller) (s fleet.Status) {
 	return s
 }
 
-// away looks at how shipping goes before and after the engine dies.
+// away checks the status of the shipping before and after the engine dies.
 func (h *seenHost) away(engine *pgtest.Server, user, admin ckpt.Caller) {
 	t := h.t
 	t.Helper()
-	if err := h.ship.once(t.Context()); err != nil { // what the reads have written
+	if err := h.ship.once(t.Context()); err != nil { // ships what the reads have written
 		t.Fatal(err)
 	}
 	s := h.status(admin)
@@ -182,7 +184,7 @@ func (h *seenHost) away(engine *pgtest.Server, user, admin ckpt.Caller) {
 	}
 }
 
-// TestFleetStates names each way in which shipping may stand.
+// TestFleetStates checks the name of each state of the shipping.
 func TestFleetStates(t *testing.T) {
 	if got := stateOf(&shipped{}); got != fleet.StateConnecting {
 		t.Errorf("a shipper that has begun is %s", got)

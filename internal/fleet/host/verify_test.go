@@ -9,8 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// TestFleetVerify finds each kind of damage that somebody plants in the engine, and none
-// before.
+// TestFleetVerify: verify finds each kind of damage that the test plants in the engine, and finds none before.
 func TestFleetVerify(t *testing.T) {
 	server, url := fleetEngine(t)
 	keys := keyFile(t)
@@ -30,7 +29,7 @@ func TestFleetVerify(t *testing.T) {
 		fleet.ClaimRequest{Agent: "a", Run: "main", Owner: "uid:1001", Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	again(t, b) // in the clear
+	again(t, b) // this one ships in the clear
 	again(t, a)
 	verify := func(c Config) *fleet.Verified {
 		t.Helper()
@@ -62,7 +61,7 @@ func TestFleetVerify(t *testing.T) {
 	plantEach(t, server, func() *fleet.Verified { return verify(c) }, sealedDamages)
 }
 
-// damage is what somebody plants: a statement, what undoes it, and what must be said.
+// damage is one kind of planted damage: a statement, the statement that undoes it, and the expected problem.
 type damage struct{ do, undo, rule, says string }
 
 var clearDamages = []damage{
