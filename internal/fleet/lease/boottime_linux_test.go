@@ -10,8 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
-// TestBoottime: the clock counts from the start of the machine, which nobody can set,
-// and not from 1970. A machine that slept would show it beside CLOCK_MONOTONIC.
+// TestBoottime: the clock, which nobody can set, counts from the start of the
+// machine and not from 1970. Only a machine that slept would show a difference
+// from CLOCK_MONOTONIC.
 func TestBoottime(t *testing.T) {
 	before := lease.Boottime()
 	text, err := os.ReadFile("/proc/uptime")

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 )
 
-// step is what happens at a time by the host's clock.
+// step is an event at a time by the host's clock.
 type step struct {
 	at   time.Duration
 	do   string // send, answer, let go, or nothing
@@ -64,7 +64,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestLeaseOfOldAnswers: an answer that comes after a newer one takes nothing back.
+// TestLeaseOfOldAnswers: an answer that arrives after a newer one does not
+// shorten the lease.
 func TestLeaseOfOldAnswers(t *testing.T) {
 	now := 100 * time.Second
 	l := lease.New(func() time.Duration { return now }, 15*time.Second)
