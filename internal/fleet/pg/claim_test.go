@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
-// TestClaim claims a run of another host: who is heard of is left alone, one of two
+// TestClaim claims a run of another host: a host that the engine still hears of keeps its runs, one of two
 // claimants gets the run, and what the former owner still ships is refused.
 func TestClaim(t *testing.T) {
 	s := pgtest.Start(t)
@@ -83,8 +83,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestClaimBehindASilentOwner is T6 in part: an owner that falls silent inside its
-// transaction holds its mark. Its session ends after 1.5 s, and the claim goes through.
+// TestClaimBehindASilentOwner is part of T6: an owner that falls silent inside its transaction holds the lock on
+// its mark. Its session ends after 1.5 s, and then the claim succeeds.
 func TestClaimBehindASilentOwner(t *testing.T) {
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
@@ -99,7 +99,7 @@ func TestClaimBehindASilentOwner(t *testing.T) {
 	if err := old.FallSilent(t.Context(), "db1"); err != nil {
 		t.Fatal(err)
 	}
-	for { // the claimant's own wait for a lock may end first: it asks again then
+	for { // the claimant's own wait for a lock can end first; it asks again then
 		_, err = e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0", Ground: fleet.GroundSilent})
 		if err == nil {
 			break
@@ -115,8 +115,8 @@ func TestClaimBehindASilentOwner(t *testing.T) {
 	}
 }
 
-// TestGroundsAreTheEngines: a claim goes through only where the engine itself finds its
-// ground, whatever the claimant has seen.
+// TestGroundsAreTheEngines: a claim succeeds only if the engine itself finds that its ground is true, whatever the
+// claimant has seen.
 func TestGroundsAreTheEngines(t *testing.T) {
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
@@ -124,7 +124,7 @@ func TestGroundsAreTheEngines(t *testing.T) {
 	ship(t, old, "db1", batch(0, 2))
 	const grace = 5 * time.Second
 	for _, c := range []struct {
-		set    string // what the engine has of the owner
+		set    string // what the engine stores about the owner
 		ground fleet.Ground
 		may    bool
 	}{
@@ -165,8 +165,8 @@ func TestGroundsAreTheEngines(t *testing.T) {
 	}
 }
 
-// TestWhoeverWasGivenARunLast: a run is in the engine no more. Whoever was given it last
-// may ship it again. All others are told that it is not theirs, and may not.
+// TestWhoeverWasGivenARunLast: the engine no longer has a run. The host that was given the run last may ship it
+// again. All other hosts are told that it is not theirs, and must not ship it.
 func TestWhoeverWasGivenARunLast(t *testing.T) {
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))
@@ -183,9 +183,9 @@ func TestWhoeverWasGivenARunLast(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		set  []string
-		term map[string]int64 // the host's own, zero where it is not named
+		term map[string]int64 // the terms that the hosts have; zero if not listed
 		may  []string
-		told map[string]string // the host that a database is told
+		told map[string]string // the owner that each database is told
 	}{
 		{"no claim", nil, nil, names, nil},
 		{"claimed once", []string{claimed("1", "db1", "db2")}, map[string]int64{"db2": 1}, []string{"db2"}, map[string]string{"db1": "db2"}},
@@ -215,7 +215,7 @@ func TestWhoeverWasGivenARunLast(t *testing.T) {
 			}
 			s.Exec("fleet", `UPDATE fleet_marks SET mark_n = 0, mark_hash = ''`)
 			s.Exec("fleet", `DELETE FROM fleet_audit`)
-			fresh := dial(t, s.URL("fleet")) // it remembers nothing
+			fresh := dial(t, s.URL("fleet")) // a new connection remembers nothing
 			register(t, fresh, db)
 			changes := batch(0, 1)
 			changes.Runs[0].Term = c.term[db]

@@ -13,9 +13,10 @@ import (
 // cuts is how many places of a batch are tried in each direction.
 const cuts = 40
 
-// TestCutConnection is T6 in part: the connection breaks after every so many bytes of a
-// batch, and of its answer. What is answered as shipped is there; after an error the
-// mark tells what is there; a batch is there as a whole or not at all.
+// TestCutConnection is part of T6: the connection breaks at many places in a
+// batch and in its answer. A batch that is acknowledged as shipped is there.
+// After an error the mark tells whether it is there. A batch is always there
+// completely or not at all.
 func TestCutConnection(t *testing.T) {
 	s := pgtest.Start(t)
 	migrated(t, s.Database("fleet")).Close()
@@ -41,7 +42,7 @@ func TestCutConnection(t *testing.T) {
 	at++
 	up, down := relay.Cut(pgtest.ToServer, 0)
 	t.Logf("a batch has %d bytes, and its answer %d", up, down)
-	there, lost := 0, 0 // batches of which the answer was cut off, by what became of them
+	there, lost := 0, 0 // batches whose answer was cut off, by what became of them
 	for way, size := range []int{up, down} {
 		for after := 1; after < size; after += max(1, size/cuts) {
 			err := shipOnce(way, after)
@@ -79,7 +80,8 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
-// isThere says whether the batch after a row is there. It must be so as a whole.
+// isThere reports whether the batch after a row is there. It fails the test if
+// only a part is there.
 func isThere(t *testing.T, s *pgtest.Server, after int64) bool {
 	t.Helper()
 	next := fleet.Mark{N: after + 1, Hash: fmt.Sprint("hash", after+1)}

@@ -78,7 +78,7 @@ func ship(t *testing.T, e *pg.Engine, db string, c *fleet.Changes) []string {
 	return fenced
 }
 
-// TestEngine ships batches and looks at what is there.
+// TestEngine ships batches and checks what the engine stores.
 func TestEngine(t *testing.T) {
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))
@@ -182,7 +182,7 @@ func TestEngine(t *testing.T) {
 	})
 }
 
-// TestCheck says what is wrong with an engine.
+// TestCheck: Check says what is wrong with an engine.
 func TestCheck(t *testing.T) {
 	s := pgtest.Start(t)
 	url := s.Database("fleet")
@@ -229,7 +229,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestErrorsShowNoPassword: whatever is wrong with a URL, the password stays secret.
+// TestErrorsShowNoPassword: no error about a faulty URL shows its password.
 func TestErrorsShowNoPassword(t *testing.T) {
 	for _, url := range []string{"postgres://u:canary@127.0.0.1:1/d", "postgres://u:canary@[::1", "http://u:canary@[::1]/", "postgres://u:canary%zz@[::1]/", "postgres://u:canary@[::1]/?sslmode=sometimes"} {
 		_, err := pg.Dial(t.Context(), url)
@@ -239,8 +239,8 @@ func TestErrorsShowNoPassword(t *testing.T) {
 	}
 }
 
-// TestCanceledWait is T4: a commit whose wait for the standby was canceled is not
-// believed. PostgreSQL answers it as done, with a warning alone.
+// TestCanceledWait is T4: a commit whose wait for the standby was canceled does not count as done. PostgreSQL
+// reports it as done, with only a warning.
 func TestCanceledWait(t *testing.T) {
 	s := pgtest.Start(t)
 	url := s.Database("fleet")
@@ -277,8 +277,8 @@ func TestCanceledWait(t *testing.T) {
 	ship(t, e, "db1", batch(2, 3))
 }
 
-// TestEveryAnswerWaitsForTheStandby: what answers somebody writes, also where nothing has
-// changed. A transaction that wrote nothing would be answered without the standby.
+// TestEveryAnswerWaitsForTheStandby: every request writes something, even if nothing has changed. PostgreSQL would
+// answer a transaction that wrote nothing without waiting for the standby.
 func TestEveryAnswerWaitsForTheStandby(t *testing.T) {
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))

@@ -13,10 +13,9 @@ import (
 	"testing"
 )
 
-// allowed are the words that the SQL of this package may have beside the names of
-// tables and columns: what PostgreSQL 13, CockroachDB, YugabyteDB, Aurora and AlloyDB
-// have in common. Advisory locks, LISTEN, SEQUENCE, TRIGGER, FUNCTION, SKIP LOCKED, large
-// objects and two-phase commits are not among them.
+// allowed are the words that the SQL of this package may contain besides the names of tables and columns: what
+// PostgreSQL 13, CockroachDB, YugabyteDB, Aurora and AlloyDB have in common. Advisory locks, LISTEN, SEQUENCE,
+// TRIGGER, FUNCTION, SKIP LOCKED, large objects and two-phase commits are not allowed.
 var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT GROUP UNION ALL
 	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN REPLACE VIEW
 	unnest coalesce count sum octet_length clock_timestamp excluded text bigint bytea timestamptz interval version has_table_privilege pg_stat_replication
@@ -35,8 +34,8 @@ var (
 	inQuotes = regexp.MustCompile(`'[^']*'`)
 )
 
-// TestSubset is T11: it reads every statement of this package, and refuses a word that
-// is not in the subset which all named engines have.
+// TestSubset is T11: it reads every SQL statement of this package, and fails for a word outside the subset that all
+// named engines have.
 func TestSubset(t *testing.T) {
 	statements := literals(t)
 	if len(statements) < 50 {
@@ -68,7 +67,7 @@ func TestSubset(t *testing.T) {
 			t.Errorf("%q is not in the subset of SQL that all engines have: %s", word, s)
 		}
 	}
-	// The check checks itself.
+	// This tests the check itself.
 	for _, bad := range []string{`SELECT pg_advisory_lock(1)`, `LISTEN fleet`, `SELECT n FROM fleet_marks FOR UPDATE SKIP LOCKED`, `CREATE SEQUENCE x`, `SELECT lo_create(0)`, `PREPARE TRANSACTION 'x'`} {
 		if len(outside(bad, known)) == 0 {
 			t.Errorf("%s is let through", bad)
@@ -85,7 +84,7 @@ func outside(statement string, known map[string]bool) (words []string) {
 	return words
 }
 
-// literals are the texts of this package that are SQL, or parts of it.
+// literals returns the texts of this package that are SQL, or parts of it.
 func literals(t *testing.T) (list []string) {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

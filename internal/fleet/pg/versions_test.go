@@ -30,8 +30,9 @@ var oneOfEach = []string{
 
 const columnsOf = `SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2`
 
-// TestVersions is T9: it migrates the engine of each former version, which are kept in
-// testdata, and lets daemons of that version go on beside those of this one.
+// TestVersions is T9: it migrates the engine of each former version, which
+// testdata holds, and lets daemons of that version continue beside daemons of
+// this version.
 func TestVersions(t *testing.T) {
 	s := pgtest.Start(t)
 	migrated(t, s.Database("fresh"))
@@ -91,7 +92,8 @@ func statements(text string) (list []string) {
 	return list
 }
 
-// goOn asks the engine whether the statements of a former version still have a meaning.
+// goOn asks the engine whether the statements of a former version are still
+// valid.
 func goOn(t *testing.T, url string, list []string) {
 	t.Helper()
 	if len(list) < 30 {
