@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// ringOf reads a key file with new keys.
+// ringOf makes a ring from a key file with these keys.
 func ringOf(t testing.TB, keys ...*Key) *Ring {
 	t.Helper()
 	var lines []string
@@ -26,7 +26,7 @@ func ringOf(t testing.TB, keys ...*Key) *Ring {
 	return r
 }
 
-// TestRing chooses the key that seals, and finds old ones.
+// TestRing: the ring chooses the key that seals, and finds old keys.
 func TestRing(t *testing.T) {
 	old, next, gone, all := New("acme", "1"), New("acme", "2"), New("acme", "3"), New("*", "k")
 	gone.Retired = true
@@ -90,7 +90,7 @@ func TestAddAndRetire(t *testing.T) {
 	}
 }
 
-// TestReadRefuses names the line, and shows no key.
+// TestReadRefuses: an error names the line, and shows no key.
 func TestReadRefuses(t *testing.T) {
 	all := New("*", "k").Line()
 	secret := strings.Fields(all)[2]
@@ -118,7 +118,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestMovedBlob opens a blob at its own place only, and only as it was sealed.
+// TestMovedBlob: a blob opens only at its own place, and only as it was sealed.
 func TestMovedBlob(t *testing.T) {
 	k, other := New("acme", "1"), New("acme", "2")
 	ring := ringOf(t, k, other, New("*", "k"))
@@ -176,7 +176,7 @@ func TestMovedBlob(t *testing.T) {
 	}
 }
 
-// someChanges are a batch with something of everything.
+// someChanges returns a batch with something of each kind.
 func someChanges(canary string) *fleet.Changes {
 	texts, pieces := canary, "[[5,0,3]]"
 	return &fleet.Changes{
@@ -190,7 +190,7 @@ func someChanges(canary string) *fleet.Changes {
 	}
 }
 
-// TestChanges seals a batch, and opens it as a host does that gets it back.
+// TestChanges seals a batch, and opens it as a host does that restores it.
 func TestChanges(t *testing.T) {
 	const canary = "canary-0123456789"
 	ids := &fleet.Identities{DB: "db-1", Named: map[string]string{"uid:1": "acme/build"}}
@@ -246,7 +246,7 @@ func TestChanges(t *testing.T) {
 	if run.Checkpoints[0].Damage == "" || run.Checkpoints[1].Damage == "" || len(run.Segments) != 0 || len(run.Rows) != 0 || len(run.Unread) != 1 || run.Unread[0].Key != "k" {
 		t.Errorf("without a key the run opens as %+v", run)
 	}
-	_, run = lost() // somebody puts one that is in the clear into a sealed row
+	_, run = lost() // clear text in a sealed row
 	run.Checkpoints[0].Doc = canary
 	run.Segments[0].Data = []byte(canary)
 	o.Run(run)
@@ -255,7 +255,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens whatever an engine answers, and never panics.
+// FuzzOpen opens arbitrary answers of an engine. Open must never panic.
 func FuzzOpen(f *testing.F) {
 	k := New("*", "k")
 	ring := ringOf(f, k)
