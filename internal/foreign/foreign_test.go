@@ -61,7 +61,7 @@ func TestExecutedCodeBecomesAnOffset(t *testing.T) {
 	fence := "```"
 	for name, test := range map[string]struct {
 		response, executed string
-		remaining          string // "-": no program
+		remaining          string // "-" means no program
 	}{
 		"nothing has run":          {"a()\nb()\n", "", "a()\nb()\n"},
 		"a line":                   {"a()\nb()\n", "a()\n", "b()\n"},
@@ -153,7 +153,8 @@ func TestInvalidFilesAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-// What is read has the fields of the contract, and the examples are taken.
+// TestSnapshotsAreChecked: the schema has exactly the fields of the contract,
+// and it accepts the examples.
 func TestSnapshotsAreChecked(t *testing.T) {
 	if err := jsontext.Check(ckpt.SnapshotSchema); err != nil {
 		t.Fatal(err)
@@ -175,7 +176,8 @@ func TestSnapshotsAreChecked(t *testing.T) {
 	}
 }
 
-// The forms in which a snapshot manager keeps and exchanges its snapshots.
+// TestRecordsOfSnapshots reads all forms in which a snapshot manager stores and
+// exchanges its snapshots.
 func TestRecordsOfSnapshots(t *testing.T) {
 	one := string(snapshot(map[string]any{"runId": "r1"}))
 	two := string(snapshot(map[string]any{"runId": "r2"}))
@@ -212,7 +214,8 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// The folders of earlier versions, and loops that have saved nothing yet.
+// TestOlderFoldersOfLoops reads the folders of earlier versions, and loops that
+// have saved nothing yet.
 func TestOlderFoldersOfLoops(t *testing.T) {
 	state := &fstest.MapFile{Data: []byte(`{"loop_name":"l","current_state":"x","status":"completed","updated_at":"2026-06-30T09:00:00Z"}`)}
 	dir := fstest.MapFS{
@@ -395,8 +398,8 @@ func TestWhatIsTooLargeIsLeftOutOrRefused(t *testing.T) {
 	}
 }
 
-// TestExportsKeepTimes: what the files say of times is in the export, to the
-// millisecond, and the newest state knows of the steps that had ended.
+// TestExportsKeepTimes: the export has the times of the files, to the
+// millisecond, and the newest state includes the steps that had ended.
 func TestExportsKeepTimes(t *testing.T) {
 	p := Snapshots([]File{{"f", snapshot(map[string]any{"timestamp": "2026-06-30T08:15:30.250Z", "status": "running", "stepResults": map[string]any{
 		"a": map[string]any{"status": "success", "output": 1, "startedAt": 1782807300000, "endedAt": 1782807301250},

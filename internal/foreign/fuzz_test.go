@@ -7,8 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// sound checks what must hold whatever was read: every plan passes the checks
-// of what it will send, and nothing vanishes without a word.
+// sound checks what must hold for every input: each plan passes the checks of
+// what it will send, and nothing disappears without a message.
 func sound(t *testing.T, r Result) {
 	t.Helper()
 	if len(r.Plans)+len(r.Problems) == 0 {
@@ -38,7 +38,7 @@ func FuzzSnapshots(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sound(t, Snapshots([]File{{"f", data}, {"g", snapshot(nil)}}, options))
-		if json.Valid(data) { // what is a value may be a member's
+		if json.Valid(data) { // a value can also be the value of a member
 			v := json.RawMessage(data)
 			sound(t, Snapshots([]File{{"f", snapshot(map[string]any{"stepResults": v, "events": v, "executionPath": v})}}, options))
 		}

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 var options = Options{Owner: "uid:1000"}
 
-// shownPlan is a plan as a golden file has it: states by name and length.
+// shownPlan is a plan in the form of a golden file: states by name and length.
 type shownPlan struct {
 	Plan
 	Saves []shownSave
@@ -122,7 +122,8 @@ func allLoops(t *testing.T, o Options) Result {
 	return r
 }
 
-// Nothing is lost: the state of each checkpoint is a file, byte for byte.
+// TestStatesAreTheFilesThemselves: nothing is lost, because the state of each
+// checkpoint is a file, byte for byte.
 func TestStatesAreTheFilesThemselves(t *testing.T) {
 	snapshots, statements := filesOf(t, "snapshots/*.json"), filesOf(t, "statements/*.json")
 	for _, test := range []struct {
@@ -154,7 +155,8 @@ func TestStatesAreTheFilesThemselves(t *testing.T) {
 	}
 }
 
-// The same input gives the same ids, another owner's or agent's another one.
+// TestIdsFollowFromWhatIsImported: the same input gives the same ids, and
+// another owner or agent gives other ids.
 func TestIdsFollowFromWhatIsImported(t *testing.T) {
 	files := filesOf(t, "snapshots/done.json")
 	first := Snapshots(files, options).Plans[0]
