@@ -12,7 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// one is a call of a tool as Claude Code tells it, n of them all different.
+// one is the input of Claude Code for a tool call. Each n gives a different
+// one.
 func one(event string, n int) []byte {
 	result := ""
 	if event == "PostToolUse" {
@@ -22,7 +23,8 @@ func one(event string, n int) []byte {
 		event, n, n, result)
 }
 
-// BenchmarkHandle is the beginning and the end of a call, without a process.
+// BenchmarkHandle measures the beginning and the end of a call, without a
+// process.
 func BenchmarkHandle(b *testing.B) {
 	h := newHandler(b)
 	n := 0
@@ -40,9 +42,10 @@ func BenchmarkHandle(b *testing.B) {
 	}
 }
 
-// BenchmarkHookProcess is one hook as a coding agent starts it: a process, from
-// its start to its end. Besides the mean it tells the median and the 99th
-// percentile, and the time of the processor, which a loaded machine does not change.
+// BenchmarkHookProcess measures one hook as a coding agent runs it: a process,
+// from its start to its end. Besides the mean it reports the median, the 99th
+// percentile, and the processor time, which does not depend on the load of the
+// machine.
 func BenchmarkHookProcess(b *testing.B) {
 	socket := newDaemon(b)
 	for _, event := range []string{"PreToolUse", "PostToolUse"} {

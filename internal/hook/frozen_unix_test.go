@@ -13,8 +13,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// A daemon that takes connections and never answers is worse than none. The
-// limit here is only that of the test.
+// TestAFrozenDaemonStopsNobody: a daemon that accepts connections and never
+// responds is worse than no daemon. The limit here is only the test's own.
 func TestAFrozenDaemonStopsNobody(t *testing.T) {
 	t.Parallel()
 	socket := newDaemon(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// FuzzHandle gives the handler what no coding agent would send, over a real
-// daemon. Whatever it is: an answer is JSON, and no error is a fault of ours or
-// of the daemon's.
+// FuzzHandle gives the handler inputs that no coding agent would send, over a
+// real daemon. For every input, an answer is JSON, and no error is caused by us
+// or by the daemon.
 func FuzzHandle(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.json")
 	if err != nil || len(files) < 30 {
@@ -34,8 +34,8 @@ func FuzzHandle(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in.Folder = t.TempDir()                                      // else it would look for git in any folder
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the command gives it less
+		in.Folder = t.TempDir()                                      // otherwise it would look for git in any folder
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the command has a shorter limit
 		defer cancel()
 		out, err := h.Handle(ctx, in)
 		if len(out) > 0 && !json.Valid(out) {
@@ -53,9 +53,9 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// FuzzInstall: what hooks are written into any settings, they are settings
-// still, a second time changes nothing, and nothing of ours is left when they
-// are taken out.
+// FuzzInstall: if hooks are written into any settings, they are still valid
+// settings, a second installation changes nothing, and nothing of ours is left
+// after the hooks were removed.
 func FuzzInstall(f *testing.F) {
 	for _, text := range []string{``, `{}`, `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"lint"}]}]},"model":"x"}`, `{"hooks":null}`, `{"hooks":{"Stop":{}}}`, `[]`, "{\n\t\"a\": 1\n}\n"} {
 		f.Add([]byte(text))

@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// recorded are the inputs of a product's session, in order.
+// recorded returns the inputs of a product's session, in order.
 func recorded(t testing.TB, product hook.Product) (inputs []*hook.Input, names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", string(product), "*.json"))
@@ -38,7 +38,8 @@ func recorded(t testing.TB, product hook.Product) (inputs []*hook.Input, names [
 	return inputs, names
 }
 
-// said are what hooks answered, by the name of the input; "" said nothing.
+// play returns the answers of the hooks, by the name of the input; "" means no
+// output.
 func play(t testing.TB, h *hook.Handler, inputs []*hook.Input, names []string) map[string]string {
 	t.Helper()
 	said := map[string]string{}
@@ -54,7 +55,7 @@ func play(t testing.TB, h *hook.Handler, inputs []*hook.Input, names []string) m
 	return said
 }
 
-// contextOf is what the model is to read, in the one form that all three
+// contextOf returns the text for the model, in the one form that all three
 // products document.
 func contextOf(t testing.TB, event string, out []byte) string {
 	t.Helper()
@@ -70,7 +71,7 @@ func contextOf(t testing.TB, event string, out []byte) string {
 	return form.Specific.Context
 }
 
-// rows are a run's steps, operations and checkpoints in words.
+// rows describes a run's steps, operations and checkpoints.
 func rows(t testing.TB, h *hook.Handler, run string) (list []string) {
 	t.Helper()
 	ref := ckpt.RunRef{Agent: h.Agent, Run: run}
@@ -158,7 +159,7 @@ func TestASessionOfCodex(t *testing.T) {
 		t.Errorf("said %v", said)
 	}
 	want := []string{
-		`run running workflow=codex goal="Publish version 1.4 of the package" parent=""`, // Codex tells no end of a session
+		`run running workflow=codex goal="Publish version 1.4 of the package" parent=""`, // Codex reports no end of a session
 		"step Bash succeeded",
 		"step update_plan succeeded",
 		"step Bash failed the command failed",
@@ -212,7 +213,7 @@ func in(event, session string, members map[string]any) *hook.Input {
 	return read
 }
 
-// tells handles an input and answers what the model is told.
+// tells handles an input and returns what the model is told.
 func tells(t testing.TB, h *hook.Handler, input *hook.Input) string {
 	t.Helper()
 	out, err := h.Handle(t.Context(), input)
@@ -225,7 +226,7 @@ func tells(t testing.TB, h *hook.Handler, input *hook.Input) string {
 	return contextOf(t, input.Event, out)
 }
 
-// uses plays one call of a tool, and answers what is told at its end.
+// uses plays one call of a tool, and returns what the model is told at its end.
 func uses(t testing.TB, h *hook.Handler, session string, n int, tool string, args, result any) string {
 	t.Helper()
 	members := map[string]any{"tool_name": tool, "tool_input": args, "tool_use_id": fmt.Sprintf("toolu_%s_%d", session, n)}
@@ -234,8 +235,8 @@ func uses(t testing.TB, h *hook.Handler, session string, n int, tool string, arg
 	return tells(t, h, in("PostToolUse", session, members))
 }
 
-// A session of 40 calls: work, then the same call over and over from call 21 to
-// call 27, then work again.
+// TestAdviceComesAtTheRightCall plays a session of 40 calls: work, then the
+// same call repeatedly from call 21 to call 27, then work again.
 func TestAdviceComesAtTheRightCall(t *testing.T) {
 	h := newHandler(t)
 	tells(t, h, in("SessionStart", "loop", map[string]any{"source": "startup"}))
@@ -307,7 +308,7 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 	}
 }
 
-// untilInterrupted waits until the daemon has seen that the owner is gone.
+// untilInterrupted waits until the daemon has noticed that the owner is gone.
 func untilInterrupted(t *testing.T, h *hook.Handler, run string) {
 	t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -334,7 +335,7 @@ func TestASessionThatEndedIsNotToldAndGoesOn(t *testing.T) {
 	}
 	uses(t, h, "one", 2, "Read", map[string]any{"file_path": "b"}, "y")
 	tells(t, h, in("SessionEnd", "one", nil))
-	uses(t, h, "one", 3, "Read", map[string]any{"file_path": "c"}, "z") // without a start: it is begun anew all the same
+	uses(t, h, "one", 3, "Read", map[string]any{"file_path": "c"}, "z") // without a start, the run still starts again
 	run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: "shop", Run: "one"})
 	if err != nil || run.Status != ckpt.RunStarting || run.StepsEnded != 1 {
 		t.Errorf("the run is %+v, error %v", run, err)

@@ -103,7 +103,7 @@ func TestUninstallTakesOursAlone(t *testing.T) {
 	}
 }
 
-// TestUninstallFindsOursWhateverTheProgramIsCalled: a renamed binary, a build of a developer, a wrapper.
+// TestUninstallFindsOursWhateverTheProgramIsCalled: a renamed binary, a developer's build, a wrapper.
 func TestUninstallFindsOursWhateverTheProgramIsCalled(t *testing.T) {
 	for _, program := range []string{"ckpt", "/opt/ckptsidecar-1.2.3", "'/home/kim/my tools/recorder'", `"C:/Tools/ckptsidecar-windows-amd64.exe"`, "/tmp/go-build1/b001/exe/main"} {
 		for _, p := range hook.Products {

@@ -28,7 +28,7 @@ func buildAndRun(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "ckptsidecar.exe")
 	build := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // like a release
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
@@ -36,11 +36,10 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// newDaemon starts a real one in a folder of its own, and answers where it
-// listens.
+// newDaemon starts a real daemon in its own folder, and returns its socket.
 func newDaemon(t testing.TB) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "h") // short, as a socket's path must be
+	dir, err := os.MkdirTemp("", "h") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func newDaemon(t testing.TB) (socket string) {
 	return socket
 }
 
-// newHandler is a handler over a daemon of its own.
+// newHandler returns a handler with its own daemon.
 func newHandler(t testing.TB) *hook.Handler {
 	t.Helper()
 	c := &client.Client{Socket: newDaemon(t)}

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// outcomes are those of a run's steps, with the turns.
+// outcomes returns the outcomes of a run's steps, with their turns.
 func outcomes(t *testing.T, h *hook.Handler, run string) (list []string) {
 	t.Helper()
 	page, err := h.Client.Steps(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: run}, ckpt.ListFilter{})
@@ -25,7 +25,8 @@ func outcomes(t *testing.T, h *hook.Handler, run string) (list []string) {
 	return list
 }
 
-// What commands answer with exit code 1, in the forms of Claude Code and Codex.
+// TestExitCodesThatMeanNo: outputs of commands with exit code 1, in the forms
+// of Claude Code and Codex.
 func TestExitCodesThatMeanNo(t *testing.T) {
 	for _, test := range []struct {
 		command, output string
@@ -66,8 +67,9 @@ func TestExitCodesThatMeanNo(t *testing.T) {
 	}
 }
 
-// A session of Claude Code that searches in vain, eight times in one answer of
-// the model, with the transcript that Claude Code writes beside it.
+// TestTurnsAndNegativesOfClaudeCode plays a session of Claude Code that
+// searches without success, eight times in one answer of the model, together
+// with the transcript that Claude Code writes.
 func TestTurnsAndNegativesOfClaudeCode(t *testing.T) {
 	h := newHandler(t)
 	transcript := filepath.Join(t.TempDir(), "session.jsonl")

@@ -8,10 +8,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// agentProcess is a process that may own a run, and its end.
+// agentProcess starts a process that can own a run, and returns a function that
+// ends it.
 func agentProcess(t *testing.T) (pid int, kill func()) {
 	t.Helper()
-	cmd := exec.Command(binary, "mcp", "--agent", "nobody") // waits for its host
+	cmd := exec.Command(binary, "mcp", "--agent", "nobody") // it waits for its host
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestTheOwnerIsNoShell(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no sh")
 	}
-	cmd := exec.Command(sh, "-c", "read line; exit 0") // waits
+	cmd := exec.Command(sh, "-c", "read line; exit 0") // it waits
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func folderIn(t *testing.T, parts ...string) string {
 	return path
 }
 
-// inProject is a handler as a session in a folder has it: no agent is named.
+// inProject returns a handler as a session in a folder has it, without a named agent.
 func inProject(h *hook.Handler, folder string) *hook.Handler {
 	of := *h
 	of.Agent, of.Project = "", hook.ProjectOf(folder)
@@ -49,7 +49,8 @@ func starts(t *testing.T, h *hook.Handler, folder, session string) string {
 	return tells(t, h, in("SessionStart", session, map[string]any{"source": "startup", "cwd": folder}))
 }
 
-// TestFoldersOfTheSameNameAreApart: what broke off in one folder is told to nobody in another.
+// TestFoldersOfTheSameNameAreApart: a session in one folder is not told what broke off in another folder of the
+// same name.
 func TestFoldersOfTheSameNameAreApart(t *testing.T) {
 	base := newHandler(t)
 	dir := t.TempDir()
@@ -73,7 +74,8 @@ func TestFoldersOfTheSameNameAreApart(t *testing.T) {
 	}
 }
 
-// TestANamedAgentOfTwoFolders: also where a person has given two folders one agent, each hears of its own sessions.
+// TestANamedAgentOfTwoFolders: even if a person has given two folders one agent, each folder is told only about its
+// own sessions.
 func TestANamedAgentOfTwoFolders(t *testing.T) {
 	base := newHandler(t)
 	dir := t.TempDir()
@@ -120,7 +122,7 @@ func agentOf(t *testing.T, h *hook.Handler, run string) (agents []string) {
 	return agents
 }
 
-// TestAnAgentOfAnEarlierVersionIsKeptByItsFolder and by no other.
+// TestAnAgentOfAnEarlierVersionIsKeptByItsFolder: only the folder of such an agent continues to use it.
 func TestAnAgentOfAnEarlierVersionIsKeptByItsFolder(t *testing.T) {
 	base := newHandler(t)
 	dir := t.TempDir()
@@ -140,7 +142,8 @@ func TestAnAgentOfAnEarlierVersionIsKeptByItsFolder(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatTwoFoldersSharedIsLeft: it stays as it is, and both folders begin anew.
+// TestAnAgentThatTwoFoldersSharedIsLeft: an agent that two folders shared stays as it is, and both folders start
+// with new agents.
 func TestAnAgentThatTwoFoldersSharedIsLeft(t *testing.T) {
 	base := newHandler(t)
 	dir := t.TempDir()
@@ -154,14 +157,14 @@ func TestAnAgentThatTwoFoldersSharedIsLeft(t *testing.T) {
 	if got := agentOf(t, base, "old2"); len(got) != 1 || got[0] != "api" {
 		t.Errorf("the old session is under %v", got)
 	}
-	// A session of before that is taken up again goes on where it was.
+	// An earlier session that is resumed continues under its old agent.
 	tells(t, inProject(base, work), in("SessionStart", "old1", map[string]any{"source": "resume", "cwd": work}))
 	if got := agentOf(t, base, "old1"); len(got) != 1 || got[0] != "api" {
 		t.Errorf("the session that is taken up again is under %v", got)
 	}
 }
 
-// TestWhatIsToldIsMarkedAsData: nothing that was recorded can look like what the program says.
+// TestWhatIsToldIsMarkedAsData: no recorded text can look like a message of the program.
 func TestWhatIsToldIsMarkedAsData(t *testing.T) {
 	h := newHandler(t)
 	pid, kill := agentProcess(t)

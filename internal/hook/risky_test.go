@@ -8,7 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// operationOf is the operation that a call of a tool would begin, "" for none.
+// operationOf returns the operation that a call of a tool would begin, or ""
+// for none.
 func operationOf(t *testing.T, r *hook.Risky, tool string, args any) string {
 	t.Helper()
 	text, err := json.Marshal(args)
