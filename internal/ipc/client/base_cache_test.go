@@ -9,8 +9,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestAckedStatesAreBounded: a client that saves large states of many runs keeps
-// the last used ones, and no more bytes than it may.
+// TestAckedStatesAreBounded: a client that saves large states of many runs keeps the most recently used states,
+// within its limit of bytes.
 func TestAckedStatesAreBounded(t *testing.T) {
 	var a baseCache
 	const size, runs = 8 << 20, 20
@@ -34,8 +34,8 @@ func TestAckedStatesAreBounded(t *testing.T) {
 	}
 }
 
-// TestStatesThatAreAllNewAreComparedSeldom: a run whose states have nothing in common is compared
-// now and then, or if a state begins as the one before.
+// TestStatesThatAreAllNewAreComparedSeldom: if the states of a run have nothing in common, they are compared only
+// occasionally, or if a state begins like the previous one.
 func TestStatesThatAreAllNewAreComparedSeldom(t *testing.T) {
 	t.Parallel()
 	random := rand.NewChaCha8([32]byte{})
@@ -72,7 +72,7 @@ func TestStatesThatAreAllNewAreComparedSeldom(t *testing.T) {
 	}
 	allNew(missesFew)
 	for n := missesFew; ; n++ {
-		fresh(100) // another beginning, and all else the same
+		fresh(100) // a different beginning, and the rest is the same
 		if sent := save(bytes.Clone(state)); sent != (n == missesTry) {
 			t.Fatalf("after %d states that were all new: sent as a change: %v", n, sent)
 		} else if sent {

@@ -63,8 +63,8 @@ func TestClientChecksNamesItself(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeInvalid)
 }
 
-// daemon plays a daemon that does what it should not: script is called with
-// each connection and request.
+// daemon simulates a misbehaving daemon: it calls script with each connection
+// and request.
 func daemon(t *testing.T, script func(n int64, c net.Conn, r *http.Request)) *Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "client")
@@ -156,7 +156,7 @@ func TestGivingUpIsTheContextsError(t *testing.T) {
 
 const busyProblem = `{"code":"busy","detail":"try again","outcome":"not_saved","retryable":true}`
 
-// giveUp makes a save whose answer does not come in time.
+// giveUp makes a save whose answer does not arrive in time.
 func giveUp(t *testing.T, c *Client) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -166,7 +166,8 @@ func giveUp(t *testing.T, c *Client) error {
 	return err
 }
 
-// A write that was given up is done or refused before the next one is sent.
+// TestNothingOvertakesAWriteThatWasGivenUp: a write that the client gave up is
+// done or refused before the next one is sent.
 func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
 	second := make(chan struct{}, 9)
 	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
@@ -191,7 +192,8 @@ func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// An answer that is owed for too long is not waited for any more.
+// TestAnAnswerThatNeverComes: the client stops waiting for an answer that is
+// overdue for too long.
 func TestAnAnswerThatNeverComes(t *testing.T) {
 	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
 		if n > 1 {
@@ -204,7 +206,8 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// A daemon that dies owes no answer.
+// TestAnAnswerOwedByADeadDaemon: the client does not wait for an answer of a
+// daemon that died.
 func TestAnAnswerOwedByADeadDaemon(t *testing.T) {
 	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
 		if n == 1 {
@@ -260,7 +263,7 @@ func TestRetryIsBoundedAndOnlyForWhatPasses(t *testing.T) {
 		t.Errorf("%d calls in %v", calls.Load(), took)
 	}
 	calls.Store(0)
-	_, err = c.Delete(t.Context(), id1) // of unknown outcome: a second one would answer not_found
+	_, err = c.Delete(t.Context(), id1) // its outcome is unknown: a second delete would return not_found
 	expect.Code(t, err, ckpt.CodeBusy)
 	expect.Equal(t, "deletes", calls.Load(), int64(1))
 	for _, code = range []ckpt.Code{ckpt.CodeConflict, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal} {
@@ -271,7 +274,8 @@ func TestRetryIsBoundedAndOnlyForWhatPasses(t *testing.T) {
 	}
 }
 
-// Lines that were cut off, that came before, or that are none.
+// TestClientFollowsADaemonThatDoesWhatItShouldNot: the daemon sends lines that
+// are cut off, repeated, or not events.
 func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 	var asked []string
@@ -295,9 +299,10 @@ func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
 	expect.Equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
 }
 
-// TestAWriteWithoutAKeyIsNeverSentTwice breaks a connection after the daemon has
-// read a write and before it has answered. A write that has a key may be sent again
-// over another connection. One that has none may have been done.
+// TestAWriteWithoutAKeyIsNeverSentTwice breaks a connection after the daemon
+// has read a write and before it has answered. A write with a key may be sent
+// again over another connection. A write without a key must not, because it may
+// have been done.
 func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
 	var sent atomic.Int64 // writes
 	c := daemon(t, func(_ int64, c net.Conn, r *http.Request) {
@@ -316,7 +321,7 @@ func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
 		"prune":  {func() error { _, _, err := c.Prune(t.Context(), ckpt.PruneRequest{}, "key"); return err }, 2},
 		"pin":    {func() error { _, err := c.Patch(t.Context(), id1, ckpt.CheckpointPatch{Pinned: new(bool)}); return err }, 2},
 	} {
-		expect.OK(t, c.Health(t.Context())) // so that there is a connection that had been idle
+		expect.OK(t, c.Health(t.Context())) // makes a connection that is then idle
 		sent.Store(0)
 		err := write.do()
 		expect.Equal(t, name+" was sent", sent.Load(), write.sent)

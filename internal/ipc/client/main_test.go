@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-// checked looks for goroutines that are left once all tests have run.
+// checked looks for goroutines that are left after all tests have run.
 type checked struct{ m *testing.M }
 
 func (c checked) Run() int { return testenv.Run(c.m.Run) }
