@@ -86,7 +86,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// paths is a user's world with no daemon in it.
+// paths sets up the socket paths of a user, without a daemon.
 func paths(t *testing.T) (env, users string) {
 	t.Helper()
 	env, users = filepath.Join(folder(t), "env"), filepath.Join(folder(t), socketName)

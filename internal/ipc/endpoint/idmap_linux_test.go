@@ -16,8 +16,8 @@ func TestIsIdentity(t *testing.T) {
 		{"         0          0 4294967295\n", true},
 		{"0 0 1000\n1000 1000 4294966295\n", true},
 		{"0 1000 1\n", false},       // a rootless container
-		{"0 100000 65536\n", false}, // an unprivileged one
-		{"0 0 65536\n", false},      // identity, but not for everybody
+		{"0 100000 65536\n", false}, // an unprivileged container
+		{"0 0 65536\n", false},      // an identity map, but not for all ids
 		{"1 1 4294967294\n", false}, // root is missing
 		{"0 0 1000\n1000 5000 1\n", false},
 		{"", false},

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// withUmask is for tests that do not run in parallel: the umask is the
-// process's.
+// withUmask is only for tests that do not run in parallel, because the umask
+// belongs to the whole process.
 func withUmask(t *testing.T, mask int) {
 	t.Helper()
 	old := syscall.Umask(mask)
@@ -50,10 +50,10 @@ func TestModesWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// While sockets come and go, a watcher must never see one that is wider than
-// configured, nor one that nobody listens on. Who has looked up a socket that
-// is taken away before it connects is refused too, so a refusal counts only
-// where the socket stays.
+// TestSocketIsNeverSeenUnfinished: while sockets come and go, a watcher must
+// never see a socket with more rights than configured, nor one without a
+// listener. A client is also refused if the socket that it found is removed
+// before it connects, so a refusal counts only if the socket stays.
 func TestSocketIsNeverSeenUnfinished(t *testing.T) {
 	withUmask(t, 0)
 	path := filepath.Join(folder(t), "s")
@@ -207,7 +207,7 @@ func TestFromListener(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("Close removed a socket that is not ours: %v", err)
 	}
-	// The same for a listener that would unlink by itself.
+	// The same holds for a listener that would unlink its socket by itself.
 	l, err = FromListener(made, Options{})
 	must(t, err)
 	must(t, l.Close())
@@ -233,7 +233,8 @@ func TestFromListenerRefusesOtherKinds(t *testing.T) {
 	}
 }
 
-// Something that appears after the look at the path must survive as well.
+// TestBindReplacesNothing: a file that appears after the check of the path must
+// survive as well.
 func TestBindReplacesNothing(t *testing.T) {
 	dir := folder(t)
 	path := filepath.Join(dir, "s")

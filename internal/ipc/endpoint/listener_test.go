@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// script is a listener that answers accept from a list, then blocks.
+// script is a listener whose Accept returns the items of a list, then blocks.
 type script struct {
 	steps []any // net.Conn or error
 	done  chan struct{}
@@ -35,7 +35,7 @@ type knownConn struct{ net.Conn }
 
 func (knownConn) Peer() Peer { return Peer{Owner: "uid:7"} }
 
-// knowing identifies knownConns only.
+// knowing identifies only connections that are already a PeerConn.
 func knowing(c net.Conn) (PeerConn, error) {
 	if pc, ok := c.(PeerConn); ok {
 		return pc, nil
@@ -47,7 +47,7 @@ func scripted(report func(error), steps ...any) *listener {
 	return newListener(&script{steps: steps, done: make(chan struct{})}, Options{Report: report}, knowing)
 }
 
-// acceptError has the shape that package net gives the errors of accept.
+// acceptError has the form that package net gives to errors of accept.
 func acceptError(errno error) error {
 	return &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", errno)}
 }

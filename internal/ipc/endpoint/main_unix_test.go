@@ -20,8 +20,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-// roleEnv makes the test binary play another process, which is how a second
-// user comes into these tests.
+// roleEnv makes the test binary play another process. This gives these tests a
+// second user.
 const roleEnv = "ENDPOINT_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// ask connects and returns what the server says of us.
+// ask connects and returns what the server says about this process.
 func ask(path string) string {
 	c, err := Dial(context.Background(), path)
 	return told(c, err)
@@ -71,7 +71,7 @@ func told(c net.Conn, err error) string {
 	return string(text)
 }
 
-// playMapped says what a user namespace is good for.
+// playMapped prints whether the identity map of a user namespace is sufficient.
 func playMapped(path string) {
 	fmt.Println("check:", CheckIdentityMap())
 	for _, single := range []bool{false, true} {
@@ -83,8 +83,8 @@ func playMapped(path string) {
 	}
 }
 
-// playServer is a daemon that serves one listener until killed. Its umask takes
-// away everything, which an ordinary user feels where root does not.
+// playServer is a daemon that serves one listener until it is killed. Its umask
+// removes all rights, which affects an ordinary user but not root.
 func playServer(path string, o Options) {
 	syscall.Umask(0o777)
 	o.Path = path
@@ -97,7 +97,8 @@ func playServer(path string, o Options) {
 	answer(l)
 }
 
-// playSquatter listens where it should not, and says how much each client sent.
+// playSquatter listens on a path that it should not use, and prints how much
+// each client sent.
 func playSquatter(path string) {
 	syscall.Umask(0)
 	l, err := net.Listen("unix", path)
@@ -111,14 +112,14 @@ func playSquatter(path string) {
 		if err != nil {
 			return
 		}
-		_ = c.(*net.UnixConn).CloseWrite() // a client that trusts us reads the end and hangs up
+		_ = c.(*net.UnixConn).CloseWrite() // a client that trusts this server reads the end and hangs up
 		n, _ := io.Copy(io.Discard, c)
 		fmt.Println(n, "bytes")
 		_ = c.Close()
 	}
 }
 
-// answer tells each peer who it is.
+// answer tells each peer its identity.
 func answer(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -137,8 +138,9 @@ func self(admin bool) string {
 	return describe(Peer{Owner: "uid:" + strconv.Itoa(os.Getuid()), PID: os.Getpid(), Admin: admin})
 }
 
-// folder is short, because the names of t.TempDir do not fit into sun_path, and
-// open to others, because the second user must get to the socket.
+// folder returns a folder with a short path, because the names of t.TempDir do
+// not fit into sun_path. Other users can open it, because the second user must
+// reach the socket.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ep")
@@ -172,8 +174,9 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// child prepares the test binary in a role, as the given user. The binary is
-// copied first: go test builds it in a folder that is closed to other users.
+// child prepares the test binary in a role, as the given user. It copies the
+// binary first, because go test builds it in a folder that is closed to other
+// users.
 func child(t *testing.T, role, arg string, attr *syscall.SysProcAttr) *exec.Cmd {
 	t.Helper()
 	bin := filepath.Join(folder(t), "endpoint.test")

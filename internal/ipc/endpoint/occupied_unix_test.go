@@ -44,8 +44,8 @@ func TestSquattedPathIsRefusedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// wantOccupied checks that listening is refused with words for what is there
-// and for what to do.
+// wantOccupied checks that Listen refuses, with an error that says what is
+// there and what to do.
 func wantOccupied(t *testing.T, path, what string) {
 	t.Helper()
 	l, err := Listen(t.Context(), Options{Path: path})
@@ -81,7 +81,8 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 
 func TestLiveDaemonIsNeverStolen(t *testing.T) {
 	ours := func(path string) net.Listener { return listen(t, Options{Path: path}) }
-	// A socket-activated daemon holds no lock; only its answer shows it.
+	// A socket-activated daemon holds no lock. Only its answer shows that it is
+	// there.
 	bare := func(path string) net.Listener {
 		l, err := net.Listen("unix", path)
 		must(t, err)

@@ -8,9 +8,10 @@ import (
 	"github.com/Microsoft/go-winio"
 )
 
-// A pipe that belongs to somebody else must be neither talked to nor taken for
-// our daemon. Windows lets only a privileged process give a pipe away, so this
-// shows itself where the test has that right, as under Wine.
+// TestSquattedPipeIsNotTrusted: a client must neither talk to a pipe that
+// belongs to another user nor take it for our daemon. Windows lets only a
+// privileged process give a pipe away, so the test works only if it has that
+// right, as under Wine.
 func TestSquattedPipeIsNotTrusted(t *testing.T) {
 	path := pipePrefix + "ckptsidecar-test-squat"
 	l, err := winio.ListenPipe(path, &winio.PipeConfig{SecurityDescriptor: "O:WDD:P(A;;GA;;;WD)"})

@@ -12,7 +12,7 @@ func TestAdminGroupMembers(t *testing.T) {
 	const admins = 4242
 	path := filepath.Join(folder(t), "s")
 	listen(t, Options{Path: path, Mode: 0o666, AdminGroup: "4242"})
-	many := make([]uint32, 300) // more than the first try has room for
+	many := make([]uint32, 300) // more than the buffer of the first try holds
 	for i := range many {
 		many[i] = uint32(10000 + i)
 	}

@@ -77,8 +77,8 @@ func TestOwnProcessStartedBeforeNow(t *testing.T) {
 	}
 }
 
-// firstContact makes the throw-away connection that go-winio's listener needs
-// under Wine before it answers anybody.
+// firstContact makes the extra connection that go-winio's listener needs under
+// Wine before it accepts any other.
 func firstContact(path string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// startServer runs a daemon of its own as another user and waits until it
-// listens. The process is returned for tests that kill it.
+// startServer runs a separate daemon as another user and waits until it
+// listens. It returns the process for tests that kill it.
 func startServer(t *testing.T, path string, uid uint32) *exec.Cmd {
 	t.Helper()
 	cmd := child(t, "listen", path, childOf(uid))
@@ -20,8 +20,8 @@ func startServer(t *testing.T, path string, uid uint32) *exec.Cmd {
 
 func childOf(uid uint32) *syscall.SysProcAttr { return &syscall.SysProcAttr{Credential: asUser(uid)} }
 
-// waitReady starts a server and waits until it listens. What it says after that
-// is in the reader.
+// waitReady starts a server and waits until it listens. The reader has its
+// further output.
 func waitReady(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// entries parses a descriptor as the kernel will and lists its DACL in words.
+// entries parses a descriptor as the kernel does and describes its DACL.
 func entries(t *testing.T, sddl string) (owner string, list []string) {
 	t.Helper()
 	sd, err := windows.SecurityDescriptorFromString(sddl)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestClientRefusesAStranger lets one user listen where another looks for a
-// daemon: nothing may be sent.
+// TestClientRefusesAStranger: one user listens where another user's client
+// looks for a daemon. The client must not send anything.
 func TestClientRefusesAStranger(t *testing.T) {
 	needRoot(t)
 	const squatter, victim = 1001, 1002
@@ -37,7 +37,7 @@ func TestClientRefusesAStranger(t *testing.T) {
 	if got, _ := askAs(t, path, asUser(squatter)); got != "" && got != "closed" {
 		t.Errorf("its own user gets %q", got)
 	}
-	// The squatter says how many bytes each of the three connections brought.
+	// The squatter prints how many bytes each of the three connections sent.
 	for i := range 3 {
 		if line, err := first.ReadString('\n'); err != nil || line != "0 bytes\n" {
 			t.Errorf("connection %d: %q, %v", i, line, err)
@@ -45,8 +45,8 @@ func TestClientRefusesAStranger(t *testing.T) {
 	}
 }
 
-// TestStrangerEndsTheSearch: a client whose environment names another user's
-// daemon must not go on as if that were not so.
+// TestStrangerEndsTheSearch: if a client finds another user's daemon, Dial
+// fails and does not continue with other paths.
 func TestStrangerEndsTheSearch(t *testing.T) {
 	needRoot(t)
 	_, users := paths(t)
@@ -59,11 +59,11 @@ func TestStrangerEndsTheSearch(t *testing.T) {
 	}
 }
 
-// TestClientTrustsTheService goes through the places that root can give away.
+// TestClientTrustsTheService tries the places that root can give away.
 func TestClientTrustsTheService(t *testing.T) {
 	needRoot(t)
 	const svc, person, other = 977, 1003, 1004
-	top, err := os.MkdirTemp("/run", "ep") // nobody but root writes above it
+	top, err := os.MkdirTemp("/run", "ep") // only root can write above it
 	if err != nil {
 		t.Skipf("needs a folder below which only root writes: %v", err)
 	}
@@ -119,8 +119,8 @@ func TestClientTrustsTheService(t *testing.T) {
 	}
 }
 
-// TestClientOfAServiceOfItsOwnAccount runs the real thing: the daemon is one
-// user, who asks is another.
+// TestClientOfAServiceOfItsOwnAccount runs the real arrangement: the daemon
+// runs as one user, and the client as another.
 func TestClientOfAServiceOfItsOwnAccount(t *testing.T) {
 	needRoot(t)
 	const svc = 977
