@@ -24,13 +24,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// recorded is when the spans of testdata were made.
+// recorded is a minute after the spans of testdata were made.
 var recorded = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute)
 
 const goodToken = "good"
 
-// notes is a store that notes what it is asked. fails are the answers of the next
-// calls.
+// notes is a store that records what it is asked. fails holds the answers to
+// the next calls.
 type notes struct {
 	mu      sync.Mutex
 	owners  []string
@@ -75,7 +75,7 @@ func (n *notes) seen() (owners string, spans int) {
 	return strings.Join(n.owners, " "), n.spans
 }
 
-// world is a receiver at a socket and at a port.
+// world is a receiver on a socket and on a port.
 type world struct {
 	t            *testing.T
 	store        *notes
@@ -127,7 +127,8 @@ func serve(t *testing.T, change ...func(*Options)) *world {
 	return w
 }
 
-// client asks at the socket or at the port, by gRPC's version of HTTP where h2 is true.
+// client connects to the socket or to the port. It uses gRPC's version of HTTP
+// if h2 is true.
 func (w *world) client(socket, h2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!h2)
@@ -142,12 +143,12 @@ func (w *world) client(socket, h2 bool) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// reply is an answer, read.
+// reply is an answer that was read to its end.
 type reply struct {
 	status int
 	body   []byte
 	header http.Header
-	grpc   string // grpc-status
+	grpc   string // the header grpc-status
 }
 
 func (w *world) ask(client *http.Client, path string, body []byte, header map[string]string) reply {
@@ -187,7 +188,7 @@ func golden(t *testing.T) []byte {
 	return body
 }
 
-// emptySpans is a body in binary form with so many empty spans.
+// emptySpans returns a body in binary form with this many empty spans.
 func emptySpans(n int) []byte {
 	inner := bytes.Repeat([]byte{0x12, 0}, n)
 	for range 2 {
@@ -195,7 +196,7 @@ func emptySpans(n int) []byte {
 		inner = append(binary.AppendUvarint([]byte{tag}, uint64(len(inner))), inner...)
 		inner[0] = tag
 	}
-	inner[0] = 0x0a // resourceSpans
+	inner[0] = 0x0a // the field resourceSpans
 	return inner
 }
 
@@ -249,7 +250,7 @@ func TestTheKernelNamesTheOwnerOnTheSocket(t *testing.T) {
 	needSocket(t)
 	w := serve(t)
 	client := w.client(true, false)
-	got := w.ask(client, pathHTTP, golden(t), with(asJSON, "Authorization", "Bearer "+goodToken)) // no token counts here
+	got := w.ask(client, pathHTTP, golden(t), with(asJSON, "Authorization", "Bearer "+goodToken)) // the token is ignored on the socket
 	if got.status != http.StatusOK || string(got.body) != "{}" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
@@ -300,7 +301,7 @@ func TestTokensNameTheOwnerOnThePort(t *testing.T) {
 	}
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	if n := len(w.store.refused); n == 0 || n > 3 { // recorded, and not once for each
+	if n := len(w.store.refused); n == 0 || n > 3 { // they are recorded, but not one by one
 		t.Errorf("%d refusals were recorded", n)
 	}
 }
@@ -377,7 +378,8 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// It is answered late rather than not: Node's exporter does not send again.
+// TestBusyIsWaitedFor: a late answer is better than a refusal, because the
+// exporter of Node does not send again.
 func TestBusyIsWaitedFor(t *testing.T) {
 	w := serve(t)
 	w.store.fails = []error{busy("later"), busy("later")}
@@ -424,7 +426,8 @@ func TestWrongSpansOfAGoodBatch(t *testing.T) {
 	}
 }
 
-// One owner's bodies do not fill the memory of all, and his flood waits.
+// TestMemoryIsBounded: the bodies of one owner do not fill the memory of all
+// owners, and his flood waits.
 func TestMemoryIsBounded(t *testing.T) {
 	w := serve(t)
 	w.store.block = make(chan struct{})
@@ -478,7 +481,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// sink takes an answer.
+// sink is a ResponseWriter that keeps the status and discards the body.
 type sink struct {
 	header http.Header
 	status int
@@ -492,8 +495,8 @@ func (s *sink) WriteHeader(status int) { s.status = status }
 
 func (s *sink) Flush() {}
 
-// BenchmarkIntake is what a span costs without the database: reading, counting,
-// decoding and translating a batch of 512.
+// BenchmarkIntake measures the cost of a span without the database: reading,
+// counting, decoding and translating a batch of 512.
 func BenchmarkIntake(b *testing.B) {
 	golden, err := os.ReadFile("testdata/genai.bin")
 	if err != nil {
