@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// fullCheckpoint sets every field, found by reflection, so that a new one that
-// is not written by hand fails here.
+// fullCheckpoint sets every field, which it finds by reflection. A new field
+// that the hand-written encoder does not write fails the test.
 func fullCheckpoint(t *testing.T) ckpt.Checkpoint {
 	t.Helper()
 	ck := ckpt.Checkpoint{

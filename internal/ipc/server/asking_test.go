@@ -10,8 +10,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
-// A client that goes away ends what is only made ready for its save, and not the
-// save. A stop of the daemon does the same.
+// TestAskingEndsWithTheClientAndAtStop: if a client goes away, only the
+// preparation of its save ends, not the save itself. A stop of the daemon does
+// the same.
 func TestAskingEndsWithTheClientAndAtStop(t *testing.T) {
 	for name, leave := range map[string]func(w *world, c net.Conn){
 		"the client goes away": func(_ *world, c net.Conn) { _ = c.Close() },

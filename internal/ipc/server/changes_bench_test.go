@@ -17,9 +17,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// BenchmarkSave tells what a save of a growing JSON state costs in processor
-// time, client and daemon together: on a machine whose cores are shared the
-// clock says little. go test -run xxx -bench BenchmarkSave ./internal/ipc
+// BenchmarkSave measures what a save of a growing JSON state costs in processor
+// time, client and daemon together. On a machine with shared cores, elapsed
+// time says little. go test -run xxx -bench BenchmarkSave ./internal/ipc
 func BenchmarkSave(b *testing.B) {
 	for _, size := range []int{64 << 10, 512 << 10} {
 		for _, clients := range []int{1, 16} {
@@ -50,7 +50,7 @@ func benchmarkSave(b *testing.B, size, clients int, whole bool) {
 					b.Error(err)
 				}
 			}
-			for range 5 { // the first is whole, and the last three alone stay
+			for range 5 { // the first state is sent whole, and only the last three stay
 				save()
 			}
 			ready.Done()

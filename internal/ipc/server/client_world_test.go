@@ -25,7 +25,8 @@ func TestZeroClientFindsTheDaemon(t *testing.T) {
 	expect.OK(t, c.Health(t.Context()))
 }
 
-// The daemon closes idle connections; who then saves must not notice.
+// TestAStaleConnectionIsReplaced: the daemon closes idle connections. A client
+// that saves after that must not notice.
 func TestAStaleConnectionIsReplaced(t *testing.T) {
 	w := newWorld(t, limits(Limits{IdleTimeout: 20 * time.Millisecond}))
 	for range 5 {
@@ -79,7 +80,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// discard acknowledges everything and keeps nothing.
+// discard acknowledges every save and keeps nothing.
 type discard struct{ nowhere }
 
 func (discard) Memory(size int) []byte { return make([]byte, size) }
@@ -107,7 +108,8 @@ func benchmarkPut(b *testing.B, size int) {
 	c, err := net.Dial("unix", path)
 	expect.OK(b, err)
 	defer c.Close()
-	// A client that costs nothing: what is measured is the server.
+	// A raw connection instead of a client, so that only the server is
+	// measured.
 	request := fmt.Appendf(nil, "PUT %s/%s?kind=routine&run=r1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", saves, id1, size)
 	request = append(request, make([]byte, size)...)
 	answer := make([]byte, 4096)

@@ -35,7 +35,8 @@ func grown(n int) []byte {
 	return fmt.Appendf(nil, `{"n":%d,"messages":["%s"]}`, n, strings.Repeat("0123456789 and so on, ", 1000+n*10))
 }
 
-// The client sends what changed, and the same buffer may be used again.
+// TestOnlyWhatChangedIsSent: the client sends what changed, and the caller may
+// reuse its buffer.
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	w := newWorld(t, limits(Limits{MaxBody: 1 << 20}))
 	buffer := make([]byte, 0, 1<<20)
@@ -55,7 +56,7 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	w.saveState(w.client, "a", "main", grown(22))
 	expect.Equal(t, "bases that were asked for", w.store.bases.Load(), 21)
 	w.saveState(&client.Client{Socket: w.path, Whole: true}, "a", "", grown(23))
-	w.saveState(w.client, "a", "", bytes.Repeat([]byte{'1'}, 50_000)) // nothing in common
+	w.saveState(w.client, "a", "", bytes.Repeat([]byte{'1'}, 50_000)) // it has nothing in common with the others
 	expect.Equal(t, "bases that were asked for", w.store.bases.Load(), 21)
 }
 
@@ -69,8 +70,8 @@ func TestAMissingBaseIsNoError(t *testing.T) {
 	expect.Equal(t, "bases that were asked for", w.store.bases.Load(), 4)
 }
 
-// Where a policy redacts, the daemon has other bytes than the client: what
-// changed must not be told against those.
+// TestARedactedStateIsNoBase: if a policy redacts, the daemon has other bytes
+// than the client. The client must not send changes against those.
 func TestARedactedStateIsNoBase(t *testing.T) {
 	w := newWorld(t)
 	w.redact("a")
@@ -89,7 +90,7 @@ func TestARedactedStateIsNoBase(t *testing.T) {
 
 const secret = "AKIAQZ7XH4M2PLWJTRNB"
 
-// redact has the policy of an agent take secrets out of its states.
+// redact sets a policy that removes secrets from the states of an agent.
 func (w *world) redact(agent string) {
 	w.t.Helper()
 	p := ckpt.DefaultPolicy()
@@ -98,8 +99,8 @@ func (w *world) redact(agent string) {
 	expect.OK(w.t, err)
 }
 
-// TestManyChanges: however a state changes, the client's copy of it stays what
-// the daemon has, so that each save is one request with a change.
+// TestManyChanges: for every kind of change, the client's copy of the state
+// stays equal to the daemon's, so that each save is one request with a change.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -141,8 +142,9 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestADamagedBaseIsFound: a change to a base that is not what its hash says
-// makes another state than the client has. Then all of it is sent.
+// TestADamagedBaseIsFound: a change that is applied to a damaged base gives
+// another state than the client has. The daemon notices, and the client sends
+// the whole state.
 func TestADamagedBaseIsFound(t *testing.T) {
 	w := newWorld(t)
 	w.store.onBase = func(state []byte) []byte {
@@ -160,7 +162,7 @@ func TestChecksums(t *testing.T) {
 	w := newWorld(t)
 	base := w.save("a", `{"a":1}`)
 	good := "Ckpt-Crc32c: " + ipc.CRC32C([]byte(`{"a":2}`))
-	expect.Equal(t, "the checksum of 123456789", ipc.CRC32C([]byte("123456789")), "e3069283") // RFC 3720's polynomial
+	expect.Equal(t, "the checksum of 123456789", ipc.CRC32C([]byte("123456789")), "e3069283") // polynomial of RFC 3720
 	change := []string{"[[0,5],2]\n2}", "Content-Type: " + ipc.TypeDelta, "Ckpt-Base-Sha256: " + base.SHA256}
 	whole := []string{`{"a":2}`, "Content-Type: application/json"}
 	for i, c := range []struct {
@@ -232,11 +234,11 @@ func TestChangesAreChecked(t *testing.T) {
 	hash := "Ckpt-Base-Sha256: " + base.SHA256
 	for i, c := range []struct {
 		query, body, header string
-		code                ckpt.Code // "" for saved
+		code                ckpt.Code // "" means saved
 	}{
 		{"base=" + base.ID, "[[0,5],2]\n2}", hash, ""},
 		{"base=" + base.ID + "&content_type=text/plain", "[3,[0,2]]\nx{y", hash, ""},
-		{"base=" + base.ID, "[3,[0,2]]\nx{y", hash, ckpt.CodeInvalid}, // no JSON
+		{"base=" + base.ID, "[3,[0,2]]\nx{y", hash, ckpt.CodeInvalid}, // not JSON
 		{"base=" + base.ID, "[[0,5],2]\n2}x", hash, ckpt.CodeInvalid},
 		{"base=" + base.ID, "[[0,8]]\n", hash, ckpt.CodeInvalid},
 		{"base=" + base.ID, "[[0,7]]", hash, ckpt.CodeInvalid},
@@ -261,7 +263,7 @@ func TestChangesAreChecked(t *testing.T) {
 		expect.Equal(t, fmt.Sprint("the status of ", i, r.body), r.status, 201)
 		again := w.send("PUT", target, c.body, "Content-Type: "+ipc.TypeDelta, c.header)
 		expect.Equal(t, "again", again.header.Get("Idempotent-Replayed"), "true")
-		if i == 0 { // the same state, whole
+		if i == 0 { // the same state, sent whole
 			whole := w.send("PUT", saves+"/"+id+"?kind=recovery", `{"a":2}`, "Content-Type: application/json")
 			expect.Equal(t, "whole", whole.header.Get("Idempotent-Replayed"), "true")
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // TestDiffOfALongKeyOverManyValues: the patch would be far larger than both
-// states, and is refused before it is made.
+// states, so it is refused before it is made.
 func TestDiffOfALongKeyOverManyValues(t *testing.T) {
 	key := strings.Repeat("k", 200_000)
 	from := []byte(`{"` + key + `":[` + strings.Repeat("1,", 100_000) + `1]}`)

@@ -7,11 +7,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// fakeRuns notes what it is asked and answers what it was told to. Its journal
-// alone is real.
+// fakeRuns records what it is asked and returns what the test has set. Only its
+// journal is real.
 type fakeRuns struct {
 	mu       sync.Mutex
-	method   string // what was called last, and with what
+	method   string // the last call, and its arguments
 	scope    ckpt.Scope
 	ref      ckpt.RunRef
 	got      any
@@ -47,7 +47,7 @@ func (f *fakeRuns) note(ctx context.Context, method string, sc ckpt.Scope, ref c
 	return f.err
 }
 
-// called is what was called last.
+// called returns the last call.
 func (f *fakeRuns) called() (method string, ref ckpt.RunRef, got any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,7 +223,8 @@ func (f *fakeRuns) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	return pageOf(f.posted.Finding, f.note(ctx, "Finding", sc, ckpt.RunRef{}, id))
 }
 
-// runStore answers calls about runs by a fake, and all others by another store.
+// runStore sends calls about runs to a fake, and all other calls to another
+// store.
 type runStore struct {
 	*fakeRuns
 	below

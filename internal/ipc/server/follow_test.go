@@ -34,7 +34,7 @@ func (f *fakeRuns) add(n int, payload string) {
 	_, _, _ = f.Append(context.Background(), ckpt.Scope{}, ckpt.RunRef{}, events, "")
 }
 
-// follow opens a stream over a connection of its own and reads its head.
+// follow opens a stream over a separate connection and reads its head.
 func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
 	w.t.Helper()
 	c := w.dial()
@@ -42,7 +42,7 @@ func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: "GET"})
 	expect.OK(w.t, err)
 	w.t.Cleanup(func() {
-		c.Close() // first, or closing the body reads it to an end that never comes
+		c.Close() // first, or closing the body would read to an end that never comes
 		resp.Body.Close()
 	})
 	return resp, bufio.NewReader(resp.Body), c
@@ -50,7 +50,7 @@ func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
 
 func TestFollowOnTheWire(t *testing.T) {
 	w, runs := newRunWorld(t)
-	resp, lines, _ := w.follow("") // the head comes without any event
+	resp, lines, _ := w.follow("") // the head arrives even without an event
 	expect.Equal(t, "status", resp.StatusCode, 200)
 	expect.Equal(t, "type", resp.Header.Get("Content-Type"), "application/x-ndjson")
 	next := func(lines *bufio.Reader, want string) {
@@ -74,7 +74,8 @@ func TestFollowOnTheWire(t *testing.T) {
 	expect.Equal(t, "no such run", w.send("GET", eventsPath+"?follow=true", "").problem(t).Code, ckpt.CodeNotFound)
 }
 
-// A damaged event breaks the stream off, so that nobody takes it for whole.
+// TestFollowBreaksOffOnErrors: a damaged event breaks off the stream, so that
+// no client takes it for complete.
 func TestFollowBreaksOffOnErrors(t *testing.T) {
 	w, runs := newRunWorld(t)
 	runs.events = []ckpt.Event{{Seq: 1, Payload: ckpt.JSON("1")}}
@@ -105,7 +106,7 @@ func TestClientFollowsUntilItIsTold(t *testing.T) {
 	err = w.client.Follow(ctx, ref, 2999, func(ckpt.Event) error { cancel(); return nil })
 	expect.Equal(t, "the context's error", errors.Is(err, context.Canceled), true)
 
-	err = w.client.Follow(t.Context(), ref, 2999, func(ckpt.Event) error { // the run is erased meanwhile
+	err = w.client.Follow(t.Context(), ref, 2999, func(ckpt.Event) error { // the run is erased in the meantime
 		runs.mu.Lock()
 		runs.err = ckpt.Errorf(ckpt.CodeNotFound, "erased")
 		runs.mu.Unlock()
@@ -126,8 +127,8 @@ func b2i(b bool) int64 {
 	return 0
 }
 
-// No event is lost or comes twice while the daemon is stopped, killed and
-// started again.
+// TestFollowOverRestarts: no event is lost or repeated while the daemon is
+// stopped, killed and started again.
 func TestFollowOverRestarts(t *testing.T) {
 	t.Parallel()
 	const all = 10_000
@@ -192,7 +193,7 @@ func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
 	r := w.send("GET", eventsPath+"?follow=true", "")
 	expect.Equal(t, "the third", r.problem(t).Code, ckpt.CodeQuota)
 	expect.Equal(t, "Retry-After", r.header.Get("Retry-After"), "1")
-	w.save("a", "1") // they take no place among the requests
+	w.save("a", "1") // followers do not count as requests
 	runs.add(1, "1")
 	_, err := lines.ReadString('\n')
 	expect.OK(t, err)
@@ -202,7 +203,7 @@ func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
 	w.peer = nil
 	w.mu.Unlock()
 
-	expect.OK(t, one.Close()) // its place is given back, also when no event comes
+	expect.OK(t, one.Close()) // its place is released even if no event comes
 	waitFor(t, func() bool {
 		c := w.dial()
 		defer c.Close()
@@ -211,7 +212,8 @@ func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Who does not read is cut off, and holds nobody up.
+// TestASlowFollowerIsCutOff: a follower that does not read is cut off, and
+// delays nobody.
 func TestASlowFollowerIsCutOff(t *testing.T) {
 	t.Parallel()
 	w, runs := newRunWorld(t, limits(Limits{BodyGrace: 300 * time.Millisecond, MinRate: 1 << 30, OwnerFollowers: 1}))
@@ -232,7 +234,7 @@ func TestASlowFollowerIsCutOff(t *testing.T) {
 		t.Error("it was not cut off")
 	}
 	last := int64(whole)
-	err := w.client.Follow(t.Context(), ref, last, func(e ckpt.Event) error { // and goes on where it was
+	err := w.client.Follow(t.Context(), ref, last, func(e ckpt.Event) error { // it continues where it was
 		if last++; e.Seq != last {
 			t.Errorf("%d after %d", e.Seq, last-1)
 		}
@@ -244,8 +246,9 @@ func TestASlowFollowerIsCutOff(t *testing.T) {
 	expect.Equal(t, "the end", err, io.EOF)
 }
 
-// The server's end lets followers go at once: idle ones with a good end, those
-// that do not read without.
+// TestShutdownDoesNotWaitForFollowers: when the server stops, it disconnects
+// followers at once. Idle followers get a regular end. Followers that do not
+// read do not.
 func TestShutdownDoesNotWaitForFollowers(t *testing.T) {
 	t.Parallel()
 	w, runs := newRunWorld(t)
@@ -263,13 +266,13 @@ func TestShutdownDoesNotWaitForFollowers(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	reading := w.dial() // one whose first read is not done yet
+	reading := w.dial() // a follower whose first read is not done yet
 	fmt.Fprintf(reading, "GET %s?follow=true&after=7 HTTP/1.1\r\nHost: x\r\n\r\n", eventsPath)
 	<-inStore
 	const events, size = 100, 100_000 // more than a socket holds
 	runs.add(events, `"`+strings.Repeat("x", size)+`"`)
 	_, err = io.CopyN(io.Discard, idle, events*size)
-	expect.OK(t, err) // the other one was served beside it, and reads nothing
+	expect.OK(t, err) // the other follower was served as well, and reads nothing
 	go io.Copy(io.Discard, idle)
 	began := time.Now()
 	expect.OK(t, w.server.Shutdown(t.Context()))
@@ -292,9 +295,9 @@ func TestIdleFollowersEndWell(t *testing.T) {
 	expect.Equal(t, "the end", err, io.EOF)
 }
 
-// TestNothingStaysOfAFollower lets followers go and waits until the garbage
-// collector has taken their connections: a hook that stayed in the server would
-// keep them for as long as it runs.
+// TestNothingStaysOfAFollower disconnects followers and waits until the garbage
+// collector has freed their connections. A hook that stayed in the server would
+// keep them as long as the server runs.
 func TestNothingStaysOfAFollower(t *testing.T) {
 	t.Parallel()
 	const followers = 5
@@ -312,7 +315,7 @@ func TestNothingStaysOfAFollower(t *testing.T) {
 		expect.OK(t, c.Close())
 	}
 	waitFor(t, func() bool {
-		runs.add(1, "2") // they notice when they write
+		runs.add(1, "2") // the server notices when it writes
 		runtime.GC()
 		return collected.Load() == followers
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// fuzzedStore is a store that has a state to which changes may be made.
+// fuzzedStore is a store with a state that can serve as a base.
 func fuzzedStore(f *testing.F) *db.Store {
 	store := openStore(f)
 	_, err := store.Save(f.Context(), me(), &ckpt.SaveRequest{
@@ -68,8 +68,8 @@ func fuzzSave(t *testing.T, store *db.Store, method, query, contentType, metadat
 	}
 }
 
-// fuzzFiles makes a call about files, which must be answered with strict JSON and no
-// fault of ours.
+// fuzzFiles makes a call about files. The answer must be strict JSON, and must
+// not be an error of the server.
 func fuzzFiles(t *testing.T, store *db.Store, path, contentType string, body []byte) {
 	server := NewServer(Options{Store: store})
 	r := httptest.NewRequest("POST", path, bytes.NewReader(body))
@@ -86,7 +86,8 @@ func fuzzFiles(t *testing.T, store *db.Store, path, contentType string, body []b
 
 const sumOfFoo = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
-// FuzzContents sends streams of contents. What is taken reads back under its hash.
+// FuzzContents sends streams of contents. Each accepted content can be read
+// back under its hash.
 func FuzzContents(f *testing.F) {
 	store := fuzzedStore(f)
 	for _, seed := range []string{"", "\n", sumOfFoo + " 3 -\nfoo", sumOfFoo + " 3 " + sumOfFoo + "\nfoo" + sumOfFoo + " 3 -\nfoo", sumOfFoo + " 9 -\nfoo",

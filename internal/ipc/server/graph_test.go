@@ -30,7 +30,7 @@ func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is longer than a socket's path may be
+	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,8 @@ func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 	return store, client
 }
 
-// What the client answers is what the store has, over the wire.
+// TestGraphClientSaysWhatTheStoreHas: the client returns over the wire what the
+// store has.
 func TestGraphClientSaysWhatTheStoreHas(t *testing.T) {
 	store, client := graphWorld(t)
 	ctx := t.Context()
@@ -128,7 +129,8 @@ func TestGraphClientSaysWhatTheStoreHas(t *testing.T) {
 	}
 }
 
-// A value that the client has is not sent, and any other is, whoever made it.
+// TestGraphClientIsSentWhatItHasNot: a value that the client already has is not
+// sent. Every other value is sent, whichever client made it.
 func TestGraphClientIsSentWhatItHasNot(t *testing.T) {
 	_, client := graphWorld(t)
 	ctx := t.Context()
@@ -145,7 +147,7 @@ func TestGraphClientIsSentWhatItHasNot(t *testing.T) {
 	value := func(channel, typ, data string) ckpt.GraphValue {
 		return ckpt.GraphValue{Channel: channel, GraphBytes: ckpt.GraphBytes{Type: typ, Data: []byte(data)}}
 	}
-	// sent says which values come with their bytes.
+	// sent returns which values come with their bytes.
 	sent := func(have map[string]string) string {
 		t.Helper()
 		tuple, err := client.GraphTuple(ctx, ckpt.GraphGet{Agent: "langgraph", GraphThread: th, Have: have})
@@ -183,7 +185,7 @@ func TestGraphClientIsSentWhatItHasNot(t *testing.T) {
 			t.Errorf("%s: %q are sent, want %q", name, got, step.want)
 		}
 	}
-	put("2", "1", value("a", "json", text("two ")), value("b", "json", text("bb ")), value("c", "json", `"small"`)) // of the same version, and of another type
+	put("2", "1", value("a", "json", text("two ")), value("b", "json", text("bb ")), value("c", "json", `"small"`)) // the same version, in another fork
 	if got := sent(tags); got != "a b c" {
 		t.Errorf("of another fork's values %q are sent", got)
 	}
@@ -193,7 +195,7 @@ func TestGraphClientIsSentWhatItHasNot(t *testing.T) {
 	}
 }
 
-// Whatever a framed body is, it is taken whole or refused.
+// FuzzGraphPut: every framed body is accepted as a whole or refused.
 func FuzzGraphPut(f *testing.F) {
 	for _, body := range []string{"", "{}\n", "{}", `{"thread":"t","checkpoint":{"id":"1"}}` + "\n",
 		`{"thread":"t","checkpoint":{"id":"1"},"values":[{"channel":"a","type":"json","length":2}]}` + "\n12",

@@ -30,7 +30,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-// checked looks for goroutines that are left once all tests have run.
+// checked looks for goroutines that are left after all tests have run.
 type checked struct{ m *testing.M }
 
 func (c checked) Run() int { return testenv.Run(c.m.Run) }
@@ -45,10 +45,10 @@ type world struct {
 	client *client.Client
 	path   string
 	log    *syncBuffer
-	cut    bool // Serve is expected to end before its requests did
+	cut    bool // Serve is expected to end before its requests end
 
 	mu   sync.Mutex
-	peer *endpoint.Peer // who connects next; nil for the kernel's word
+	peer *endpoint.Peer // the identity of the next connection; nil means what the kernel says
 }
 
 type syncBuffer struct {
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 		f(&o)
 	}
 	w.server = NewServer(o)
-	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is longer than a socket's path may be
+	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is too long for the path of a socket
 	expect.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w.path = filepath.Join(dir, "s.sock")
@@ -100,8 +100,8 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	return w
 }
 
-// nothingLeft fails the test for what requests and connections took and did not
-// give back.
+// nothingLeft fails the test if requests and connections did not release
+// everything that they took.
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	s := w.server
@@ -144,7 +144,7 @@ func (w *world) peerOf(c net.Conn) (endpoint.Peer, bool) {
 	return endpoint.PeerOf(c)
 }
 
-// as makes connections from now on somebody's.
+// as gives the following connections the identity of an owner.
 func (w *world) as(owner string, admin bool) *client.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,12 +154,12 @@ func (w *world) as(owner string, admin bool) *client.Client {
 	return c
 }
 
-// reply is what came back, read to its end.
+// reply is an answer that was read to its end.
 type reply struct {
 	status int
 	header http.Header
 	body   string
-	closed bool // the server said that it closes the connection
+	closed bool // the server announced that it closes the connection
 }
 
 func (r reply) problem(t *testing.T) *ipc.Problem {
@@ -172,7 +172,7 @@ func (r reply) problem(t *testing.T) *ipc.Problem {
 	return &p
 }
 
-// send makes one request over a connection of its own. headers are "Name: value".
+// send makes one request over a separate connection. headers are "Name: value".
 func (w *world) send(method, target, body string, headers ...string) reply {
 	w.t.Helper()
 	text := method + " " + target + " HTTP/1.1\r\nHost: x\r\n"
@@ -221,7 +221,7 @@ func (w *world) save(agent, state string) *ckpt.Saved {
 	return saved
 }
 
-// newTestID is an id as clients make it.
+// newTestID returns an id in the form that clients make.
 func newTestID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
-// begin sends the beginning of a request whose headers have so many bytes.
+// begin sends the beginning of a request whose headers have this many bytes.
 func begin(t *testing.T, w *world, size int) net.Conn {
 	t.Helper()
 	c := w.dial()
@@ -20,11 +20,12 @@ func begin(t *testing.T, w *world, size int) net.Conn {
 	return c
 }
 
-// An owner has a share of what unfinished headers may take. Who has used it up is
-// told so; others, and small requests, are not affected; and what was held is
-// given back with the connection, and with the answer.
+// TestUnfinishedHeadersAreBounded: each owner has a share of the memory for
+// unfinished headers. An owner who has used up his share gets an error. Other
+// owners and small requests are not affected. The share is released when the
+// connection ends, and when the request is answered.
 func TestUnfinishedHeadersAreBounded(t *testing.T) {
-	w := newWorld(t, limits(Limits{MaxHeader: 64 << 10, HeadBytes: 1})) // a quarter of the least there is: 80 KiB
+	w := newWorld(t, limits(Limits{MaxHeader: 64 << 10, HeadBytes: 1})) // a quarter of the minimum: 80 KiB
 	w.as("uid:1", false)
 	held := func() int64 {
 		o, n := w.server.owners.of("uid:1"), int64(0)
@@ -58,7 +59,7 @@ func TestUnfinishedHeadersAreBounded(t *testing.T) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	expect.Equal(t, "the first, once it is whole", resp.StatusCode, 200)
 	waitFor(t, func() bool { return held() == 0 })
-	for range 3 { // the next ones on the same connection are counted as well, each by itself
+	for range 3 { // further requests on the same connection are also counted, each by itself
 		_, err = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: x\r\nCkpt-Metadata: "+strings.Repeat("m", 60<<10))
 		expect.OK(t, err)
 		waitFor(t, func() bool { return held() >= 64<<10 })
@@ -77,13 +78,14 @@ func TestUnfinishedHeadersAreBounded(t *testing.T) {
 	waitFor(t, func() bool { return held() == 0 })
 }
 
-// A body is not counted as a head, however it comes.
+// TestBodiesAreNoHeads: a body is not counted as a head, in whatever form it is
+// sent.
 func TestBodiesAreNoHeads(t *testing.T) {
 	w := newWorld(t, limits(Limits{MaxHeader: 16 << 10}))
 	big := strings.Repeat("x", 4<<20)
 	for range 3 {
 		expect.Equal(t, "a large body", w.send("POST", saves+"?kind=routine", big).status, 201)
 	}
-	resp := w.send("POST", "/v1/nothing", big) // its body is not read by a route
+	resp := w.send("POST", "/v1/nothing", big) // no route reads this body
 	expect.Equal(t, "no such path", resp.status, 404)
 }

@@ -58,7 +58,8 @@ func TestBodiesAtTheLimitAndOneAbove(t *testing.T) {
 	expect.Equal(t, "patched above", r.problem(t).Code, ckpt.CodeTooLarge)
 }
 
-// What is too large by its own word is refused before a byte of it is read.
+// TestTooLargeIsRefusedBeforeReading: a body whose announced size is too large is refused before a byte of it is
+// read.
 func TestTooLargeIsRefusedBeforeReading(t *testing.T) {
 	w := newWorld(t)
 	for _, target := range []string{saves + "?kind=routine", "/v1/import"} {
@@ -67,7 +68,7 @@ func TestTooLargeIsRefusedBeforeReading(t *testing.T) {
 		expect.Equal(t, target, readReply(t, "POST", c).problem(t).Code, ckpt.CodeTooLarge)
 	}
 	_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 64<<20+1)})
-	expect.Code(t, err, ckpt.CodeTooLarge) // by Expect: 100-continue
+	expect.Code(t, err, ckpt.CodeTooLarge) // because of Expect: 100-continue
 	saved, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 5<<20)})
 	expect.OK(t, err)
 	expect.Equal(t, "size", saved.Size, int64(5<<20))
@@ -117,7 +118,7 @@ func TestOneByteASecondEnds(t *testing.T) {
 	}
 	slowHeader := w.dial()
 	stop := drip(slowHeader)
-	io.ReadAll(slowHeader) // ends, or the deadline of the test's own connection fails it
+	io.ReadAll(slowHeader) // it ends, or the deadline of the test's own connection fails the test
 	stop()
 	expect.Equal(t, "saved", len(w.stored("a")), 0)
 	w.save("a", "1")
@@ -148,7 +149,7 @@ func TestABodyThatEndsEarly(t *testing.T) {
 	expect.Equal(t, "saved", len(w.stored("a")), 0)
 }
 
-// A client may close its writing half and wait for the answer.
+// TestHalfClose: a client can close its writing half and wait for the answer.
 func TestHalfClose(t *testing.T) {
 	w := newWorld(t)
 	w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error { return pause(ctx) }
@@ -167,7 +168,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// pause takes so long that the end of the client has been seen.
+// pause waits long enough for the server to notice the end of the client.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -177,7 +178,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A write goes on when its client hangs up; a read ends soon.
+// TestHangUp: a write continues when its client hangs up, and a read ends soon.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,7 +187,7 @@ func TestHangUp(t *testing.T) {
 		began <- struct{}{}
 		asking, cancel := ckpt.Asking(ctx)
 		defer cancel()
-		<-asking.Done() // it is known now that the client is gone
+		<-asking.Done() // now the server knows that the client is gone
 		ended <- ctx.Err()
 		return ctx.Err()
 	}
@@ -208,7 +209,7 @@ func TestHangUp(t *testing.T) {
 	expect.Equal(t, "a read's end", <-ended, context.Canceled)
 }
 
-// The server's own bound on a write: what it did is then unknown.
+// TestAWriteThatTakesTooLong: the server limits the time of a write. After that its outcome is unknown.
 func TestAWriteThatTakesTooLong(t *testing.T) {
 	w := newWorld(t, limits(Limits{WriteTimeout: 50 * time.Millisecond, ReadTimeout: 50 * time.Millisecond}))
 	forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -250,13 +251,13 @@ func TestAnOwnersFloodHarmsHimAlone(t *testing.T) {
 	waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return codes[ckpt.CodeBusy] == 8 })
 	other := w.as("uid:1002", false)
 	_, err := other.Save(t.Context(), &ckpt.SaveRequest{Agent: "calm", Kind: ckpt.KindRoutine, State: []byte("x")})
-	expect.OK(t, err) // the flood is still there: what it holds it gives back after this
+	expect.OK(t, err) // the flood still holds its memory; it releases it only after this
 	close(release)
 	wg.Wait()
 	expect.Equal(t, "of the flood, done", codes[""], 4)
 }
 
-// waitFor waits for what happens on the other side.
+// waitFor waits until something has happened on the other side.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -273,7 +274,7 @@ func TestMemoryOfBodiesIsBounded(t *testing.T) {
 	w := newWorld(t, limits(l))
 	share := int(w.server.limits.InFlightBytes / 2 / most)
 	var open []net.Conn
-	for range share { // each holds what it has announced
+	for range share { // each one holds the size that it has announced
 		c := w.dial()
 		fmt.Fprintf(c, "POST %s?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", saves, most)
 		open = append(open, c)
@@ -289,7 +290,8 @@ func TestMemoryOfBodiesIsBounded(t *testing.T) {
 	expect.Equal(t, "then again", w.send("POST", saves+"?kind=routine", strings.Repeat("x", most)).status, 201)
 }
 
-// Every route that writes keeps to the owner's rate, and no route that reads. Each route has an owner of its own.
+// TestEveryWriteKeepsToTheRate: every route that writes keeps to the owner's rate, and no route that reads is
+// limited. The test uses a separate owner for each route.
 func TestEveryWriteKeepsToTheRate(t *testing.T) {
 	w := newWorld(t, limits(Limits{OwnerWritesPerSecond: 1}))
 	for i := range routes {
@@ -301,7 +303,7 @@ func TestEveryWriteKeepsToTheRate(t *testing.T) {
 			target := strings.NewReplacer("{agent}", "a", "{id}", id, "{a}", id, "{b}", id, "{run}", "r", "{key}", "k", "{n}", "1", "{token}", "00000000000000a1").Replace(rt.path)
 			var last reply
 			refused := 0
-			for range 3 { // whatever the first ones answer, they have used the second's writes
+			for range 3 { // whatever the first ones return, they have used up the writes of this second
 				last = w.send(rt.method, target, "")
 				if last.status == 429 {
 					refused++

@@ -22,8 +22,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// TestMeasureChanges measures what docs/PERFORMANCE.md says of growing states
-// over the socket. CKPTSIDECAR_MEASURE=1 go test -run Measure -v ./internal/ipc
+// TestMeasureChanges measures what docs/PERFORMANCE.md says about growing
+// states over the socket. CKPTSIDECAR_MEASURE=1 go test -run Measure -v
+// ./internal/ipc
 func TestMeasureChanges(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("CKPTSIDECAR_MEASURE is not set")
@@ -79,8 +80,8 @@ func measureChanges(t *testing.T, size, clients int, form string, scan bool) {
 	fmt.Printf("| %d KiB | %d | %s | %v | %.0f | %.2f | %.2f |\n", size>>10, clients, form, scan, rate, times[len(times)/2].Seconds()*1000, times[len(times)*99/100].Seconds()*1000)
 }
 
-// growing is a JSON state to which each step adds a message, and whose counter
-// near the front changes as well. It begins anew when it is an eighth larger.
+// growing is a JSON state to which each step adds a message. A counter near its
+// front changes as well. It starts over when it has grown by an eighth.
 type growing struct {
 	state             []byte
 	size, first, step int
@@ -96,7 +97,7 @@ func newGrowing(size, client int) *growing {
 	return s
 }
 
-// next is the next state. It is overwritten by the one after it.
+// next returns the next state. The call after it overwrites that state.
 func (s *growing) next() []byte {
 	if len(s.state) > s.size*9/8 {
 		s.state = append(s.state[:s.first], "0]}"...)
@@ -107,9 +108,10 @@ func (s *growing) next() []byte {
 	return s.state
 }
 
-// startDaemon serves a new database until the test ends, and answers where.
+// startDaemon serves a new database until the test ends, and returns the path
+// of its socket.
 func startDaemon(t testing.TB, o ledger.Options) (socket string) {
-	dir, err := os.MkdirTemp("", "m") // the name of a socket must be short
+	dir, err := os.MkdirTemp("", "m") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// api is a server over a real store, whose every answer is held against the
-// description.
+// api is a server over a real store. Every answer is compared with the description.
 type api struct {
 	t     *testing.T
 	doc   *description
@@ -47,7 +46,7 @@ func newAPI(t *testing.T) *api {
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
-// as is the same server, asked by somebody else.
+// as returns the same server, called by another caller.
 func (a *api) as(caller ckpt.Caller) *api {
 	copied := *a
 	copied.ask = server.NewServer(server.Options{Store: a.store}).HandlerFor(caller)
@@ -85,8 +84,8 @@ func (r request) http() *http.Request {
 	return req
 }
 
-// want sends a request and holds the answer against the description; one that
-// was taken must itself be as described.
+// want sends a request and compares the answer with the description. A request that was accepted must match the
+// description too.
 func (a *api) want(status int, r request) string {
 	a.t.Helper()
 	got, body := a.answer(r)
@@ -114,8 +113,8 @@ func (a *api) answer(r request) (status int, body string) {
 	return rec.Code, body
 }
 
-// notModified asks for an overview again with its ETag. Where a new bin begins between the
-// two, the overview is another one, and it is asked for once more.
+// notModified requests an overview again with its ETag. If a new bin begins between the two requests, the overview
+// differs, and it is requested once more.
 func (a *api) notModified(target string) {
 	a.t.Helper()
 	overview := a.want(200, get(target))
@@ -144,7 +143,7 @@ const (
 	idB = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
 	idC = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a03"
 	idD = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a04"
-	idZ = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1aff" // nobody has it
+	idZ = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1aff" // no checkpoint has it
 
 	saves = "/v1/agents/a/checkpoints"
 )
@@ -227,7 +226,7 @@ func (a *api) reading() {
 	a.want(200, get("/v1/checkpoints/"+idA))
 	a.want(200, get("/v1/checkpoints/"+idA+"?state=false"))
 	a.want(200, get("/v1/checkpoints/"+idB))
-	a.want(200, get("/v1/checkpoints/"+idC)) // as base64
+	a.want(200, get("/v1/checkpoints/"+idC)) // its state comes as base64
 	a.want(404, get("/v1/checkpoints/"+idZ))
 	a.want(400, get("/v1/checkpoints/x"))
 	a.want(200, get("/v1/checkpoints/"+idA+"/state"))
@@ -284,8 +283,8 @@ func (a *api) agents() {
 
 	export := a.want(200, get("/v1/agents/a/export"))
 	a.want(404, get("/v1/agents/nobody/export"))
-	a.want(200, post("/v1/import?agent=copy", export).of("application/x-ndjson")) // ids are renamed
-	a.want(200, post("/v1/import", export).of("application/x-ndjson"))            // all are there
+	a.want(200, post("/v1/import?agent=copy", export).of("application/x-ndjson")) // with new ids
+	a.want(200, post("/v1/import", export).of("application/x-ndjson"))            // all of them are already there
 	a.want(400, post("/v1/import", export[:len(export)/2]).of("application/x-ndjson"))
 	a.want(200, del("/v1/agents/copy"))
 	a.want(404, del("/v1/agents/copy"))
@@ -330,7 +329,7 @@ func (a *api) runs() {
 	a.want(409, post(aRun+"/r1/heartbeat", `{"epoch":1}`)) // fenced
 	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
 	a.want(200, post(aRun+"/main/end", `{"status":"completed","result":[1],"state":{"done":true},"continuation_prompt":"p","error":"e"}`))
-	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // it has ended
+	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // the run has ended
 }
 
 func (a *api) langgraph() {
@@ -338,7 +337,7 @@ func (a *api) langgraph() {
 	const framed = "application/vnd.ckptsidecar.graph"
 	call := func(method, body string) request { return post(path+method, body) }
 	frame := func(method, body string) request { return call(method, body).of(framed) }
-	a.want(200, call("get", `{"thread":"t"}`)) // nobody is there yet
+	a.want(200, call("get", `{"thread":"t"}`)) // the thread does not exist yet
 	a.want(200, call("delete_thread", `{"thread":"t"}`))
 	put := `{"thread":"t","ns":"n","checkpoint":{"v":4,"id":"1","channel_versions":{"a":1}},"metadata":{"run_id":"r"},"values":[{"channel":"a","type":"json","length":3}]}`
 	if got := a.want(200, frame("put", put+"\n"+`"x"`)); !strings.Contains(got, `"missing":[]`) {
@@ -394,7 +393,7 @@ func (a *api) drift() {
 	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":1,"run":"gone"}`))
 	a.want(200, post("/v1/agents/drifter/runs/gone/end", `{"status":"completed"}`))
 	a.want(409, post(path+"/findings", `{"rule":"lost","severity":"warn","message":"m","run":"gone"}`))
-	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":2}}`)) // suspect, and critical
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":2}}`)) // suspect and critical
 	a.want(201, post("/v1/agents/drifter/runs/main/steps", `{"key":"s","name":"n","status":"succeeded"}`))
 	a.want(200, post("/v1/agents/drifter/runs/main/heartbeat", `{}`))
 	page := a.want(200, get(path+"?run=main&limit=1&all=true&timeline=true"))
@@ -422,9 +421,9 @@ func (a *api) drift() {
 func (a *api) steps() {
 	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read","args":{"path":"a"},"epoch":1}`))
 	a.want(200, post(aRun+"/r1/steps/s1/finish", `{"status":"succeeded","result":[1],"duration_ms":3,"input_tokens":4,"output_tokens":5,"cost_usd":0.5,"progress":0.5}`))
-	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read"}`)) // has succeeded
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read"}`)) // it has succeeded
 	a.want(201, post(aRun+"/r1/steps", `{"key":"s2","name":"write","status":"failed","error":"no"}`))
-	a.want(201, post(aRun+"/r1/steps", `{"key":"s3","name":"long","args":null}`)) // stays open
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s3","name":"long","args":null}`)) // it stays open
 	a.want(201, post(aRun+"/r1/steps", `{"gen_ai.tool.call.id":"s5","gen_ai.tool.name":"search","gen_ai.tool.call.arguments":{"q":1},"gen_ai.system":"x"}`))
 	a.want(200, post(aRun+"/r1/steps/s5/finish", `{"error.type":"timeout","gen_ai.usage.input_tokens":"7","gen_ai.execute_tool.duration":0.5,"gen_ai.tool.name":"search"}`))
 	told := a.want(200, get(aRun+"/r1/steps?status=failed"))
@@ -444,10 +443,10 @@ func (a *api) steps() {
 
 func (a *api) operations() {
 	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push","state":{"before":1},"labels":{},"epoch":1}`))
-	a.want(200, post(aRun+"/r1/operations/o1/fail", `{"error":"refused"}`)) // with the state to go back to
+	a.want(200, post(aRun+"/r1/operations/o1/fail", `{"error":"refused"}`)) // the answer has the state to go back to
 	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`))
 	a.want(200, post(aRun+"/r1/operations/o1/succeed", ``).of(""))
-	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`)) // has succeeded
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`)) // it has succeeded
 	a.want(400, post(aRun+"/r1/operations/o1/fail", `{"status":"succeeded"}`))
 	a.want(404, post(aRun+"/r1/operations/none/succeed", `{}`))
 	a.want(201, post(aRun+"/r1/operations", `{"key":"o2","name":"open"}`))
@@ -467,7 +466,7 @@ func (a *api) events() {
 	a.follow()
 }
 
-// follow follows for a moment: a stream ends when its client goes.
+// follow follows for a moment. The stream ends when its client disconnects.
 func (a *api) follow() {
 	r := get(aRun + "/r1/events?follow=true")
 	ctx, cancel := context.WithTimeout(a.t.Context(), 100*time.Millisecond)
@@ -482,7 +481,7 @@ func (a *api) follow() {
 	}
 }
 
-// prompts makes a question: an operation lost its owner when r1 was resumed.
+// prompts answers a prompt: an operation lost its owner when r1 was resumed.
 func (a *api) prompts() {
 	page := a.want(200, get("/v1/prompts?open=true"))
 	var open ckpt.PromptPage
@@ -501,10 +500,9 @@ func (a *api) prompts() {
 	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
 }
 
-// tokens makes a token known, and revokes it.
-// files stores a content and a tree, and saves with it.
+// files stores a content and a tree, and makes a save that has them.
 func (a *api) files() {
-	const sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae" // of foo
+	const sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae" // the hash of foo
 	const none = "0000000000000000000000000000000000000000000000000000000000000000"
 	const contents, agent = "application/vnd.ckptsidecar.contents", "/v1/agents/filer"
 	a.want(200, post(agent+"/contents", sum+" 3 -\nfoo"+sum+" 3 "+none+"\nfoo").of(contents))
@@ -548,6 +546,7 @@ func (a *api) files() {
 	a.want(404, get("/v1/checkpoints/"+one+"/files/"+two+"?root=/other"))
 }
 
+// tokens registers a token, and revokes it.
 func (a *api) tokens() {
 	const one, body = "/v1/tokens/00000000000000a1", `{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","note":"n"}`
 	put := post(one, body)
@@ -566,7 +565,7 @@ func (a *api) tokens() {
 	a.want(409, put)
 }
 
-// questions asks a person, and answers.
+// questions asks a person a question, and answers it.
 func (a *api) questions() {
 	const path, question = aRun + "/r2/prompts", `{"key":"q1","question":"Deploy?","choices":["yes","no"],"schema":{"type":"object","required":["env"]},"expires":"1h"}`
 	var p ckpt.Prompt
@@ -595,7 +594,7 @@ func (a *api) daemon() {
 	a.want(200, get("/v1/settings"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/settings"))
 	a.as(ckpt.Caller{Owner: "uid:7", Admin: true}).want(404, get("/v1/settings"))
-	a.want(200, get("/v1/fleet")) // of a host without one
+	a.want(200, get("/v1/fleet")) // this host has no fleet
 	a.want(409, get("/v1/fleet/usage"))
 	a.want(409, get("/v1/fleet/hosts"))
 	a.want(409, get("/v1/fleet/runs?host=h&agent=a&status=running&limit=2&before=2026-11-24T00%3A00%3A00.000Z%2Fu"))
@@ -661,12 +660,12 @@ func (a *api) daemon() {
 	a.want(200, get("/healthz"))
 	a.want(200, get("/readyz"))
 	a.want(200, get("/metrics"))
-	a.as(ckpt.Caller{Owner: "uid:1000"}).want(404, get("/v1/checkpoints/"+idB)) // another's
+	a.as(ckpt.Caller{Owner: "uid:1000"}).want(404, get("/v1/checkpoints/"+idB)) // it belongs to another owner
 	a.as(ckpt.Caller{Owner: "uid:1000"}).want(403, get("/metrics"))
-	a.as(ckpt.Caller{Owner: "uid:0", Admin: true}).want(404, get("/metrics")) // a server without any
+	a.as(ckpt.Caller{Owner: "uid:0", Admin: true}).want(404, get("/metrics")) // this server has no metrics
 }
 
-// refusals asks each route for what every route refuses.
+// refusals sends to each route what every route refuses.
 func (a *api) refusals() {
 	stranger := a.as(ckpt.Caller{Owner: "uid:1000"})
 	for _, r := range server.Routes() {
@@ -681,7 +680,7 @@ func (a *api) refusals() {
 	}
 }
 
-// asked is a request of a route that reaches the store.
+// asked returns a request for a route that reaches the store.
 func asked(method, path string) request {
 	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
 	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB, "{n}", "1", "{token}", "00000000000000a1", "{sha256}", strings.Repeat("0", 64)).Replace(path) + "?"

@@ -15,12 +15,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Whatever a call is, some answers may always come.
+// TestEveryCallDescribesWhatMayAlwaysCome: some answers are possible for every
+// call, and each call describes them.
 func TestEveryCallDescribesWhatMayAlwaysCome(t *testing.T) {
 	for name, op := range readDescription(t).operations() {
 		statuses := []int{400, 403, 429, 500, 503}
 		if name[:4] != "GET " {
-			statuses = append(statuses, 507) // also a delete needs room
+			statuses = append(statuses, 507) // a delete needs room too
 		}
 		for _, status := range statuses {
 			if op.Responses.Codes.GetOrZero(strconv.Itoa(status)) == nil {
@@ -30,8 +31,9 @@ func TestEveryCallDescribesWhatMayAlwaysCome(t *testing.T) {
 	}
 }
 
-// Every described error of a call is given by a store that fails in this way,
-// and is then as described: its status, its code among those of the status.
+// TestErrorsAreAsDescribed: a store that fails in a given way produces each
+// described error of a call. The answer has the described status, and a code of
+// that status.
 func TestErrorsAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := readDescription(t)
@@ -46,7 +48,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 				server.NewServer(server.Options{Store: failing{e}, Fleet: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
 				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
 				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
-					continue // it asks nothing of the store, or its store does not fail so
+					continue // it calls no store method, or its store cannot fail like this
 				}
 				given++
 				if ok, errs := d.answered(ask.http(), rec.Result()); !ok {
@@ -60,7 +62,8 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 	}
 }
 
-// An answer that is not as described must be found: the check checks itself.
+// TestWrongAnswersAreFound tests the check itself: it must find an answer that
+// differs from the description.
 func TestWrongAnswersAreFound(t *testing.T) {
 	d := readDescription(t)
 	for name, c := range map[string]struct {
@@ -88,7 +91,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	}
 }
 
-// failing is a store of which every method fails in the same way.
+// failing is a store whose methods all fail in the same way.
 type failing struct{ err *ckpt.Error }
 
 func (f failing) Save(context.Context, ckpt.Scope, *ckpt.SaveRequest) (*ckpt.Saved, error) {

@@ -25,23 +25,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// description is api/openapi.yaml, which is written by hand and held against
-// the server here: routes and parameters by their table, fields by the Go
-// types, answers by what a server over a real store says.
+// description is api/openapi.yaml. It is written by hand, and these tests
+// compare it with the server: routes and parameters with their table, fields
+// with the Go types, answers with those of a server over a real store.
 type description struct {
 	model     *v3.Document
 	validator validator.Validator
 	mu        sync.Mutex // the validator changes the description while it reads it
 }
 
-// answered says whether an answer is as described.
+// answered reports whether an answer matches the description.
 func (d *description) answered(ask *http.Request, answer *http.Response) (ok bool, errs []*validation.ValidationError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.validator.GetResponseBodyValidator().ValidateResponseBody(ask, answer)
 }
 
-// asked says whether a request is as described.
+// asked reports whether a request matches the description.
 func (d *description) asked(ask *http.Request) (ok bool, errs []*validation.ValidationError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +57,7 @@ func readDescription(t *testing.T) *description {
 	return d
 }
 
-// readOnce reads the file once for all tests, because that takes long.
+// readOnce reads the file once for all tests, because reading takes long.
 var readOnce = sync.OnceValues(func() (*description, error) {
 	text, err := os.ReadFile("../../../api/openapi.yaml")
 	if err != nil {
@@ -78,7 +78,7 @@ var readOnce = sync.OnceValues(func() (*description, error) {
 	return &description{model: &model.Model, validator: v}, nil
 })
 
-// operations are the described calls by "METHOD path".
+// operations returns the described calls by "METHOD path".
 func (d *description) operations() map[string]*v3.Operation {
 	list := map[string]*v3.Operation{}
 	for path, item := range d.model.Paths.PathItems.FromOldest() {
@@ -173,7 +173,8 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 	}
 }
 
-// fieldsOf are the members of a type's JSON; true for those that are always there.
+// fieldsOf returns the members of a type's JSON; true for members that are
+// always present.
 func fieldsOf(t reflect.Type) map[string]bool {
 	fields := map[string]bool{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -186,7 +187,8 @@ func fieldsOf(t reflect.Type) map[string]bool {
 	return fields
 }
 
-// propertiesOf are the members that a schema describes; true for required ones.
+// propertiesOf returns the members that a schema describes; true for required
+// members.
 func propertiesOf(s *base.Schema) map[string]bool {
 	list := map[string]bool{}
 	for _, part := range s.AllOf {
@@ -210,8 +212,8 @@ func TestDescriptionHasTheCodesOfErrors(t *testing.T) {
 	}
 }
 
-// The envelope of a save has no exported type: each described member must be
-// taken, and no other.
+// TestDescriptionHasTheEnvelopeOfASave: the envelope of a save has no exported
+// type. The server must accept each described member and no other.
 func TestDescriptionHasTheEnvelopeOfASave(t *testing.T) {
 	w := newAPI(t)
 	full := `{"kind":"routine","state":{},"run":"r","epoch":null,"parent":null,"fork_from":null,"step":null,"labels":{},"metadata":{},"program":null`

@@ -13,8 +13,8 @@ var (
 	member   = regexp.MustCompile(`^[$A-Za-z_]+: `)
 )
 
-// TestNoCommaEndsADescription: in braces a comma ends a text without quotes, and what
-// follows becomes a member of its own, which the linter refuses.
+// TestNoCommaEndsADescription: inside braces a comma ends a text without
+// quotes. The rest becomes a separate member, which the linter refuses.
 func TestNoCommaEndsADescription(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../api/openapi.yaml")

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// The examples of RFC 7396, appendix A, and some of ours.
+// TestMergePatch uses the examples of RFC 7396, appendix A, and some more.
 func TestMergePatch(t *testing.T) {
 	for _, c := range [][3]string{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
@@ -43,7 +43,8 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-// The same patch must give the same bytes, or a repeated save would be refused.
+// TestMergePatchIsDeterministic: the same patch must give the same bytes, or a
+// repeated save would be refused.
 func TestMergePatchIsDeterministic(t *testing.T) {
 	var b strings.Builder
 	for i := range 50 {
@@ -171,7 +172,7 @@ func TestDiffBringsOneStateToTheOther(t *testing.T) {
 		d, err := diff([]byte(c[0]), []byte(c[1]))
 		expect.OK(t, err)
 		if c[0][0] == '1' {
-			continue // json-patch does not start from a scalar
+			continue // json-patch cannot start from a scalar
 		}
 		p, err := jsonpatch.DecodePatch(d.Patch)
 		expect.OK(t, err)
@@ -209,7 +210,8 @@ func TestDiffOfTooManyValuesIsRefused(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeTooLarge)
 }
 
-// Levels are read one by one, so depth and size together are bounded.
+// TestPatchesThatGoTooDeep: levels are read one by one, so depth and size
+// together are bounded.
 func TestPatchesThatGoTooDeep(t *testing.T) {
 	w := newWorld(t)
 	const levels = 500

@@ -44,8 +44,8 @@ func newRunWorld(t *testing.T, change ...func(*Options)) (*world, *fakeRuns) {
 	return w, runs
 }
 
-// filled is a T of which every field that travels has a value of its own, so
-// that one which is forgotten on the way shows.
+// filled returns a T in which every transmitted field has a different value, so
+// that a field that gets lost on the way is noticed.
 func filled[T any](t testing.TB) T {
 	t.Helper()
 	var v T
@@ -111,8 +111,8 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// Each call brings the store what it was given and its caller what the store
-// answered, field by field.
+// TestCallsOfRunsTravelWhole: each call passes to the store what it was given,
+// and returns to its caller what the store returned, field by field.
 func TestCallsOfRunsTravelWhole(t *testing.T) {
 	w, runs := newRunWorld(t)
 	ctx, c := t.Context(), w.client
@@ -158,7 +158,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 
 	resume := filled[ckpt.ResumeRequest](t)
 	resume.Agent, resume.Run, resume.IdempotencyKey = ref.Agent, ref.Run, "k3"
-	resume.Standby, resume.Claimed = false, nil // without a fleet a standby is refused, and the daemon alone notes a claim
+	resume.Standby, resume.Claimed = false, nil // without a fleet a standby is refused, and only the daemon sets Claimed
 	plan, replayed, err := c.Resume(ctx, resume)
 	tell("Resume", replayed, err, plan, &runs.plan, resume)
 
@@ -225,7 +225,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	tell("Dismiss", replayed, err, dismissed, &runs.dismissed, dismiss)
 }
 
-// exact is JSON that no encoder writes by itself.
+// exact is JSON that no encoder produces.
 const exact = `{ "b" : 1.500e+3 ,	"a":"<\u00e9é&\/>", "n":12345678901234567890.0 }`
 
 func TestTheEpochOfTheRefIsThatOfTheWrite(t *testing.T) {
@@ -267,7 +267,8 @@ func TestTheEpochOfTheRefIsThatOfTheWrite(t *testing.T) {
 
 const runPathText = "/v1/agents/a/runs/r"
 
-// The wire, as people with curl see it: methods, paths, statuses, bodies.
+// TestCallsOfRunsOnTheWire checks the wire as curl users see it: methods,
+// paths, statuses, bodies.
 func TestCallsOfRunsOnTheWire(t *testing.T) {
 	w, runs := newRunWorld(t)
 	for _, tc := range []struct {
@@ -316,7 +317,8 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 		`{"events":[{"seq":1,"at":null,"type":"t","payload":{"a":1}}],"next":1}`+"\n")
 }
 
-// null stands for "not there" in the languages of many agents.
+// TestNullIsNothing: null means "not there", because many agents are written in
+// languages that send it.
 func TestNullIsNothing(t *testing.T) {
 	w, runs := newRunWorld(t)
 	w.send("POST", runPathText+"/steps", `{"key":"k","name":"n","epoch":null,"args":null,"status":"started","result":null,"error":null,"progress":null}`)
@@ -392,8 +394,9 @@ func TestClientChecksNamesOfRunsItself(t *testing.T) {
 	}
 }
 
-// The state of a plan, and of a failed operation, is what was saved, byte for
-// byte; what is no JSON comes as base64.
+// TestStatesInsideAnswersAreExact: the state of a plan, and of a failed
+// operation, is returned byte for byte as it was saved. A state that is not
+// JSON is returned as base64.
 func TestStatesInsideAnswersAreExact(t *testing.T) {
 	w, runs := newRunWorld(t)
 	for _, state := range []struct{ contentType, bytes string }{
@@ -422,7 +425,7 @@ func TestStatesInsideAnswersAreExact(t *testing.T) {
 
 	runs.plan.Checkpoint, runs.ended.Restore = nil, nil
 	r = w.send("POST", runPathText+"/resume", "")
-	if !strings.HasSuffix(r.body, `,"checkpoint":null}`+"\n") || jsontext.Check([]byte(r.body)) != nil { // none twice
+	if !strings.HasSuffix(r.body, `,"checkpoint":null}`+"\n") || jsontext.Check([]byte(r.body)) != nil { // no member occurs twice
 		t.Error(r.body)
 	}
 	plan, _, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})
@@ -470,7 +473,7 @@ func TestHostileBodiesOfRuns(t *testing.T) {
 	expect.Equal(t, "key", w.send("POST", runPathText+"/resume", ``, "Idempotency-Key: "+strings.Repeat("k", 513)).status, 400)
 }
 
-// getStatus is the status of a GET.
+// getStatus returns the status of a GET.
 func getStatus(t *testing.T, socket, target string) int {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -555,7 +558,8 @@ func TestRunsOfOthersByAdministrators(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeDenied)
 }
 
-// What was begun is done, also when its client does not wait.
+// TestWritesOfRunsOutliveTheirClients: a write that has begun is finished, even
+// if its client does not wait.
 func TestWritesOfRunsOutliveTheirClients(t *testing.T) {
 	t.Parallel()
 	w, runs := newRunWorld(t)
@@ -564,7 +568,7 @@ func TestWritesOfRunsOutliveTheirClients(t *testing.T) {
 		close(began)
 		asking, cancel := ckpt.Asking(ctx)
 		defer cancel()
-		<-asking.Done() // it is known now that the client is gone
+		<-asking.Done() // now the server knows that the client is gone
 		alive <- ctx.Err()
 	}
 	c := w.dial()

@@ -16,7 +16,8 @@ import (
 
 const saves = "/v1/agents/a/checkpoints"
 
-// Each state must come back byte for byte, by every way.
+// TestStatesAreKeptByteForByte: each state is returned byte for byte, in every
+// way to read it.
 func TestStatesAreKeptByteForByte(t *testing.T) {
 	w := newWorld(t)
 	for i, state := range []string{
@@ -50,8 +51,8 @@ func (w *world) saveAs(form, agent, state string) string {
 	return ck.ID
 }
 
-// wantState asks in every way. An envelope's state is without the white space
-// around it, which is the envelope's.
+// wantState reads the state in every way. A state from an envelope comes
+// without the surrounding white space, which belongs to the envelope.
 func (w *world) wantState(agent, id, state string, exact bool) {
 	w.t.Helper()
 	if !exact {
@@ -143,7 +144,7 @@ func TestEverythingOfASaveArrives(t *testing.T) {
 	expect.Equal(t, "key", got.IdempotencyKey, "k 1")
 }
 
-// errSeen refuses a save of which a test wants the request alone.
+// errSeen refuses a save if a test only wants to see the request.
 var errSeen = ckpt.Errorf(ckpt.CodeSchemaMismatch, "a test has seen the request")
 
 func sameRequest(t *testing.T, got, want *ckpt.SaveRequest) {
@@ -257,7 +258,8 @@ func (w *world) wantStateOf(id, state string) {
 	expect.Equal(w.t, "the state of "+id, string(got), state)
 }
 
-// FAULTS F28: whatever comes is answered with a 4xx that says where it is wrong.
+// TestHostileSaves is FAULTS F28: every bad input gets a 4xx that says where
+// the mistake is.
 func TestHostileSaves(t *testing.T) {
 	w := newWorld(t)
 	jsonType := "Content-Type: application/json"
@@ -361,7 +363,8 @@ func TestBase64OfTheContract(t *testing.T) {
 	}
 }
 
-// FuzzSave feeds whole requests to the intake: never a 5xx, never a panic.
+// FuzzSave sends whole requests to the intake: there must be no 5xx and no
+// panic.
 func FuzzSave(f *testing.F) {
 	f.Add("POST", "", "application/json", "", []byte(`{"kind":"routine","state":{"a":[1,2]},"labels":{"a":"b"},"epoch":1}`))
 	f.Add("PUT", "kind=routine&run=r&label=a=b&epoch=1", "text/plain", `{"m":1}`, []byte("raw"))

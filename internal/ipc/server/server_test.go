@@ -52,7 +52,8 @@ func TestPathsAndMethods(t *testing.T) {
 	expect.Equal(t, "HEAD of nothing", w.send("HEAD", "/v1/checkpoints/"+id1, "").status, 404)
 }
 
-// Every route refuses an unknown parameter, by name.
+// TestNoRouteTakesAnUnknownParameter: every route refuses an unknown parameter,
+// and names it.
 func TestNoRouteTakesAnUnknownParameter(t *testing.T) {
 	w := newWorld(t)
 	fill := strings.NewReplacer("{agent}", "a", "{id}", id1, "{a}", id1, "{b}", id2, "{run}", "r", "{key}", "k", "{n}", "1", "{token}", "00000000000000a1")
@@ -65,7 +66,8 @@ func TestNoRouteTakesAnUnknownParameter(t *testing.T) {
 	}
 }
 
-// Every route checks the names in its path, and says so before anything else.
+// TestNoRouteTakesABadName: every route checks the names in its path, before
+// anything else.
 func TestNoRouteTakesABadName(t *testing.T) {
 	w := newWorld(t)
 	fill := strings.NewReplacer("{agent}", "-a", "{id}", "x", "{a}", "X", "{b}", id2)
@@ -182,7 +184,8 @@ func TestPanicsAreAnswered(t *testing.T) {
 	expect.Equal(t, "it goes on", w.send("GET", "/healthz", "").status, 200)
 }
 
-// Secrets in payload, key, header and label must turn up nowhere else.
+// TestCanariesStayWhereTheyAre: secrets in payload, key, header and label must
+// not appear anywhere else.
 func TestCanariesStayWhereTheyAre(t *testing.T) {
 	w := newWorld(t)
 	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error {
@@ -407,7 +410,7 @@ func TestCheckpointCalls(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "latest", ck.ID, two.ID)
 	_, err = w.client.Delete(ctx, one.ID)
-	expect.Code(t, err, ckpt.CodeConflict) // it is pinned
+	expect.Code(t, err, ckpt.CodeConflict) // because it is pinned
 	yes = false
 	_, err = w.client.Patch(ctx, one.ID, ckpt.CheckpointPatch{Pinned: &yes})
 	expect.OK(t, err)

@@ -18,23 +18,23 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// scripted is the real store, over a file, behind a script for what no real store can be made to do when a test wants it:
-// fail, wait, panic, or have damage. It also counts what it is asked for.
+// scripted is the real store, over a file, behind a script. The script does what a test cannot make a real store do
+// at the right moment: fail, wait, panic, or have damage. It also counts calls.
 type scripted struct {
 	*db.Store
-	bases atomic.Int64 // that were asked for
+	bases atomic.Int64 // how many bases were requested
 
-	onSave   func(context.Context, *ckpt.SaveRequest) error // before a save; it may not change what is saved
+	onSave   func(context.Context, *ckpt.SaveRequest) error // before a save; it must not change what is saved
 	onRead   func(context.Context) error                    // before one or many checkpoints are read
-	onBase   func(state []byte) []byte                      // in the place of a base's state
-	onExport func(io.Writer) error                          // in the place of an export
+	onBase   func(state []byte) []byte                      // replaces the state of a base
+	onExport func(io.Writer) error                          // replaces an export
 	notReady error
 
 	mu       sync.Mutex
 	restored []ckpt.RestoreRequest
 }
 
-// openStore opens a new database in a folder of the test's own.
+// openStore opens a new database in a temporary folder of the test.
 func openStore(t testing.TB) *db.Store {
 	t.Helper()
 	s, err := db.Open(context.Background(), ledger.Options{
@@ -102,10 +102,10 @@ func (s *scripted) Ready(ctx context.Context) error {
 	return s.Store.Ready(ctx)
 }
 
-// me is the user of this process, as the kernel names the peer of a socket.
+// me is the user of this process, as the kernel identifies the peer of a socket.
 func me() ckpt.Scope { return ckpt.Scope{Caller: ckpt.Caller{Owner: fmt.Sprint("uid:", os.Getuid())}} }
 
-// stored are the checkpoints of an agent of whoever connects now.
+// stored returns the checkpoints of an agent of the current identity.
 func (w *world) stored(agent string) []ckpt.Checkpoint {
 	w.t.Helper()
 	sc := me()
@@ -122,7 +122,7 @@ func (w *world) stored(agent string) []ckpt.Checkpoint {
 	return page.Checkpoints
 }
 
-// refusals are what the audit log holds of requests that were refused.
+// refusals returns the rows of the audit log about refused requests.
 func (w *world) refusals() (rows []ckpt.AuditRow) {
 	w.t.Helper()
 	all := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}, Target: ckpt.AllOwners}
@@ -141,7 +141,7 @@ func (w *world) refusals() (rows []ckpt.AuditRow) {
 	}
 }
 
-// nowhere is a store of which nothing is asked.
+// nowhere is a store that no test calls.
 type nowhere struct{ Store }
 
 func (nowhere) Refused(context.Context, ckpt.Scope, ckpt.Refusal) {}

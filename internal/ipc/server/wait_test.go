@@ -11,8 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
-// A wait for an answer ends when its time is over, when the client hangs up, and
-// when the server stops; and meanwhile nothing is read again and again.
+// TestWaitsEnd: a wait for an answer ends when its time is over, when the
+// client hangs up, and when the server stops. In the meantime nothing is read
+// repeatedly.
 func TestWaitsEnd(t *testing.T) {
 	t.Parallel()
 	w, runs := newRunWorld(t, limits(Limits{OwnerFollowers: 1, OwnerRequests: 1, Wait: 50 * time.Millisecond}))
@@ -29,10 +30,10 @@ func TestWaitsEnd(t *testing.T) {
 	c := wait()
 	before := runs.readsOf()
 	expect.Equal(t, "a second one", w.send("GET", path+"?wait=1ms", "").problem(t).Code, ckpt.CodeQuota)
-	w.save("a", "1") // who waits takes no place among the requests
+	w.save("a", "1") // a waiting client takes no place among the requests
 	expect.Equal(t, "reads while nothing changes", runs.readsOf(), before)
 	expect.OK(t, c.Close())
-	waitFor(t, func() bool { return w.send("GET", path+"?wait=1ms", "").status == http.StatusOK }) // its place is given back
+	waitFor(t, func() bool { return w.send("GET", path+"?wait=1ms", "").status == http.StatusOK }) // its place is released
 
 	last := wait()
 	stopped := make(chan error, 1)
