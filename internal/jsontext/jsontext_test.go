@@ -164,7 +164,7 @@ func TestCheckJSONAccepts(t *testing.T) {
 }
 
 // TestCheckJSONEveryPosition puts each fault at every place of a word and near
-// the end of the text, where the fast paths change over.
+// the end of the text, where the fast paths change.
 func TestCheckJSONEveryPosition(t *testing.T) {
 	faults := map[string]string{
 		"\xff": reasonUTF8, "\x1f": reasonControl, `\q`: reasonEscape,
@@ -218,8 +218,8 @@ func TestWideRuneLen(t *testing.T) {
 	}
 }
 
-// reference is a slow second opinion on texts that json.Valid accepts: it
-// reports duplicate keys, comparing UTF-16 code units.
+// reference is a slow second check of texts that json.Valid accepts: it reports
+// duplicate keys, and compares UTF-16 code units.
 type reference struct {
 	in        []byte
 	p         int
@@ -240,7 +240,7 @@ func (r *reference) value() {
 			r.duplicate = r.duplicate || seen[key]
 			seen[key] = true
 			r.peek()
-			r.p++ // colon
+			r.p++ // the colon
 			r.value()
 		}
 		r.p++
@@ -299,7 +299,7 @@ func (r *reference) text() string {
 	return strings.Join(units, "")
 }
 
-// strictlyValid is what CheckJSON should find, by the reference.
+// strictlyValid is the result that CheckJSON should have, by the reference.
 func strictlyValid(in []byte) bool {
 	if !json.Valid(in) || !utf8.Valid(in) {
 		return false
@@ -328,7 +328,7 @@ func bracketDepth(in []byte) (deepest int) {
 	return deepest
 }
 
-// checkAgainstReference also tests what must hold for any error.
+// checkAgainstReference also checks what must hold for any error.
 func checkAgainstReference(t *testing.T, in []byte) {
 	t.Helper()
 	err := Check(in)
@@ -430,7 +430,7 @@ func TestCheckJSONManyKeys(t *testing.T) {
 	}
 }
 
-// TestCheckJSONLinear catches quadratic work: a great object, then many small
+// TestCheckJSONLinear finds quadratic work: a large object, then many small
 // ones that must not pay for its table.
 func TestCheckJSONLinear(t *testing.T) {
 	var b bytes.Buffer
@@ -464,8 +464,8 @@ func TestCheckJSONAllocs(t *testing.T) {
 	}
 }
 
-// poolsForget reports whether sync.Pool drops at random what it is given, as it
-// does under the race detector.
+// poolsForget reports whether sync.Pool drops items at random, as it does under
+// the race detector.
 func poolsForget() bool {
 	var pool sync.Pool
 	for range 64 {
@@ -523,7 +523,7 @@ func TestJSONErrorText(t *testing.T) {
 	}
 }
 
-// The types below meet DecodeStrict's cases.
+// The types below cover the cases of DecodeStrict.
 
 type strictInner struct {
 	Kind  string          `json:"kind"`
@@ -557,7 +557,7 @@ type strictDoc struct {
 	Bad    string                 `json:"a\"b"`
 	Chan   chan int               `json:"chan"`
 	Nested strictNested           `json:"nested"`
-	_      string                 // fields that are not exported are passed over
+	_      string                 // unexported fields are skipped
 }
 
 type strictOther struct{ Other bool }
@@ -697,7 +697,7 @@ func TestDecodeStrictInterface(t *testing.T) {
 	_ = Decode([]byte(`{}`), loop)
 }
 
-// TestFieldsOf compares the fields found with those encoding/json writes.
+// TestFieldsOf compares the fields found with those that encoding/json writes.
 func TestFieldsOf(t *testing.T) {
 	type leaf struct{ A, B int }
 	type Left struct {
@@ -823,7 +823,7 @@ func TestCanonicalJSON(t *testing.T) {
 	}
 }
 
-// TestCanonicalNumbers holds the samples of RFC 8785, appendix B.
+// TestCanonicalNumbers checks the samples of RFC 8785, appendix B.
 func TestCanonicalNumbers(t *testing.T) {
 	samples := map[uint64]string{
 		0x0000000000000000: "0",
@@ -863,8 +863,9 @@ func TestCanonicalNumbers(t *testing.T) {
 	}
 }
 
-// TestCanonicalKeepsMeaning compares, as encoding/json reads them, a text and
-// its canonical form, and canonical forms of differently written equals.
+// TestCanonicalKeepsMeaning compares a text with its canonical form, as
+// encoding/json reads them, and the canonical forms of texts that are equal but
+// written differently.
 func TestCanonicalKeepsMeaning(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
@@ -875,7 +876,7 @@ func TestCanonicalKeepsMeaning(t *testing.T) {
 		}
 		var a, b any
 		if json.Unmarshal(in, &a) != nil {
-			continue // a number too large for float64, but kept by us
+			continue // a number that is too large for float64, which we keep
 		}
 		if err := json.Unmarshal(out, &b); err != nil || !reflect.DeepEqual(a, b) {
 			t.Fatalf("%s\nbecame %s (%v)", in, out, err)
@@ -919,7 +920,8 @@ func FuzzDecodeStrict(f *testing.F) {
 		var got, want strictDoc
 		err := Decode(in, &got)
 		if err == nil {
-			// What we accept, encoding/json accepts and reads the same.
+			// Everything that we accept, encoding/json accepts and reads the
+			// same.
 			if err := json.Unmarshal(in, &want); err != nil {
 				t.Fatalf("json.Unmarshal(%q): %v", in, err)
 			}
@@ -932,7 +934,8 @@ func FuzzDecodeStrict(f *testing.F) {
 		if !errors.As(err, &e) || e.Offset < 0 || e.Offset > len(in) || !utf8.ValidString(err.Error()) {
 			t.Fatalf("DecodeStrict(%q): %v", in, err)
 		}
-		// What we refuse, encoding/json refuses too, or it is one of our reasons.
+		// Everything that we refuse, encoding/json refuses too, or the reason
+		// is one of ours.
 		strict := json.NewDecoder(bytes.NewReader(in))
 		strict.DisallowUnknownFields()
 		ours := []string{"did you mean", "key is not a valid int", "UTF-8", "duplicate", "data after", "nested more",
@@ -974,7 +977,8 @@ func chatState(n int) []byte {
 	return text
 }
 
-// tableState makes a text of numbers and short keys, the scanner's hard case.
+// tableState makes a text of numbers and short keys, the hard case for the
+// scanner.
 func tableState(n int) []byte {
 	var rows []map[string]any
 	r := rand.New(rand.NewPCG(7, 8))

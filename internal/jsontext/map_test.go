@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// places is a second opinion on where the values of a valid text stand.
+// places is a second check of where the values of a valid text are.
 type places struct {
 	in     []byte
 	p      int
-	values map[int]place // by where they begin
+	values map[int]place // by their first byte
 	arrays int
 }
 
-type place struct{ end, depth, array, index int } // array is 0 outside of any
+type place struct{ end, depth, array, index int } // array is 0 outside of any array
 
 func placesOf(in []byte) map[int]place {
 	r := places{in: in, values: map[int]place{}}
@@ -82,7 +82,7 @@ func (r *places) container(depth int) {
 	r.p++
 }
 
-// checkMap compares a map with the second opinion.
+// checkMap compares a map with the second check.
 func checkMap(t *testing.T, in []byte, m *Map) {
 	t.Helper()
 	places := placesOf(in)
@@ -109,11 +109,10 @@ func checkMap(t *testing.T, in []byte, m *Map) {
 	}
 }
 
-// editJSON makes a text of parts of another and of new ones, and says what is
-// whose.
+// editJSON makes a text from parts of another text and from new parts, and returns which parts are copied.
 func editJSON(r *rand.Rand, base []byte) (out []byte, same []Copy) {
 	pieces := []string{`"a"`, `\u0061`, "é", "\xff", "{", "}", "[", "]", ",", ":", " ", "0", "-", "e", `"`, `\`, "null", `"a":1,`, `{"a":0},`, `[0,0,0,0],`, `"bbbbbbbb",`, "\t"}
-	cut := func() int { // mostly where a token begins or ends
+	cut := func() int { // mostly at the beginning or the end of a token
 		p := r.IntN(len(base) + 1)
 		if r.IntN(4) == 0 {
 			return p
@@ -127,11 +126,11 @@ func editJSON(r *rand.Rand, base []byte) (out []byte, same []Copy) {
 	for range 1 + r.IntN(3) {
 		p, q := cut(), cut()
 		switch r.IntN(5) {
-		case 0: // take a part away
+		case 0: // removes a part
 			p, q = max(at, min(p, q)), max(at, p, q)
 			out, same = appendCopy(out, same, base, at, p)
 			at = q
-		case 1: // put one in that stands elsewhere
+		case 1: // inserts a part from elsewhere
 			p = max(at, p)
 			out, same = appendCopy(out, same, base, at, p)
 			from := cut()
@@ -142,7 +141,7 @@ func editJSON(r *rand.Rand, base []byte) (out []byte, same []Copy) {
 			out, same = appendCopy(out, same, base, at, p)
 			out = append(out, pieces[r.IntN(len(pieces))]...)
 			at = p
-		case 4: // a counter
+		case 4: // changes a counter
 			p = max(at, p)
 			if i := bytes.IndexAny(base[p:], "0123456789"); i >= 0 {
 				out, same = appendCopy(out, same, base, at, p+i)
@@ -161,7 +160,7 @@ func appendCopy(out []byte, same []Copy, base []byte, from, to int) ([]byte, []C
 	return append(out, base[from:to]...), same
 }
 
-// randomJSON writes a value with keys that are easily doubled.
+// randomJSON writes a value with keys that are easily duplicated.
 func randomJSON(r *rand.Rand, out []byte, depth int) []byte {
 	switch n := r.IntN(8); {
 	case n < 3 && depth < 6:
@@ -189,7 +188,7 @@ func randomJSON(r *rand.Rand, out []byte, depth int) []byte {
 	return append(out, []string{`""`, `"a long string, as they come"`, `"é \" \\ [{"`, "null", `"\u00e9"`, "-1.5e3"}[r.IntN(6)]...)
 }
 
-// agreesAfter checks a text after another one, and answers its map.
+// agreesAfter checks a text after another one, and returns its map.
 func agreesAfter(t *testing.T, base, text []byte, before *Map, same []Copy, spans spanLimits) *Map {
 	t.Helper()
 	for _, c := range same {
@@ -216,8 +215,8 @@ func agreesAfter(t *testing.T, base, text []byte, before *Map, same []Copy, span
 	return got.Map
 }
 
-// checkHops goes over a text by its map, and finds each value where it ends, and
-// each element where the hops say that it stands.
+// checkHops walks through a text with its map. It checks that each value ends where the map says, and that each
+// element is where the hops say.
 func checkHops(t *testing.T, in []byte, m *Map) {
 	t.Helper()
 	places, hops := placesOf(in), m.Hops()
@@ -237,8 +236,8 @@ func checkHops(t *testing.T, in []byte, m *Map) {
 
 var texts = flag.Int("texts", 1500, "how many texts TestCheckJSONAfterAgrees changes; make fuzz does 40000")
 
-// TestCheckJSONAfterAgrees changes texts again and again, and compares each check with the
-// check of the whole. The same number gives the same texts.
+// TestCheckJSONAfterAgrees changes texts repeatedly, and compares each check with a check of the whole text. The
+// same seed gives the same texts.
 func TestCheckJSONAfterAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	var good, bad, passed int
@@ -295,7 +294,7 @@ func FuzzCheckJSONAfter(f *testing.F) {
 	})
 }
 
-// TestCheckJSONAfterIsShort: of a state that grows, little is read again.
+// TestCheckJSONAfterIsShort: of a growing state, little is read again.
 func TestCheckJSONAfterIsShort(t *testing.T) {
 	base := chatState(300_000)
 	checked, err := CheckAfter(base, nil, nil)
@@ -330,7 +329,7 @@ func TestCheckJSONAfterIsShort(t *testing.T) {
 	}
 }
 
-// TestCheckJSONAfterDeep: what was allowed may be too deep elsewhere.
+// TestCheckJSONAfterDeep: a copied part that was allowed can be too deep in another place.
 func TestCheckJSONAfterDeep(t *testing.T) {
 	inner := strings.Repeat("[", MaxDepth-10) + strings.Repeat(`"0123456789",`, 20) + "1" + strings.Repeat("]", MaxDepth-10)
 	base := []byte(`{"a":[` + inner + `,2,3,4,5,6,7,8]}`)
@@ -353,7 +352,7 @@ func TestCheckJSONAfterDeep(t *testing.T) {
 	}
 }
 
-// TestJSONMapIsBounded: a text that is all brackets has no larger map than another.
+// TestJSONMapIsBounded: a text of only brackets has no larger map than any other text.
 func TestJSONMapIsBounded(t *testing.T) {
 	nested := strings.Repeat("[", 900) + `"` + strings.Repeat("x", 1100) + `"` + strings.Repeat("]", 900)
 	text := []byte("[" + strings.Repeat(nested+",", 300) + "0]")

@@ -42,7 +42,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestMembersByAMap: a map changes nothing but how much is looked at.
+// TestMembersByAMap: a map changes only how much is read, not the result.
 func TestMembersByAMap(t *testing.T) {
 	large := strings.Repeat(`{"role":"user","content":"some \"text\" ]}"},`, 200)
 	text := []byte(`{"n":1,"messages":[` + large + `{}],"inner":{"list":[` + large + `1],"deep":{"x":2,"s":"` + strings.Repeat("y", 3000) + `"}},"last":true}`)
@@ -66,8 +66,8 @@ func TestMembersByAMap(t *testing.T) {
 	}
 }
 
-// FuzzMembers: of what is JSON it gives what encoding/json gives, and of the
-// rest it reads nothing beyond.
+// FuzzMembers: for JSON the result is that of encoding/json, and other texts
+// are never read beyond their end.
 func FuzzMembers(f *testing.F) {
 	for _, text := range []string{`{"a":1,"b":{"c":[true,"x\\"]}}`, `{"a":`, `{`, `[{}]`, `{"\ud800":1}`} {
 		f.Add([]byte(text))
