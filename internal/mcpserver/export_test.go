@@ -1,6 +1,6 @@
 package mcpserver
 
-// Gives are the schemas of what each tool answers.
+// Gives returns the schemas of each tool's answers.
 func Gives() map[string]map[string]any {
 	schemas := map[string]map[string]any{}
 	for name, t := range New(Options{}).gives {

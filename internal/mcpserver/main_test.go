@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-// binary is the real program, built once: daemon and server.
+// binary is the real program, daemon and server, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// daemon is a real one in a folder of its own.
+// daemon is a real daemon in its own folder.
 type daemon struct {
 	t      *testing.T
 	dir    string
@@ -48,7 +48,7 @@ type daemon struct {
 
 func newDaemon(t *testing.T) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "m") // short, as a socket's path must be
+	dir, err := os.MkdirTemp("", "m") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,8 @@ func (d *daemon) client() *client.Client {
 	return c
 }
 
-// host is an MCP host with its server: the command, as hosts start it.
+// host is an MCP host with its server, which it starts with the command as
+// hosts do.
 type host struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -113,7 +114,7 @@ func (h *host) kill() {
 	_ = h.session.Close()
 }
 
-// call calls a tool and answers what it gave, and its text.
+// call calls a tool and returns its result, and the text in it.
 func (h *host) call(name, arguments string) (result *mcp.CallToolResult, text string) {
 	h.t.Helper()
 	result, err := h.session.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
@@ -126,7 +127,7 @@ func (h *host) call(name, arguments string) (result *mcp.CallToolResult, text st
 	return result, result.Content[0].(*mcp.TextContent).Text
 }
 
-// done calls a tool that must succeed, and reads what it gave.
+// done calls a tool that must succeed, and decodes its result.
 func (h *host) done(name, arguments string) map[string]any {
 	h.t.Helper()
 	result, text := h.call(name, arguments)
@@ -140,7 +141,8 @@ func (h *host) done(name, arguments string) map[string]any {
 	return out
 }
 
-// refused calls a tool that must not succeed, and wants its sentence to hold parts.
+// refused calls a tool that must fail, and checks that its message contains the
+// parts.
 func (h *host) refused(name, arguments string, want ...string) {
 	h.t.Helper()
 	result, text := h.call(name, arguments)

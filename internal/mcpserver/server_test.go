@@ -21,7 +21,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
 
-// uses are a good call of every tool, in an order that works.
+// uses has a valid call of every tool, in an order that works.
 var uses = []struct{ tool, arguments string }{
 	{"resume_run", `{}`},
 	{"save_checkpoint", `{"state":{"goal":"<tea>","n":12345678901234567890},"summary":"water is hot","kind":"routine","labels":{"phase":"boil"}}`},
@@ -75,7 +75,7 @@ func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
 	}
 }
 
-// mostListed is how many bytes the list of all tools may have. It stands in the context of every model.
+// mostListed is the maximum size of the list of all tools in bytes. Every model has the list in its context.
 const mostListed = 6000
 
 func TestTheListOfToolsIsSmall(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTheListOfToolsIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(listed.Tools) // what stands beside them is of the protocol, and as long as our version
+	text, err := json.Marshal(listed.Tools) // the rest belongs to the protocol, and varies with our version
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestTheListOfToolsIsSmall(t *testing.T) {
 	}
 }
 
-// A cache that several users share must not keep one user's checkpoints.
+// TestNothingIsPublic: a cache that several users share must not keep one user's checkpoints.
 func TestNothingIsPublic(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -127,7 +127,7 @@ func TestNothingIsPublic(t *testing.T) {
 	}
 }
 
-// matches holds a JSON text against a schema.
+// matches compares a JSON text with a schema.
 func matches(t *testing.T, what string, schema any, text []byte) {
 	t.Helper()
 	written, err := json.Marshal(schema)
@@ -312,7 +312,7 @@ func TestAPlanFitsIntoWhatAModelCanRead(t *testing.T) {
 	}
 }
 
-// A host may send calls at the same time: none of them fences another off.
+// TestCallsAtTheSameTime: a host may send calls at the same time, and none of them fences another.
 func TestCallsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	h := newDaemon(t).host("busy")
@@ -401,8 +401,8 @@ func TestLoopsAreToldInTheAnswer(t *testing.T) {
 	wantText(t, "the verdict afterwards", h.done("drift_status", `{}`)["verdict"], "none")
 }
 
-// A host that asks for the same thing eight times in one answer, and a search
-// that finds nothing, are told of no drift.
+// TestTurnsAndNegativeAnswers: a host that requests the same thing eight times in one answer, and a search that
+// finds nothing, get no drift warning.
 func TestTurnsAndNegativeAnswers(t *testing.T) {
 	t.Parallel()
 	h := newDaemon(t).host("turns")
@@ -494,8 +494,8 @@ func TestTheDocumentNamesEveryTool(t *testing.T) {
 	}
 }
 
-// A question that a model asked is answered while it waits, and also where the
-// daemon was killed meanwhile and another server asks again.
+// TestAskingAPerson: a question of a model is answered while it waits, and also if the daemon was killed meanwhile
+// and another server asks again.
 func TestAskingAPerson(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
