@@ -19,17 +19,17 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// memory is a store in memory, with agents that beat.
+// memory is a store in memory, with agents that send heartbeats.
 type memory struct {
 	mu       sync.Mutex
 	runs     map[int64]liveness.Run
-	statuses map[int64]ckpt.RunStatus // of those that were interrupted
+	statuses map[int64]ckpt.RunStatus // of the runs that were interrupted
 	reasons  map[int64]string
 	tries    map[int64]int
 	reads    int
-	refuse   func(id int64) error // Interrupt errs so
+	refuse   func(id int64) error // makes Interrupt return this error
 	unread   func(after int64) error
-	before   func(id int64) // called at the begin of Interrupt
+	before   func(id int64) // called at the beginning of Interrupt
 }
 
 func newMemory(runs ...liveness.Run) *memory {
@@ -89,7 +89,7 @@ func (m *memory) change(id int64, change func(*liveness.Run)) {
 	m.runs[id] = run
 }
 
-// beat says that the agent lives, by a wall clock that is off by skew.
+// beat records a heartbeat, by a wall clock that is off by skew.
 func (m *memory) beat(id int64, skew time.Duration) {
 	m.change(id, func(r *liveness.Run) { r.LastBeat = time.Now().Add(skew) })
 }
@@ -100,7 +100,7 @@ func (m *memory) status(id int64) ckpt.RunStatus {
 	return m.statuses[id]
 }
 
-// living answers for processes by their number; a number that is not there is unknown.
+// living returns the state of processes by pid; a missing pid is unknown.
 type living struct {
 	answers map[int]liveness.State
 	asked   int
@@ -137,7 +137,7 @@ func once(t *testing.T, m *Monitor) Result {
 }
 
 const (
-	dead  = 10 // process numbers
+	dead  = 10 // these are pids
 	alive = 11
 )
 
@@ -158,8 +158,9 @@ func start(t *testing.T, m *Monitor) {
 	})
 }
 
-// The sweep: what a crash has left is interrupted at once, what lives is kept,
-// and nobody is called silent for the time in which the daemon was down.
+// TestSweepAtStart: at the start, crashed runs are interrupted at once and live
+// ones are kept. The time in which the daemon was down does not count as
+// silence.
 func TestSweepAtStart(t *testing.T) {
 	silent := owned(3, alive)
 	silent.HeartbeatTimeout, silent.ProgressTimeout = time.Second, time.Second
@@ -206,8 +207,8 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// The wall clock jumps to and fro while everybody beats: nobody times out. And
-// a run that is silent meanwhile does, neither sooner nor later.
+// TestTimeoutsWhileTheClockJumps: the wall clock jumps while all agents send
+// heartbeats, and none times out. A silent run times out exactly at its limit.
 func TestTimeoutsWhileTheClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(timed(1, 5*time.Second, 0), timed(2, 60*time.Second, 0))
@@ -230,14 +231,14 @@ type clock struct{ now time.Duration }
 
 func (c *clock) read() time.Duration { return c.now }
 
-// The daemon, or the whole machine, stood still: the first look after it
-// finishes nobody.
+// TestMonitorStoodStill: after the daemon or the whole machine stood still, the
+// first round times out no run.
 func TestMonitorStoodStill(t *testing.T) {
 	c := &clock{}
 	m := newMemory(timed(1, time.Second, 0), timed(2, 30*time.Second, 0), timed(3, 0, 30*time.Second))
 	w := &Monitor{Store: m, Processes: newLiving(), Monotonic: c.read}
 	once(t, w)
-	c.now += 8 * time.Hour // and it forgets nothing, so that the rest of the time counts
+	c.now += 8 * time.Hour // it forgets nothing, so the rest of the time counts
 	want(t, "after 8 hours", Result{Watched: 3}, once(t, w))
 	want(t, "of which count", 2*time.Second, w.sights[2].quiet)
 	c.now += time.Second
@@ -254,7 +255,7 @@ func TestResumedAndEndedRuns(t *testing.T) {
 	c := &clock{}
 	m := newMemory(timed(1, 3*time.Second, 0), timed(2, 3*time.Second, 0), owned(3, dead))
 	w := &Monitor{Store: m, Processes: newLiving(), Monotonic: c.read}
-	m.before = func(id int64) { // the owner's word comes between the look and the transaction
+	m.before = func(id int64) { // the owner's heartbeat comes between the check and the transaction
 		switch id {
 		case 1:
 			m.beat(1, 0)
@@ -342,8 +343,8 @@ func TestErrorsOfTheStore(t *testing.T) {
 	want(t, "failed, errors", []int{20, maxErrors}, []int{result.Failed, len(result.Errors)})
 }
 
-// A full disk takes no heartbeats either: once there is room again, a run has
-// its whole time.
+// TestTimeCountsAnewAfterFailure: a full disk accepts no heartbeats, so when
+// there is room again, a run gets its whole time.
 func TestTimeCountsAnewAfterFailure(t *testing.T) {
 	c := &clock{}
 	m := newMemory(timed(1, 3*time.Second, 0))
@@ -361,7 +362,7 @@ func TestTimeCountsAnewAfterFailure(t *testing.T) {
 	want(t, "timed out at", []time.Duration{6 * time.Second}, done)
 }
 
-// How often it failed before does not hold up what is new.
+// TestFailuresAreForgotten: earlier failures do not delay new work.
 func TestFailuresAreForgotten(t *testing.T) {
 	c := &clock{}
 	m := newMemory(owned(1, dead), owned(2, dead))
@@ -380,7 +381,8 @@ func TestFailuresAreForgotten(t *testing.T) {
 	want(t, "new owner's retry", 0, w.sights[1].retry)
 }
 
-// A busy database takes no heartbeats either, so the time counts anew.
+// TestBusyPutsOff: a busy database accepts no heartbeats, so the time starts
+// again.
 func TestBusyPutsOff(t *testing.T) {
 	c := &clock{}
 	m := newMemory(timed(1, 3*time.Second, 0), timed(2, 10*time.Second, 0))
@@ -395,7 +397,7 @@ func TestBusyPutsOff(t *testing.T) {
 	}
 	want(t, "rounds put off", 2, putOff)
 	m.refuse = nil
-	for range 4 { // the second has not been silent for ten seconds since
+	for range 4 { // the second run has not been silent for ten seconds since then
 		once(t, w)
 		c.now += time.Second
 	}
@@ -479,7 +481,7 @@ func TestLogSaysEachFailureOnce(t *testing.T) {
 	})
 }
 
-// Once and Run may meet.
+// TestManyRoundsAtOnce: Once and Run may overlap.
 func TestManyRoundsAtOnce(t *testing.T) {
 	m := newMemory()
 	for id := range int64(200) {
@@ -524,7 +526,7 @@ func BenchmarkOnce1000Runs(b *testing.B) {
 		run := timed(id+1, time.Hour, time.Hour)
 		run.Process = me
 		if id%2 == 0 {
-			run.Process.Boot = "" // two owners
+			run.Process.Boot = "" // this makes two owners
 		}
 		l = append(l, run)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPace: a short limit is looked at more often, but never without rest, and
-// a long one no less often than the interval says.
+// TestPace: a short limit is checked more often, but never without a pause, and
+// a long one at least once per interval.
 func TestPace(t *testing.T) {
 	for tight, want := range map[time.Duration]time.Duration{
 		0: time.Second, time.Minute: time.Second, 8 * time.Second: time.Second, 4 * time.Second: 500 * time.Millisecond,

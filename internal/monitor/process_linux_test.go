@@ -25,11 +25,11 @@ func init() {
 	stories["reuse"] = reuse
 	stories["hidepid"] = hidepid
 	if os.Getenv(roleEnv) == "headless" {
-		runtime.LockOSThread() // in init: to the first thread
+		runtime.LockOSThread() // in init this is the first thread
 	}
 }
 
-// A stopped process lives: that it is frozen shows by its silence.
+// TestStoppedProcess: a stopped process counts as alive. Only its silence shows that it is frozen.
 func TestStoppedProcess(t *testing.T) {
 	cmd := child(t, "wait")
 	p := &Processes{}
@@ -57,7 +57,7 @@ func TestStoppedProcess(t *testing.T) {
 	}
 }
 
-// The agent dies: the monitor notices within a round.
+// TestKilledProcess: the monitor notices within one round that an agent died.
 func TestKilledProcess(t *testing.T) {
 	cmd := child(t, "wait")
 	p := &Processes{}
@@ -87,7 +87,8 @@ func state(pid int) string {
 	return state
 }
 
-// The first thread of a process has ended, others go on: in /proc it looks like a zombie.
+// TestProcessWithoutItsFirstThread: the first thread of a process has ended and others continue. In /proc it looks
+// like a zombie.
 func TestProcessWithoutItsFirstThread(t *testing.T) {
 	cmd := child(t, "headless")
 	p := &Processes{}
@@ -105,11 +106,11 @@ func headless() {
 		syscall.Exit(0)
 	}()
 	time.Sleep(10 * time.Millisecond)
-	syscall.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread only
+	syscall.Syscall(unix.SYS_EXIT, 0, 0, 0) // ends only this thread
 }
 
-// inside runs a story as root of new namespaces of processes and mounts. What
-// it finds wrong it says instead of "ready".
+// inside runs a story as root of new namespaces for processes and mounts. If it finds a fault, it prints the fault
+// instead of "ready".
 func inside(t *testing.T, role string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -123,7 +124,7 @@ func inside(t *testing.T, role string) {
 func TestReusedNumber(t *testing.T)  { inside(t, "reuse") }
 func TestHiddenProcess(t *testing.T) { inside(t, "hidepid") }
 
-// tell ends a story with what it found.
+// tell ends a story and prints its result.
 func tell(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -132,7 +133,7 @@ func tell(err error) {
 	ready()
 }
 
-// ownProc gives the namespace a /proc of its own.
+// ownProc mounts a separate /proc in the namespace.
 func ownProc(options string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -146,11 +147,11 @@ func sleeper() (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// reuse gives a number to a second process and looks for the first.
+// reuse gives the pid of a process to a second one and looks for the first.
 func reuse() { tell(reused()) }
 
 func reused() error {
-	runtime.LockOSThread() // whose end would kill the sleepers
+	runtime.LockOSThread() // its end would kill the sleepers
 	if err := ownProc(""); err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func reused() error {
 		}
 		first.Process.Kill()
 		first.Wait()
-		time.Sleep(20 * time.Millisecond) // the start is counted in hundredths of a second
+		time.Sleep(20 * time.Millisecond) // start times are counted in hundredths of a second
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(owner.PID-1)), 0); err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func reused() error {
 	return fmt.Errorf("no number was reused in 100 tries")
 }
 
-// hidepid looks at another user's process where /proc hides it.
+// hidepid checks another user's process that /proc hides.
 func hidepid() { tell(hiddenProcess()) }
 
 func hiddenProcess() error {
@@ -259,7 +260,7 @@ func TestLookWithoutData(t *testing.T) {
 		t.Errorf("boot %q", boot)
 	}
 	dir := filepath.Join(empty, strconv.Itoa(me))
-	if err := os.MkdirAll(filepath.Join(dir, "stat"), 0o755); err != nil { // a folder reads as an error
+	if err := os.MkdirAll(filepath.Join(dir, "stat"), 0o755); err != nil { // reading a folder is an error
 		t.Fatal(err)
 	}
 	if _, s := lookIn(empty, me); s != hidden {
@@ -274,7 +275,7 @@ func TestLookWithoutData(t *testing.T) {
 	}
 }
 
-// With no descriptor left nobody may be taken for dead.
+// TestLookWithoutDescriptors: without a free file descriptor no process may be taken for dead.
 func TestLookWithoutDescriptors(t *testing.T) {
 	p := &Processes{}
 	me := p.Identify(os.Getpid())
@@ -294,7 +295,7 @@ func TestLookWithoutDescriptors(t *testing.T) {
 	want(t, "without descriptors", liveness.Unknown, is)
 }
 
-// A process has the owner that the kernel would name where it calls.
+// TestOwnerOfAProcess: a process has the owner that the kernel would report for its connection.
 func TestOwnerOfAProcess(t *testing.T) {
 	var p Processes
 	if got, want := p.Owner(os.Getpid()), "uid:"+strconv.Itoa(os.Geteuid()); got != want {

@@ -24,16 +24,16 @@ const roleEnv = "MONITOR_TEST_ROLE"
 func TestMain(m *testing.M) {
 	if story := stories[os.Getenv(roleEnv)]; story != nil {
 		story()
-		syscall.Exit(0) // without the report on coverage that os.Exit makes
+		syscall.Exit(0) // without the coverage report that os.Exit makes
 	}
 	testenv.Main(m)
 }
 
-// ready tells the parent that the child has come to where it wants to be.
+// ready tells the parent that the child is ready.
 func ready() { os.Stdout.WriteString("ready\n") }
 
-// child starts this binary as something else, and waits until it is ready. It
-// ends with the test.
+// child starts this binary in a role, and waits until it is ready. It ends with
+// the test.
 func child(t *testing.T, role string, prepare ...func(*exec.Cmd)) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -68,7 +68,7 @@ func child(t *testing.T, role string, prepare ...func(*exec.Cmd)) *exec.Cmd {
 	return cmd
 }
 
-// is waits a little until a process is what it should be.
+// is waits a little until a process has the expected state.
 func is(t *testing.T, what string, p *Processes, process liveness.Process, want liveness.State) {
 	t.Helper()
 	var got liveness.State
@@ -94,7 +94,7 @@ func TestProcesses(t *testing.T) {
 	c := p.Identify(cmd.Process.Pid)
 	is(t, "the child", p, c, liveness.Alive)
 	forged := c
-	forged.Start = me.Start // the number was another process's before
+	forged.Start = me.Start // as if another process had the pid before
 	if forged.Start == c.Start {
 		forged.Start += "0"
 	}
@@ -115,7 +115,8 @@ func TestProcesses(t *testing.T) {
 	want(t, "identify the dead", "", p.Identify(c.PID).Start)
 }
 
-// TestStrangers asks of two children and of this process, which began both.
+// TestStrangers compares two children with each other and with this process,
+// which started both.
 func TestStrangers(t *testing.T) {
 	p := &Processes{}
 	if _, known := beginningOf(os.Getpid()); !known {
@@ -165,7 +166,7 @@ func TestCompare(t *testing.T) {
 		{owner, "b", "101", there, true, liveness.Dead},
 		{owner, "c", "100", there, true, liveness.Dead},
 		{owner, "c", "", hidden, true, liveness.Dead},
-		{owner, "", "100", there, true, liveness.Unknown}, // perhaps of another boot
+		{owner, "", "100", there, true, liveness.Unknown}, // it may be from another boot
 		{owner, "", "100", there, false, liveness.Alive},
 		{owner, "", "101", there, true, liveness.Dead},
 		{noBoot, "b", "100", there, true, liveness.Unknown},
