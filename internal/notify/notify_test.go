@@ -39,7 +39,7 @@ func TestWrongConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSignature has the example of the specification of Standard Webhooks.
+// TestSignature uses the example from the Standard Webhooks specification.
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	secret, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -52,7 +52,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// What is told of an attempt that failed has no secret of the hook in it: neither the path of the
+// TestErrorsHaveNoSecrets: the error of a failed attempt contains no secret of the hook, neither the path of the
 // address nor the key.
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
