@@ -34,7 +34,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestLinksAreNotFollowed: whatever lies where a link points to stays as it was.
+// TestLinksAreNotFollowed: the target of a link does not change.
 func TestLinksAreNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")

@@ -17,7 +17,7 @@ import (
 // stranger is the uid of a user other than root.
 const stranger = 4242
 
-// TestMain lets the test binary play a process that changes its rights, which changes all of a process.
+// TestMain lets the test binary play a process that changes its rights, because that affects the whole process.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("OSFILE_TEST_FOLDER"); dir != "" {
 		os.Exit(playOwner(dir))
@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// playOwner prints whose the files are that it makes: during, after, and at last for good with the owner's rights.
+// playOwner prints the owner of the files that it makes: during, after, and finally with the owner's rights for
+// good.
 func playOwner(dir string) int {
 	owner, err := osfile.Controller(dir)
 	if err != nil {
@@ -84,7 +85,7 @@ func TestNotPlain(t *testing.T) {
 	}
 }
 
-// TestController finds the first owner who is not root, also behind a link.
+// TestController finds the first owner who is not root, even behind a link.
 func TestController(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")
@@ -121,7 +122,7 @@ func wantController(t *testing.T, path string, want int) {
 	}
 }
 
-// TestBecome: files are the owner's during a function and after Become, and root's in between.
+// TestBecome: new files belong to the owner during a function and after Become, and to root in between.
 func TestBecome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may become another user")
@@ -149,7 +150,7 @@ func TestBecome(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsTheOwner: what root writes anew in the place of another's file stays that user's.
+// TestReplaceKeepsTheOwner: if root replaces another user's file, the file still belongs to that user.
 func TestReplaceKeepsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")
