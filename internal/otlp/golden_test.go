@@ -17,11 +17,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// recorded is when the spans of testdata were made.
+// recorded is a minute after the spans of testdata were made.
 var recorded = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute)
 
-// The spans of testdata were written by hand from what each emitter publishes of
-// its attributes: no emitter can be installed where these tests run.
+// TestGoldenSpansOfEmitters: the spans of testdata were written by hand from
+// the attributes that each emitter documents, because no emitter can be
+// installed where these tests run.
 func TestGoldenSpansOfEmitters(t *testing.T) {
 	bodies, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(bodies) < 7 {

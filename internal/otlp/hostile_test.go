@@ -14,18 +14,18 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
-// field is a field of bytes in binary form.
+// field encodes a field of bytes in binary form.
 func field(number protowire.Number, inner []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
 }
 
-// request wraps spans in a body.
+// request puts spans into a body.
 func request(spans []byte) []byte { return field(1, field(2, spans)) }
 
 func TestBodiesAreCountedBeforeTheyAreDecoded(t *testing.T) {
 	value := field(1, []byte("x"))
 	for range maxDepth {
-		value = field(5, field(1, value)) // an array of one value
+		value = field(5, field(1, value)) // an array with one value
 	}
 	text := `{"stringValue":"x"}`
 	for range 3 * maxDepth {
@@ -58,7 +58,7 @@ func TestBodiesAreCountedBeforeTheyAreDecoded(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes do allocates.
+// allocated returns how many bytes do allocates.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
