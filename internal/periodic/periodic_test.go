@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRun: the first round is at once, each pause is the one that the round asked for, give or
-// take a tenth, and nothing follows the end of the context.
+// TestRun: the first round starts at once, each pause is what the round has requested, plus or minus a tenth, and
+// nothing follows the end of the context.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestEvery: the first call comes after a period, the error of a call ends it, and so does the context.
+// TestEvery: the first call comes after one period. An error of a call ends it, and so does the context.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, calls, fault := time.Now(), 0, errors.New("fault")
