@@ -20,13 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// noon is the present of the golden files.
+// noon is the present time of the golden files.
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 // mark begins the part of a golden file that -update writes.
 const mark = "--- answer\n"
 
-// scene is what the upper part of a golden file tells. Times are ages.
+// scene is the content of the upper part of a golden file. Times are ages.
 //
 //	run interrupted epoch=3 attempt=2 pid=4242 ended=7m goon='do more' session=s-1 spent=61000 fork=f1 event=12
 //	no run
@@ -49,7 +49,7 @@ const mark = "--- answer\n"
 //	question q1 seq=5 made=6m answered=5m choice=yes by=uid:0 data='{"env":"prod"}'
 //	prompt p1 made=6m checkpoint=c5 choice=resume answered=5m by=uid:0
 //
-// Checkpoint 5 has the id c5. They stand newest first.
+// Checkpoint 5 has the id c5. They are listed newest first.
 type scene struct {
 	Facts
 	states map[string]*ckpt.Checkpoint
@@ -375,8 +375,8 @@ func (s *scene) takeQuestion(words []string) error {
 	return err
 }
 
-// answer is a plan as a person compares it: the state, which is not part of the
-// JSON here, the prompt that would be made, and all the rest.
+// answer prints a plan for comparison: the state, which is not part of the JSON here, the prompt that would be
+// made, and the rest.
 func answer(p *ckpt.Plan, err error) string {
 	if err != nil {
 		return "error " + err.Error() + "\n"
@@ -442,8 +442,8 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// The name of a golden file begins with its verdict, so that writing them anew
-// cannot change one unseen.
+// TestGoldenFilesAreNamedForTheirVerdict: the name of a golden file begins with its verdict, so that rewriting the
+// files cannot change a verdict unnoticed.
 func TestGoldenFilesAreNamedForTheirVerdict(t *testing.T) {
 	scenes(t, func(t *testing.T, s *scene, file, _, _ string) {
 		p, err := Make(&s.Facts)
@@ -457,8 +457,8 @@ func TestGoldenFilesAreNamedForTheirVerdict(t *testing.T) {
 	})
 }
 
-// What is to be asked, answered resume, must let the run go on: an operator
-// must not be asked the same thing for ever.
+// TestAnAnswerLetsTheRunGoOn: if a prompt is answered with resume, the run must continue. An operator must not be
+// asked the same thing forever.
 func TestAnAnswerLetsTheRunGoOn(t *testing.T) {
 	scenes(t, func(t *testing.T, s *scene, _, _, _ string) {
 		p, err := Make(&s.Facts)
@@ -466,7 +466,7 @@ func TestAnAnswerLetsTheRunGoOn(t *testing.T) {
 			return
 		}
 		prompt := p.Prompt
-		if prompt == nil { // the store makes one
+		if prompt == nil { // as if the store had made one
 			prompt = &ckpt.Prompt{ID: "new", At: ckpt.At(s.Now), Question: Question(p), Reason: Reason(p)}
 			if p.Checkpoint != nil {
 				prompt.Checkpoint = ckpt.Ref(p.Checkpoint.ID)

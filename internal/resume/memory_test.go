@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// applied is what a difference makes of a state; it must be the other state.
+// applied applies a difference to a state. The result must be the other state.
 func applied(t *testing.T, state, diff []byte) []byte {
 	t.Helper()
 	p, err := jsonpatch.DecodePatch(diff)
@@ -50,8 +50,8 @@ func TestMemoryDiffLeadsToTheBeginning(t *testing.T) {
 	}
 }
 
-// The sizes at which it is made: small states always, larger ones where
-// somebody is about to decide or only looks, and the largest never.
+// TestMemoryDiffBySize: the difference is always made for small states, for
+// larger ones if a person must decide or only looks, and never for the largest.
 func TestMemoryDiffBySize(t *testing.T) {
 	for _, c := range []struct {
 		size             int
@@ -78,7 +78,8 @@ func TestMemoryDiffBySize(t *testing.T) {
 	}
 }
 
-// What an agent saves must not cost the daemon its memory or its time.
+// TestMemoryDiffOfHostileStates: a state must not cost the daemon its memory or
+// its time.
 func TestMemoryDiffOfHostileStates(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string][2]string{
@@ -90,7 +91,7 @@ func TestMemoryDiffOfHostileStates(t *testing.T) {
 	} {
 		began := time.Now()
 		diff := patch([]byte(c[0]), []byte(c[1]))
-		if took := time.Since(began); took > time.Minute { // hours, where work grows with the square of the size
+		if took := time.Since(began); took > time.Minute { // hours, if the work is quadratic
 			t.Errorf("%s: took %s", name, took)
 		}
 		if len(diff) > 8*mib || !json.Valid(diff) {

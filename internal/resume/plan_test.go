@@ -12,7 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// invent makes facts by chance: every mixture comes up sooner or later.
+// invent makes random facts, so that every combination occurs.
 func invent(r *rand.Rand) (*Facts, map[string]bool) {
 	f := &Facts{
 		Now: noon, Exists: r.IntN(20) > 0, Autoresume: maybe(r), OwnerAlive: r.IntN(4) == 0, CallerOwns: r.IntN(4) == 0,
@@ -87,7 +87,8 @@ func TestPlansOfAllMixtures(t *testing.T) {
 	}
 }
 
-// want is the checkpoint that the promise asks for, found in the simplest way.
+// want returns the checkpoint that the promise requires, found in the simplest
+// way.
 func want(f *Facts, damaged map[string]bool) string {
 	for _, suspect := range []bool{false, true} {
 		for _, c := range f.Checkpoints {
@@ -223,7 +224,8 @@ func wrongForm(p *ckpt.Plan) string {
 	return ""
 }
 
-// Reasons are read by many; what steps and states hold is for their owner.
+// TestReasonsHoldNoPayloads: many people read reasons, but the contents of
+// steps and states are only for their owner.
 func TestReasonsHoldNoPayloads(t *testing.T) {
 	s := scene1(t, `
 run interrupted
@@ -260,7 +262,8 @@ func TestLoadThatGivesSomethingElse(t *testing.T) {
 	}
 }
 
-// The newest intact one is all that is read: states are large.
+// TestOnlyWhatIsNeededIsLoaded: only the newest intact state is read, because
+// states are large.
 func TestOnlyWhatIsNeededIsLoaded(t *testing.T) {
 	s := scene1(t, "run interrupted\ninterrupted 5m\ncheckpoint 4 routine 5m suspect\ncheckpoint 3 routine 6m\ncheckpoint 2 routine 7m damaged")
 	load, asked := s.Load, ""
@@ -277,7 +280,8 @@ func TestFactsAreLeftAsTheyAre(t *testing.T) {
 	}
 }
 
-// Times in the database are milliseconds; the store may hand over finer ones.
+// TestAPromptOfTheSameMillisecondCounts: times in the database are in
+// milliseconds, but the store may pass finer ones.
 func TestAPromptOfTheSameMillisecondCounts(t *testing.T) {
 	s := scene1(t, "run interrupted\nautoresume off\ncheckpoint 4 routine 5m\nprompt p1 made=1m choice=resume answered=1m")
 	s.Interrupted = s.Prompt.At.Add(999 * time.Microsecond)

@@ -9,8 +9,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// withProgram are the facts of a run whose newest checkpoint has a program, and
-// whose older one has none.
+// withProgram returns the facts of a run whose newest checkpoint has a program,
+// and whose older checkpoint has none.
 func withProgram(source string, executed int64) *Facts {
 	f := &Facts{
 		Now: noon, Exists: true, Autoresume: true, Interrupted: noon.Add(-time.Minute),
@@ -27,8 +27,9 @@ func withProgram(source string, executed int64) *Facts {
 	return f
 }
 
-// The same statement stands many times; whichever of them was the last to run,
-// the rest is what follows that one, and running it does each exactly once.
+// TestRepeatedStatements: the same statement occurs many times. Whichever of
+// them ran last, the rest is what follows it, and running the rest does each
+// statement exactly once.
 func TestRepeatedStatements(t *testing.T) {
 	statements := []string{"await pay(1)\n", "await pay(1)\n", "note()\n", "await pay(1)\n", "note()\n", "await pay(1)\n"}
 	source := strings.Join(statements, "")

@@ -24,7 +24,7 @@ type anthropicMessage struct {
 }
 
 // checkAnthropic refuses what that API refuses: each tool_use has exactly one
-// tool_result in the message after it, which is the user's, and no result is
+// tool_result in the next message, which is the user's, and there is no result
 // without a call.
 func checkAnthropic(messages []anthropicMessage) error {
 	var open []string
@@ -64,8 +64,8 @@ type openAIMessage struct {
 	Content    string       `json:"content"`
 }
 
-// checkOpenAI refuses what that API refuses: an assistant's message with
-// tool_calls is followed by one message of role tool for each of them.
+// checkOpenAI refuses what that API refuses: an assistant message with
+// tool_calls is followed by one message of role tool for each call.
 func checkOpenAI(messages []openAIMessage) error {
 	open := map[string]bool{}
 	for i, m := range messages {
@@ -89,7 +89,7 @@ func checkOpenAI(messages []openAIMessage) error {
 	return nil
 }
 
-// mend puts a plan's results behind the calls of a transcript, in both forms.
+// mend adds a plan's results to the calls of a transcript, in both forms.
 func mend(t *testing.T, p *ckpt.Plan) ([]block, []openAIMessage) {
 	t.Helper()
 	var blocks []block
@@ -112,8 +112,9 @@ func mend(t *testing.T, p *ckpt.Plan) ([]block, []openAIMessage) {
 	return blocks, messages
 }
 
-// A crash between tool calls and their results: the model asked for three, one
-// answered, one was lost, one had failed and its error is the agent's to add.
+// TestTheTranscriptIsWholeAgain: a crash between tool calls and their results.
+// The model requested three: one was answered, one was lost, and one had
+// failed, whose error the agent must add.
 func TestTheTranscriptIsWholeAgain(t *testing.T) {
 	s := scene1(t, `
 run interrupted
@@ -152,8 +153,9 @@ step call_<3> call_"3 started after=5
 	}
 }
 
-// After the transcript was mended and saved, a second crash must not lead to a
-// second answer to the same call, which the APIs refuse.
+// TestACallIsAnsweredOnce: after the transcript was mended and saved, a second
+// crash must not lead to a second answer to the same call, which the APIs
+// refuse.
 func TestACallIsAnsweredOnce(t *testing.T) {
 	told := `
 run interrupted attempt=2
@@ -167,7 +169,7 @@ checkpoint 5 routine 20m
 	if err != nil || len(p.InterruptedSteps) != 1 || p.InterruptedSteps[0].Key != "call_2" {
 		t.Errorf("%v, %v", p, err)
 	}
-	// Without checkpoint 6 both calls are unanswered in the state.
+	// Without checkpoint 6 both calls have no answer in the state.
 	s := scene1(t, told)
 	s.Checkpoints = s.Checkpoints[1:]
 	if p, err = Make(&s.Facts); err != nil || len(p.InterruptedSteps) != 2 {
