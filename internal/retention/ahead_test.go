@@ -8,8 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestAheadIsWhatThePlanDoes: what Ahead says of random histories is what the plan does at
-// that instant, or with that save, and not before.
+// TestAheadIsWhatThePlanDoes: for random histories, the plan does what Ahead says at that instant, or with that
+// save, and not before.
 func TestAheadIsWhatThePlanDoes(t *testing.T) {
 	for seed := range uint64(20_000) {
 		h, p, now := randomScene(rand.New(rand.NewPCG(seed, 11)))
@@ -68,10 +68,10 @@ func (a *aheadCheck) check(i int, next Next) {
 	}
 }
 
-// goes says whether the plan removes a checkpoint at an instant.
+// goes reports whether the plan removes a checkpoint at an instant.
 func (a *aheadCheck) goes(i int, at time.Time) bool { return Plan(a.h, a.p, at)[i].Remove }
 
-// goesWithASave says whether one more routine checkpoint removes a checkpoint.
+// goesWithASave reports whether one more routine checkpoint removes a checkpoint.
 func (a *aheadCheck) goesWithASave(i int) bool {
 	if ended(a.h) {
 		return false
@@ -79,7 +79,7 @@ func (a *aheadCheck) goesWithASave(i int) bool {
 	h := a.h
 	h.Checkpoints = append([]Held{{Seq: 1 << 40, Kind: ckpt.KindRoutine, CreatedAt: a.clock}}, h.Checkpoints...)
 	for i := range h.Checkpoints {
-		if h.Checkpoints[i].NeededBy == NextSave { // it comes from the new one then
+		if h.Checkpoints[i].NeededBy == NextSave { // then the new one is the parent of the next save
 			h.Checkpoints[i].NeededBy = ""
 		}
 	}

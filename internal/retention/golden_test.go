@@ -17,13 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// noon is the present of the golden files.
+// noon is the present time of the golden files.
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 // mark begins the part of a golden file that -update writes.
 const mark = "--- answer\n"
 
-// scene is what the upper part of a golden file tells:
+// scene is the content of the upper part of a golden file:
 //
 //	policy routine_keep=3 recovery_keep=7d ended_keep=30d
 //	clock untrusted
@@ -32,8 +32,8 @@ const mark = "--- answer\n"
 //	run old completed ended=31d
 //	  4 routine 2h pinned suspect needed="a fork" size=100
 //
-// A run's checkpoints stand below it: sequence number, kind, age, and what else
-// is true of it. What is not told has the default.
+// A run's checkpoints are listed below it: sequence number, kind, age, and
+// further properties. Everything else has its default.
 type scene struct {
 	policy ckpt.Policy
 	now    time.Time
@@ -142,7 +142,7 @@ func (s *scene) takeCheckpoint(words []string) error {
 			c.Suspect = true
 		case "damaged":
 			c.Damaged = true
-		case "alone": // without an operation
+		case "alone": // a pre_operation checkpoint without an operation
 			c.Operation = false
 		case "released":
 			c.Released = true
@@ -163,7 +163,8 @@ func (s *scene) takeCheckpoint(words []string) error {
 	return nil
 }
 
-// golden answers each file of a folder and compares with what it says below the mark.
+// golden computes the answer for each file of a folder and compares it with the
+// text below the mark.
 func golden(t *testing.T, folder string, answer func(*scene) string) {
 	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txt"))
 	if err != nil || len(files) == 0 {

@@ -13,14 +13,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// clocks are a wall clock that jumps and a monotonic one that does not.
+// clocks are a wall clock that jumps and a monotonic clock that does not.
 type clocks struct {
 	mu   sync.Mutex
 	wall time.Time
 	mono time.Duration
 }
 
-// pass lets time go by on both, and jump moves the wall clock only.
+// pass lets time pass on both clocks. jump moves only the wall clock.
 func (c *clocks) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,8 @@ func TestGuardAfterJump(t *testing.T) {
 	}
 }
 
-// A recovery checkpoint outlives every wrong clock that is set right in time.
+// TestGuardSavesFromAWrongClock: a recovery checkpoint survives every wrong
+// clock that is corrected in time.
 func TestGuardSavesFromAWrongClock(t *testing.T) {
 	h := History{Status: ckpt.RunRunning, Checkpoints: []Held{
 		{ID: "b", Seq: 2, Kind: ckpt.KindRoutine, CreatedAt: noon},
@@ -133,14 +134,14 @@ func TestGuardSavesFromAWrongClock(t *testing.T) {
 func TestGuardForgivesDriftButNotSteps(t *testing.T) {
 	c := &clocks{wall: noon}
 	g := NewGuard(c.settings())
-	for range 60 * 24 { // a day of NTP slewing at its fastest, and small corrections
+	for range 60 * 24 { // a day of NTP slewing at its maximum speed, and small corrections
 		c.pass(time.Minute)
 		c.jump(30 * time.Millisecond)
 		wantTrusted(t, g, c.mono >= 10*time.Minute)
 	}
 	c.jump(-1900 * time.Millisecond)
 	wantTrusted(t, g, true)
-	for range 3 { // steps that are small each, and soon after one another
+	for range 3 { // small steps, soon after one another
 		c.pass(time.Second)
 		c.jump(-1900 * time.Millisecond)
 		g.Now()
@@ -204,8 +205,8 @@ func TestGuardBySystemClock(t *testing.T) {
 	})
 }
 
-// Jumps at random times: it is trusted exactly when no jump and no start is
-// younger than the hold.
+// TestGuardEqualsItsModel: the clock jumps at random times, and is trusted
+// exactly if no jump and no start is younger than the hold.
 func TestGuardEqualsItsModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -13,20 +13,20 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// memory is the store as the worker's interface promises it, for tests of the
-// worker; internal/db has the real one and tests it with the same Worker.
+// memory is the store that the worker's interface promises, for tests of the
+// worker. internal/db has the real store and tests it with the same Worker.
 type memory struct {
 	mu       sync.Mutex
 	runs     map[int64]*memoryRun
 	policies map[int64]ckpt.Policy // by agent
-	whole    int64                 // budget of the whole database, 0 for none
+	whole    int64                 // the budget of the whole database; 0 for none
 	keys     []time.Time
 	judgedAt []time.Time
 	removals []ckpt.Removal
-	lost     []string                                  // ways back of resumable runs that were removed
-	calls    []string                                  // what was called, in order
-	trouble  func(call string, ids []int64) error      // what to fail with, before anything is done
-	after    func(call string, removed []ckpt.Removal) // looks on, in the transaction
+	lost     []string                                  // removed rollback targets of runs that can be resumed
+	calls    []string                                  // the calls, in order
+	trouble  func(call string, ids []int64) error      // the error to fail with, before anything is done
+	after    func(call string, removed []ckpt.Removal) // called after the removals, inside the transaction
 }
 
 type memoryRun struct {
@@ -80,7 +80,8 @@ func (m *memory) Due(ctx context.Context, now time.Time, after int64, limit int)
 	return due, nil
 }
 
-// wayBack is what a run can go back to: its newest clean checkpoint, else its newest.
+// wayBack returns the rollback target of a run: its newest clean checkpoint, or
+// its newest if none is clean.
 func wayBack(newestFirst []Held) string {
 	for _, c := range newestFirst {
 		if !c.Suspect {
@@ -90,7 +91,7 @@ func wayBack(newestFirst []Held) string {
 	return newestFirst[0].ID
 }
 
-// remove removes what verdicts say of the runs, at most limit.
+// remove removes what the verdicts say, at most limit checkpoints.
 func (m *memory) remove(verdicts []Verdict, limit int, dry bool) []ckpt.Removal {
 	var removed []ckpt.Removal
 	for _, v := range verdicts {
@@ -150,13 +151,13 @@ func (m *memory) Drop(ctx context.Context, runs []int64, over func(History, ckpt
 	for _, id := range runs {
 		if r := m.runs[id]; r != nil && len(r.Checkpoints) == 0 && over(r.History, m.policy(r), now) {
 			delete(m.runs, id)
-			return 1, true, nil // one at a time, so that more is tried
+			return 1, true, nil // one at a time, so that the worker tries more
 		}
 	}
 	return 0, false, nil
 }
 
-// excess is how much an agent or the whole database has too much.
+// excess returns how much an agent or the whole database exceeds its budget.
 func (m *memory) excess(agent int64) int64 {
 	budget := m.policies[agent].MaxBytes
 	if agent == wholeDatabase {
@@ -243,7 +244,8 @@ func (m *memory) Judged(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// save is what a save does in its transaction: the checkpoint and the plan.
+// save does what a save does in its transaction: it adds the checkpoint and
+// applies the plan.
 func (m *memory) save(run int64, c Held, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,7 +258,7 @@ func (m *memory) save(run int64, c Held, now time.Time) {
 	m.remove(Plan(r.History, m.policy(r), now), len(r.Checkpoints), false)
 }
 
-// add puts a run there with checkpoints of a kind and an age, the oldest first.
+// add adds a run with checkpoints of a kind and these ages, oldest first.
 func (m *memory) add(run, agent int64, kind ckpt.Kind, ages ...time.Duration) *memoryRun {
 	r := m.runs[run]
 	if r == nil {
@@ -274,7 +276,7 @@ func (m *memory) add(run, agent int64, kind ckpt.Kind, ages ...time.Duration) *m
 	return r
 }
 
-// left is what is there, by id.
+// left returns the ids of the remaining checkpoints.
 func (m *memory) left() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -295,7 +297,7 @@ func ids(removed []ckpt.Removal) (list []string) {
 	return list
 }
 
-// testWorker is a worker on a store, at noon, with a clock that is trusted.
+// testWorker returns a worker on a store, at noon, with a trusted clock.
 func testWorker(t *testing.T, m *memory) (*Worker, *clocks) {
 	t.Helper()
 	c := &clocks{wall: noon.Add(-time.Hour)}

@@ -13,8 +13,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// oracle says which checkpoints stay, written the other way round from Plan:
-// it collects what every promise saves, counting anew for each checkpoint.
+// oracle returns which checkpoints stay. It is written in the opposite way from
+// Plan: it collects what every promise saves, and counts again for each
+// checkpoint.
 func oracle(h History, p ckpt.Policy, now time.Time) map[string]bool {
 	stays := map[string]bool{}
 	save := func(is func(c Held) bool) {
@@ -109,7 +110,8 @@ func randomScene(r *rand.Rand) (History, ckpt.Policy, time.Time) {
 	return h, p, now
 }
 
-// nearly is a length about d: at the limit, a millisecond beside it, or anywhere.
+// nearly returns a duration around d: at the limit, a millisecond off, or
+// anywhere.
 func nearly(r *rand.Rand, d time.Duration) time.Duration {
 	switch r.IntN(5) {
 	case 0:
@@ -137,7 +139,7 @@ func kept(h History, verdicts []Verdict) map[string]bool {
 	return stays
 }
 
-// checkPlan compares with the oracle and tries what holds for every history.
+// checkPlan compares with the oracle and checks what holds for every history.
 func checkPlan(t *testing.T, r *rand.Rand, h History, p ckpt.Policy, now time.Time) {
 	t.Helper()
 	before := slices.Clone(h.Checkpoints)
@@ -176,8 +178,8 @@ func checkPlan(t *testing.T, r *rand.Rand, h History, p ckpt.Policy, now time.Ti
 	checkBudget(t, r, h, p)
 }
 
-// checkBudget: it takes what it says, not more than it must, and nothing that
-// Plan protects under any policy.
+// checkBudget: a budget removes what it says, no more than necessary, and
+// nothing that Plan protects under any policy.
 func checkBudget(t *testing.T, r *rand.Rand, h History, p ckpt.Policy) {
 	t.Helper()
 	over := r.Int64N(400)
@@ -218,7 +220,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzScene lets the fuzzer write the history itself.
+// FuzzScene makes the history from the fuzzer's bytes.
 func FuzzScene(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x83\x44\x25"), uint8(3), false)
 	f.Fuzz(func(t *testing.T, bytes []byte, keep uint8, over bool) {

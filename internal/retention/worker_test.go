@@ -28,7 +28,7 @@ func want[T any](t *testing.T, what string, want, got T) {
 	}
 }
 
-// busyDay is a store in which something of every sort is to be done.
+// busyDay is a store with work of every kind.
 func busyDay() *memory {
 	m := newMemory()
 	m.add(1, 1, ckpt.KindRecovery, week, week-time.Millisecond)
@@ -92,12 +92,13 @@ func TestOnceGuarded(t *testing.T) {
 	want(t, "guarded until", ckpt.At(c.wall.Add(10*time.Minute)), w.Status().GuardedUntil)
 
 	c.jump(-10 * 365 * ckpt.Day)
-	once(t, w) // sees the jump
+	once(t, w) // this notices the jump
 	c.pass(10 * time.Minute)
 	want(t, "after the guard", Result{Removed: 5, Dropped: 1, Expired: 2}, once(t, w))
 }
 
-// The clock jumps while a round goes on: with the next transaction nothing goes by age.
+// TestOnceJumpInTheMiddle: the clock jumps during a round. From the next
+// transaction on, nothing is removed for its age.
 func TestOnceJumpInTheMiddle(t *testing.T) {
 	m := newMemory()
 	for run := range int64(6) {
@@ -125,7 +126,7 @@ func TestOnceJumpBetweenKeys(t *testing.T) {
 		}
 		return nil
 	}
-	want(t, "result", Result{Expired: 20, Guarded: true}, once(t, w)) // the second ten were under way
+	want(t, "result", Result{Expired: 20, Guarded: true}, once(t, w)) // the second ten were in progress
 }
 
 func TestOnceWorksInSlices(t *testing.T) {
@@ -412,9 +413,10 @@ func TestRunStopsInTheMiddle(t *testing.T) {
 	})
 }
 
-// Saves, pins, ends, restores and clock jumps race with the worker. What is
-// removed is what the oracle allows at that moment, a resumable run always has
-// its way back, and in the end nothing is left that should have gone.
+// TestWorkerRaces: saves, pins, ends, restores and clock jumps race with the
+// worker. Only checkpoints that the oracle allows at that moment are removed, a
+// resumable run always has its rollback target, and in the end nothing is left
+// that had to be removed.
 func TestWorkerRaces(t *testing.T) {
 	m := newMemory()
 	w, c := testWorker(t, m)
