@@ -15,7 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// part writes a value that may hold secrets, short or long.
+// part writes a value that may contain secrets, short or long.
 func part(r *rand.Rand) string {
 	long := strings.Repeat("plain words and so on, ", r.IntN(80))
 	switch r.IntN(20) {
@@ -59,7 +59,8 @@ func document(r *rand.Rand) []byte {
 	return append(b, `}}`...)
 }
 
-// edit changes a document in ways that often leave it JSON, and says what stays.
+// edit changes a document in ways that often leave it valid JSON, and returns
+// the parts that stay.
 func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 	keep := func(from, to int) {
 		if from < to {
@@ -67,7 +68,7 @@ func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 			out = append(out, base[from:to]...)
 		}
 	}
-	comma := func(from int) int { // where an element or member may end
+	comma := func(from int) int { // where an element or member can end
 		at := from + r.IntN(len(base)-from+1)
 		if i := bytes.Index(base[at:], []byte(`,{"`)); i >= 0 && r.IntN(8) > 0 {
 			return at + i
@@ -84,7 +85,7 @@ func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 			out = append(out, ","+part(r)...)
 		case 1:
 			at = comma(p)
-		case 2: // once more
+		case 2: // repeats a part
 			keep(p, comma(p))
 		case 3:
 			for _, names := range [][2]string{{`"note`, `"password":0,"pass`}, {`"content"`, `"apikey"`}, {`"password"`, `"words"`}, {`"api_key"`, `"key"`}} {
@@ -107,8 +108,8 @@ func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 
 var texts = flag.Int("texts", 300, "from how many texts the tests that draw lots begin; make fuzz takes 6,000")
 
-// TestFindAfterAgrees changes documents again and again: what is found is what
-// a search of all of it finds.
+// TestFindAfterAgrees changes documents repeatedly: the result is the same as
+// that of a search of the whole document.
 func TestFindAfterAgrees(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 8))
@@ -136,7 +137,7 @@ func TestFindAfterAgrees(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			if n%7 == 0 && r.IntN(3) == 0 { // nobody has looked for a while
+			if n%7 == 0 && r.IntN(3) == 0 { // as if no search was made for a while
 				seenBefore = nil
 			}
 			seenBefore = agree(state, next)
@@ -155,8 +156,8 @@ func TestFindAfterAgrees(t *testing.T) {
 	}
 }
 
-// TestFindBytesAfterAgrees is the same for states that are not JSON, whose tokens
-// may begin and end anywhere.
+// TestFindBytesAfterAgrees is the same for states that are not JSON, whose
+// tokens can begin and end anywhere.
 func TestFindBytesAfterAgrees(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 9))
@@ -165,7 +166,7 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 	text := func(n int) (b []byte) {
 		limit := len(parts)
 		if r.IntN(3) > 0 {
-			limit -= 2 // no keys, which make all be looked at
+			limit -= 2 // without keys, which would make it search everything
 		}
 		for range n {
 			if r.IntN(2) == 0 {
@@ -224,7 +225,8 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 	}
 }
 
-// TestTooManySecrets: a state full of them is looked at as a whole each time.
+// TestTooManySecrets: a state with very many secrets is searched completely
+// each time.
 func TestTooManySecrets(t *testing.T) {
 	state := []byte(`{"a":["` + strings.Repeat(github+`","`, mostSeen+5) + `"],"b":0}`)
 	checked, err := jsontext.CheckAfter(state, nil, nil)
@@ -245,8 +247,8 @@ func TestTooManySecrets(t *testing.T) {
 	}
 }
 
-// TestHostileTexts ends soon: no text makes the search go over it again and
-// again, which would take minutes.
+// TestHostileTexts ends soon: no text makes the search read it repeatedly,
+// which would take minutes.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// made up, of so many characters of a class.
+// fake makes up a text of n characters of a class.
 func fake(class string, n int) string {
 	text := strings.Builder{}
 	for i := range n {
@@ -26,8 +26,8 @@ const (
 	capital = "Q2W3E4R5T6Y7UIOPASDFGHJKLZXCVBNM"
 )
 
-// tokens has one of each form that is looked for. The parts are put together so
-// that no scanner of this repository takes them for real.
+// tokens has one of each form that the scanner looks for. They are assembled
+// from parts so that no scanner of this repository takes them for real ones.
 var tokens = []string{
 	"sk-ant-" + "api03-" + fake(any36, 93) + "AA", "sk-proj-" + fake(any36, 48), "sk-svcacct-" + fake(any36, 48), "sk-or-v1-" + fake(hexes, 64), "sk-" + fake(any36, 48),
 	"hf_" + fake(letters, 34), "gsk_" + fake(any36, 52), "xai-" + fake(any36, 80), "pplx-" + fake(any36, 48), "r8_" + fake(any36, 37), "nvapi-" + fake(any36, 64), "dapi" + fake(hexes, 32),
@@ -46,8 +46,9 @@ var tokens = []string{
 	"postgres://app:hunter22@db.example.org/app", "redis://:hunter22@cache:6379/0", "https://bob:s3cr3t!@host/path",
 }
 
-// TestEveryFormIsFoundAnywhere: at the beginning of a text, of a line, in quotes
-// and in prose, in JSON and in any other text, and it is gone once it is redacted.
+// TestEveryFormIsFoundAnywhere: a token is found at the beginning of a text, of
+// a line, in quotes and in prose, in JSON and in any other text. After
+// redaction it is gone.
 func TestEveryFormIsFoundAnywhere(t *testing.T) {
 	for _, token := range tokens {
 		core := token[strings.LastIndexByte(token[:len(token)-4], ' ')+1:]
@@ -121,8 +122,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestEscapes: a token is found through the escapes of JSON, in it, before it,
-// and in its key, and its whole text goes.
+// TestEscapes: a token is found despite JSON escapes in it, before it, and in
+// its key, and its whole text is removed.
 func TestEscapes(t *testing.T) {
 	token := "glpat-" + fake(any36, 20)
 	escape := func(text string) string {
@@ -151,7 +152,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestManySecrets: only so many are named, and all are taken out.
+// TestManySecrets: only a limited number is named, but all are removed.
 func TestManySecrets(t *testing.T) {
 	var list []string
 	for i := range 1000 {
@@ -169,7 +170,8 @@ func TestManySecrets(t *testing.T) {
 	}
 }
 
-// TestOrdinaryTextIsSilent: code, logs and documents that speak of secrets hold none.
+// TestOrdinaryTextIsSilent: code, logs and documents that only mention secrets
+// contain none.
 func TestOrdinaryTextIsSilent(t *testing.T) {
 	for _, text := range []string{
 		"password = getpass.getpass()", "token = request.headers['x']", "api_key=os.environ['KEY']", "password: str = None", "token := r.Token", "secret: ${{ secrets.DEPLOY }}",

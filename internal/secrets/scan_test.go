@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// The tokens here are made up, and put together so that no scanner of this
-// repository takes them for real.
+// The tokens here are made up. They are assembled from parts so that no scanner
+// of this repository takes them for real ones.
 var (
 	key    = "sk-ant-" + strings.Repeat("a1B2", 10)
 	github = "ghp_" + strings.Repeat("x9Y8", 9)
@@ -36,7 +36,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestSilence: what is no secret makes no alarm.
+// TestSilence: a value that is not a secret is not reported.
 func TestSilence(t *testing.T) {
 	for _, state := range []string{
 		`{"password":null,"token":"abc","tokens":1234}`, `{"password":"${PASSWORD}"}`, `{"api_key":"<your key>"}`, `{"password":"xxxxxxxx"}`,
@@ -64,7 +64,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestAKeyEndsWithItsString: what begins in one string does not end in another.
+// TestAKeyEndsWithItsString: a key that begins in one string does not end in
+// another.
 func TestAKeyEndsWithItsString(t *testing.T) {
 	begin, end := "-----BEGIN RSA PRIV"+"ATE KEY-----", "-----END RSA PRIV"+"ATE KEY-----"
 	state := `{"a":"` + begin + `","b":{"c":"` + end + `"}}`
@@ -74,7 +75,8 @@ func TestAKeyEndsWithItsString(t *testing.T) {
 	}
 }
 
-// TestEveryPlace finds a token wherever it stands, and one that ends the text.
+// TestEveryPlace finds a token at every position, and one at the end of the
+// text.
 func TestEveryPlace(t *testing.T) {
 	for i := range 40 {
 		for after := range 20 {
