@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// metricsOf are the metrics that a file of this folder asks for.
+// metricsOf returns the metrics that a file of this folder uses.
 func metricsOf(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -20,8 +20,8 @@ func metricsOf(t *testing.T, name string) []string {
 	return slices.Compact(found)
 }
 
-// TestDashboardsAskForMetricsThatThereAre compares what the dashboard and the alert
-// rules ask for with the names in the daemon's source.
+// TestDashboardsAskForMetricsThatThereAre compares the metrics that the
+// dashboard and the alert rules use with the names in the daemon's source.
 func TestDashboardsAskForMetricsThatThereAre(t *testing.T) {
 	there := map[string]bool{}
 	for _, name := range []string{"../internal/daemon/metrics.go", "../internal/fleet/host/metrics.go"} {

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// root is a machine as far as systemd-analyze looks at it: our units, the
-// programs that they name, and the targets that every unit refers to. A user's
-// units are checked as if they were the system's, whose words are the same.
+// root returns a folder with the parts of a machine that systemd-analyze reads:
+// our units, the programs that they name, and the targets that every unit
+// refers to. A user's units are checked as the system's, because they use the
+// same settings.
 func root(t *testing.T, user bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +51,8 @@ func analyze(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestSystemdSaysNothingAboutTheUnits: systemd-analyze ends with 0 also where it
-// does not know a word, so any output is a complaint.
+// TestSystemdSaysNothingAboutTheUnits: systemd-analyze exits with 0 even if it
+// does not know a setting, so any output is a complaint.
 func TestSystemdSaysNothingAboutTheUnits(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		dir := root(t, user)
@@ -77,8 +78,8 @@ func verify(t *testing.T, dir string) string {
 	return out
 }
 
-// TestHardening: 0.5 or better, and the three things off that the daemon would
-// not work behind.
+// TestHardening: the exposure is 0.5 or better, and the protections with which
+// the daemon would not work are off.
 func TestHardening(t *testing.T) {
 	out, err := analyze(t, "security", "--offline=true", "--threshold=5", "--root="+root(t, false), "ckptsidecar.service")
 	if err != nil {
@@ -93,8 +94,8 @@ func TestHardening(t *testing.T) {
 	}
 }
 
-// Both units bound the daemon's memory, and Go knows of a lower bound, from which
-// it collects harder.
+// TestUnitsBoundMemory: both units limit the daemon's memory, and Go has a
+// lower limit at which it collects garbage harder.
 func TestUnitsBoundMemory(t *testing.T) {
 	for _, name := range []string{"systemd/ckptsidecar.service", "systemd/user/ckptsidecar.service"} {
 		unit := File(name)
@@ -109,8 +110,8 @@ func TestUnitsBoundMemory(t *testing.T) {
 	}
 }
 
-// TestBackoffIsForNewSystemdOnly: it is installed where systemd knows its words
-// and nowhere else, because others would complain at each start.
+// TestBackoffIsForNewSystemdOnly: the drop-in is installed only if systemd
+// knows its settings, because older versions would complain at each start.
 func TestBackoffIsForNewSystemdOnly(t *testing.T) {
 	dir := root(t, false)
 	path := filepath.Join(dir, "etc/systemd/system", Backoff.To)
@@ -128,8 +129,8 @@ func TestBackoffIsForNewSystemdOnly(t *testing.T) {
 	}
 }
 
-// TestTheSameRulesForBoth: what is said about restarts and the watchdog is the
-// same for the system's daemon and a person's own.
+// TestTheSameRulesForBoth: the rules for restarts and the watchdog are the same
+// for the system's daemon and a user's own.
 func TestTheSameRulesForBoth(t *testing.T) {
 	system, user := File("systemd/ckptsidecar.service"), File("systemd/user/ckptsidecar.service")
 	for _, key := range []string{

@@ -64,7 +64,7 @@ func TestVersionsAgree(t *testing.T) {
 	expect("got 98.7", "set", "98.7")
 	expect("", "set", "98.7.6")
 	expect("", "check", "98.7.6")
-	expect("", "set", "98.7.6") // again
+	expect("", "set", "98.7.6") // the second time
 	if text, err := os.ReadFile(filepath.Join(dir, "CHANGELOG.md")); err != nil || strings.Count(string(text), "\n## Unreleased\n\n## 98.7.6\n") != 1 {
 		t.Errorf("%v: the change-log has no part about 98.7.6, or several", err)
 	}
@@ -80,8 +80,8 @@ func TestVersionsAgree(t *testing.T) {
 	expect("package-lock.json says 98.7.5 and 98.7.6, not 98.7.6", "check")
 }
 
-// TestTheWheelInstalls builds the Python client twice: the bytes are the same, and what
-// is unpacked can be imported.
+// TestTheWheelInstalls builds the Python client twice: the bytes are the same, and the unpacked client can be
+// imported.
 func TestTheWheelInstalls(t *testing.T) {
 	var built [2][]byte
 	var dir, name string
@@ -120,8 +120,8 @@ for f in importlib.metadata.files("ckptsidecar"):
 	}
 }
 
-// TestPipNeedsNoNetwork types what README.md says, in a copy, where pip may ask no index
-// and has no wheels of setuptools at hand.
+// TestPipNeedsNoNetwork runs the commands of README.md in a copy. pip must use no index, and has no wheels of
+// setuptools.
 func TestPipNeedsNoNetwork(t *testing.T) {
 	python(t)
 	if err := exec.Command("python3", "-m", "pip", "--version").Run(); err != nil {
@@ -131,7 +131,7 @@ func TestPipNeedsNoNetwork(t *testing.T) {
 	if err := os.CopyFS(source, os.DirFS("../clients/python")); err != nil {
 		t.Fatal(err)
 	}
-	// --target is what a Python that belongs to the distribution allows too.
+	// --target is also allowed in a Python that belongs to the distribution.
 	pip := exec.Command("python3", "-m", "pip", "install", "--no-index", "--no-cache-dir", "--target", to, source)
 	pip.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PIP_") }), "PIP_CONFIG_FILE="+os.DevNull)
 	if said, err := pip.CombinedOutput(); err != nil {
@@ -140,7 +140,7 @@ func TestPipNeedsNoNetwork(t *testing.T) {
 	imports(t, to)
 }
 
-// TestTheBillOfMaterialsNamesWhatIsIn reads it of this test's own binary.
+// TestTheBillOfMaterialsNamesWhatIsIn makes the bill of materials of this test's own binary.
 func TestTheBillOfMaterialsNamesWhatIsIn(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
