@@ -14,6 +14,7 @@ import (
 // because an older copy of it was started, or a standby that lagged was
 // promoted. Each host notices this and ships its data again. Nothing is lost.
 func TestFleetWentBack(t *testing.T) {
+	t.Parallel()
 	t.Run("an older copy is started", func(t *testing.T) {
 		server, url := fleetEngine(t)
 		w := newBackWorld(t, url)

@@ -12,6 +12,7 @@ import (
 // for agents whose runs may move to other hosts. For all other agents
 // everything continues.
 func TestWhatBeginsWithoutALease(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}
 	h := hostOf(t, url, func(s *shipper) { s.keepLease(lease.New(clock.read, 15*time.Second), 0); s.assume = true })

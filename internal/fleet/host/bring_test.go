@@ -66,6 +66,7 @@ func (r *roaming) claimsNothing(what, agent, body, verdict string) {
 // is its owner on both hosts and the policy lets it move. No other user gets
 // it.
 func TestResumeClaims(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
 	for agent, policy := range map[string]string{"moves": fleetPolicy, "stays": `{"takeover":"manual"}`, "local": `{"takeover":"auto"}`, "held": fleetPolicy} {
@@ -161,6 +162,7 @@ func waitShipped(t *testing.T, h *roaming) {
 // TestResumeWithoutTheEngine: while the engine is away, a run that may be on
 // another host waits, and all other runs continue.
 func TestResumeWithoutTheEngine(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one := roamingHost(t, url, "one")
 	one.policy("moves", `{"takeover":"auto"}`)
@@ -176,6 +178,7 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 // the same name is shipped before the claim, and removes nothing of the claimed
 // run.
 func TestARemovalIsNotOfTheRunThatIsClaimed(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
 	if err := saveOne(one, t, "main", `{"n":1}`); err != nil {
@@ -210,6 +213,7 @@ func TestARemovalIsNotOfTheRunThatIsClaimed(t *testing.T) {
 // has shipped it, no row of its audit log about a run of the same name removes
 // the claimed run from the engine.
 func TestClaimedRunsAreNotGone(t *testing.T) {
+	t.Parallel()
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
 	if _, _, err := Migrate(t.Context(), url); err != nil {

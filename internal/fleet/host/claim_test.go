@@ -36,6 +36,7 @@ func saveOne(s *db.Store, t *testing.T, run, state string) error {
 // TestFleetClaim claims a run from a host that falls silent, lets that host
 // come back, and adopts what it did in the meantime.
 func TestFleetClaim(t *testing.T) {
+	t.Parallel()
 	whole := t
 	server, url := fleetEngine(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -152,6 +153,7 @@ func settled(t *testing.T, c *claimant) {
 // repeating the claim brings the run. If two hosts claim at the same time, one
 // of them gets the run.
 func TestInterruptedClaim(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
 	work(t, one)

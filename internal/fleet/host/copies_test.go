@@ -186,6 +186,7 @@ func (h *copied) there() (list []string) {
 // TestCopiesOfTwoHosts: two hosts claim runs from each other, erase agents and restart, in random order. After a
 // quiet moment, the engine has the same data of each run as its owner.
 func TestCopiesOfTwoHosts(t *testing.T) {
+	t.Parallel()
 	pgtest.Need(t)
 	if testing.Short() {
 		t.Skip("three histories take a while; make fleet draws them")

@@ -153,6 +153,7 @@ const (
 // TestDurableWithoutEngine requests durability fleet without an engine, and with an engine that is away from the
 // beginning.
 func TestDurableWithoutEngine(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"", "postgres://postgres@127.0.0.1:1/fleet"} {
 		h := hostOf(t, url)
 		h.policy("strict", fleetPolicy)
@@ -174,6 +175,7 @@ func TestDurableWithoutEngine(t *testing.T) {
 
 // TestDurableFleet: writes of durability fleet are acknowledged only when they are replicated.
 func TestDurableFleet(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	h := hostOf(t, url)
 	h.policy("strict", fleetPolicy)

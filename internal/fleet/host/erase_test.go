@@ -45,6 +45,7 @@ func again(t *testing.T, s *shipper) {
 // TestFleetErase is T8: an agent is erased while another host with a copy of it is away, and then the engine goes
 // back to an older state. In the end its words are in no table and on no host.
 func TestFleetErase(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	pathA, pathB := filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db")
 	storeA, storeB := openFleetStore(t, pathA), openFleetStore(t, pathB)
@@ -144,6 +145,7 @@ func TestFleetErase(t *testing.T) {
 // TestFleetErasePrincipal erases the agent of a principal on all hosts, and keeps agents of other principals with
 // the same name.
 func TestFleetErasePrincipal(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
 	a.has("uid:1001", "x", "y")

@@ -25,6 +25,7 @@ func (h *seenHost) erasure(caller ckpt.Caller, n int64) (f ckpt.ErasedFleet) {
 // TestFleetErasure asks which hosts have confirmed an erasure, from before the engine has it until the last host
 // has confirmed.
 func TestFleetErasure(t *testing.T) {
+	t.Parallel()
 	_, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
 	user, other := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}
@@ -57,6 +58,7 @@ func TestFleetErasure(t *testing.T) {
 // TestFormerIDWaitsForNoErasure: after a database has joined with a new id, no erasure waits for its former id,
 // unless another machine has a copy of that database.
 func TestFormerIDWaitsForNoErasure(t *testing.T) {
+	t.Parallel()
 	_, url := fleetEngine(t)
 	other := newSeenHost(t, url, "other")
 	path := filepath.Join(t.TempDir(), "ckpt.db")

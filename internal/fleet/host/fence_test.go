@@ -10,6 +10,7 @@ import (
 // TestFenceOutlivesTheRun: a host comes back after the new owner of its run has continued the run and removed it.
 // The run must not continue from its old state, because the steps of the new owner would be done twice.
 func TestFenceOutlivesTheRun(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
 	must := failsOn(t)
@@ -63,6 +64,7 @@ func TestFenceOutlivesTheRun(t *testing.T) {
 // TestFenceOfAClaimThatIsLost: the engine goes back to a state without a run, and the new owner ships the run
 // again. The claim no longer tells the former owner that it is fenced, but the refusal of its batch does.
 func TestFenceOfAClaimThatIsLost(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
 	must := failsOn(t)

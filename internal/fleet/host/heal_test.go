@@ -132,6 +132,7 @@ func healWorld(t *testing.T) (server *pgtest.Server, a, b, c *healHost, back fun
 // TestTermsAreAssertedAgain: the engine loses a claim. The former owner stays fenced, no host claims on its own,
 // and the claimant is the owner again when it is back.
 func TestTermsAreAssertedAgain(t *testing.T) {
+	t.Parallel()
 	server, a, b, c, back := healWorld(t)
 	back()
 	a.restarted()
@@ -211,6 +212,7 @@ func (h *healHost) engineURL() string {
 // TestClaimAfterTheEngineWentBack: a person forces a claim while the engine lacks an earlier claim. The host of the
 // earlier claim is fenced, and its work becomes a strand.
 func TestClaimAfterTheEngineWentBack(t *testing.T) {
+	t.Parallel()
 	server, a, b, c, back := healWorld(t)
 	back()
 	again(t, a.ship)
@@ -232,6 +234,7 @@ func TestClaimAfterTheEngineWentBack(t *testing.T) {
 
 // TestHealingEnds: a host that does not come back blocks claims only for a while.
 func TestHealingEnds(t *testing.T) {
+	t.Parallel()
 	server, a, _, c, back := healWorld(t)
 	back()
 	again(t, a.ship)
@@ -249,6 +252,7 @@ func TestHealingEnds(t *testing.T) {
 }
 
 func TestGivenAndRemember(t *testing.T) {
+	t.Parallel()
 	given := []fleet.RunTerm{{UID: "none", Term: 0}, {UID: "mine", Term: 3}, {UID: "lost", Term: 3}, {UID: "here", Term: 1}}
 	said := []fleet.Taken{{UID: "mine", Term: 2}, {UID: "lost", Term: 4, From: 7}, {UID: "gone", Term: 1}, {UID: "here", Term: 2, From: 5}}
 	if got := fleet.Given(given, said); !slices.Equal(got, []fleet.RunTerm{{UID: "mine", Term: 3}}) {
@@ -263,6 +267,7 @@ func TestGivenAndRemember(t *testing.T) {
 // TestRegisteringBesideBatches: a claim registers this host while its batches continue. The engine then has a newer
 // count of the host than the claim has read. The host must not conclude that the engine went back.
 func TestRegisteringBesideBatches(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	h := newHealHost(t, url, "a")
 	again(t, h.ship)

@@ -55,6 +55,7 @@ func (h *seenHost) wantAsked(caller ckpt.Caller, query string, want ...string) {
 // TestFleetHeld reads prompts and checkpoints of other hosts, which only the engine has. Only callers who may see
 // them get them.
 func TestFleetHeld(t *testing.T) {
+	t.Parallel()
 	engine, url := fleetEngine(t)
 	here, there := newSeenHost(t, url, "here"), newSeenHost(t, url, "there")
 	ann, bob, admin := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}, ckpt.Caller{Owner: "uid:0", Admin: true}

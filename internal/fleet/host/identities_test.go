@@ -29,6 +29,7 @@ func silent(s *pgtest.Server) {
 // TestFleetPrincipals is T7: the same uid on two hosts is two people until the
 // settings of both hosts say that it is one person.
 func TestFleetPrincipals(t *testing.T) {
+	t.Parallel()
 	engine, url := fleetEngine(t)
 	a, b := newSeenHost(t, url, "a"), newSeenHost(t, url, "b")
 	user, other := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}
@@ -98,6 +99,7 @@ func claims(t *testing.T, h *seenHost, caller ckpt.Caller, want ckpt.Code) *flee
 // TestFleetRestorePrincipals: restored agents belong to the local user who is
 // the same principal.
 func TestFleetRestorePrincipals(t *testing.T) {
+	t.Parallel()
 	_, url := fleetEngine(t)
 	lost := newSeenHost(t, url, "lost")
 	lost.has("uid:1001", "mapped")

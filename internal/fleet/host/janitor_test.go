@@ -170,6 +170,7 @@ func remains(s *pgtest.Server, run string) []string {
 // TestJanitor: a host is lost, the janitor cleans up after it, and the host comes back. The host was only paused,
 // so it does not know about the cleaning.
 func TestJanitor(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	here := openFleetStore(t, filepath.Join(t.TempDir(), "here.db"))
 	ship := shipperOf(here, url, "here")
@@ -306,6 +307,7 @@ func lostWorld(t *testing.T) (server *pgtest.Server, url string, lost *lostHost,
 
 // TestJanitorsTakeTurns: two hosts never both clean, even if one of them is late.
 func TestJanitorsTakeTurns(t *testing.T) {
+	t.Parallel()
 	server, url, lost, one, two, _ := lostWorld(t)
 	a, b := janitorOf(t, one, url, "one"), janitorOf(t, two, url, "two")
 	a.works(t, 0, "while the host is alive")
@@ -328,6 +330,7 @@ func TestJanitorsTakeTurns(t *testing.T) {
 // TestJanitorIsLate: the janitor removes nothing if, after it has judged, the host is heard of again, the run is
 // claimed, or another host has become the janitor. Nothing changes then.
 func TestJanitorIsLate(t *testing.T) {
+	t.Parallel()
 	server, url, lost, one, two, _ := lostWorld(t)
 	silent(server)
 	j := janitorOf(t, one, url, "one")
@@ -402,6 +405,7 @@ func (j *janitor) judged(t *testing.T, of *lostHost) (all []fleet.Cleaning) {
 // TestJanitorIsKilled: a janitor that dies after a removal, before it has recorded it, records it when it is back.
 // What it was about to remove is removed the next time.
 func TestJanitorIsKilled(t *testing.T) {
+	t.Parallel()
 	server, url, _, one, _, _ := lostWorld(t)
 	silent(server)
 	j := janitorOf(t, one, url, "one")
@@ -425,6 +429,7 @@ func TestJanitorIsKilled(t *testing.T) {
 // TestJanitorWithARole cleans up with the rights of examples/fleet/rights.sql. A host that is not the janitor must
 // not.
 func TestJanitorWithARole(t *testing.T) {
+	t.Parallel()
 	server, url, lost, one, two, _ := lostWorld(t)
 	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
 	if err != nil {
@@ -466,6 +471,7 @@ func TestJanitorWithARole(t *testing.T) {
 // TestJanitorKeepsClaimedRuns: a run that another host owned before can have a strand there. Its checkpoints are
 // removed, but the run stays, so that its former owner still learns of the claim.
 func TestJanitorKeepsClaimedRuns(t *testing.T) {
+	t.Parallel()
 	server, url, lost, one, _, _ := lostWorld(t)
 	silent(server)
 	server.Exec("fleet", `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how)
@@ -480,6 +486,7 @@ func TestJanitorKeepsClaimedRuns(t *testing.T) {
 
 // TestJanitorNeedsTheKey: a host without the key leaves sealed runs alone, and a host with the key cleans them.
 func TestJanitorNeedsTheKey(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	keys := keyFile(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
@@ -504,6 +511,7 @@ func TestJanitorNeedsTheKey(t *testing.T) {
 // TestJanitorJudgesByTheHostsClock: the clock of a host is months behind. By that clock, the host made everything
 // just now, so nothing is old after it has been lost for an hour.
 func TestJanitorJudgesByTheHostsClock(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
 	ship := shipperOf(one, url, "one")
@@ -525,6 +533,7 @@ func TestJanitorJudgesByTheHostsClock(t *testing.T) {
 // TestJanitorDistrustsAClock: nothing is removed for its age just after the start, or after a jump of the engine's
 // clock.
 func TestJanitorDistrustsAClock(t *testing.T) {
+	t.Parallel()
 	server, url, _, one, _, _ := lostWorld(t)
 	silent(server)
 	j := janitorOf(t, one, url, "one")
@@ -548,6 +557,7 @@ func TestJanitorDistrustsAClock(t *testing.T) {
 // TestAgesOnly: the janitor does not apply a policy that keeps one routine checkpoint, because only the owner may.
 // A checkpoint saved for an operation stays with its run.
 func TestAgesOnly(t *testing.T) {
+	t.Parallel()
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 1
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -78,6 +78,7 @@ func found(dump string, words []string) (list []string) {
 // TestFleetSealed ships with a key: no text that a user or an agent entered is readable in the engine, and all of
 // it comes back on a host with the key.
 func TestFleetSealed(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	words := canaries(t, lost)
@@ -158,6 +159,7 @@ func withoutKey(t *testing.T, server *pgtest.Server, url, foreign string) {
 // TestFleetSealChanged ships in the clear, then with one key, then with another, and skips data that was moved in
 // the engine.
 func TestFleetSealChanged(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	ship := func(keys func() (*seal.Ring, error)) {
@@ -202,6 +204,7 @@ func TestFleetSealChanged(t *testing.T) {
 
 // TestFleetKeyFile: a file that others may read is refused, and without a key file nothing is shipped.
 func TestFleetKeyFile(t *testing.T) {
+	t.Parallel()
 	path := keyFile(t, "acme")
 	for _, realm := range []string{"acme", "acme"} {
 		if _, err := AddKey(path, realm, "", time.Now()); err != nil {

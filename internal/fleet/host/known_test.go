@@ -9,6 +9,7 @@ import (
 // TestKnownSegments: a run counts as a run without segments in the engine only after a batch that has removed all
 // of them.
 func TestKnownSegments(t *testing.T) {
+	t.Parallel()
 	k := known{}
 	for _, step := range []struct {
 		what string

@@ -43,6 +43,7 @@ func leaseOver(server *pgtest.Server, db string) {
 // gives it up on its own if the engine does not. A renewal returns which runs
 // other hosts own.
 func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
@@ -123,6 +124,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 // TestSlowBatchKeepsTheLease: while a batch of this host waits for a lock, the
 // lease is renewed on a separate connection.
 func TestSlowBatchKeepsTheLease(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	clock := &ticks{now: time.Hour}
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
@@ -153,6 +155,7 @@ func TestSlowBatchKeepsTheLease(t *testing.T) {
 // TestNoFleetAnswerWithoutALease: a write is confirmed as stored in the engine
 // only while this host holds its lease.
 func TestNoFleetAnswerWithoutALease(t *testing.T) {
+	t.Parallel()
 	w := newWaiters()
 	clock := &ticks{now: time.Hour}
 	w.lease = lease.New(clock.read, 15*time.Second)

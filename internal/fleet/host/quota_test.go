@@ -88,6 +88,7 @@ const quotaLimit = 96 << 10
 // TestFleetQuota: a principal uses up his quota on two hosts. His agents that request durability fleet are refused,
 // and no others are. They continue when there is room again.
 func TestFleetQuota(t *testing.T) {
+	t.Parallel()
 	engine, url := fleetEngine(t)
 	named := map[string]string{fleetUser.Owner: "acme/build"}
 	a, b := newQuotaHost(t, engine, url, quotaLimit, named), newQuotaHost(t, engine, url, quotaLimit, named)
@@ -235,6 +236,7 @@ func (h *quotaHost) url() string {
 // TestFleetQuotaWithoutEngine: before the first count no principal is refused, and the last count stays in force
 // while the engine is away.
 func TestFleetQuotaWithoutEngine(t *testing.T) {
+	t.Parallel()
 	engine, url := fleetEngine(t)
 	h := newQuotaHost(t, engine, url, 1, nil)
 	h.policy("strict", fleetPolicy)

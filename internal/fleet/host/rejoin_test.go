@@ -14,6 +14,7 @@ import (
 // TestFleetRejoin replaces a host's database with an older copy. The host ships nothing until it joins again. What
 // it did on the older copy is a strand, and what the engine has comes back with a claim.
 func TestFleetRejoin(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := configOf(path, "again", "")

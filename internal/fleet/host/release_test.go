@@ -12,6 +12,7 @@ import (
 // TestRelease: a run that its owner has ended or released can be claimed at once. A run that begins again before a
 // claim stays with its host.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
 	began := func(h *roaming, agent string) resumed {
@@ -72,6 +73,7 @@ func TestRelease(t *testing.T) {
 
 // TestDrain: a drained host begins nothing, and other hosts can claim its runs at once.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
 	one.policy("a", fleetPolicy)

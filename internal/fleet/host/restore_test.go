@@ -85,6 +85,7 @@ func work(t *testing.T, s *db.Store) (newest string) {
 // TestFleetRestore: a host is lost with its disk, and gets back what the engine
 // holds.
 func TestFleetRestore(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	newest := work(t, lost)

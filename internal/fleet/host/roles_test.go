@@ -12,6 +12,7 @@ import (
 // TestFleetRoles gives each host a separate role, as examples/fleet/rights.sql does. The hosts ship, claim and
 // erase as before, and cannot write the rows of another host.
 func TestFleetRoles(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
 	if err != nil {

@@ -80,6 +80,7 @@ func (w *choosing) policy(agent, set string) {
 // TestFleetShipsByPolicy: only agents whose policies request it are shipped. The engine has no text that was
 // entered for another agent, and not its name.
 func TestFleetShipsByPolicy(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	store := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	w := &choosing{t: t, server: server, store: store, url: url, s: shipperOf(store, url, "here")}
@@ -120,6 +121,7 @@ func TestFleetShipsByPolicy(t *testing.T) {
 // TestFleetShipsWhatIsArchived: runs are shipped even if their rows of the audit log were archived before, either
 // before the host joined a fleet or while the engine was away.
 func TestFleetShipsWhatIsArchived(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	now := time.Now().Add(-90 * 24 * time.Hour)
 	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test",

@@ -23,6 +23,7 @@ import (
 
 // TestShipper ships to an engine that dies and comes back, and stops if the engine has another past.
 func TestShipper(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
 	if err != nil {

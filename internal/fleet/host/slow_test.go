@@ -43,6 +43,7 @@ func (h *seenHost) until(what string, is func(*fleet.Status) bool) {
 // while it has no room. Saves continue, the status reports the state, and in
 // the end the engine has everything.
 func TestSlowEngine(t *testing.T) {
+	t.Parallel()
 	engine := pgtest.Start(t)
 	engine.Database("fleet")
 	if _, _, err := Migrate(t.Context(), engine.URL("fleet")); err != nil {

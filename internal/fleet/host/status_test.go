@@ -98,6 +98,7 @@ func (h *seenHost) sees(caller ckpt.Caller, query string, want ...string) {
 // the same uid on another host. Only an administrator sees what belongs to
 // another user.
 func TestFleetRights(t *testing.T) {
+	t.Parallel()
 	engine, url := fleetEngine(t)
 	here, there := newSeenHost(t, url, "here"), newSeenHost(t, url, "there")
 	ann, bob := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}
@@ -186,6 +187,7 @@ func (h *seenHost) away(engine *pgtest.Server, user, admin ckpt.Caller) {
 
 // TestFleetStates checks the name of each state of the shipping.
 func TestFleetStates(t *testing.T) {
+	t.Parallel()
 	if got := stateOf(&shipped{}); got != fleet.StateConnecting {
 		t.Errorf("a shipper that has begun is %s", got)
 	}

@@ -11,6 +11,7 @@ import (
 
 // TestFleetVerify: verify finds each kind of damage that the test plants in the engine, and finds none before.
 func TestFleetVerify(t *testing.T) {
+	t.Parallel()
 	server, url := fleetEngine(t)
 	keys := keyFile(t)
 	c := configOf(filepath.Join(t.TempDir(), "one.db"), "one", keys)

@@ -15,6 +15,7 @@ import (
 // TestClaim claims a run of another host: a host that the engine still hears of keeps its runs, one of two
 // claimants gets the run, and what the former owner still ships is refused.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
 	register(t, old, "db1")
@@ -86,6 +87,7 @@ func TestClaim(t *testing.T) {
 // TestClaimBehindASilentOwner is part of T6: an owner that falls silent inside its transaction holds the lock on
 // its mark. Its session ends after 1.5 s, and then the claim succeeds.
 func TestClaimBehindASilentOwner(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
 	register(t, old, "db1")
@@ -118,6 +120,7 @@ func TestClaimBehindASilentOwner(t *testing.T) {
 // TestGroundsAreTheEngines: a claim succeeds only if the engine itself finds that its ground is true, whatever the
 // claimant has seen.
 func TestGroundsAreTheEngines(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	old := migrated(t, s.Database("fleet"))
 	register(t, old, "db1")
@@ -168,6 +171,7 @@ func TestGroundsAreTheEngines(t *testing.T) {
 // TestWhoeverWasGivenARunLast: the engine no longer has a run. The host that was given the run last may ship it
 // again. All other hosts are told that it is not theirs, and must not ship it.
 func TestWhoeverWasGivenARunLast(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))
 	names := []string{"db1", "db2", "db3"}

@@ -18,6 +18,7 @@ const cuts = 40
 // After an error the mark tells whether it is there. A batch is always there
 // completely or not at all.
 func TestCutConnection(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	migrated(t, s.Database("fleet")).Close()
 	relay := s.Relay()

@@ -80,6 +80,7 @@ func ship(t *testing.T, e *pg.Engine, db string, c *fleet.Changes) []string {
 
 // TestEngine ships batches and checks what the engine stores.
 func TestEngine(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))
 	if from, err := e.Migrate(t.Context(), "engine-2"); err != nil || from != pg.SchemaVersion {
@@ -184,6 +185,7 @@ func TestEngine(t *testing.T) {
 
 // TestCheck: Check says what is wrong with an engine.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	url := s.Database("fleet")
 	e := dial(t, url)
@@ -231,6 +233,7 @@ func TestCheck(t *testing.T) {
 
 // TestErrorsShowNoPassword: no error about a faulty URL shows its password.
 func TestErrorsShowNoPassword(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"postgres://u:canary@127.0.0.1:1/d", "postgres://u:canary@[::1", "http://u:canary@[::1]/", "postgres://u:canary%zz@[::1]/", "postgres://u:canary@[::1]/?sslmode=sometimes"} {
 		_, err := pg.Dial(t.Context(), url)
 		if err == nil || strings.Contains(err.Error(), "canary") {
@@ -242,6 +245,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 // TestCanceledWait is T4: a commit whose wait for the standby was canceled does not count as done. PostgreSQL
 // reports it as done, with only a warning.
 func TestCanceledWait(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	url := s.Database("fleet")
 	e := migrated(t, url)
@@ -280,6 +284,7 @@ func TestCanceledWait(t *testing.T) {
 // TestEveryAnswerWaitsForTheStandby: every request writes something, even if nothing has changed. PostgreSQL would
 // answer a transaction that wrote nothing without waiting for the standby.
 func TestEveryAnswerWaitsForTheStandby(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	e := migrated(t, s.Database("fleet"))
 	standby := s.Standby()

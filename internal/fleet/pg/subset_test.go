@@ -37,6 +37,7 @@ var (
 // TestSubset is T11: it reads every SQL statement of this package, and fails for a word outside the subset that all
 // named engines have.
 func TestSubset(t *testing.T) {
+	t.Parallel()
 	statements := literals(t)
 	if len(statements) < 50 {
 		t.Fatalf("only %d pieces of SQL were found", len(statements))

@@ -34,6 +34,7 @@ const columnsOf = `SELECT table_name, column_name, data_type, is_nullable FROM i
 // testdata holds, and lets daemons of that version continue beside daemons of
 // this version.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	migrated(t, s.Database("fresh"))
 	want := s.Rows("fresh", columnsOf)
