@@ -66,6 +66,8 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	if c.Steps < 10 || c.Steps > 10_000 {
 		return cli.Usagef("--steps must be between 10 and 10000; got %d", c.Steps)
 	}
+	ctx, stop := program.UntilUnread(ctx)
+	defer stop()
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
 	if !a.JSON {
 		term.Println(a.Stdout, "An agent is killed in the middle of its work and goes on where it was.")
