@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -37,6 +38,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return daemon.Misconfigured(err)
 	}
+	term.OutliveReaders()
 	log, level := config.Logger(a.Log(), false)
 	d := c.daemon(a, config)
 	d.Log, d.Level, d.Manager, d.Reload = log, level, manager, reloads(a.Interactive)

@@ -66,7 +66,7 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	if c.Steps < 10 || c.Steps > 10_000 {
 		return cli.Usagef("--steps must be between 10 and 10000; got %d", c.Steps)
 	}
-	ctx, stop := program.UntilUnread(ctx)
+	ctx, stop := term.UntilUnread(ctx)
 	defer stop()
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
 	if !a.JSON {

@@ -78,7 +78,7 @@ type Bench struct {
 // Measure runs a measurement that needs about this many bytes of disk, and removes its
 // files afterwards.
 func (a *Env) Measure(ctx context.Context, name string, f Flags, need int64, do func(*Bench) error) error {
-	ctx, stop := program.UntilUnread(ctx)
+	ctx, stop := term.UntilUnread(ctx)
 	defer stop()
 	b, err := a.openBench(name, f, need)
 	if err != nil {

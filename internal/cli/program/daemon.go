@@ -8,11 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
@@ -151,11 +149,4 @@ func (l *daemonLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.TrimSpace(l.text.String())
-}
-
-// UntilUnread returns a context that also ends when the program that reads stdout or stderr has
-// ended, as in `demo | head`. Without it, SIGPIPE would kill this process at the next write, and the
-// files that the command removes at its end would stay.
-func UntilUnread(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, syscall.SIGPIPE)
 }

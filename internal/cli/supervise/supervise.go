@@ -482,5 +482,6 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer s.close()
+	term.OutliveReaders()
 	return s.run(context.WithoutCancel(ctx)) // signals are forwarded, not obeyed
 }
