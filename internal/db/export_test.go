@@ -39,7 +39,7 @@ func forge(tx *ledger.Tx, query string, args ...any) error {
 	if err := tx.Exec(query, args...); err != nil {
 		return err
 	}
-	return tx.Exec(ledger.Guards[guard])
+	return tx.Exec(ledger.Guards()[guard])
 }
 
 // Waiting returns the number of operations in the writer's queue.
@@ -98,9 +98,9 @@ func (s *Store) Doubts() int64 { return s.States.Doubts.Load() }
 // like an attacker who knows them.
 func Unguarded(statements string) string {
 	var drop, again strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(ledger.Guards)) {
+	for _, name := range slices.Sorted(maps.Keys(ledger.Guards())) {
 		drop.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n")
-		again.WriteString(ledger.Guards[name])
+		again.WriteString(ledger.Guards()[name])
 	}
 	return drop.String() + strings.TrimSuffix(strings.TrimSpace(statements), ";") + ";\n" + again.String()
 }

@@ -50,7 +50,7 @@ func run(base string, tests func() int) int {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
 	}
-	moreBeside()
+	Beside(2 * runtime.GOMAXPROCS(0)) // tests of processes mostly wait
 	code := tests()
 	if err := home.leave(); err != nil && code == 0 { // what a test that failed leaves is no news
 		fmt.Fprintln(os.Stderr, "testenv:", err)
@@ -59,16 +59,16 @@ func run(base string, tests func() int) int {
 	return code
 }
 
-// moreBeside lets twice as many parallel tests run at a time as there are
-// processors, unless the caller says how many: tests of processes mostly wait.
-func moreBeside() {
+// Beside lets n parallel tests run at a time, unless -parallel or an earlier
+// call says how many.
+func Beside(n int) {
 	if !flag.Parsed() {
 		flag.Parse()
 	}
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // a number is always taken
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is always taken
 	}
 }
 

@@ -159,9 +159,8 @@ func (v *verifier) invariants(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.ExecContext(ctx, `DROP TABLE temp.owner_changes`) }()
 	}
-	views := ledger.StatementsOf(ledger.ViewText)
 	for _, name := range [...]string{"needed_checkpoints", "tree_lists", "audit_violations"} {
-		statement := strings.Replace(views[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
+		statement := strings.Replace(ledger.Views()[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return v.met(ctx, "audit_violations", err)
 		}

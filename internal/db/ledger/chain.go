@@ -19,7 +19,7 @@ func (s *Core) loadChainKey(ctx context.Context) error {
 // ViewOf is the SQL of a view of the schema, to be put before a query. The query then reads this
 // view, whatever the database says the view is.
 func ViewOf(name string) string {
-	text := strings.TrimSuffix(strings.TrimSpace(StatementsOf(ViewText)[name]), ";")
+	text := strings.TrimSuffix(strings.TrimSpace(Views()[name]), ";")
 	return strings.Replace(strings.Replace(text, "CREATE VIEW ", "WITH ", 1), ") AS\n", ") AS (\n", 1) + ") "
 }
 

@@ -5,28 +5,30 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
 )
 
-var (
-	triggerText = regexp.MustCompile(`(?s)CREATE TRIGGER IF NOT EXISTS (\w+) .*?END;\n`)
-	ViewText    = regexp.MustCompile(`(?s)CREATE VIEW (\w+) .*?;\n`)
-)
-
-// StatementsOf finds statements of the schema by the name of what they create.
-func StatementsOf(text *regexp.Regexp) map[string]string {
-	all := map[string]string{}
-	for _, match := range text.FindAllStringSubmatch(ckpt.Schema, -1) {
-		all[match[1]] = match[0]
-	}
-	return all
-}
-
-// Guards are the triggers of the schema, by name. Each statement can also run if its trigger
+// Guards returns the triggers of the schema, by name. Each statement can also run if its trigger
 // already exists.
-var Guards = StatementsOf(triggerText)
+var Guards = statementsOf(`(?s)CREATE TRIGGER IF NOT EXISTS (\w+) .*?END;\n`)
+
+// Views returns the views of the schema, by name.
+var Views = statementsOf(`(?s)CREATE VIEW (\w+) .*?;\n`)
+
+// statementsOf finds statements of the schema by the name of what they create. The first call of
+// the result searches the schema. Most commands never call it, so they start sooner.
+func statementsOf(text string) func() map[string]string {
+	return sync.OnceValue(func() map[string]string {
+		all := map[string]string{}
+		for _, match := range regexp.MustCompile(text).FindAllStringSubmatch(ckpt.Schema, -1) {
+			all[match[1]] = match[0]
+		}
+		return all
+	})
+}
 
 // plain is the text of a trigger's statement without spacing and without the words that SQLite
 // leaves out when it stores the statement.
@@ -45,12 +47,12 @@ func BrokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) 
 	if err := sqlx.SelectContext(ctx, q, &there, `SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`); err != nil {
 		return nil, err
 	}
-	broken := map[string]bool{}
-	for name := range Guards {
+	guards, broken := Guards(), map[string]bool{}
+	for name := range guards {
 		broken[name] = true
 	}
 	for _, t := range there {
-		if plain(t.SQL) == plain(Guards[t.Name]) {
+		if plain(t.SQL) == plain(guards[t.Name]) {
 			delete(broken, t.Name)
 		}
 	}
@@ -76,7 +78,7 @@ func (s *Core) restoreGuards(ctx context.Context) error {
 	}
 	var script strings.Builder
 	for _, name := range broken {
-		script.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n" + Guards[name])
+		script.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n" + Guards()[name])
 	}
 	return s.Engine.Patiently(ctx, func() error {
 		conn, err := s.Engine.Writing().Connx(ctx)
