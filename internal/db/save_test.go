@@ -293,6 +293,8 @@ func TestManyAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	const writers, saves = 24, 30
+	release := blocked(t, s) // on one processor and a fast disk, nobody would wait otherwise
+	defer release()
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -319,6 +321,8 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
+	waitFor(t, "two writers to wait", func() bool { return s.Waiting() > 1 })
+	release()
 	wg.Wait()
 	st, err := s.Status(t.Context(), root)
 	if err != nil {
