@@ -50,11 +50,9 @@ func precious(t *testing.T) (path string, untouched func()) {
 // asRoot runs the program in a separate process, which can give up its rights.
 func asRoot(t *testing.T, env []string, args ...string) (out string, err error) {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := os.Executable() // it is the program for a test: see TestMain
 	must(t, err)
-	program := filepath.Join(t.TempDir(), "ckptsidecar") // the test binary is the program if it has this name
-	must(t, os.Symlink(self, program))
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), env...)
 	text, err := cmd.CombinedOutput()
 	return string(text), err

@@ -23,8 +23,16 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
+// TestMain runs the tests, or the program if a test has started this binary. Commands that a test calls in this
+// process start themselves as children: exec starts the one that waits.
 func TestMain(m *testing.M) {
-	testscript.Main(isolated{m}, map[string]func(){"ckptsidecar": main, "statements": statements})
+	programs := map[string]func(){"ckptsidecar": main, "statements": statements}
+	_, named := programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")]
+	if !named && os.Getenv(testenv.Marker) != "" && len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
+		main()
+		return
+	}
+	testscript.Main(isolated{m}, programs)
 }
 
 // isolated runs the tests in a separate home. The commands that testscript runs with this binary do not use it.
