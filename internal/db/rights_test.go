@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,12 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	path := filepath.Join(dir, "ckpt.db")
 	replace(t, from, path)
 	write(t, path+".lock", nil)
-	must(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	var err error
+	waitFor(t, "no process to write there", func() bool { // a child that another test starts has our files until it executes
+		err = syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+		return !errors.Is(err, syscall.EBUSY)
+	})
+	must(t, err)
 	said := startChild(t, "hold", path, 0).all(t)
 	if len(said) != 1 || !strings.HasPrefix(said[0], "open true false ") {
 		t.Errorf("the start said %q", said)
