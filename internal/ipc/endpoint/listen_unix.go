@@ -32,9 +32,9 @@ func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	}
 	l, err := s.open(ctx, o, door)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlockBeside(lock))
 	}
-	l.release = lock.Close
+	l.release = func() error { return unlockBeside(lock) }
 	return l, nil
 }
 
