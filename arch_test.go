@@ -26,7 +26,7 @@ const root = "."
 var arrows = map[string][]string{
 	// Level 0: words, the operating system, files.
 	root:                    {},
-	"internal/ipc/endpoint": {},
+	"internal/ipc/endpoint": {"internal/osfile"},
 	"internal/delta":        {},
 	"internal/osfile":       {},
 	"packaging":             {},

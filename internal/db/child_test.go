@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// SQLite in Go has one lock for all memory. With four tests at a time on two
-	// processors, a quarter of the processor time goes to waiting for it.
+	// processors, a fifth of the processor time goes to waiting for it.
 	testenv.Beside(3 * runtime.GOMAXPROCS(0) / 2)
 	testenv.Main(m)
 }

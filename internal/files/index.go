@@ -99,7 +99,7 @@ func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err = lockFile(f)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // closing it unlocks it
+			return func() { _ = osfile.Unlock(f) }, nil
 		}
 		if !errors.Is(err, errLocked) || time.Now().After(end) {
 			_ = f.Close()

@@ -29,12 +29,6 @@ func lockFile(path string) (*os.File, error) {
 	return nil, err
 }
 
-// unlockFile releases the lock. Closing the file is not enough: a child that this process has just
-// made, and that has not yet begun its own program, also has the file open and would keep the lock.
-func unlockFile(f *os.File) error {
-	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
-}
-
 // named says whether a path still names an open file.
 func named(f *os.File, path string) bool {
 	ours, err1 := f.Stat()

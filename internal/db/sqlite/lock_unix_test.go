@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // TestTheLockIsGivenBackBesideAChild: between fork and exec, a child has all
@@ -21,14 +23,14 @@ func TestTheLockIsGivenBackBesideAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(child)
-	if err := unlockFile(f); err != nil {
+	if err := osfile.Unlock(f); err != nil {
 		t.Fatal(err)
 	}
 	again, err := lockFile(path)
 	if err != nil {
 		t.Fatalf("the lock after it was given back: %v", err)
 	}
-	if err := unlockFile(again); err != nil {
+	if err := osfile.Unlock(again); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,6 +25,3 @@ func lockFile(path string) (*os.File, error) {
 	}
 	return nil, err
 }
-
-// unlockFile releases the lock, which closing the file drops.
-func unlockFile(f *os.File) error { return f.Close() }

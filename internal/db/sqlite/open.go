@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/jmoiron/sqlx"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -319,7 +320,7 @@ func (e *Engine) close() error {
 		errs = append(errs, e.reserve.file.Close())
 	}
 	if e.lock != nil {
-		errs = append(errs, unlockFile(e.lock))
+		errs = append(errs, osfile.Unlock(e.lock))
 	}
 	return errors.Join(errs...)
 }

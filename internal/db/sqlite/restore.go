@@ -381,7 +381,7 @@ func (r *restoring) finish(ctx context.Context, n *note) error {
 // end releases the lock. If the restore fails, the error still names what earlier restores have set aside.
 func (r *restoring) end(err error) error {
 	if r.lock != nil {
-		err = errors.Join(err, unlockFile(r.lock))
+		err = errors.Join(err, osfile.Unlock(r.lock))
 	}
 	if err != nil && len(r.done.Earlier) > 0 {
 		err = fmt.Errorf("%w (an interrupted restore kept %s)", err, strings.Join(r.done.Earlier, ", "))

@@ -42,5 +42,5 @@
 // # What this package may import
 //
 // The standard library, golang.org/x/sys and, on Windows,
-// github.com/Microsoft/go-winio. No package of this project.
+// github.com/Microsoft/go-winio. Of this project only internal/osfile, which imports no more.
 package endpoint

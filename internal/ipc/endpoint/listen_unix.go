@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // Listen creates the socket and listens on it. The context limits only the opening; Close
@@ -32,9 +34,9 @@ func Listen(ctx context.Context, o Options) (net.Listener, error) {
 	}
 	l, err := s.open(ctx, o, door)
 	if err != nil {
-		return nil, errors.Join(err, unlockBeside(lock))
+		return nil, errors.Join(err, osfile.Unlock(lock))
 	}
-	l.release = func() error { return unlockBeside(lock) }
+	l.release = func() error { return osfile.Unlock(lock) }
 	return l, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockBeside takes PATH.lock until unlockBeside. Without it, if two
+// lockBeside takes PATH.lock until osfile.Unlock. Without it, if two
 // daemons found the same stale socket, the slower one would remove the live socket that
 // the faster one has just created.
 func lockBeside(path string) (*os.File, error) {
@@ -31,10 +31,4 @@ func lockBeside(path string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// unlockBeside gives the lock back. Closing the file would not be enough: a child of this process has the
-// file open until it executes its program.
-func unlockBeside(f *os.File) error {
-	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

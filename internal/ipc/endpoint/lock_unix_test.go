@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // TestTheLockIsGivenBackBesideAChild: a child that has not executed its program yet has all files of its
@@ -21,14 +23,14 @@ func TestTheLockIsGivenBackBesideAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(child)
-	if err := unlockBeside(lock); err != nil {
+	if err := osfile.Unlock(lock); err != nil {
 		t.Fatal(err)
 	}
 	again, err := lockBeside(path)
 	if err != nil {
 		t.Fatalf("the lock after it was given back: %v", err)
 	}
-	if err := unlockBeside(again); err != nil {
+	if err := osfile.Unlock(again); err != nil {
 		t.Error(err)
 	}
 }
