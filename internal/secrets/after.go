@@ -39,7 +39,7 @@ func (Scan) FindAfter(state []byte, checked jsontext.Checked, before Seen) ([]Se
 	return named(state, true, checked.Map, first(hits, most)), now
 }
 
-// seenBytes is seen for a state that is not JSON.
+// seenBytes is seen for a state that is not JSON. It has no hits inside another hit.
 type seenBytes []hit
 
 // Size implements Seen.

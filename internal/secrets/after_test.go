@@ -208,10 +208,13 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 				t.Fatalf("%q\nafter %q\nby %v\n%s", state, base, same, diff)
 			}
 			_, all := Scan{}.FindBytesAfter(state, nil, nil)
-			if a, b := all.(seenBytes), now.(seenBytes); !slices.Equal(a, b) {
-				t.Fatalf("%q\nafter %q\nby %v\nsees %v\nnot %v", state, base, same, b, a)
+			// A search of everything remembers nothing of a state with very many hits. It counts those inside another too.
+			a, few := all.(seenBytes)
+			b, seen := now.(seenBytes)
+			if few && (!seen || !slices.Equal(a, b)) {
+				t.Fatalf("%q\nafter %q\nby %v\nsees %v\nnot %v", state, base, same, now, all)
 			}
-			if len(inside(state, same)) > 0 && !hasKey(now.(seenBytes)) {
+			if len(inside(state, same)) > 0 && seen && !hasKey(b) {
 				over++
 			}
 			if base, before = state, now; len(base) > 30_000 {
