@@ -113,9 +113,10 @@ func TestUnparsable(t *testing.T) {
 func FuzzPrint(f *testing.F) {
 	f.Add(`{"a":1}`, `"Error: \u001b[0m x"`, "boom")
 	f.Add(`[`, `{"error":{"a":[[["x"]]]}}`, "")
+	f.Add(` `, ` `, "")
 	f.Fuzz(func(t *testing.T, args, result, failure string) {
 		print := printOfStep("tool", args, result, failure)
-		if len(print.Sig) != 32 || len(print.Res) != 0 && len(print.Res) != 32 || len(print.Cause) != 0 && len(print.Cause) != 16 {
+		if print.Sig != observer.UnknownCall && len(print.Sig) != 32 || len(print.Res) != 0 && len(print.Res) != 32 || len(print.Cause) != 0 && len(print.Cause) != 16 {
 			t.Errorf("%+v", print)
 		}
 		if again := printOfStep("tool", args, result, failure); again.Sig != print.Sig || again.Res != print.Res || again.Cause != print.Cause {
