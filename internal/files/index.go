@@ -92,24 +92,18 @@ func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := osfile.OpenPlain(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		err = lockFile(f)
-		if err == nil {
+		f, err := osfile.LockAt(path + ".lock")
+		switch {
+		case err == nil:
 			return func() { _ = osfile.Unlock(f) }, nil
-		}
-		if !errors.Is(err, errLocked) || time.Now().After(end) {
-			_ = f.Close()
-			return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
+		case !errors.Is(err, osfile.ErrLocked):
+			return nil, err
+		case time.Now().After(end):
+			return nil, &fs.PathError{Op: "lock", Path: path, Err: errors.New("another scan of this folder is running")}
 		}
 	}
 }
-
-// errLocked means that another process has the lock.
-var errLocked = errors.New("another scan of this folder is running")
 
 type encoder struct{ b []byte }
 

@@ -11,7 +11,7 @@
 //   - If much is to be done in such a folder, the process first takes the rights of the folder's owner (Controller,
 //     Owner.Become). Then a link leads only to places that its creator could reach too.
 //
-// A lock of a file is released before the file is closed (Unlock).
+// Locks of files are taken here too (LockAt, Unlock).
 //
 // It may import the standard library and golang.org/x/sys only.
 package osfile

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // exec writes files for its command into a folder of its own, among the temporary files.
@@ -23,11 +25,7 @@ func makeExecFolder() (folder string, lock *os.File, err error) {
 	if folder, err = os.MkdirTemp("", execFolder); err != nil { // 0700
 		return "", nil, err
 	}
-	lock, err = os.OpenFile(filepath.Join(folder, execLock), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		err = lockExec(lock)
-	}
-	if err != nil {
+	if lock, err = osfile.LockAt(filepath.Join(folder, execLock)); err != nil {
 		_ = os.RemoveAll(folder)
 		return "", nil, err
 	}
@@ -68,5 +66,5 @@ func execEnded(folder string, info fs.FileInfo, now time.Time) bool {
 		return false
 	}
 	defer lock.Close()
-	return lockExec(lock) == nil
+	return osfile.Lock(lock) == nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // takeLock takes the lock that keeps a second process away from a database.
@@ -26,12 +28,12 @@ func takeLock(path string) (*os.File, error) {
 // its own program.
 func lockSoon(path string) (f *os.File, err error) {
 	for range 20 {
-		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {
+		if f, err = osfile.LockAt(path); !errors.Is(err, osfile.ErrLocked) {
 			return f, err
 		}
 		time.Sleep(15 * time.Millisecond)
 	}
-	return nil, err
+	return nil, ErrLocked
 }
 
 func (e *Engine) takeLock(context.Context) (err error) {

@@ -1,4 +1,4 @@
-package files
+package osfile
 
 import (
 	"errors"
@@ -7,11 +7,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func lockFile(f *os.File) error {
+// Lock takes the exclusive lock of a file (LockFileEx), or returns ErrLocked at once.
+func Lock(f *os.File) error {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0,
 		new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return errLocked
+		return ErrLocked
 	}
 	return err
 }
+
+// Unlock releases the lock of a file, which closing the file drops.
+func Unlock(f *os.File) error { return f.Close() }
