@@ -18,6 +18,12 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv("CKPTSIDECAR_DB", "the caller's")
 	_ = os.Setenv("CKPTSIDECAR_MEASURE", "1")
+	if os.Getenv("TESTENV_LEAVE") != "" {
+		os.Exit(Run(func() int {
+			_, _ = os.MkdirTemp("", "left")
+			return 0
+		}))
+	}
 	Main(m)
 }
 
@@ -84,6 +90,25 @@ func TestWhatIsLeftIsReported(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the home is still there: %v", err)
+	}
+}
+
+// TestAFuzzTestMayLeaveFiles: the end of a fuzz test stops its workers, which
+// then cannot remove their files.
+func TestAFuzzTestMayLeaveFiles(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+	}{{nil, 1}, {[]string{"-test.fuzz=."}, 0}} {
+		child := exec.Command(self, test.args...)
+		child.Env = append(Environ(), "TESTENV_LEAVE=1")
+		if out, _ := child.CombinedOutput(); child.ProcessState.ExitCode() != test.code {
+			t.Errorf("%q ends with %d, want %d: %s", test.args, child.ProcessState.ExitCode(), test.code, out)
+		}
 	}
 }
 
