@@ -341,6 +341,21 @@ func TestNobodyOutlivesExec(t *testing.T) {
 	}
 }
 
+// TestFrozenCommandIsStoppedWhenTheRunIsTakenOver: with --restart never exec lets a frozen
+// command be, until another process takes its run over.
+func TestFrozenCommandIsStoppedWhenTheRunIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "ice", "--restart", "never", "--heartbeat", "50ms", "--progress-timeout", "100ms", "--", "sleep", "1000")
+	waitUntil(t, "exec says that the command is frozen", func() bool { return strings.Contains(s.said.String(), "is frozen") })
+	if _, _, err := s.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "ice", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 4 {
+		t.Errorf("exec ended with %d", code)
+	}
+}
+
 func commandLine(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return string(text)

@@ -34,6 +34,7 @@ type beater struct {
 	away     bool      // whether the daemon was away at the last report
 	paused   bool      // the child was seen stopped since the last heartbeat
 	told     bool      // news was sent
+	spared   bool      // it was reported that the child is frozen and that exec does not kill it
 
 	lease hostLease
 }
@@ -162,8 +163,8 @@ func (b *beater) hung() {
 		b.send(news{newsFrozen, "the command is frozen (the run timed out): killing it"})
 		return
 	}
-	if !b.told {
-		b.told = true
+	if !b.spared {
+		b.spared = true
 		b.supervisor.note(newsFrozen,
 			"the command is frozen (the run timed out); with --restart %s exec does not kill it: end it with kill %d", restartNever, b.child.pid())
 	}
