@@ -341,6 +341,36 @@ func TestNobodyOutlivesExec(t *testing.T) {
 	}
 }
 
+// file waits until a program has written a line into a file of the folder.
+func (s *supervised) file(name string) (line string) {
+	s.t.Helper()
+	waitUntil(s.t, name+" is written", func() bool {
+		text, err := os.ReadFile(filepath.Join(s.dir, name))
+		line = strings.TrimSpace(string(text))
+		return err == nil && strings.HasSuffix(string(text), "\n")
+	})
+	return line
+}
+
+// TestNobodyWorksBesideTheNextOwner: when exec stops a command, it leaves no process of
+// it behind, also if the command itself ends in good order.
+func TestNobodyWorksBesideTheNextOwner(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "taken", "--heartbeat", "50ms", "--", "sh", "-c", `cd `+s.dir+`; sh -c 'trap "" TERM; echo $$ > helper; while :; do sleep 0.01; done' >/dev/null 2>&1 &
+		trap 'exit 0' TERM; while :; do sleep 0.01; done`)
+	helper, err := strconv.Atoi(s.file("helper"))
+	must(t, err)
+	defer func() { _ = syscall.Kill(helper, syscall.SIGKILL) }()
+	if _, _, err := s.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "taken", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 4 {
+		t.Errorf("exec ended with %d", code)
+	}
+	waitUntil(t, "the helper is gone", func() bool { return processState(helper) == 0 || processState(helper) == 'Z' })
+}
+
 // TestFrozenCommandIsStoppedWhenTheRunIsTakenOver: with --restart never exec lets a frozen
 // command be, until another process takes its run over.
 func TestFrozenCommandIsStoppedWhenTheRunIsTakenOver(t *testing.T) {

@@ -288,8 +288,8 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 			<-quiet
 			end.beaten = b.lastBeat
 			s.read(end, state)
-			if end.code != 0 {
-				c.sweep() // no process of this attempt may run next to the following attempt
+			if !s.completed(end) || end.fenced || end.frozen {
+				c.sweep() // no process of this attempt may run next to the following attempt, here or elsewhere
 			}
 			return end
 		case sig := <-s.signals:
@@ -355,6 +355,11 @@ func (s *supervisor) read(end *outcome, state *os.ProcessState) {
 	}
 }
 
+// completed reports whether the command did its work, and did not end because it was asked to.
+func (s *supervisor) completed(end *outcome) bool {
+	return end.code == 0 && !s.asked() && !end.drift && !end.lease
+}
+
 // reportEnd reports to the daemon how the run ended. It returns whether the agent had
 // reported the end itself; in this case, the status stays.
 func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
@@ -384,7 +389,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	}
 	switch {
-	case end.code == 0 && !s.asked() && !end.drift && !end.lease:
+	case s.completed(end):
 		s.end(ctx, limit, ckpt.RunCompleted, "")
 	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
 		// The daemon was away. It will find the run dead, and use its last heartbeat as
