@@ -31,6 +31,7 @@ type supervised struct {
 	t          *testing.T
 	dir        string
 	env        []string
+	settings   []string // of the daemon
 	client     *client.Client
 	daemon     *exec.Cmd
 	exec       *exec.Cmd
@@ -59,13 +60,13 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func newSupervised(t *testing.T) *supervised {
+func newSupervised(t *testing.T, settings ...string) *supervised {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ck") // t.TempDir is too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &supervised{t: t, dir: dir, ended: make(chan error, 1)}
+	s := &supervised{t: t, dir: dir, settings: settings, ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s")
 	s.env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "CKPTSIDECAR_HOOK_TIMEOUT=20s", "GORACE=atexit_sleep_ms=10")
 	s.client = &client.Client{Socket: socket, Retry: 20 * time.Second}
@@ -88,6 +89,9 @@ func newSupervised(t *testing.T) *supervised {
 func (s *supervised) serve() {
 	s.t.Helper()
 	s.daemon = exec.Command("ckptsidecar", "serve", "--set", "monitor.interval=100ms")
+	for _, setting := range s.settings {
+		s.daemon.Args = append(s.daemon.Args, "--set", setting)
+	}
 	s.daemon.Env = s.env
 	s.daemon.Stderr = os.Stderr
 	if !testing.Verbose() {

@@ -73,9 +73,7 @@ func (b *beater) run(ctx context.Context) {
 	look := time.NewTicker(leaseLook)
 	defer look.Stop()
 	for {
-		once, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
-		b.presence(ctx, b.beat(once))
-		cancel()
+		b.presence(ctx, b.beatInTime(ctx, max(every, 5*time.Second), look.C))
 		for waits := true; waits; {
 			select {
 			case <-ctx.Done():
@@ -84,6 +82,25 @@ func (b *beater) run(ctx context.Context) {
 				waits = false
 			case <-look.C:
 				waits = !b.renewals()
+			}
+		}
+	}
+}
+
+// beatInTime sends a heartbeat. It gives up when the lease ends: a daemon that hangs must
+// not delay the end of the command.
+func (b *beater) beatInTime(ctx context.Context, limit time.Duration, look <-chan time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	held, done := b.lease, make(chan error, 1)
+	go func() { done <- b.beat(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-look:
+			if held.over(lease.Boottime()) {
+				cancel()
 			}
 		}
 	}

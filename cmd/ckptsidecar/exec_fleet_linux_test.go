@@ -1,0 +1,70 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+)
+
+// execHost is a daemon that belongs to a fleet, with the shortest lease: exec must stop a
+// command after 4 s without a renewal.
+func execHost(t *testing.T, engine *pgtest.Server, database string) *supervised {
+	t.Helper()
+	url := engine.Database(database)
+	if _, _, err := host.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "engine")
+	must(t, os.WriteFile(file, []byte(url+"\n"), 0o600))
+	return newSupervised(t, "fleet.engine_file="+file, "fleet.assume_durable=true", "fleet.lease=5s", "fleet.grace=1s")
+}
+
+// do runs another command of this program.
+func (s *supervised) do(args ...string) {
+	s.t.Helper()
+	cmd := exec.Command("ckptsidecar", args...)
+	cmd.Env = s.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("%q: %v: %s", args, err, out)
+	}
+}
+
+// endsWith waits for exec to end.
+func (s *supervised) endsWith(code int) {
+	s.t.Helper()
+	if got := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); got != code {
+		s.t.Errorf("exec ended with %d, want %d:\n%s", got, code, s.said.String())
+	}
+}
+
+// TestExecInAFleet: exec stops its command when another host may own the run or owns it,
+// and only then.
+func TestExecInAFleet(t *testing.T) {
+	t.Parallel()
+	pgtest.Need(t)
+	engine := pgtest.Start(t)
+
+	t.Run("a daemon that hangs does not delay the end", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "hung")
+		s.do("policy", "set", "hung", "durability=fleet")
+		s.start("--agent", "hung", "--heartbeat", "10m", "--heartbeat-timeout", "20m", "--", "sleep", "1000")
+		child := 0
+		waitUntil(t, "the command works", func() bool {
+			child = s.child()
+			return strings.HasPrefix(commandLine(child), "sleep")
+		})
+		time.Sleep(time.Second) // exec has heard of the lease
+		must(t, s.daemon.Process.Signal(syscall.SIGSTOP))
+		defer func() { _ = s.daemon.Process.Signal(syscall.SIGCONT) }()
+		waitUntil(t, "the command is stopped", func() bool { return processState(child) == 0 || processState(child) == 'Z' })
+	})
+}
