@@ -35,7 +35,7 @@ type Run struct {
 	Partial            bool      `json:"partial" db:"partial"` // for an observed run: its emitter did not send everything
 	// Drift is only in the answers to heartbeats and to the end of a run.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
-	// These are only in the answers to heartbeats, on a host that belongs to a fleet.
+	// These are only in the answers to heartbeats and about one run, on a host that belongs to a fleet.
 	Lease       LeaseState  `json:"lease,omitempty" db:"-"`
 	LeaseLeftMS int64       `json:"lease_left_ms,omitempty" db:"-"` // how long the host may still act
 	OnLeaseLost OnLeaseLost `json:"on_lease_lost,omitempty" db:"-"`

@@ -52,6 +52,27 @@ func TestExecInAFleet(t *testing.T) {
 	pgtest.Need(t)
 	engine := pgtest.Start(t)
 
+	t.Run("a command that has ended its run may finish", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "ended")
+		s.do("policy", "set", "done", "durability=fleet")
+		s.start("--agent", "done", "--", "sh", "-c", "ckptsidecar run end done completed; sleep 6")
+		s.endsWith(0)
+	})
+	t.Run("a command that a debugger has stopped stays while the host holds its lease", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "stopped")
+		s.do("policy", "set", "still", "durability=fleet")
+		s.start("--agent", "still", "--restart", "never", "--", "sh", "-c", `kill -STOP $$`)
+		child := 0
+		waitUntil(t, "the command has stopped", func() bool {
+			child = s.child()
+			return child != 0 && processState(child) == 'T'
+		})
+		time.Sleep(6 * time.Second)
+		_ = syscall.Kill(child, syscall.SIGCONT)
+		s.endsWith(0)
+	})
 	t.Run("a daemon that hangs does not delay the end", func(t *testing.T) {
 		t.Parallel()
 		s := execHost(t, engine, "hung")

@@ -43,9 +43,9 @@ type beater struct {
 // the machine sleeps.
 const leaseLook = 250 * time.Millisecond
 
-// hostLease is how long this host may still act for the run, as the daemon reported with
-// the last heartbeat. A host without a fleet has none, and an agent that continues after
-// a lost lease needs none.
+// hostLease is how long this host may still act for the run, as the daemon reported last.
+// A host without a fleet has none, and an agent that continues after a lost lease needs
+// none.
 type hostLease struct {
 	counts bool
 	until  time.Duration // by lease.Boottime
@@ -53,7 +53,7 @@ type hostLease struct {
 	every  time.Duration
 }
 
-// heard reads the lease from the answer to a heartbeat that was sent at a moment.
+// heard reads the lease from the answer to a request that was sent at a moment.
 func (l *hostLease) heard(run *ckpt.Run, sent time.Duration) {
 	l.counts = run.Lease != "" && run.OnLeaseLost == ckpt.LeaseLostStop
 	left := time.Duration(run.LeaseLeftMS) * time.Millisecond
@@ -123,6 +123,7 @@ func (b *beater) renewals() (beat bool) {
 
 // beat reads the run first, because a heartbeat would undo its timeout.
 func (b *beater) beat(ctx context.Context) error {
+	sent := lease.Boottime()
 	run, err := b.client.Run(ctx, b.ref(nil))
 	if err != nil {
 		return err
@@ -132,16 +133,22 @@ func (b *beater) beat(ctx context.Context) error {
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil
 	}
+	if run.Lease != "" { // an older daemon tells it with heartbeats only
+		b.lease.heard(run, sent)
+	}
 	stopped := b.child.stopped()
 	b.paused = b.paused || stopped
 	switch {
 	case run.Status == ckpt.RunTimedOut && b.hangs(stopped):
 		b.hung()
 		return nil
-	case endedByOwner(run), stopped:
+	case endedByOwner(run):
+		b.lease.counts = false // the agent has let go of the run, so no other host takes it away
+		return nil
+	case stopped:
 		return nil
 	}
-	sent := lease.Boottime()
+	sent = lease.Boottime()
 	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{PID: run.PID}); err != nil {
 		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // it just changed: the next look shows how
 			return nil

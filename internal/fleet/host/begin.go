@@ -32,7 +32,7 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 	return nil
 }
 
-// TellLease adds the state of the lease to the answer to a heartbeat. If the policy
+// TellLease adds the state of the lease to the answer about a run. If the policy
 // cannot be read, the agent must stop.
 func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	l := m.lease()

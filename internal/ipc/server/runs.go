@@ -96,6 +96,9 @@ func (c *call) getRun() error {
 		if err == nil && c.server.place != nil {
 			err = c.server.place(ctx, run)
 		}
+		if err == nil && c.server.lease != nil {
+			c.server.lease(c.scope, run)
+		}
 		return run, err
 	})
 }
