@@ -47,6 +47,9 @@ type Run struct {
 	FleetAsOf  int64      `json:"fleet_as_of,omitempty" db:"-"` // the engine has the audit log of this host up to this row
 }
 
+// OwnershipFenced is the Ownership of a run that another host of the fleet owns.
+const OwnershipFenced = "fenced"
+
 // LeaseState says whether the host that sends the answer still owns its runs in the fleet.
 type LeaseState string
 

@@ -73,6 +73,20 @@ func TestExecInAFleet(t *testing.T) {
 		_ = syscall.Kill(child, syscall.SIGCONT)
 		s.endsWith(0)
 	})
+	t.Run("another host claims the run of an agent that goes on without a lease", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "claimed")
+		s.start("--agent", "local", "--heartbeat", "100ms", "--", "sleep", "1000")
+		waitUntil(t, "the engine has the run", func() bool {
+			return len(engine.Rows("claimed", `SELECT uid FROM fleet_runs WHERE status = 'running'`)) == 1
+		})
+		engine.Exec("claimed", `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n)
+			SELECT uid, 1, host, 'other', clock_timestamp(), 'forced', 0 FROM fleet_runs; UPDATE fleet_runs SET host = 'other', term = 1`)
+		s.endsWith(4)
+		if said := s.said.String(); !strings.Contains(said, "has claimed run main (term 1)") {
+			t.Errorf("it does not say why:\n%s", said)
+		}
+	})
 	t.Run("a daemon that hangs does not delay the end", func(t *testing.T) {
 		t.Parallel()
 		s := execHost(t, engine, "hung")

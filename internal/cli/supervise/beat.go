@@ -128,7 +128,12 @@ func (b *beater) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if run.Epoch != b.epoch && !b.adopt(run) {
+	switch {
+	case run.Ownership == ckpt.OwnershipFenced:
+		b.send(news{newsFenced, fmt.Sprintf("host %s of the fleet has claimed run %s (term %d): stopping this command",
+			run.Host, run.Run, run.Term)})
+		return nil
+	case run.Epoch != b.epoch && !b.adopt(run):
 		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil

@@ -15,7 +15,6 @@ const (
 	ownedHeld     = "held"
 	ownedDoubtful = "doubtful" // this host's lease is over
 	ownedReleased = "released" // the owner has let go of the run: another host may claim it at once
-	ownedFenced   = "fenced"   // another host owns it
 )
 
 // TellPlace adds to the answer about a run where it is in the fleet.
@@ -40,7 +39,7 @@ func (m *Member) TellPlace(ctx context.Context, run *ckpt.Run) error {
 	run.Host, run.Term, run.FleetAsOf = m.shipper.host.Name, fleet.TermOf(run.Epoch), m.shipper.told().mark.N
 	switch {
 	case elsewhere:
-		run.Host, run.Term, run.Ownership = other.Host, other.Term, ownedFenced
+		run.Host, run.Term, run.Ownership = other.Host, other.Term, ckpt.OwnershipFenced
 	case fleet.LetsGo(string(run.Status)):
 		run.Ownership = ownedReleased
 	case l.Held():
