@@ -10,9 +10,9 @@ import (
 )
 
 // MayBegin refuses what must not begin while another host may own this host's runs. These
-// are steps, operations and resumptions of agents whose runs move to other hosts by
-// themselves, and operations of agents that need the engine's confirmation. All other
-// agents go on.
+// are steps and operations of agents whose runs move to other hosts by themselves,
+// resumptions of agents that stop without a lease, and operations of agents that need the
+// engine's confirmation. All other agents go on.
 func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
 	if m.lease().Held() {
 		return nil
@@ -22,7 +22,7 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 	switch {
 	case err != nil:
 		return ckpt.Wrap(ckpt.CodeBusy, err, "%s%s, and its policy cannot be read: nothing may begin", over, agent)
-	case p.Takeover == ckpt.TakeoverAuto && what == server.BeginResume:
+	case p.OnLeaseLost == ckpt.LeaseLostStop && what == server.BeginResume: // exec would stop the agent at once, again and again
 		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: over + agent + ": resume it when `ckptsidecar fleet status` says held"}
 	case p.Takeover == ckpt.TakeoverAuto:
 		return ckpt.Errorf(ckpt.CodeFenced, "%s%s: stop this process, and resume the run when `ckptsidecar fleet status` says held", over, agent)

@@ -21,8 +21,9 @@ func TestWhatBeginsWithoutALease(t *testing.T) {
 	h.policy("moves", `{"takeover":"auto"}`)
 	h.policy("careful", `{"durability":"fleet","takeover":"manual"}`)
 	h.policy("lax", `{"durability":"fleet","takeover":"manual","on_outage":"degrade"}`)
+	h.policy("stops", `{"takeover":"manual","on_lease_lost":"stop"}`)
 	h.policy("plain", `{}`)
-	agents := []string{"moves", "careful", "lax", "plain"}
+	agents := []string{"moves", "careful", "lax", "stops", "plain"}
 	for _, agent := range agents {
 		if a := h.save(agent, ""); a.status/100 != 2 {
 			t.Fatalf("%s: %+v", agent, a)
@@ -76,6 +77,8 @@ func TestWhatBeginsWithoutALease(t *testing.T) {
 		{"moves", "/resume", `{"dry_run":true}`, 200, ""},
 		{"careful", "/operations", `{"key":"lost","name":"x"}`, 503, "not_replicated"},
 		{"lax", "/operations", `{"key":"lost","name":"x"}`, 201, ""},
+		{"stops", "/steps", `{"key":"lost","name":"x"}`, 201, ""},
+		{"stops", "/resume", `{}`, 503, "busy"},
 		{"plain", "/steps", `{"key":"lost","name":"x"}`, 201, ""},
 		{"plain", "/operations", `{"key":"lost","name":"x"}`, 201, ""},
 		{"plain", "/resume", `{}`, 200, ""},
