@@ -22,7 +22,8 @@ const (
 		WHERE db = $1 AND ($3 = 1 OR lease_until IS NULL OR lease_until < clock_timestamp() OR incarnation <= $4) RETURNING incarnation`
 	renewLease = `UPDATE fleet_hosts SET lease_until = clock_timestamp() + $3::interval WHERE db = $1 AND incarnation = $2`
 	endLease   = `UPDATE fleet_hosts SET lease_until = clock_timestamp(), drained = 1 WHERE db = $1 AND incarnation = $2`
-	releaseRun = `UPDATE fleet_runs SET released = 1 WHERE uid = $1 AND host = $2`
+	// releaseRun leaves out a run that has begun again since its host looked.
+	releaseRun = `UPDATE fleet_runs SET released = 1 WHERE uid = $1 AND host = $2 AND status <> 'running'`
 	needFreed  = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND released = 1`
 	needLease  = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND incarnation = $2`
 )
