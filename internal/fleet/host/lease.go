@@ -36,6 +36,7 @@ type keeper struct {
 
 	last     atomic.Int64 // the incarnation, for calls that drain this host
 	draining atomic.Bool  // this host has let go of its runs
+	letting  sync.Mutex   // is held while the engine is told so, and while that is undone
 
 	mu      sync.Mutex
 	problem error     // why the last renewal failed

@@ -53,6 +53,8 @@ func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainReques
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this host holds no lease in the fleet")
 	}
 	if r.Undo {
+		c.keeper.letting.Lock()
+		defer c.keeper.letting.Unlock()
 		c.keeper.draining.Store(false)
 		return &fleet.Drained{Host: c.host.Name}, nil
 	}
@@ -77,6 +79,11 @@ func (c *claimant) drain(ctx context.Context) error {
 		return err
 	}
 	defer e.Close()
+	c.keeper.letting.Lock()
+	defer c.keeper.letting.Unlock()
+	if !c.keeper.draining.Load() {
+		return ckpt.Errorf(ckpt.CodeConflict, "the drain was taken back meanwhile: this host keeps its runs")
+	}
 	incarnation := c.keeper.last.Load()
 	if err := e.Drain(ctx, c.host.DB, incarnation); err != nil {
 		return ckpt.Wrap(ckpt.CodeBusy, err, "the engine did not confirm that this host has let go of its runs: try again")

@@ -20,8 +20,11 @@ var ErrLease = errors.New("another daemon holds the lease of this database in th
 const (
 	beginLease = `UPDATE fleet_hosts SET incarnation = incarnation + 1, lease_until = clock_timestamp() + $2::interval, drained = NULL
 		WHERE db = $1 AND ($3 = 1 OR lease_until IS NULL OR lease_until < clock_timestamp() OR incarnation <= $4) RETURNING incarnation`
-	renewLease = `UPDATE fleet_hosts SET lease_until = clock_timestamp() + $3::interval WHERE db = $1 AND incarnation = $2`
-	endLease   = `UPDATE fleet_hosts SET lease_until = clock_timestamp(), drained = 1 WHERE db = $1 AND incarnation = $2`
+	// renewLease does not renew the lease of a host that was drained: other hosts may claim its runs
+	// until it takes the lease anew.
+	renewLease  = `UPDATE fleet_hosts SET lease_until = clock_timestamp() + $3::interval WHERE db = $1 AND incarnation = $2 AND drained IS NULL`
+	needRenewed = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND incarnation = $2 AND drained IS NULL`
+	endLease    = `UPDATE fleet_hosts SET lease_until = clock_timestamp(), drained = 1 WHERE db = $1 AND incarnation = $2`
 	// releaseRun leaves out a run that has begun again since its host looked.
 	releaseRun = `UPDATE fleet_runs SET released = 1 WHERE uid = $1 AND host = $2 AND status <> 'running'`
 	needFreed  = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND released = 1`
@@ -44,11 +47,12 @@ func (e *Engine) BeginLease(ctx context.Context, db string, span time.Duration, 
 }
 
 // Renew extends the lease, and returns in the same transaction which runs of the database
-// other hosts own. It returns ErrMoved if another daemon holds the lease.
+// other hosts own. It returns ErrMoved if another daemon holds the lease, or if the
+// database was drained.
 func (e *Engine) Renew(ctx context.Context, db string, incarnation int64, span time.Duration) ([]fleet.Taken, error) {
 	b := &pgx.Batch{}
 	b.Queue(renewLease, db, incarnation, span)
-	b.Queue(needLease, db, incarnation)
+	b.Queue(needRenewed, db, incarnation)
 	asks := b.Len()
 	b.Queue(takenRuns, db)
 	var taken takenList
