@@ -74,9 +74,9 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 			e, err = again, nil
 		}
 		if errors.Is(err, pg.ErrTaken) {
-			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
+			return e, nil, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: time.Second, Message: fmt.Sprintf(
 				"run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
-				run.Run, run.Agent, run.Host, run.Agent)
+				run.Run, run.Agent, run.Host, run.Agent)}
 		}
 		if err != nil {
 			return e, nil, err

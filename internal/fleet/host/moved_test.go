@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +83,48 @@ func TestDrainIsTakenBackInTheMiddle(t *testing.T) {
 	}
 	if p := two.resume("a", `{}`); p.status != 409 {
 		t.Errorf("another host takes the run: %+v", p)
+	}
+}
+
+// silent ships everything of a host, and lets its lease be over.
+func (r *roaming) silent(server interface{ Exec(string, string) }) {
+	r.t.Helper()
+	waitShipped(r.t, r)
+	server.Exec("fleet", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 hour' WHERE db = '`+r.store.ID+`'`)
+}
+
+// claimant makes a claimant of a host, for tests that change it.
+func (r *roaming) claimant() *claimant {
+	url, _ := r.s.shipper.url()
+	c := claimantOf(r.store, url, r.s.shipper.host.Name)
+	c.grace, c.who, c.lease, c.bringing = 5*time.Second, r.s.shipper.identities, r.s.lease(), make(chan struct{}, 1)
+	return c
+}
+
+// TestStandbyThatIsLate: if another host was faster, a standby is told to ask again.
+func TestStandbyThatIsLate(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two, three := roamingHost(t, url, "one"), roamingHost(t, url, "two"), roamingHost(t, url, "three")
+	one.policy("a", fleetPolicy)
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.silent(server)
+	late := three.claimant()
+	late.shipped = func(context.Context, int64) error { // after it has found the run
+		if p := two.resume("a", `{}`); p.Fleet == nil {
+			t.Errorf("the faster host: %+v", p)
+		}
+		return nil
+	}
+	err := late.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "a", Standby: true})
+	var e *ckpt.Error
+	if !errors.As(err, &e) || e.Code != ckpt.CodeConflict || e.RetryAfter == 0 {
+		t.Errorf("the slower host is answered %+v", err)
+	}
+	late.shipped = nil
+	if err := late.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "a", Standby: true}); !strings.Contains(fmt.Sprint(err), "host two") {
+		t.Errorf("when it asks again: %v", err)
 	}
 }
