@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"time"
 
@@ -61,6 +62,27 @@ func (s *Store) Interrupt(_ context.Context, w liveness.Run, status ckpt.RunStat
 		return s.foundDead(tx, agent, run, status, reason)
 	}})
 	return did, err
+}
+
+// InterruptMoved ends the segments of runs that came from another host while they were running.
+// Their owners stayed there, so nobody can send heartbeats for them here.
+func (s *Store) InterruptMoved(ctx context.Context, uids []string, reason string) error {
+	list, err := json.Marshal(uids)
+	if err != nil {
+		return err
+	}
+	var running []liveness.Run
+	err = s.RO.SelectContext(ctx, &running, `SELECT id, epoch FROM runs WHERE status = 'running' AND source IS NULL
+		AND uid IN (SELECT value FROM json_each(?))`, string(list))
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	for _, run := range running {
+		if _, err := s.Interrupt(ctx, run, ckpt.RunInterrupted, reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stillLate says whether no sign of life has come since the monitor looked. It compares the times

@@ -268,7 +268,16 @@ func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.S
 		return nil, nil, err
 	}
 	report, err := store.ImportKept(ctx, sc, aside, kept)
-	return report, damaged, err
+	if err != nil {
+		return nil, nil, err
+	}
+	var uids []string
+	for i := range agents {
+		for j := range agents[i].Runs {
+			uids = append(uids, agents[i].Runs[j].UID)
+		}
+	}
+	return report, damaged, store.InterruptMoved(ctx, uids, sc.Reason)
 }
 
 // Strands lists what this host has of runs that other hosts have claimed.

@@ -128,3 +128,34 @@ func TestStandbyThatIsLate(t *testing.T) {
 		t.Errorf("when it asks again: %v", err)
 	}
 }
+
+// TestClaimedRunHasNoLivingOwner: a run whose owner only sent heartbeats can go on at once
+// on the host that has claimed it.
+func TestClaimedRunHasNoLivingOwner(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	for agent, policy := range map[string]string{"beats": fleetPolicy, "pays": fleetPolicy, "local": `{"takeover":"auto"}`, "asks": `{"durability":"fleet","autoresume":false}`} {
+		one.policy(agent, policy)
+		if a := one.ask("POST", "/v1/agents/"+agent+"/runs", `{"run":"main","heartbeat_timeout":"1h"}`); a.status != 201 {
+			t.Fatalf("%s: %+v", agent, a)
+		}
+		if a := one.save(agent, ""); a.status != 201 {
+			t.Fatalf("%s: %+v", agent, a)
+		}
+	}
+	if a := one.ask("POST", "/v1/agents/pays/runs/main/operations", `{"key":"o1","name":"pay"}`); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.silent(server)
+	for agent, want := range map[string]string{"beats": "repair running", "pays": "ask interrupted", "local": "ask interrupted", "asks": "ask interrupted"} {
+		p := two.resume(agent, `{}`)
+		run, err := two.store.Run(t.Context(), fleetUser, ckpt.RunRef{Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Verdict + " " + string(run.Status); got != want || p.Fleet == nil {
+			t.Errorf("%s: %s, want %s: %q", agent, got, want, p.Reasons)
+		}
+	}
+}
