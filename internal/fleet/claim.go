@@ -173,6 +173,12 @@ type ClaimRequest struct {
 	Owner string `json:"owner,omitempty"`
 	Host  string `json:"host,omitempty"`
 	Force bool   `json:"force,omitempty"`
+
+	// The daemon looks for fewer runs with these. "" stands for any.
+	UID       string `json:"-"`
+	Takeover  string `json:"-"` // what the policy must say
+	Principal string `json:"-"` // whose the run must be
+	OrOwner   string `json:"-"` // or of this owner, whoever that is in the fleet
 }
 
 // Claimed says what a claim brought to this host.

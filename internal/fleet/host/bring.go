@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -99,11 +98,14 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 
 // bring claims the most recently changed run of those that fit.
 func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, error) {
-	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run)})
+	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Takeover: string(ckpt.TakeoverAuto), Principal: c.who().Principal(sc.Whose())}
+	if sc.Admin {
+		ask.OrOwner = sc.Whose()
+	}
+	all, err := e.Find(ctx, ask)
 	if err != nil {
 		return e, err
 	}
-	all = slices.DeleteFunc(all, func(run fleet.Claimable) bool { return run.Takeover != string(ckpt.TakeoverAuto) })
 	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
 	if err != nil {
 		return e, err

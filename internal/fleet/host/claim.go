@@ -126,6 +126,9 @@ const shipTimeout = 10 * time.Second
 
 // choose finds the one run that a claim may take.
 func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, error) {
+	if !sc.Admin {
+		r.Principal = c.who().Principal(sc.Owner)
+	}
 	all, err := e.Find(ctx, r)
 	if err != nil {
 		return nil, err
@@ -197,12 +200,12 @@ func candidates(runs []fleet.Claimable) string {
 
 // mine returns a run that the engine has given to this host, as it is now.
 func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable) (*fleet.Claimable, error) {
-	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: run.Agent, Run: run.Run, Owner: run.Owner})
+	all, err := e.Find(ctx, fleet.ClaimRequest{Agent: run.Agent, UID: run.UID})
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
-		if all[i].UID == run.UID && all[i].DB == c.host.DB {
+		if all[i].DB == c.host.DB {
 			return &all[i], nil
 		}
 	}

@@ -159,3 +159,35 @@ func TestClaimedRunHasNoLivingOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestManyHostsHaveTheName: a run is found however many hosts have runs of the same name.
+func TestManyHostsHaveTheName(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	for _, agent := range []string{"a", "b"} {
+		one.policy(agent, fleetPolicy)
+		if a := one.save(agent, ""); a.status != 201 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	one.silent(server)
+	for _, of := range []string{"host/", "acme/other"} {
+		server.Exec("fleet", fmt.Sprintf(`
+			INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at, lease_until)
+				SELECT '%[1]s' || i, 'h' || i, '', 1, 1, clock_timestamp(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 30) i;
+			INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) SELECT '%[1]s' || i, 1, '', 1, clock_timestamp() FROM generate_series(1, 30) i;
+			INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover)
+				SELECT '%[1]sagent' || i || g, '%[1]s' || i, 'uid:1001', g, 2, '{}', '%[1]s' || i, 'auto' FROM generate_series(1, 30) i, unnest(array['a', 'b']) g;
+			INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc, principal)
+				SELECT '%[1]srun' || i || g, '%[1]sagent' || i || g, '%[1]s' || i, 'uid:1001', g, 'main', 0, 1, 'running', '2099', 1, 2, '{}', '%[1]s' || i
+				FROM generate_series(1, 30) i, unnest(array['a', 'b']) g`, of))
+	}
+	if p := two.resume("a", `{}`); p.Verdict != "repair" || p.Fleet == nil || p.Fleet.FromHost != "one" {
+		t.Errorf("the run of a lost host: %+v", p)
+	}
+	done, err := two.s.API().Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "b", Run: "main"})
+	if err != nil || done.From != "one" {
+		t.Errorf("a user claims his run: %+v, %v", done, err)
+	}
+}

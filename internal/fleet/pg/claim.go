@@ -43,6 +43,7 @@ const (
 		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(a.takeover, '')
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
+		AND ($5 = '' OR r.uid = $5) AND ($6 = '' OR a.takeover = $6) AND ($7 = '' OR r.principal = $7 OR $8 <> '' AND r.owner = $8)
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
 
 	// takenRuns also returns runs that no host has any more, because the last owner has removed
@@ -67,7 +68,7 @@ const (
 func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claimable, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rows, err := e.conn.Query(ctx, findRuns, q.Agent, q.Run, q.Owner, q.Host)
+	rows, err := e.conn.Query(ctx, findRuns, q.Agent, q.Run, q.Owner, q.Host, q.UID, q.Takeover, q.Principal, q.OrOwner)
 	if err != nil {
 		return nil, told(err)
 	}
