@@ -35,9 +35,9 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 	case <-ctx.Done():
 		return ckpt.Errorf(ckpt.CodeBusy, "other runs are brought here from the fleet just now: try again")
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	e, err := c.reach(ctx)
+	e, err := c.reach(asking)
 	if err != nil {
 		if r.Standby || c.moves(sc, r.Agent) {
 			return err
@@ -45,8 +45,11 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		return nil
 	}
 	defer func() { e.Close() }()
-	e, err = c.bring(ctx, e, sc, r)
-	return err
+	e, now, err := c.bring(asking, e, sc, r)
+	if err != nil || now == nil {
+		return err
+	}
+	return c.fetch(ctx, e, sc, now, r)
 }
 
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be
@@ -96,19 +99,20 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 	return c.dial(ctx)
 }
 
-// bring claims the most recently changed run of those that fit.
-func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, error) {
+// bring claims the most recently changed run of those that fit. It returns nil if there is
+// none to bring.
+func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, *fleet.Claimable, error) {
 	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Takeover: string(ckpt.TakeoverAuto), Principal: c.who().Principal(sc.Whose())}
 	if sc.Admin {
 		ask.OrOwner = sc.Whose()
 	}
 	all, err := e.Find(ctx, ask)
 	if err != nil {
-		return e, err
+		return e, nil, err
 	}
 	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
 	if err != nil {
-		return e, err
+		return e, nil, err
 	}
 	for _, run := range mine {
 		if run.Here != sc.Whose() {
@@ -117,48 +121,53 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		same, _, err := journal.New(c.store.Core).HasRun(ctx, sc.Whose(), run.Agent, run.Run, run.UID)
 		switch {
 		case err != nil:
-			return e, err
+			return e, nil, err
 		case same && run.DB == c.host.DB:
-			return e, nil
+			return e, nil, nil
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
-			return e, c.stillOwned(&run)
+			return e, nil, c.stillOwned(&run)
 		case r.DryRun:
-			return e, ckpt.Errorf(ckpt.CodeConflict,
+			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
 		}
 		return c.claimFor(ctx, e, sc, &run, same, r)
 	}
 	if r.Standby {
-		return e, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: standbyRetry,
+		return e, nil, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: standbyRetry,
 			Message: fmt.Sprintf("no host of the fleet has run %s of %s that you own and whose policy says takeover: auto", runOr(r.Run), r.Agent)}
 	}
-	return e, nil
+	return e, nil, nil
 }
 
 // claimFor claims a run for a resumption.
 func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, same bool,
-	r *ckpt.ResumeRequest) (*pg.Engine, error) {
+	r *ckpt.ResumeRequest) (*pg.Engine, *fleet.Claimable, error) {
 	if same {
 		if err := c.clear(ctx, e, sc, run); err != nil {
-			return e, err
+			return e, nil, err
 		}
 	}
-	ground := run.Ground(c.grace, r.Force && sc.Admin)
-	e, now, err := c.take(ctx, e, sc, run, ground)
-	if err != nil {
-		return e, err
-	}
+	return c.take(ctx, e, sc, run, run.Ground(c.grace, r.Force && sc.Admin))
+}
+
+// fetch brings a run here that the engine has given to this host. A large run may take
+// long, and only this host can go on with it now.
+func (c *claimant) fetch(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, r *ckpt.ResumeRequest) error {
 	sc.Reason = reasonWith(r.Reason, "resumed here")
-	done, err := c.takeOver(ctx, e, sc, now)
-	if err != nil {
-		return e, err
+	if _, err := c.takeOver(ctx, e, sc, run); err != nil {
+		return err
 	}
-	r.Claimed = &ckpt.PlanFleet{FromHost: done.From, Term: done.Term, AcknowledgedTo: now.Seq,
-		StrandPossible: ground != fleet.GroundReleased && ground != fleet.GroundDrained}
-	if !now.Sure {
-		r.Claimed.LostAtMost = ckpt.Duration(time.Duration(now.SeenAgo * float64(time.Second)).Round(time.Millisecond))
+	r.Claimed = planOf(run)
+	return nil
+}
+
+// planOf returns what the plan of a claimed run says about the claim.
+func planOf(run *fleet.Claimable) *ckpt.PlanFleet {
+	p := &ckpt.PlanFleet{FromHost: run.Host, Term: run.Term, AcknowledgedTo: run.Seq, StrandPossible: !run.LetGo}
+	if !run.Sure {
+		p.LostAtMost = ckpt.Duration(time.Duration(run.SeenAgo * float64(time.Second)).Round(time.Millisecond))
 	}
-	return e, nil
+	return p
 }
 
 // clear removes what is left here of a run that another host had claimed from this one,

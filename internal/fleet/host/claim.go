@@ -92,7 +92,8 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 		}
 	}
 	now.Here, now.Host, now.DB, now.SeenAgo = was.Here, was.Host, was.DB, was.SeenAgo
-	now.Sure = ground == fleet.GroundReleased || ground == fleet.GroundDrained
+	now.LetGo = ground == fleet.GroundReleased || ground == fleet.GroundDrained
+	now.Sure = now.LetGo
 	return e, now, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
 // TestReleaseOfARunThatBegins: a run that begins while it is released stays with its host.
@@ -189,5 +190,27 @@ func TestManyHostsHaveTheName(t *testing.T) {
 	done, err := two.s.API().Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "b", Run: "main"})
 	if err != nil || done.From != "one" {
 		t.Errorf("a user claims his run: %+v, %v", done, err)
+	}
+}
+
+// TestBringingMayTakeLong: a run is brought here however long that takes, once the engine
+// has given it to this host.
+func TestBringingMayTakeLong(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", fleetPolicy)
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.silent(server)
+	c := two.claimant()
+	c.learn = func(ctx context.Context, _ *pg.Engine, _ string) error { // when the engine has given the run to two
+		<-ctx.Done()
+		return nil
+	}
+	r := ckpt.ResumeRequest{Agent: "a"}
+	if err := c.Bring(t.Context(), fleetUser, &r); err != nil || r.Claimed == nil {
+		t.Errorf("a run that takes long is brought as %+v, %v", r.Claimed, err)
 	}
 }
