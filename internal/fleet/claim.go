@@ -21,7 +21,12 @@ type Claimable struct {
 	SeenAgo  float64  // seconds since the engine last heard from the owner, by the engine's clock
 	Seen     any      // when that was, in the engine's own type: a claim compares it
 	KeyID    string   // the key that it is sealed with, "" for in the clear
-	LetGo    bool     // this host has claimed it after its owner had let go of it
+
+	// What is known about the claim that gave the run to its owner; "" if there is none.
+	How        string
+	FromDB     string
+	FromHost   string
+	FromSilent float64 // seconds since the engine last heard from the former owner, or since the claim if it has come back
 }
 
 // Lost returns the run as something to bring to the host that has claimed it. term is the

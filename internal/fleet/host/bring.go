@@ -163,7 +163,7 @@ func (c *claimant) fetch(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 
 // planOf returns what the plan of a claimed run says about the claim.
 func planOf(run *fleet.Claimable) *ckpt.PlanFleet {
-	p := &ckpt.PlanFleet{FromHost: run.Host, Term: run.Term, AcknowledgedTo: run.Seq, StrandPossible: !run.LetGo}
+	p := &ckpt.PlanFleet{FromHost: run.Host, Term: run.Term, AcknowledgedTo: run.Seq, StrandPossible: run.How != fleet.HowReleased}
 	if !run.Sure {
 		p.LostAtMost = ckpt.Duration(time.Duration(run.SeenAgo * float64(time.Second)).Round(time.Millisecond))
 	}

@@ -92,8 +92,10 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 		}
 	}
 	now.Here, now.Host, now.DB, now.SeenAgo = was.Here, was.Host, was.DB, was.SeenAgo
-	now.LetGo = ground == fleet.GroundReleased || ground == fleet.GroundDrained
-	now.Sure = now.LetGo
+	if was.DB == c.host.DB && now.FromDB != "" { // it was given to this host before, and could not be brought
+		now.Host, now.DB, now.SeenAgo = now.FromHost, now.FromDB, now.FromSilent
+	}
+	now.Sure = now.How == fleet.HowReleased
 	return e, now, nil
 }
 

@@ -214,3 +214,35 @@ func TestBringingMayTakeLong(t *testing.T) {
 		t.Errorf("a run that takes long is brought as %+v, %v", r.Claimed, err)
 	}
 }
+
+// TestPlanOfAClaimThatWasInterrupted: a claim that is repeated tells of the former owner, not
+// of this host.
+func TestPlanOfAClaimThatWasInterrupted(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", `{"takeover":"auto"}`)
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.silent(server)
+	one.stop()
+	server.Exec("fleet", `UPDATE fleet_marks SET seen_at = seen_at - interval '1 hour' WHERE db = '`+one.store.ID+`'`)
+	c := claimantOf(two.store, url, "two")
+	e, err := c.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &found[0], To: two.store.ID, By: "uid:0", Ground: fleet.GroundLease}); err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	p := two.resume("a", `{}`)
+	if p.Fleet == nil || p.Fleet.FromHost != "one" || time.Duration(p.Fleet.LostAtMost) < time.Hour {
+		t.Errorf("the plan says %+v of %v", p.Fleet, p.Reasons)
+	}
+}

@@ -40,8 +40,11 @@ const (
 
 	findRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.doc,
 		coalesce(r.principal, ''), coalesce(r.key_id, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp(),
-		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(a.takeover, '')
+		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(a.takeover, ''),
+		coalesce(c.how, ''), coalesce(c.from_db, ''), coalesce(f.name, c.from_db, ''), c.at, o.seen_at
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
+		LEFT JOIN fleet_claims c ON c.run_uid = r.uid AND c.term = r.term AND c.to_db = r.host
+		LEFT JOIN fleet_hosts f ON f.db = c.from_db LEFT JOIN fleet_marks o ON o.db = c.from_db
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		AND ($5 = '' OR r.uid = $5) AND ($6 = '' OR a.takeover = $6) AND ($7 = '' OR r.principal = $7 OR $8 <> '' AND r.owner = $8)
 		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
@@ -75,12 +78,17 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 	var all []fleet.Claimable
 	var c fleet.Claimable
 	var seen, now time.Time
-	var until *time.Time
+	var until, claimed, former *time.Time
 	var drained, released int64
 	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.DB, &c.Host, &c.Owner, &c.Agent, &c.Run, &c.Status, &c.Term, &c.Seq, &c.UpdatedAt, &c.AsOf, &c.Doc,
-		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now, &until, &drained, &released, &c.Takeover}, func() error {
+		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now, &until, &drained, &released, &c.Takeover, &c.How, &c.FromDB, &c.FromHost, &claimed, &former}, func() error {
 		c.Lease, c.Drained, c.Released = secondsFrom(now, until), drained == 1, released == 1
-		c.Seen, c.SeenAgo = seen, now.Sub(seen).Seconds()
+		c.Seen, c.SeenAgo, c.FromSilent = seen, now.Sub(seen).Seconds(), 0
+		for _, since := range []*time.Time{claimed, former} {
+			if since != nil {
+				c.FromSilent = max(c.FromSilent, now.Sub(*since).Seconds())
+			}
+		}
 		all = append(all, c)
 		return nil
 	})
