@@ -110,6 +110,16 @@ func (j *Journal) OtherOwner(ctx context.Context, owner, agent, run string) (hos
 	return host, is, err
 }
 
+// Standing says how far a run has come here: its status, its term, and its newest checkpoint. The
+// error is sql.ErrNoRows if the run is not here.
+func (j *Journal) Standing(ctx context.Context, owner, agent, run string) (status string, term, seq int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		return q.QueryRowxContext(ctx, `SELECT r.status, r.epoch >> ?, r.last_seq FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?`, fleet.EpochBits, owner, agent, run).Scan(&status, &term, &seq)
+	})
+	return status, term, seq, err
+}
+
 // HasRun says whether a run is stored here: same by its identity, and named by its name.
 func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (same, named bool, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {

@@ -27,6 +27,7 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		return nil
 	}
 	if ask, err := c.mayBeElsewhere(ctx, sc, r); err != nil || !ask {
+		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
 		return err
 	}
 	select {
@@ -158,6 +159,7 @@ func (c *claimant) fetch(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 		return err
 	}
 	r.Claimed = planOf(run)
+	c.brought.keep(fleet.RunName(run.Here, run.Agent, run.Run), r.Claimed)
 	return nil
 }
 

@@ -246,3 +246,25 @@ func TestPlanOfAClaimThatWasInterrupted(t *testing.T) {
 		t.Errorf("the plan says %+v of %v", p.Fleet, p.Reasons)
 	}
 }
+
+// TestPlanOfAClaimIsToldAgain: until the run has saved something here, each plan says that it
+// was claimed.
+func TestPlanOfAClaimIsToldAgain(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", fleetPolicy)
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.silent(server)
+	for range 2 {
+		if p := two.resume("a", `{}`); p.Verdict != "repair" || p.Fleet == nil || p.Fleet.FromHost != "one" {
+			t.Errorf("%+v", p)
+		}
+	}
+	if a := two.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	two.claimsNothing("a run that has saved since", "a", `{}`, "resume")
+}

@@ -60,6 +60,7 @@ type shipper struct {
 	kept     kept   // what is in that file
 	keptAt   time.Time
 
+	brought   brought
 	janitor   *janitor // nil for a host that never is the janitor
 	quota     *quota   // nil for a host that limits no principal
 	healer    *healer  // nil for a host that does not check whether the engine went back
