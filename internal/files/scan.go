@@ -85,7 +85,7 @@ func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 		choice = *s.Choice
 	}
 	w := &scan{Scanner: s, choice: choice, before: before, started: now(), most: most, folders: map[string]folderState{},
-		reading: make(chan *reading, 64)}
+		looked: map[string]bool{}, reading: make(chan *reading, 64)}
 	w.found.choice = choice
 	w.found.Tree = ckpt.Tree{Root: s.Root, CapturedAt: ckpt.At(w.started), Complete: true}
 	w.found.records, w.found.data = map[string]record{}, map[string][]byte{}
@@ -154,6 +154,7 @@ type scan struct {
 	most    tree.Limits
 	device  uint64
 	folders map[string]folderState
+	looked  map[string]bool // the paths that were visited
 	bytes   int64
 	files   int      // how many are in the tree or are being read
 	inner   []string // submodules that the scan has found
@@ -215,8 +216,9 @@ func (w *scan) do(ctx context.Context) error {
 			}
 		})
 	}
-	w.look(ctx, w.withAlso(w.withKnown(listing)))
+	w.look(ctx, w.withKnown(listing))
 	w.submodules(ctx)
+	w.look(ctx, w.also())
 	close(w.reading)
 	readers.Wait()
 	if err := ctx.Err(); err != nil {
@@ -264,22 +266,12 @@ func (w *scan) withKnown(l *Listing) []Listed {
 	return l.Paths
 }
 
-// withAlso adds the paths that the caller has named.
-func (w *scan) withAlso(list []Listed) []Listed {
-	if len(w.Also) == 0 {
-		return list
-	}
-	listed := make(map[string]bool, len(list))
-	for _, p := range list {
-		listed[p.Path] = true
-	}
+// also returns the paths that the caller has named. They come last, because the listings
+// know which files git tracks.
+func (w *scan) also() (list []Listed) {
 	for _, path := range w.Also {
-		if !listed[path] {
-			listed[path] = true
-			list = append(list, Listed{path, w.before.records[path].tracked})
-		}
+		list = append(list, Listed{path, w.before.records[path].tracked})
 	}
-	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Path, b.Path) })
 	return list
 }
 
@@ -302,12 +294,17 @@ func (w *scan) submodules(ctx context.Context) {
 	}
 }
 
-// look visits all paths, and queues the files that must be read.
+// look visits all paths that it has not visited yet, and queues the files that must be
+// read.
 func (w *scan) look(ctx context.Context, list []Listed) {
 	for _, l := range list {
 		if ctx.Err() != nil {
 			return
 		}
+		if w.looked[l.Path] {
+			continue
+		}
+		w.looked[l.Path] = true
 		if staged.MatchString(path.Base(l.Path)) {
 			continue
 		}

@@ -313,6 +313,34 @@ func TestScanOfRepositoriesInRepositories(t *testing.T) {
 	}
 }
 
+// withSubmodule makes a repository whose submodule has one file.
+func withSubmodule(t testing.TB, path string) (root string) {
+	t.Helper()
+	sub := folder(t)
+	git(t, sub, "init", "-q")
+	write(t, sub, path, "1")
+	git(t, sub, "add", ".")
+	git(t, sub, "commit", "-qm", "s")
+	root = folder(t)
+	git(t, root, "init", "-q")
+	git(t, root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", sub, "module")
+	return root
+}
+
+// TestScanVisitsEachPathOnce: a file of a submodule is also named by the caller, as before a restore, or was known
+// before a listing failed.
+func TestScanVisitsEachPathOnce(t *testing.T) {
+	root := withSubmodule(t, ".env.example")
+	s := later(root)
+	s.Also = []string{"module/.env.example", "module/.env.example"}
+	first := scanned(t, s, empty(root))
+	want(t, first, ".gitmodules", "module/.env.example")
+	git(t, root, "init", "-q", "nested")
+	write(t, root, "nested/r", "1")
+	must(t, os.WriteFile(filepath.Join(root, "nested", ".git", "config"), []byte("[broken"), 0o644))
+	want(t, scanned(t, s, empty(root).Remember(first)), ".gitmodules", "module/.env.example", "nested/r")
+}
+
 func TestScanWhereGitFailsLosesNothing(t *testing.T) {
 	root := folder(t)
 	git(t, root, "init", "-q")
