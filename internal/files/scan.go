@@ -246,8 +246,9 @@ func (w *scan) rootGone(err error) error {
 }
 
 // withKnown adds what git has listed before to the result of a walk, which knows less. A
-// failed listing must not make files vanish.
-func (w *scan) withKnown(l *Listing) []Listed {
+// failed listing must not make files vanish. If the listing is about some folders, only files
+// below these are added.
+func (w *scan) withKnown(l *Listing, folders ...string) []Listed {
 	if !l.Walked && l.Failed == nil {
 		return l.Paths
 	}
@@ -257,8 +258,11 @@ func (w *scan) withKnown(l *Listing) []Listed {
 		l.Paths[i].Tracked = p.Tracked || w.before.records[p.Path].tracked
 	}
 	exclude := parseRules("", []byte(strings.Join(w.choice.Exclude, "\n")))
+	below := func(path string) bool {
+		return folders == nil || slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+"/") })
+	}
 	for path, r := range w.before.records {
-		if !listed[path] && !coveredBy(exclude, path) {
+		if !listed[path] && below(path) && !coveredBy(exclude, path) {
 			l.Paths = append(l.Paths, Listed{path, r.tracked})
 		}
 	}
@@ -282,7 +286,8 @@ var staged = regexp.MustCompile(`^\.ckpt-[0-9a-f]{8}-[0-9]+$`)
 // these.
 func (w *scan) submodules(ctx context.Context) {
 	for depth := 0; len(w.inner) > 0 && ctx.Err() == nil; depth++ {
-		listing := Submodules(ctx, w.Root, w.choice, w.inner, depth)
+		folders := w.inner
+		listing := Submodules(ctx, w.Root, w.choice, folders, depth)
 		w.inner = nil
 		for _, l := range listing.LeftOut {
 			w.leaveOut(l.Path, l.Why)
@@ -290,7 +295,7 @@ func (w *scan) submodules(ctx context.Context) {
 		if listing.Failed != nil {
 			w.incomplete()
 		}
-		w.look(ctx, listing.Paths)
+		w.look(ctx, w.withKnown(listing, folders...))
 	}
 }
 

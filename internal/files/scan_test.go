@@ -367,6 +367,15 @@ func TestScanWhereGitFailsLosesNothing(t *testing.T) {
 	}
 }
 
+func TestScanWhereGitFailsInASubmoduleLosesNothing(t *testing.T) {
+	root := withSubmodule(t, "target/kept")
+	first := scanned(t, later(root), empty(root))
+	want(t, first, ".gitmodules", "module/target/kept")
+	must(t, os.WriteFile(filepath.Join(root, ".git", "modules", "module", "config"), []byte("[broken"), 0o644))
+	write(t, root, "module/new", "1")
+	want(t, scanned(t, later(root), empty(root).Remember(first)), ".gitmodules", "module/new", "module/target/kept")
+}
+
 func TestScanOfARootThatIsGone(t *testing.T) {
 	root := filepath.Join(folder(t), "project")
 	write(t, root, "a", "1")
