@@ -94,7 +94,7 @@ func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 	}
 	tree.Sort(&w.found.Tree)
 	w.found.Tree.LeftOut = slices.CompactFunc(w.found.Tree.LeftOut, func(a, b ckpt.LeftOut) bool { return a.Path == b.Path })
-	w.nameFewer()
+	nameFewer(&w.found.Tree)
 	w.found.Tree.ID = tree.ID(&w.found.Tree)
 	return &w.found, nil
 }
@@ -104,11 +104,11 @@ const mostLeftOut = 1 << 20
 
 // nameFewer limits how many paths are named as left out. A tree that does not name all of
 // them is incomplete.
-func (w *scan) nameFewer() {
+func nameFewer(t *ckpt.Tree) {
 	size := 0
-	for i, l := range w.found.Tree.LeftOut {
+	for i, l := range t.LeftOut {
 		if size += len(l.Path); i == ckpt.MaxTreeLeftOut || size > mostLeftOut {
-			w.found.Tree.LeftOut, w.found.Tree.Complete = w.found.Tree.LeftOut[:i], false
+			t.LeftOut, t.Complete = t.LeftOut[:i], false
 			return
 		}
 	}
@@ -551,6 +551,7 @@ func (f *Found) Without(contents map[string]ckpt.LeftOutBecause) {
 	}
 	f.Tree.Entries = kept
 	tree.Sort(&f.Tree)
+	nameFewer(&f.Tree)
 	f.Tree.ID = tree.ID(&f.Tree)
 }
 

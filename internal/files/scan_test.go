@@ -557,6 +557,21 @@ func TestScanNamesNotAllThatIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestWithoutNamesNotAllThatIsLeftOut: the daemon refuses a content, and the tree names as many paths as it may
+// already.
+func TestWithoutNamesNotAllThatIsLeftOut(t *testing.T) {
+	sum := strings.Repeat("0", 64)
+	found := &Found{Tree: ckpt.Tree{Root: "/r", Complete: true, Entries: []ckpt.TreeEntry{{Path: "a", Mode: "0644", SHA256: sum}}}}
+	for i := range ckpt.MaxTreeLeftOut {
+		found.Tree.LeftOut = append(found.Tree.LeftOut, ckpt.LeftOut{Path: fmt.Sprintf("%06d", i), Why: ckpt.LeftOutTooLarge})
+	}
+	found.Without(map[string]ckpt.LeftOutBecause{sum: ckpt.LeftOutSecret})
+	must(t, tree.Check(&found.Tree, tree.Limits{}))
+	if found.Tree.Complete {
+		t.Error("the tree is complete")
+	}
+}
+
 // TestScanOfRepositoriesThatAreTooDeep: nested repositories are searched 32 levels deep, and the next one is listed
 // as left out.
 func TestScanOfRepositoriesThatAreTooDeep(t *testing.T) {
