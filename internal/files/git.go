@@ -24,14 +24,12 @@ var errGitSlow = errors.New("git took longer than 2s")
 // git: plain ls-files would run the program that core.fsmonitor names, and status would
 // run the clean filters. Both settings can come with the repository. ceiling is the
 // folder above which git must not look for a repository, "" for none.
-//
-// The paths are as git returns them; those of folders can end with a slash.
-func gitList(ctx context.Context, folder, ceiling string) (tracked, others []string, err error) {
+func gitList(ctx context.Context, folder, ceiling string) (*gitListing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTime, errGitSlow)
 	defer cancel()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return nil, nil, fmt.Errorf("git was not found: %w", err)
+		return nil, fmt.Errorf("git was not found: %w", err)
 	}
 	// -t marks which paths are tracked.
 	cmd := exec.CommandContext(ctx, git, "-c", "core.fsmonitor=false", "ls-files", "-co", "--exclude-standard", "-z", "-t")
@@ -42,29 +40,53 @@ func gitList(ctx context.Context, folder, ceiling string) (tracked, others []str
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
 		if context.Cause(ctx) != nil {
-			return nil, nil, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
-		return nil, nil, fmt.Errorf("git ls-files: %w: %s", err, line)
+		return nil, fmt.Errorf("git ls-files: %w: %s", err, line)
 	}
+	l := &gitListing{unopened: unopened(said.String())}
 	for part := range strings.SplitSeq(out.String(), "\x00") {
 		if len(part) < 3 {
 			continue
 		}
 		if part[0] == '?' {
-			others = append(others, part[2:])
-		} else if n := len(tracked); n == 0 || tracked[n-1] != part[2:] { // a conflict has a path three times
-			tracked = append(tracked, part[2:])
+			l.others = append(l.others, part[2:])
+		} else if n := len(l.tracked); n == 0 || l.tracked[n-1] != part[2:] { // a conflict has a path three times
+			l.tracked = append(l.tracked, part[2:])
 		}
 	}
-	return tracked, others, nil
+	return l, nil
+}
+
+// gitListing is what git has listed. The paths are as git returns them; those of folders can
+// end with a slash.
+type gitListing struct {
+	tracked, others []string
+	unopened        []string // folders that git could not open, relative to the top of the repository
+}
+
+// unopened returns the folders that git could not open, according to its warnings. git lists
+// the rest then, and counts that as success.
+func unopened(said string) (folders []string) {
+	for line := range strings.Lines(said) {
+		rest, found := strings.CutPrefix(line, "warning: could not open directory '")
+		if !found || strings.HasSuffix(line, ": No such file or directory\n") { // it was removed in the meantime
+			continue
+		}
+		if end := strings.LastIndex(rest, "': "); end >= 0 {
+			rest = rest[:end]
+		}
+		folders = append(folders, strings.TrimSuffix(rest, "/"))
+	}
+	return folders
 }
 
 // askedGit is a listing by git that is under way.
 type askedGit struct {
-	done            chan struct{}
-	tracked, others []string
-	err             error
+	done    chan struct{}
+	listing *gitListing
+	err     error
 }
 
 // askGit begins to list a root.
@@ -72,14 +94,14 @@ func askGit(ctx context.Context, root string) *askedGit {
 	g := &askedGit{done: make(chan struct{})}
 	go func() {
 		defer close(g.done)
-		g.tracked, g.others, g.err = gitList(ctx, root, "")
+		g.listing, g.err = gitList(ctx, root, "")
 	}()
 	return g
 }
 
-func (g *askedGit) wait() (tracked, others []string, err error) {
+func (g *askedGit) wait() (*gitListing, error) {
 	<-g.done
-	return g.tracked, g.others, g.err
+	return g.listing, g.err
 }
 
 // gitEnvironment returns an environment in which git finds the repository of its folder
@@ -123,15 +145,19 @@ func gitFolder(folder string) string {
 	return to
 }
 
+// gitTop returns the folder of the repository that contains a folder, the root of the file
+// system for none.
+func gitTop(folder string) string {
+	for gitFolder(folder) == "" && folder != filepath.Dir(folder) {
+		folder = filepath.Dir(folder)
+	}
+	return folder
+}
+
 // gitHead returns the commit that is checked out in a folder or above it, "" if that
 // cannot be determined. It reads the files of the repository, and does not run git.
 func gitHead(folder string) string {
-	git := ""
-	for at := folder; ; at = filepath.Dir(at) {
-		if git = gitFolder(at); git != "" || at == filepath.Dir(at) {
-			break
-		}
-	}
+	git := gitFolder(gitTop(folder))
 	if git == "" {
 		return ""
 	}

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,7 +102,7 @@ func (l *lister) repository(folder string, depth int) {
 	if folder != "" {
 		ceiling = filepath.Dir(l.full(folder)) // so that a broken repository does not list the one around it
 	}
-	tracked, others, err := l.git(folder, ceiling)
+	listing, err := l.git(folder, ceiling)
 	if err != nil {
 		if folder == "" {
 			l.out.GitError = err.Error()
@@ -110,16 +111,33 @@ func (l *lister) repository(folder string, depth int) {
 		l.walk(folder, depth, l.outerRules(folder))
 		return
 	}
-	for _, path := range tracked {
+	for _, path := range listing.tracked {
 		l.found(folder, path, true, depth)
 	}
-	for _, path := range others {
+	for _, path := range listing.others {
 		l.found(folder, path, false, depth)
+	}
+	for _, path := range listing.unopened {
+		l.unopened(filepath.Join(gitTop(l.full(folder)), filepath.FromSlash(path)))
 	}
 }
 
+// unopened notes a folder whose files are not listed, because it cannot be opened.
+func (l *lister) unopened(full string) {
+	path, err := filepath.Rel(l.root, full)
+	path = filepath.ToSlash(path)
+	if l.excludesFolder(path) || l.isExcluded(path) {
+		return
+	}
+	if _, is := os.Lstat(full); err != nil || is != nil || !filepath.IsLocal(path) {
+		l.out.Failed = fmt.Errorf("%s cannot be opened", full)
+		return
+	}
+	l.leaveOut(path, ckpt.LeftOutUnreadable)
+}
+
 // git asks git about a folder, unless it was asked already.
-func (l *lister) git(folder, ceiling string) (tracked, others []string, err error) {
+func (l *lister) git(folder, ceiling string) (*gitListing, error) {
 	if folder == "" && l.asked != nil {
 		return l.asked.wait()
 	}
@@ -215,10 +233,15 @@ var skipped = []string{
 // walk lists a folder without git.
 func (l *lister) walk(folder string, depth int, above []*rules) {
 	entries, err := os.ReadDir(l.full(folder))
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) || folder == "" {
-			l.out.Failed = err
-		}
+	switch {
+	case err == nil:
+	case folder == "":
+		l.out.Failed = err
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	default:
+		l.unopened(l.full(folder))
 		return
 	}
 	if err := l.ctx.Err(); err != nil {

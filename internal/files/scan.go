@@ -172,6 +172,7 @@ const (
 	folderPlain
 	folderGone      // missing, or behind a link
 	folderElsewhere // on another file system
+	folderUnreadable
 )
 
 // reading is a file that must be read.
@@ -323,10 +324,13 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 		case folderElsewhere:
 			w.leaveOut(l.Path, ckpt.LeftOutElsewhere)
 			continue
+		case folderUnreadable:
+			w.leaveOut(l.Path, ckpt.LeftOutUnreadable)
+			continue
 		}
 		info, err := w.ahead.lstat(l.Path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		case isGone(err):
 			continue
 		case err != nil:
 			w.leaveOut(l.Path, ckpt.LeftOutUnreadable)
@@ -431,7 +435,7 @@ func (w *scan) read(ctx context.Context, root *os.Root, r *reading) {
 		started := w.started
 		is, data, err := readOnce(w.Root, root, l, w.most.File, w.AfterRead)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		case isGone(err):
 			w.release(reserved)
 			return
 		case errors.Is(err, errChanged):
@@ -555,6 +559,9 @@ func (f *Found) Without(contents map[string]ckpt.LeftOutBecause) {
 	f.Tree.ID = tree.ID(&f.Tree)
 }
 
+// isGone reports that there is nothing at a path.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
 // folder returns the state of a folder. It looks at each folder only once.
 func (w *scan) folder(path string) folderState {
 	if state := w.folders[path]; state != folderUnknown {
@@ -564,8 +571,10 @@ func (w *scan) folder(path string) folderState {
 	if state == folderPlain {
 		info, err := w.ahead.lstat(path)
 		switch {
-		case err != nil || !info.IsDir():
+		case isGone(err), err == nil && !info.IsDir():
 			state = folderGone
+		case err != nil:
+			state = folderUnreadable
 		default:
 			if device, _, _ := identity(info); device != w.device {
 				state = folderElsewhere
@@ -629,7 +638,7 @@ func (w *scan) countVanished() {
 	for path := range w.before.records {
 		if _, is := w.found.records[path]; !is {
 			_, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(path)))
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			if isGone(err) {
 				w.found.Vanished++
 			}
 		}

@@ -601,17 +601,59 @@ func TestScanOfAPathThatIsTooLong(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems make no such path")
 	}
+	for _, withGit := range []bool{false, true} {
+		root := folder(t)
+		if withGit {
+			git(t, root, "init", "-q")
+		}
+		write(t, root, "a", "x")
+		at, err := os.OpenRoot(root)
+		must(t, err)
+		defer at.Close()
+		deep := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 200)+"/", 25), "/")
+		must(t, at.MkdirAll(deep, 0o755))
+		must(t, at.WriteFile(deep+"/f", []byte("x"), 0o644))
+		found := scanned(t, later(root), empty(root))
+		want(t, found, "a")
+		if found.Tree.Complete {
+			t.Errorf("with git %v, the tree is complete", withGit)
+		}
+	}
+}
+
+// TestScanNamesWhatItCannotOpen: git only warns of folders that it cannot open, and a file in a folder that cannot be
+// looked at still exists.
+func TestScanNamesWhatItCannotOpen(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it makes paths that only Linux has, and runs a script instead of git")
+	}
 	root := folder(t)
-	write(t, root, "a", "x")
+	git(t, root, "init", "-q")
 	at, err := os.OpenRoot(root)
 	must(t, err)
 	defer at.Close()
-	deep := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 200)+"/", 25), "/")
+	deep := strings.Repeat(strings.Repeat("d", 200)+"/", 20) + strings.Repeat("d", ckpt.MaxTreePath-4020-2)
 	must(t, at.MkdirAll(deep, 0o755))
-	must(t, at.WriteFile(deep+"/f", []byte("x"), 0o644))
+	must(t, at.WriteFile(deep+"/f", []byte("x"), 0o644)) // the path of its folder is too long with that of the root
 	found := scanned(t, later(root), empty(root))
+	want(t, found)
+	if got := why(found, deep+"/f"); got != ckpt.LeftOutUnreadable {
+		t.Errorf("left out for %q", got)
+	}
+
+	root = filepath.Join(folder(t), "sub")
+	write(t, root, "../.git/HEAD", "")
+	write(t, root, "a", "x")
+	write(t, root, "closed/f", "x")
+	bin := t.TempDir()
+	write(t, bin, "git", "#!/bin/sh\nprintf '? a\\0'\n"+
+		"echo \"warning: could not open directory 'sub/closed/': Permission denied\" >&2\n"+
+		"echo \"warning: could not open directory 'sub/gone/': No such file or directory\" >&2\n")
+	must(t, os.Chmod(filepath.Join(bin, "git"), 0o755))
+	t.Setenv("PATH", bin)
+	found = scanned(t, later(root), empty(root))
 	want(t, found, "a")
-	if found.Tree.Complete {
-		t.Error("the tree is complete")
+	if !found.Tree.Complete || len(found.Tree.LeftOut) != 1 || why(found, "closed") != ckpt.LeftOutUnreadable {
+		t.Errorf("complete is %v, left out is %v", found.Tree.Complete, found.Tree.LeftOut)
 	}
 }
