@@ -103,6 +103,9 @@ func (l *lister) repository(folder string, depth int) {
 		ceiling = filepath.Dir(l.full(folder)) // so that a broken repository does not list the one around it
 	}
 	listing, err := l.git(folder, ceiling)
+	if err == nil && folder == "" && len(listing.tracked)+len(listing.others) == 0 && gitFolder(l.root) == "" {
+		err = errors.New("git lists nothing: the repository around the folder may ignore it")
+	}
 	if err != nil {
 		if folder == "" {
 			l.out.GitError = err.Error()

@@ -367,6 +367,22 @@ func TestScanWhereGitFailsLosesNothing(t *testing.T) {
 	}
 }
 
+// TestScanOfAFolderThatTheRepositoryAroundItIgnores: somebody wants the files of this folder, so they are kept.
+func TestScanOfAFolderThatTheRepositoryAroundItIgnores(t *testing.T) {
+	root := folder(t)
+	git(t, root, "init", "-q")
+	write(t, root, ".gitignore", "work/\n")
+	root = filepath.Join(root, "work")
+	write(t, root, ".gitignore", "*.log\n")
+	write(t, root, "a", "1")
+	write(t, root, "b.log", "1")
+	found := scanned(t, later(root), empty(root))
+	want(t, found, ".gitignore", "a")
+	if found.GitError == "" {
+		t.Error("nothing is said about git")
+	}
+}
+
 func TestScanWhereGitFailsInASubmoduleLosesNothing(t *testing.T) {
 	root := withSubmodule(t, "target/kept")
 	first := scanned(t, later(root), empty(root))
