@@ -199,6 +199,16 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 	if err := r.written(ctx, w, newest); err != nil {
 		return nil, err
 	}
+	if len(w.Fresh) > 0 {
+		now, err := r.place.look(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		w.Listed = map[string]bool{}
+		for _, e := range now.Tree.Entries {
+			w.Listed[e.Path] = w.Fresh[e.Path]
+		}
+	}
 	return rewind.Make(w, r.folder, o), nil
 }
 

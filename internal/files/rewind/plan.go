@@ -18,6 +18,7 @@ type Wish struct {
 	Later  [][]ckpt.FileChange // the changes from that tree to each later tree of the run, oldest first
 	Wrote  map[string]bool     // paths that the run's write tools have named since the checkpoint
 	Fresh  map[string]bool     // paths that they have named since the newest tree
+	Listed map[string]bool     // of the paths in Fresh: those that a tree made now would have
 	Others map[string]string   // paths that another running run has written since, with the name of that run
 	Folds  bool                // the file system ignores the case of letters
 }
@@ -49,9 +50,13 @@ func Make(w *Wish, at *Folder, o Options) *Plan {
 	}
 	m.newest = maps.Clone(m.target)
 	considered := map[string]bool{}
+	m.kept = maps.Clone(w.Listed)
+	if m.kept == nil {
+		m.kept = map[string]bool{}
+	}
 	for n, changes := range w.Later {
 		for _, c := range changes {
-			considered[c.Path] = true
+			considered[c.Path], m.kept[c.Path] = true, true
 			if n == len(w.Later)-1 {
 				m.newest[c.Path] = c.After
 			}
@@ -95,6 +100,7 @@ type maker struct {
 	plan   *Plan
 	target map[string]*ckpt.TreeEntry // what must be there after the restore
 	newest map[string]*ckpt.TreeEntry // what the run's newest tree has; nil for nothing
+	kept   map[string]bool            // what some tree has, or would have now
 }
 
 func (m *maker) stays(path, why string) { m.plan.Stays = append(m.plan.Stays, Stays{path, why}) }
@@ -124,8 +130,8 @@ func (m *maker) consider(path string) {
 		if seen.Parent != "" {
 			return // nothing is there: a file has replaced the folder of the path
 		}
-		if !m.o.Remove && !m.Wrote[path] {
-			m.stays(path, "it was created after the checkpoint; --remove removes it")
+		if why := m.staysBecause(path); why != "" {
+			m.stays(path, why)
 			return
 		}
 	case seen.Entry != nil && tree.SameContent(*seen.Entry, *after):
@@ -141,6 +147,22 @@ func (m *maker) consider(path string) {
 		}
 	}
 	m.plan.Items = append(m.plan.Items, item)
+}
+
+// staysBecause returns why a file that the checkpoint's tree does not have is not removed, ""
+// if it is. It may have existed already: the tree does not have ignored files.
+func (m *maker) staysBecause(path string) string {
+	switch {
+	case !m.kept[path]:
+		return "checkpoints do not contain it, so it may be older"
+	case m.o.Remove:
+		return ""
+	case !m.Wrote[path]:
+		return "it was created after the checkpoint; --remove removes it"
+	case !m.Whole:
+		return "the checkpoint's list of files is incomplete, so it may be older; --remove removes it"
+	}
+	return ""
 }
 
 // refusal returns why what is at a path must not be replaced, "" if it may be.
