@@ -16,6 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/files/rewind"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
@@ -265,17 +266,27 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 		return err
 	}
 	this := r.checkpoint.Run
+	folder, err := r.sessionFolder(ctx, this, r.tree.Root)
+	if err != nil {
+		return err
+	}
 	for i := range page.Runs {
 		run := &page.Runs[i]
 		ours := run.Run == this || string(run.ParentRun) == this
 		if !ours && run.Status != ckpt.RunRunning {
 			continue
 		}
+		in := folder // a sub-agent that has no folder of its own works in that of its session
+		if run.Run != this {
+			if in, err = r.sessionFolder(ctx, run.Run, folder); err != nil {
+				return err
+			}
+		}
 		err := r.steps(ctx, run.Run, func(s *ckpt.Step) {
 			if s.StartedAt.Before(r.checkpoint.CreatedAt.Time) {
 				return
 			}
-			for _, path := range writtenBy(s, r.tree.Root) {
+			for _, path := range writtenBy(s, r.tree.Root, in) {
 				switch {
 				case !ours:
 					w.Others[path] = run.Run
@@ -292,6 +303,26 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 		}
 	}
 	return nil
+}
+
+// sessionFolder returns the folder in which a run's tools worked, according to its newest
+// checkpoint, or otherwise if that does not say so.
+func (r *restorer) sessionFolder(ctx context.Context, run, otherwise string) (string, error) {
+	newest, err := r.a.Client().Latest(ctx, ckpt.CheckpointFilter{Agent: r.checkpoint.Agent, Run: run}, true)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return otherwise, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var s hook.Snapshot
+	if json.Unmarshal(newest.State, &s) != nil || !filepath.IsAbs(s.Folder) {
+		return otherwise, nil
+	}
+	if real, err := filepath.EvalSymlinks(s.Folder); err == nil { // the paths of roots have no links
+		return real, nil
+	}
+	return s.Folder, nil
 }
 
 func (r *restorer) steps(ctx context.Context, run string, each func(*ckpt.Step)) error {

@@ -23,8 +23,8 @@ var pathMembers = []string{"file_path", "path", "notebook_path", "absolute_path"
 var patchLines = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
 // writtenBy returns the paths below a root that a step has written, if its arguments name
-// them. The arguments of a shell do not.
-func writtenBy(s *ckpt.Step, root string) (paths []string) {
+// them. The arguments of a shell do not. Relative paths begin in folder.
+func writtenBy(s *ckpt.Step, root, folder string) (paths []string) {
 	name := strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(s.Name))
 	if !writers[name] {
 		return nil
@@ -35,7 +35,7 @@ func writtenBy(s *ckpt.Step, root string) (paths []string) {
 	}
 	add := func(path string) {
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(root, path)
+			path = filepath.Join(folder, path)
 		}
 		relative, err := filepath.Rel(root, path)
 		if relative = filepath.ToSlash(relative); err == nil && tree.CheckPath(relative) == nil {

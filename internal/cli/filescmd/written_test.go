@@ -30,7 +30,7 @@ func TestWrittenBy(t *testing.T) {
 		{"Bash", `{"command":"touch a","path":"a"}`, nil},
 		{"Write", `nonsense`, nil},
 	} {
-		if got := writtenBy(&ckpt.Step{Name: c.name, Args: ckpt.JSON(c.args)}, "/p"); !slices.Equal(got, c.want) {
+		if got := writtenBy(&ckpt.Step{Name: c.name, Args: ckpt.JSON(c.args)}, "/p", "/p"); !slices.Equal(got, c.want) {
 			t.Errorf("%s %s: %q and not %q", c.name, c.args, got, c.want)
 		}
 	}
