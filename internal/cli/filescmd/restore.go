@@ -123,15 +123,14 @@ type Restored struct {
 
 // do shows what would be done. If apply is true, it does it.
 func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
-	if err := r.place.idle(); err != nil {
-		return err
-	}
 	if apply {
-		unlock, err := files.Lock(files.IndexPath(r.place.folder, r.place.root), lockPatience)
+		unlock, err := r.place.lock()
 		if err != nil {
 			return err
 		}
 		defer unlock()
+	} else if err := r.place.idle(); err != nil {
+		return err
 	}
 	plan, err := r.plan(ctx, o)
 	if err != nil {
@@ -160,6 +159,20 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 		r.a.Tell("%s %s; to undo: `ckptsidecar files undo`", r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"))
 	}
 	return nil
+}
+
+// lock locks the folder for a restore. Only then does it ask whether one was interrupted: the
+// holder of the lock may have been killed in one.
+func (p *place) lock() (unlock func(), err error) {
+	unlock, err = files.Lock(files.IndexPath(p.folder, p.root), lockPatience)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.idle(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // idle refuses to begin while an interrupted restore must be finished.
@@ -604,10 +617,7 @@ func (c *undoCmd) Run(ctx context.Context, a *cli.App) error {
 }
 
 func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) error {
-	if err := p.idle(); err != nil {
-		return err
-	}
-	unlock, err := files.Lock(files.IndexPath(p.folder, p.root), lockPatience)
+	unlock, err := p.lock()
 	if err != nil {
 		return err
 	}
