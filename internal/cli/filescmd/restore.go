@@ -17,7 +17,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/files/rewind"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
-	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
@@ -367,10 +366,8 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 	if head.Undo, err = p.keepForUndo(ctx, a, &head, plan); err != nil {
 		return "", err
 	}
+	head.Keep = p.undoPath() // not before: if this restore fails, undo still takes back the one before
 	j := rewind.NewJournal(rewind.JournalPath(p.folder, p.root), head, plan)
-	if err := p.writeUndo(j); err != nil {
-		return "", err
-	}
 	contents, done := contentsOf(a, head.Agent)
 	defer done()
 	if err := j.Apply(ctx, f, contents); err != nil {
@@ -567,7 +564,7 @@ func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewin
 		return err
 	}
 	head := *j
-	head.ID, head.Trash, head.Started = id, j.StagedFiles(), ckpt.At(time.Now())
+	head.ID, head.Trash, head.Started, head.Keep = id, j.StagedFiles(), ckpt.At(time.Now()), ""
 	contents, done := contentsOf(a, j.Agent)
 	defer done()
 	return rewind.NewJournal(rewind.JournalPath(p.folder, p.root), head, plan).InPlaceOf(j).Apply(ctx, f, contents)
@@ -585,18 +582,9 @@ func (p *place) backPlan(ctx context.Context, a *cli.App, f *rewind.Folder, j *r
 	return rewind.Back(j, entries, f, rewind.Options{Aside: may.Aside, Overwrite: may.Overwrite}), nil
 }
 
-// The last restore of a folder, for its undo.
-
+// undoPath returns the path of the journal of the folder's last restore, for its undo.
 func (p *place) undoPath() string {
 	return strings.TrimSuffix(rewind.JournalPath(p.folder, p.root), ".restore") + ".undo"
-}
-
-func (p *place) writeUndo(j *rewind.Journal) error {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	return osfile.Write(p.undoPath(), text, 0o600)
 }
 
 type undoCmd struct {

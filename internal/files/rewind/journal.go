@@ -45,6 +45,7 @@ type Journal struct {
 	Items      []Item    `json:"items"`
 	Trash      []string  `json:"trash,omitempty"`  // staged files of an earlier restore, which are removed at the end
 	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; written again if this one is abandoned
+	Keep       string    `json:"keep,omitempty"`   // the path that the journal gets when the restore is done; "" if it is removed then
 
 	path string
 }
@@ -128,6 +129,7 @@ func (j *Journal) Abandon(f *Folder) error {
 		return errors.New("some files have changed already: finish the restore, or take it back")
 	}
 	if j.Former == nil {
+		j.Keep = ""
 		return j.clean(f)
 	}
 	former := *j.Former
@@ -580,7 +582,8 @@ func (f *Folder) removeTree(folder string) error {
 	return f.root.Remove(folder)
 }
 
-// clean removes the staged files, and last the journal.
+// clean removes the staged files, and last removes the journal, or gives it the path at which
+// it is kept.
 func (j *Journal) clean(f *Folder) error {
 	for _, path := range slices.Concat(j.Trash, j.staged()) {
 		w := f.to(path)
@@ -596,7 +599,13 @@ func (j *Journal) clean(f *Folder) error {
 		}
 	}
 	f.step("end")
-	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var err error
+	if j.Keep != "" {
+		err = os.Rename(j.path, j.Keep)
+	} else {
+		err = os.Remove(j.path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	// If a loss of power brings the journal back, the restore finds everything done.
