@@ -518,16 +518,18 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	}
 	defer f.Close()
 	if c.Back {
-		if err := p.back(ctx, a, f, j, c.allowed); err != nil {
-			return err
-		}
+		err = p.back(ctx, a, f, j, c.allowed)
+	} else {
+		contents, done := contentsOf(a, j.Agent)
+		defer done()
+		err = changedText(a, j.Continue(ctx, f, contents))
+	}
+	if err != nil {
+		return err
+	}
+	if c.Back || j.TakesBack {
 		a.Tell("%s the files are as they were before the restore", a.Err.Green("back:"))
 		return nil
-	}
-	contents, done := contentsOf(a, j.Agent)
-	defer done()
-	if err := j.Continue(ctx, f, contents); err != nil {
-		return changedText(a, err)
 	}
 	noteRestored(ctx, a, j)
 	a.Tell("%s %s; to undo: `ckptsidecar files undo`", a.Err.Green("restored:"), term.Count(len(j.Items), "file"))
@@ -550,7 +552,10 @@ func changedText(a *cli.App, err error) error {
 // back undoes an interrupted restore.
 func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewind.Journal, may allowed) error {
 	if j.Phase == rewind.Staging {
-		return j.Abandon(f)
+		var err error
+		if j, err = j.Abandon(f); j == nil || err != nil {
+			return err
+		}
 	}
 	plan, err := p.backPlan(ctx, a, f, j, may)
 	if err != nil {

@@ -46,6 +46,7 @@ type Journal struct {
 	Trash      []string  `json:"trash,omitempty"`  // staged files of an earlier restore, which are removed at the end
 	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; written again if this one is abandoned
 	Keep       string    `json:"keep,omitempty"`   // the path that the journal gets when the restore is done; "" if it is removed then
+	TakesBack  bool      `json:"takes_back,omitempty"`
 
 	path string
 }
@@ -108,7 +109,8 @@ func (j *Journal) Apply(ctx context.Context, f *Folder, contents Contents) error
 		return err
 	}
 	if err := j.stageAll(ctx, f, contents); err != nil {
-		return errors.Join(err, j.Abandon(f))
+		_, failed := j.Abandon(f)
+		return errors.Join(err, failed)
 	}
 	return j.finish(f)
 }
@@ -122,24 +124,24 @@ func (j *Journal) Continue(ctx context.Context, f *Folder, contents Contents) er
 }
 
 // Abandon takes back a restore that has not changed a file yet. If that restore was to take
-// back another one, the journal of the other one is written again. When the other one ends,
-// it removes what was staged here.
-func (j *Journal) Abandon(f *Folder) error {
+// back another one, the journal of the other one is written again and returned. When the other
+// one ends, it removes what was staged here.
+func (j *Journal) Abandon(f *Folder) (former *Journal, err error) {
 	if j.Phase != Staging {
-		return errors.New("some files have changed already: finish the restore, or take it back")
+		return nil, errors.New("some files have changed already: finish the restore, or take it back")
 	}
 	if j.Former == nil {
 		j.Keep = ""
-		return j.clean(f)
+		return nil, j.clean(f)
 	}
-	former := *j.Former
-	former.Trash = slices.Concat(former.Trash, j.staged())
-	return former.write()
+	again := *j.Former
+	again.Trash = slices.Concat(again.Trash, j.staged())
+	return &again, again.write()
 }
 
 // InPlaceOf notes which restore this one takes back.
 func (j *Journal) InPlaceOf(former *Journal) *Journal {
-	j.Former = former
+	j.Former, j.TakesBack = former, true
 	return j
 }
 
@@ -301,7 +303,8 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 func (j *Journal) finish(f *Folder) error {
 	if err := j.check(f); err != nil {
 		if j.Phase == Staging {
-			return errors.Join(err, j.Abandon(f))
+			_, failed := j.Abandon(f)
+			return errors.Join(err, failed)
 		}
 		return err
 	}

@@ -235,8 +235,9 @@ func (m *maker) ways() {
 	}
 }
 
-// Back plans how the paths of a journal get back their state from before the restore.
-// undo is the tree that was made before the restore.
+// Back plans how the paths of a journal get back their state from before the restore. If that
+// was itself to take one back, they get their state from before that one. undo is the tree
+// that was made before.
 func Back(j *Journal, undo []ckpt.TreeEntry, at *Folder, o Options) *Plan {
 	had := map[string]*ckpt.TreeEntry{}
 	for i := range undo {
@@ -244,8 +245,11 @@ func Back(j *Journal, undo []ckpt.TreeEntry, at *Folder, o Options) *Plan {
 	}
 	m := &maker{Wish: &Wish{}, at: at, plan: &Plan{}}
 	for _, item := range j.Items {
-		seen, before := at.look(item.Path), had[item.Path]
-		if item.Before == nil {
+		seen, before, restored := at.look(item.Path), had[item.Path], item.After
+		switch {
+		case j.TakesBack:
+			before, restored = item.After, item.Before
+		case item.Before == nil:
 			before = nil
 		}
 		back := Item{Path: item.Path, Do: Write, Before: seen.Entry, After: before}
@@ -258,7 +262,7 @@ func Back(j *Journal, undo []ckpt.TreeEntry, at *Folder, o Options) *Plan {
 		case seen.Entry != nil && tree.SameContent(*seen.Entry, *before):
 			back.Do = Mode
 		}
-		ours := seen.Entry == nil || item.After != nil && tree.SameContent(*seen.Entry, *item.After)
+		ours := seen.Entry == nil || restored != nil && tree.SameContent(*seen.Entry, *restored)
 		switch {
 		case seen.Odd != "":
 			back.Refuse = seen.Odd

@@ -46,7 +46,8 @@ type task struct {
 	Plan          *Plan
 	Contents      map[string][]byte
 	Continue      bool
-	DieAt         int64 // the step before which it is killed; 0 for never
+	Back          []ckpt.TreeEntry // the files before the restore, which is taken back
+	DieAt         int64            // the step before which it is killed; 0 for never
 }
 
 func child(file string) int {
@@ -72,7 +73,12 @@ func child(file string) int {
 	}
 	contents := func(_ context.Context, sum string) ([]byte, error) { return t.Contents[sum], nil }
 	j := NewJournal(t.Journal, Journal{ID: "0badcafe", Root: t.Root}, t.Plan)
-	if t.Continue {
+	if t.Back != nil {
+		if j, err = ReadJournal(t.Journal); err != nil || j == nil {
+			return 4
+		}
+		err = takeBack(f, j, t.Back, contents)
+	} else if t.Continue {
 		if j, err = ReadJournal(t.Journal); err != nil || j == nil {
 			return 4
 		}
@@ -86,6 +92,22 @@ func child(file string) int {
 	}
 	fmt.Println(steps.Load())
 	return 0
+}
+
+// takeBack takes back an unfinished restore, or finishes to do so.
+func takeBack(f *Folder, j *Journal, undo []ckpt.TreeEntry, contents Contents) (err error) {
+	if j.Phase == Staging {
+		if j, err = j.Abandon(f); err != nil || j == nil {
+			return err
+		}
+	}
+	p := Back(j, undo, f, Options{})
+	if len(p.Refused()) > 0 {
+		return fmt.Errorf("the way back is refused: %+v", p.Refused())
+	}
+	head := *j
+	head.ID, head.Trash = "0badcaff", j.StagedFiles()
+	return NewJournal(j.path, head, p).InPlaceOf(j).Apply(context.Background(), f, contents)
 }
 
 func must(t testing.TB, err error) {
@@ -548,16 +570,11 @@ func killed(t testing.TB, was, is world, at int64, back bool) (ended bool) {
 		}
 	case j == nil && !ended:
 		want = is // it was killed before it had begun
-	case j != nil && back && j.Phase == Staging:
-		must(t, j.Abandon(f))
-		want = is
 	case j != nil && back:
-		p := Back(j, is.entries(), f, Options{})
-		if len(p.Refused()) > 0 {
-			t.Fatalf("killed before step %d, the way back is refused: %+v", at, p.Refused())
+		contents := func(_ context.Context, sum string) ([]byte, error) { return k.Contents[sum], nil }
+		if err := takeBack(f, j, is.entries(), contents); err != nil {
+			t.Fatalf("killed before step %d: %v", at, err)
 		}
-		b := NewJournal(k.Journal, Journal{ID: "0badcaff", Root: root, Trash: j.StagedFiles()}, p)
-		must(t, b.Apply(t.Context(), f, func(_ context.Context, sum string) ([]byte, error) { return k.Contents[sum], nil }))
 		want = is
 	case j != nil:
 		k.Continue, k.DieAt = true, 0
@@ -599,6 +616,42 @@ func TestKilledAtEveryStep(t *testing.T) {
 		for at := int64(1); !killed(t, before, now, at, back); at++ {
 			if at > 500 {
 				t.Fatal("it does not end")
+			}
+		}
+	}
+}
+
+// TestKilledOnTheWayBack: a restore is killed, taking it back is killed before each step, and taken up again.
+func TestKilledOnTheWayBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	needLinks(t)
+	contents := map[string][]byte{}
+	before.contents(contents)
+	now.contents(contents)
+	begin := func(dieAt int64) (k *task, f *Folder, steps int) {
+		root := t.TempDir()
+		now.make(t, root)
+		f = open(t, root)
+		k = &task{Root: root, Journal: filepath.Join(t.TempDir(), "journal"), Contents: contents, DieAt: dieAt}
+		k.Plan = Make(wishOf(before, now), f, Options{Remove: true})
+		steps, _ = k.run(t)
+		return k, f, steps
+	}
+	_, _, all := begin(0)
+	for _, dieAt := range []int{all - 8, all} { // some or all files are moved
+		for at, ended := int64(1), false; !ended; at++ {
+			k, f, _ := begin(int64(dieAt))
+			k.Back, k.DieAt = now.entries(), at
+			_, ended = k.run(t)
+			j, err := ReadJournal(k.Journal)
+			must(t, err)
+			if j != nil {
+				err = takeBack(f, j, now.entries(), func(_ context.Context, sum string) ([]byte, error) { return contents[sum], nil })
+			}
+			if d := cmp.Diff(now, readWorld(t, k.Root)); d != "" || err != nil {
+				t.Fatalf("killed before step %d, then before step %d of the way back: %v\n%s", dieAt, at, err, d)
 			}
 		}
 	}
@@ -675,8 +728,8 @@ func TestAWayBackThatCannotBeginLeavesTheRestore(t *testing.T) {
 			if err != nil || left.ID != back.ID {
 				t.Fatal(left, err)
 			}
-			if err := left.Abandon(f); err != nil {
-				t.Fatal(err)
+			if former, err := left.Abandon(f); err != nil || former.ID != restore.ID {
+				t.Fatal(former, err)
 			}
 		} else if err := back.Apply(t.Context(), f, func(context.Context, string) ([]byte, error) { return nil, errors.New("no daemon") }); err == nil {
 			t.Fatal("it went back without contents")
