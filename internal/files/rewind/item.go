@@ -23,6 +23,7 @@ type Item struct {
 	After  *ckpt.TreeEntry `json:"after,omitempty"`  // what must be there after the restore; nil for nothing
 	Aside  bool            `json:"aside,omitempty"`  // keep what is there as NAME.before-ID
 	Staged string          `json:"staged,omitempty"` // the path at which the new content is staged
+	From   string          `json:"from,omitempty"`   // the path of a file with the new content; "" if the store has it
 	Refuse string          `json:"refuse,omitempty"` // why nothing is done with the path
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -270,7 +271,7 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 		}
 		return nil, dir.Symlink(item.After.Target, name)
 	}
-	data, err := contents(ctx, item.After.SHA256)
+	data, err := item.content(ctx, f, contents)
 	if err != nil {
 		return nil, err
 	}
@@ -296,6 +297,23 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// content returns the new content of an item.
+func (i *Item) content(ctx context.Context, f *Folder, contents Contents) ([]byte, error) {
+	if i.From == "" {
+		return contents(ctx, i.After.SHA256)
+	}
+	dir, name, err := f.reach(i.From)
+	if err != nil {
+		return nil, err
+	}
+	file, err := dir.OpenFile(name, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, ckpt.MaxTreeFile))
 }
 
 // finish moves everything to its place. It checks all paths once more before it changes the

@@ -245,14 +245,16 @@ func Back(j *Journal, undo []ckpt.TreeEntry, at *Folder, o Options) *Plan {
 	}
 	m := &maker{Wish: &Wish{}, at: at, plan: &Plan{}}
 	for _, item := range j.Items {
-		seen, before, restored := at.look(item.Path), had[item.Path], item.After
+		seen, before, restored, from := at.look(item.Path), had[item.Path], item.After, ""
 		switch {
 		case j.TakesBack:
-			before, restored = item.After, item.Before
+			before, restored, from = item.After, item.Before, item.From
 		case item.Before == nil:
 			before = nil
+		case before == nil: // it could not be saved, and was only moved aside
+			before, from = item.Before, j.asideName(&item)
 		}
-		back := Item{Path: item.Path, Do: Write, Before: seen.Entry, After: before}
+		back := Item{Path: item.Path, Do: Write, Before: seen.Entry, After: before, From: from}
 		switch {
 		case before == nil && seen.absent(), before == nil && seen.Parent != "", before == nil && seen.Folder,
 			before != nil && seen.Entry != nil && same(*seen.Entry, *before):

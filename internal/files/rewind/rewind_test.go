@@ -329,6 +329,23 @@ func TestChangedSinceIsRefused(t *testing.T) {
 	}
 }
 
+// TestWhatIsOnlyAsideComesBack: the undo does not have what was moved aside, for example because it is secret.
+func TestWhatIsOnlyAsideComesBack(t *testing.T) {
+	was, run, is := world{"a": "1", "b": "1"}, world{"a": "2", "b": "2"}, world{"a": "secret", "b": "secret"}
+	root := t.TempDir()
+	is.make(t, root)
+	f := open(t, root)
+	p := Make(wishOf(was, run), f, Options{Aside: true})
+	j := &Journal{ID: "0badcafe", Items: p.Items}
+	p.Items = slices.DeleteFunc(slices.Clone(p.Items), func(i Item) bool { return i.Path == "b" }) // b is not done yet
+	must(t, apply(t, root, p, was))
+	must(t, apply(t, root, Back(j, nil, f, Options{})))
+	is["a.before-0badcafe"] = "secret"
+	if d := cmp.Diff(is, readWorld(t, root)); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestADeletedFolderComesBackThoughNoTreeSawItGo(t *testing.T) {
 	root := t.TempDir()
 	was := world{"a": "1", "d/e": "2", "d/f/g": "3"}
