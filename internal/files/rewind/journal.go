@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -405,10 +404,14 @@ func (f *Folder) is(item *Item, e *ckpt.TreeEntry) bool {
 // order returns the items in the order in which they must be done: first removals that make
 // way for others, then writes, then the other removals.
 func (j *Journal) order() []*Item {
-	written := map[string]bool{}
+	written := map[string]bool{} // paths that are written
+	below := map[string]bool{}   // folders below which something is written
 	for i := range j.Items {
-		if j.Items[i].Do == Write {
-			written[j.Items[i].Path] = true
+		if path := j.Items[i].Path; j.Items[i].Do == Write {
+			written[path] = true
+			for at := parent(path); at != "" && !below[at]; at = parent(at) {
+				below[at] = true
+			}
 		}
 	}
 	blocks := func(path string) bool { // a file where a folder must be, or a file below a path that becomes a file
@@ -417,12 +420,7 @@ func (j *Journal) order() []*Item {
 				return true
 			}
 		}
-		for w := range written {
-			if strings.HasPrefix(w, path+"/") {
-				return true
-			}
-		}
-		return false
+		return below[path]
 	}
 	var first, then, last []*Item
 	for i := range j.Items {

@@ -44,9 +44,13 @@ type looker interface {
 // written since the newest tree, and files of the tree that do not exist.
 func Make(w *Wish, at *Folder, o Options) *Plan {
 
-	m := &maker{Wish: w, at: at, o: o, plan: &Plan{Partial: !w.Whole && !o.Partial}, target: map[string]*ckpt.TreeEntry{}}
+	m := &maker{Wish: w, at: at, o: o, plan: &Plan{Partial: !w.Whole && !o.Partial}, target: map[string]*ckpt.TreeEntry{},
+		gone: map[string]bool{}}
 	for i := range w.Target {
 		m.target[w.Target[i].Path] = &w.Target[i]
+	}
+	for _, l := range w.Gone {
+		m.gone[l.Path] = true
 	}
 	m.newest = maps.Clone(m.target)
 	considered := map[string]bool{}
@@ -101,6 +105,7 @@ type maker struct {
 	target map[string]*ckpt.TreeEntry // what must be there after the restore
 	newest map[string]*ckpt.TreeEntry // what the run's newest tree has; nil for nothing
 	kept   map[string]bool            // what some tree has, or would have now
+	gone   map[string]bool            // what the checkpoint's tree has left out
 }
 
 func (m *maker) stays(path, why string) { m.plan.Stays = append(m.plan.Stays, Stays{path, why}) }
@@ -108,7 +113,12 @@ func (m *maker) stays(path, why string) { m.plan.Stays = append(m.plan.Stays, St
 // leftOut reports that the checkpoint's tree left out the path, so it does not say what
 // was there.
 func (m *maker) leftOut(path string) bool {
-	return slices.ContainsFunc(m.Gone, func(l ckpt.LeftOut) bool { return l.Path == path || strings.HasPrefix(path, l.Path+"/") })
+	for at := path; at != ""; at = parent(at) {
+		if m.gone[at] {
+			return true
+		}
+	}
+	return false
 }
 
 // consider plans one path.

@@ -402,6 +402,25 @@ func TestFilesThatMayBeOlderStay(t *testing.T) {
 	}
 }
 
+// TestManyPathsAreNotComparedWithEachOther counts what is allocated, because that does not depend on the machine.
+func TestManyPathsAreNotComparedWithEachOther(t *testing.T) {
+	const many = 300
+	name := strings.Repeat("n", 100)
+	j := &Journal{}
+	w := &Wish{Whole: true, Later: [][]ckpt.FileChange{nil}}
+	for i := range many {
+		j.Items = append(j.Items, Item{Path: fmt.Sprintf("a/%s%d", name, i), Do: Write}, Item{Path: fmt.Sprintf("b/%s%d", name, i), Do: Remove})
+		w.Gone = append(w.Gone, ckpt.LeftOut{Path: fmt.Sprintf("c/%s%d", name, i), Why: ckpt.LeftOutTooLarge})
+		w.Later[0] = append(w.Later[0], ckpt.FileChange{Path: fmt.Sprintf("d/%s%d", name, i)})
+	}
+	f := open(t, t.TempDir())
+	for what, do := range map[string]func(){"order": func() { j.order() }, "plan": func() { Make(w, f, Options{}) }} {
+		if n := testing.AllocsPerRun(1, do); n > many*many/2 {
+			t.Errorf("%s: %v allocations", what, n)
+		}
+	}
+}
+
 func TestWaysAreNotLinksAndFoldersAreNotLost(t *testing.T) {
 	needLinks(t)
 	outside := t.TempDir()
