@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -71,7 +72,11 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return errors.Join(err, c.tell(&SnapResult{Root: p.root, Error: cli.MessageOf(err)}))
 	}
+	finish = sync.OnceValue(finish)
 	err = c.tell(result)
+	if c.Attach != "" {
+		_ = finish() // others must not wait for the lock while this process waits for the checkpoint
+	}
 	if err == nil {
 		err = c.save(ctx, a, ref, result)
 	}
