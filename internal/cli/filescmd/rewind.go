@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,9 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 		return err
 	}
 	defer r.folder.Close()
+	if err := c.checkFolder(r); err != nil {
+		return err
+	}
 	if !a.JSON {
 		term.Printf(a.Stdout, "%s %s\n", a.Out.Bold("before the prompt"), oneLine(prompt.Prompt))
 		r.saidText(ctx)
@@ -132,6 +136,19 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 		Agent: s.Agent, Run: s.Run, Checkpoint: prompt.Checkpoint, Reason: "rewind to before a prompt",
 	})
 	return err
+}
+
+// checkFolder refuses to put the files of one folder into another that nobody has named. A
+// folder that was moved is no other.
+func (c *RewindCommand) checkFolder(r *restorer) error {
+	if c.Root != "" || r.tree.Root == r.place.root {
+		return nil
+	}
+	if _, err := os.Lstat(r.tree.Root); err != nil {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "the session's files were kept below %s, and not below %s: go there, or name the folder with --root",
+		r.tree.Root, r.place.root)
 }
 
 func ask(a *cli.App, in *bufio.Reader, question string) string {
