@@ -20,9 +20,10 @@ import (
 
 // Folder is the root whose files are brought back.
 type Folder struct {
-	Path string
-	root *os.Root
-	step func(what string) // for tests: called before each change
+	Path   string
+	root   *os.Root
+	device uint64
+	step   func(what string) // for tests: called before each change
 
 	mu   sync.Mutex
 	open map[string]*openFolder // by path
@@ -42,8 +43,16 @@ func OpenFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{Path: path, root: root, step: func(string) {}, open: map[string]*openFolder{}}, nil
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &Folder{Path: path, root: root, device: deviceOf(info), step: func(string) {}, open: map[string]*openFolder{}}, nil
 }
+
+// errElsewhere means that a path is on another file system than the root. Trees do not have
+// such files.
+var errElsewhere = errors.New("it is on another file system")
 
 // Close closes the folder.
 func (f *Folder) Close() error {
@@ -111,6 +120,9 @@ func (f *Folder) to(path string) way {
 			return w
 		case !info.IsDir():
 			w.at = path[:end]
+			return w
+		case deviceOf(info) != f.device:
+			w.err = errElsewhere
 			return w
 		}
 		dir, err := f.enter(w.dir, path[start:end], path[:end], info)
@@ -184,6 +196,8 @@ func (f *Folder) glance(path string) Seen { return f.see(path, false) }
 func (f *Folder) see(path string, read bool) Seen {
 	w := f.to(path)
 	switch {
+	case w.err == errElsewhere:
+		return Seen{Odd: w.err.Error()}
 	case w.err != nil:
 		return Seen{Odd: "it cannot be looked at: " + plain(w.err)}
 	case w.at != "":

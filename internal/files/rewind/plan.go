@@ -130,6 +130,10 @@ func (m *maker) consider(path string) {
 	if after == nil && seen.absent() || after != nil && seen.Entry != nil && same(*seen.Entry, *after) {
 		return // it is in the right state already
 	}
+	if seen.Odd == errElsewhere.Error() {
+		m.stays(path, seen.Odd)
+		return
+	}
 	item := Item{Path: path, Before: seen.Entry, After: after, Do: Write}
 	switch {
 	case after == nil:

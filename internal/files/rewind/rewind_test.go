@@ -402,6 +402,29 @@ func TestFilesThatMayBeOlderStay(t *testing.T) {
 	}
 }
 
+// TestOtherFileSystemsAreNotEntered: since the checkpoint, something was mounted at a folder.
+func TestOtherFileSystemsAreNotEntered(t *testing.T) {
+	needLinks(t)
+	root := t.TempDir()
+	is := world{"a": "2", "d/mounted": "x"}
+	is.make(t, root)
+	was := world{"a": "1", "d/f": "1"}
+	f := open(t, root)
+	f.device++
+	p := Make(wishOf(was, world{"a": "2"}), f, Options{})
+	if len(p.Stays) != 1 || p.Stays[0].Path != "d/f" || len(p.Items) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	must(t, apply(t, root, p, was))
+	is["a"] = "1"
+	if d := cmp.Diff(is, readWorld(t, root)); d != "" {
+		t.Error(d)
+	}
+	if left := Make(&Wish{Target: was.entries(), Whole: true}, f, Options{}); len(left.Items) != 0 {
+		t.Errorf("what is hidden counts as gone: %+v", left.Items)
+	}
+}
+
 // TestManyPathsAreNotComparedWithEachOther counts what is allocated, because that does not depend on the machine.
 func TestManyPathsAreNotComparedWithEachOther(t *testing.T) {
 	const many = 300

@@ -3,6 +3,7 @@
 package rewind
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -12,6 +13,14 @@ const mostOpen = 256
 
 // noWait keeps the open of a named pipe from blocking.
 const noWait = syscall.O_NONBLOCK
+
+// deviceOf returns the file system that a file is on.
+func deviceOf(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
+}
 
 // inUse reports that another process holds a file. Only Windows tells that.
 func inUse(error) bool { return false }

@@ -2,6 +2,7 @@ package rewind
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -12,6 +13,9 @@ const mostOpen = 0
 
 // noWait is not needed on Windows.
 const noWait = 0
+
+// deviceOf returns 0: Windows tells the file system only of open files.
+func deviceOf(fs.FileInfo) uint64 { return 0 }
 
 // inUse reports that another process holds a file.
 func inUse(err error) bool {
