@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // filesWorld is a daemon, and a folder whose files are kept.
@@ -384,5 +386,26 @@ func TestARestoreThatFailsGoesBack(t *testing.T) {
 	}
 	if failed < 3 {
 		t.Errorf("only %d restores have failed", failed)
+	}
+}
+
+// TestARestoreKnowsAllRuns: a session has written a file, and then many other runs have begun.
+func TestARestoreKnowsAllRuns(t *testing.T) {
+	w := newFilesWorld(t)
+	w.do("policy", "set", "*", "routine_keep=0")
+	w.put(map[string]string{"a": "1"})
+	first := strings.Fields(w.do("files", "snap", w.root, "--agent", "a"))[0]
+	step := ckpt.StepRequest{Key: "1", Name: "Write", Args: ckpt.JSON(`{"file_path":"new"}`)}
+	_, _, err := w.client.BeginStep(t.Context(), ckpt.RunRef{Agent: "a"}, step)
+	must(t, err)
+	w.put(map[string]string{"a": "1", "new": "2"})
+	w.do("files", "snap", w.root, "--agent", "a")
+	for i := range 200 {
+		_, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: "a", Run: fmt.Sprint("other-", i)})
+		must(t, err)
+	}
+	w.do("files", "restore", first, "--apply")
+	if d := cmp.Diff(map[string]string{"a": "1"}, w.has()); d != "" {
+		t.Error(d)
 	}
 }

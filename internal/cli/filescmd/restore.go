@@ -273,7 +273,17 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 // sub-agents, and those of other active runs.
 func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time) error {
 	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]bool{}, map[string]string{}
-	page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{Agent: r.checkpoint.Agent, Limit: 200})
+	var runs []ckpt.Run
+	err := cli.EachPage("", func(before string) (string, bool, error) {
+		page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{
+			Agent: r.checkpoint.Agent, Sort: ckpt.SortStarted, Before: before, Limit: ckpt.MaxLimit,
+		})
+		if err != nil {
+			return "", false, err
+		}
+		runs = append(runs, page.Runs...)
+		return string(page.Next), page.Next != "", nil
+	})
 	if err != nil {
 		return err
 	}
@@ -282,21 +292,24 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 	if err != nil {
 		return err
 	}
-	for i := range page.Runs {
-		run := &page.Runs[i]
+	for i := range runs {
+		run := &runs[i]
 		ours := run.Run == this || string(run.ParentRun) == this
 		if !ours && run.Status != ckpt.RunRunning {
 			continue
 		}
-		in := folder // a sub-agent that has no folder of its own works in that of its session
-		if run.Run != this {
-			if in, err = r.sessionFolder(ctx, run.Run, folder); err != nil {
-				return err
-			}
+		in := "" // most runs have no step since then
+		if run.Run == this {
+			in = folder
 		}
-		err := r.steps(ctx, run.Run, func(s *ckpt.Step) {
+		err := r.steps(ctx, run.Run, func(s *ckpt.Step) (err error) {
 			if s.StartedAt.Before(r.checkpoint.CreatedAt.Time) {
-				return
+				return nil
+			}
+			if in == "" { // a sub-agent that has no folder of its own works in that of its session
+				if in, err = r.sessionFolder(ctx, run.Run, folder); err != nil {
+					return err
+				}
 			}
 			for _, path := range writtenBy(s, r.tree.Root, in) {
 				switch {
@@ -309,6 +322,7 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 					w.Wrote[path] = true
 				}
 			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -337,14 +351,16 @@ func (r *restorer) sessionFolder(ctx context.Context, run, otherwise string) (st
 	return s.Folder, nil
 }
 
-func (r *restorer) steps(ctx context.Context, run string, each func(*ckpt.Step)) error {
+func (r *restorer) steps(ctx context.Context, run string, each func(*ckpt.Step) error) error {
 	return cli.EachPage("", func(before string) (string, bool, error) {
 		page, err := r.a.Client().Steps(ctx, ckpt.RunRef{Agent: r.checkpoint.Agent, Run: run}, ckpt.ListFilter{Before: before, Limit: ckpt.MaxLimit})
 		if err != nil {
 			return "", false, err
 		}
 		for i := range page.Steps {
-			each(&page.Steps[i])
+			if err := each(&page.Steps[i]); err != nil {
+				return "", false, err
+			}
 		}
 		return string(page.Next), page.Next != "", nil
 	})
