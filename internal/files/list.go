@@ -16,6 +16,10 @@ import (
 // maxNesting is how deep repositories inside repositories are searched.
 const maxNesting = 32
 
+// maxListed is how many names a listing has at most, so that a folder with millions of files
+// does not take all memory. A tree holds fewer.
+const maxListed = 10 * ckpt.MaxTreeFiles
+
 // maxIgnoreFile is the most bytes of a file of patterns.
 const maxIgnoreFile = 1 << 20
 
@@ -70,7 +74,7 @@ func Submodules(ctx context.Context, root string, choice Choice, folders []strin
 
 func newLister(ctx context.Context, root string, choice Choice) *lister {
 	return &lister{
-		ctx: ctx, root: root, out: &Listing{}, names: map[string]bool{},
+		ctx: ctx, root: root, out: &Listing{}, names: map[string]bool{}, most: maxListed,
 		exclude: parseRules("", []byte(strings.Join(choice.Exclude, "\n"))),
 		include: parseRules("", []byte(strings.Join(choice.Include, "\n"))),
 	}
@@ -90,6 +94,7 @@ type lister struct {
 	root             string
 	out              *Listing
 	names            map[string]bool // true if git tracks it
+	most             int             // how many names there may be
 	include, exclude *rules
 	asked            *askedGit // about the root; nil if git was not asked yet
 }
@@ -195,7 +200,19 @@ func (l *lister) take(path string, tracked bool) {
 	if l.isExcluded(path) {
 		return
 	}
+	if _, known := l.names[path]; !known && l.isFull() {
+		return
+	}
 	l.names[path] = l.names[path] || tracked
+}
+
+// isFull reports that there is no room for another name. The listing has failed then.
+func (l *lister) isFull() bool {
+	if len(l.names) < l.most {
+		return false
+	}
+	l.out.Failed = fmt.Errorf("only %d files are listed, and there may be more", l.most)
+	return true
 }
 
 func (l *lister) excludesFolder(path string) bool {
@@ -251,6 +268,9 @@ func (l *lister) walk(folder string, depth int, above []*rules) {
 		l.out.Failed = err
 		return
 	}
+	if l.isFull() {
+		return
+	}
 	all := above
 	if text, err := readPlain(filepath.Join(l.full(folder), ".gitignore"), maxIgnoreFile); err == nil {
 		all = append(slices.Clip(above), parseRules(folder, text))
@@ -275,7 +295,7 @@ func (l *lister) walk(folder string, depth int, above []*rules) {
 // walkIncluded adds the files that files.include names.
 func (l *lister) walkIncluded(folder string) {
 	entries, err := os.ReadDir(l.full(folder))
-	if err != nil || l.ctx.Err() != nil {
+	if err != nil || l.ctx.Err() != nil || l.isFull() {
 		return
 	}
 	for _, e := range entries {

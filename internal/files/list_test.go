@@ -47,7 +47,7 @@ func git(t testing.TB, folder string, args ...string) string {
 // walked lists a folder without using git.
 func walked(t testing.TB, root string) []string {
 	t.Helper()
-	l := &lister{ctx: t.Context(), root: root, out: &Listing{}, names: map[string]bool{}, exclude: parseRules("", nil), include: parseRules("", nil)}
+	l := newLister(t.Context(), root, Choice{})
 	l.walk("", 0, l.outerRules(""))
 	if l.out.Failed != nil {
 		t.Fatal(l.out.Failed)
@@ -70,6 +70,22 @@ func listed(t testing.TB, root string) []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// TestAListingEnds: a folder has more files than a listing may have, or as many in some of its folders.
+func TestAListingEnds(t *testing.T) {
+	root := t.TempDir()
+	for _, path := range []string{"a/1", "a/2", "b/1", "b/2", "c/1"} {
+		write(t, root, path, "")
+	}
+	for most, failed := range map[int]bool{3: true, 4: true, 5: false} {
+		l := newLister(t.Context(), root, Choice{})
+		l.most = most
+		l.walk("", 0, nil)
+		if list := l.done(); len(list.Paths) != most || (list.Failed != nil) != failed {
+			t.Errorf("at most %d: %v, %v", most, list.Paths, list.Failed)
+		}
+	}
 }
 
 // ignoreFiles are patterns that people write, and patterns that are hard to
