@@ -322,10 +322,10 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 		case folderGone:
 			continue
 		case folderElsewhere:
-			w.leaveOut(l.Path, ckpt.LeftOutElsewhere)
+			w.leaveOutFolder(parent(l.Path), ckpt.LeftOutElsewhere)
 			continue
 		case folderUnreadable:
-			w.leaveOut(l.Path, ckpt.LeftOutUnreadable)
+			w.leaveOutFolder(parent(l.Path), ckpt.LeftOutUnreadable)
 			continue
 		}
 		info, err := w.ahead.lstat(l.Path)
@@ -609,6 +609,18 @@ func (w *scan) leaveOut(path string, why ckpt.LeftOutBecause) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.Tree.LeftOut = append(w.found.Tree.LeftOut, ckpt.LeftOut{Path: path, Why: why})
+}
+
+// leaveOutFolder names a folder once, instead of each file below it. The folders above it that
+// are in the same state are named instead of it.
+func (w *scan) leaveOutFolder(path string, why ckpt.LeftOutBecause) {
+	for w.folder(parent(path)) == w.folder(path) {
+		path = parent(path)
+	}
+	if !w.looked[path] {
+		w.looked[path] = true
+		w.leaveOut(path, why)
+	}
 }
 
 func (w *scan) incomplete() {

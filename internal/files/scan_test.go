@@ -637,6 +637,19 @@ func TestScanOfAPathThatIsTooLong(t *testing.T) {
 	}
 }
 
+// TestScanNamesAFileSystemOnce: what is mounted below the root can have any number of files.
+func TestScanNamesAFileSystemOnce(t *testing.T) {
+	root := folder(t)
+	w := &scan{
+		Scanner: later(root), ahead: lookAhead(root, nil), looked: map[string]bool{},
+		folders: map[string]folderState{"": folderPlain, "mnt": folderPlain, "mnt/x": folderElsewhere},
+	}
+	w.look(t.Context(), []Listed{{"mnt/x/a", false}, {"mnt/x/b/c", false}, {"mnt/x/d", false}})
+	if left := w.found.Tree.LeftOut; len(left) != 1 || left[0] != (ckpt.LeftOut{Path: "mnt/x", Why: ckpt.LeftOutElsewhere}) {
+		t.Errorf("left out is %v", left)
+	}
+}
+
 // TestScanNamesWhatItCannotOpen: git only warns of folders that it cannot open, and a file in a folder that cannot be
 // looked at still exists.
 func TestScanNamesWhatItCannotOpen(t *testing.T) {
@@ -653,7 +666,7 @@ func TestScanNamesWhatItCannotOpen(t *testing.T) {
 	must(t, at.WriteFile(deep+"/f", []byte("x"), 0o644)) // the path of its folder is too long with that of the root
 	found := scanned(t, later(root), empty(root))
 	want(t, found)
-	if got := why(found, deep+"/f"); got != ckpt.LeftOutUnreadable {
+	if got := why(found, deep); got != ckpt.LeftOutUnreadable {
 		t.Errorf("left out for %q", got)
 	}
 
