@@ -28,8 +28,8 @@ type Options struct {
 	Paths     []string // only these, and what is below them; all if empty
 	Remove    bool     // remove what was created since, whoever created it
 	Partial   bool     // also restore from an incomplete tree
-	Aside     bool     // keep under another name what has changed since
-	Overwrite bool     // replace what has changed since
+	Aside     bool     // keep under another name what has changed since; what cannot be replaced stays
+	Overwrite bool     // replace what has changed since; what cannot be replaced stays
 }
 
 // looker looks at paths of the folder.
@@ -130,8 +130,8 @@ func (m *maker) consider(path string) {
 	if after == nil && seen.absent() || after != nil && seen.Entry != nil && same(*seen.Entry, *after) {
 		return // it is in the right state already
 	}
-	if seen.Odd == errElsewhere.Error() {
-		m.stays(path, seen.Odd)
+	if seen.Odd == errElsewhere.Error() || seen.Odd != "" && (m.o.Aside || m.o.Overwrite) {
+		m.stays(path, seen.Odd) // otherwise one such file would prevent each restore
 		return
 	}
 	item := Item{Path: path, Before: seen.Entry, After: after, Do: Write}

@@ -402,6 +402,23 @@ func TestFilesThatMayBeOlderStay(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeReplacedStays: a file has become too large to be kept for an undo. That need not prevent the restore.
+func TestWhatCannotBeReplacedStays(t *testing.T) {
+	root := t.TempDir()
+	was, is := world{"a": "1", "log": "1"}, world{"a": "2", "log": strings.Repeat("x", ckpt.MaxTreeFile+1)}
+	is.make(t, root)
+	w := wishOf(was, world{"a": "2"})
+	if refused := Make(w, open(t, root), Options{}).Refused(); len(refused) != 1 || refused[0].Path != "log" {
+		t.Errorf("refused: %+v", refused)
+	}
+	for _, o := range []Options{{Aside: true}, {Overwrite: true}} {
+		p := Make(w, open(t, root), o)
+		if len(p.Items) != 1 || p.Items[0].Path != "a" || p.Items[0].Refuse != "" || len(p.Stays) != 1 || p.Stays[0].Path != "log" {
+			t.Errorf("%+v: %+v", o, p)
+		}
+	}
+}
+
 // TestOtherFileSystemsAreNotEntered: since the checkpoint, something was mounted at a folder.
 func TestOtherFileSystemsAreNotEntered(t *testing.T) {
 	needLinks(t)
