@@ -36,6 +36,7 @@ type Listing struct {
 	LeftOut  []ckpt.LeftOut
 	Walked   bool   // at least a part was not listed by git
 	GitError string // why git did not list the root; "" if it did
+	Slow     bool   // at least a part was not listed by git in time
 	Failed   error  // a part could not be listed at all: files that are not named may still exist
 }
 
@@ -115,7 +116,7 @@ func (l *lister) repository(folder string, depth int) {
 		if folder == "" {
 			l.out.GitError = err.Error()
 		}
-		l.out.Walked = true
+		l.out.Walked, l.out.Slow = true, l.out.Slow || errors.Is(err, errGitSlow)
 		l.walk(folder, depth, l.outerRules(folder))
 		return
 	}

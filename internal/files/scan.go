@@ -206,7 +206,7 @@ func (w *scan) do(ctx context.Context) error {
 	for _, l := range listing.LeftOut {
 		w.leaveOut(l.Path, l.Why)
 	}
-	if listing.Failed != nil {
+	if listing.Failed != nil || listing.Slow && !w.knowsTracked() {
 		w.found.Tree.Complete = false
 	}
 	var readers sync.WaitGroup
@@ -271,6 +271,17 @@ func (w *scan) withKnown(l *Listing, folders ...string) []Listed {
 	return l.Paths
 }
 
+// knowsTracked reports whether git has listed the root before. If not, a walk misses what git
+// tracks in folders that a walk skips, and the next tree will have it.
+func (w *scan) knowsTracked() bool {
+	for _, r := range w.before.records {
+		if r.tracked {
+			return true
+		}
+	}
+	return false
+}
+
 // also returns the paths that the caller has named. They come last, because the listings
 // know which files git tracks.
 func (w *scan) also() (list []Listed) {
@@ -293,7 +304,7 @@ func (w *scan) submodules(ctx context.Context) {
 		for _, l := range listing.LeftOut {
 			w.leaveOut(l.Path, l.Why)
 		}
-		if listing.Failed != nil {
+		if listing.Failed != nil || listing.Slow && !w.knowsTracked() {
 			w.incomplete()
 		}
 		w.look(ctx, w.withKnown(listing, folders...))

@@ -383,6 +383,32 @@ func TestScanOfAFolderThatTheRepositoryAroundItIgnores(t *testing.T) {
 	}
 }
 
+// TestScanWhereGitIsSlow: the first tree does not have what git tracks in a folder that a walk skips. It must not look
+// as if that file did not exist.
+func TestScanWhereGitIsSlow(t *testing.T) {
+	root := folder(t)
+	git(t, root, "init", "-q")
+	write(t, root, "target/kept", "1")
+	write(t, root, "a", "1")
+	git(t, root, "add", ".")
+	slow := &askedGit{done: make(chan struct{}), err: errGitSlow}
+	close(slow.done)
+	s := later(root)
+	s.asked = slow
+	first := scanned(t, s, empty(root))
+	want(t, first, "a")
+	if first.Tree.Complete {
+		t.Error("the tree is complete, though git has not listed anything")
+	}
+	second := scanned(t, s, empty(root).Remember(first))
+	s.asked = slow
+	third := scanned(t, s, empty(root).Remember(second))
+	want(t, third, "a", "target/kept")
+	if !second.Tree.Complete || !third.Tree.Complete {
+		t.Errorf("complete are %v and %v", second.Tree.Complete, third.Tree.Complete)
+	}
+}
+
 func TestScanWhereGitFailsInASubmoduleLosesNothing(t *testing.T) {
 	root := withSubmodule(t, "target/kept")
 	first := scanned(t, later(root), empty(root))
