@@ -12,7 +12,10 @@ import (
 )
 
 // news is an event that the beater reports and that the supervisor must react to.
-type news struct{ event, why string }
+type news struct {
+	event, why string
+	within     time.Duration // for newsLease: when to kill the child
+}
 
 const (
 	newsFrozen = "frozen"
@@ -51,6 +54,7 @@ type hostLease struct {
 	until  time.Duration // by lease.Boottime
 	next   time.Duration // when to ask again
 	every  time.Duration
+	most   time.Duration // the longest time that was heard of
 }
 
 // heard reads the lease from the answer to a request that was sent at a moment.
@@ -58,9 +62,15 @@ func (l *hostLease) heard(run *ckpt.Run, sent time.Duration) {
 	l.counts = run.Lease != "" && run.OnLeaseLost == ckpt.LeaseLostStop
 	left := time.Duration(run.LeaseLeftMS) * time.Millisecond
 	l.until = sent + left
+	l.most = max(l.most, left)
 	l.every = max(leaseLook, left/4)
 	l.next = sent + l.every
 }
+
+// grace returns how long the child may take to stop when the lease is over. A host gives up
+// its lease when a fifth of it is left, so the child ends before other hosts may claim, also
+// with the shortest lease.
+func (l *hostLease) grace() time.Duration { return min(leaseGrace, l.most/4) }
 
 // over reports whether the host may have lost the run.
 func (l *hostLease) over(now time.Duration) bool { return l.counts && now >= l.until }
@@ -112,7 +122,7 @@ func (b *beater) beatInTime(ctx context.Context, limit time.Duration, look <-cha
 func (b *beater) renewals() (beat bool) {
 	now := lease.Boottime()
 	if b.lease.over(now) {
-		b.send(news{newsLease, "this host may have lost the run to another host (its lease in the fleet is over): stopping this command"})
+		b.send(news{newsLease, "this host may have lost the run to another host (its lease in the fleet is over): stopping this command", b.lease.grace()})
 	}
 	if !b.lease.counts || b.told || now < b.lease.next {
 		return false
@@ -130,11 +140,11 @@ func (b *beater) beat(ctx context.Context) error {
 	}
 	switch {
 	case run.Ownership == ckpt.OwnershipFenced:
-		b.send(news{newsFenced, fmt.Sprintf("host %s of the fleet has claimed run %s (term %d): stopping this command",
+		b.send(news{event: newsFenced, why: fmt.Sprintf("host %s of the fleet has claimed run %s (term %d): stopping this command",
 			run.Host, run.Run, run.Term)})
 		return nil
 	case run.Epoch != b.epoch && !b.adopt(run):
-		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
+		b.send(news{event: newsFenced, why: fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil
 	}
@@ -164,7 +174,7 @@ func (b *beater) beat(ctx context.Context) error {
 	b.lease.heard(run, sent)
 	why, err := b.criticalDrift(ctx, run)
 	if why != "" {
-		b.send(news{newsDrift, why})
+		b.send(news{event: newsDrift, why: why})
 	}
 	return err
 }
@@ -189,7 +199,7 @@ func (b *beater) hangs(stopped bool) bool {
 
 func (b *beater) hung() {
 	if b.cmd.Restart != restartNever {
-		b.send(news{newsFrozen, "the command is frozen (the run timed out): killing it"})
+		b.send(news{event: newsFrozen, why: "the command is frozen (the run timed out): killing it"})
 		return
 	}
 	if !b.spared {

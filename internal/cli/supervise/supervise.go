@@ -23,7 +23,7 @@ import (
 const (
 	healthy    = 10 * time.Minute // after this time, earlier restarts no longer count
 	grace      = 10 * time.Second // from asking a child to stop until killing it
-	leaseGrace = 2 * time.Second  // the same if another host may soon continue the run
+	leaseGrace = 2 * time.Second  // the same at most if another host may soon continue the run
 	endRetry   = 30 * time.Second // how long to try to report the end of the run to a daemon that is away
 )
 
@@ -318,7 +318,7 @@ func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
 	case newsLease:
 		end.lease = true
 		_ = c.terminate()
-		return time.After(leaseGrace)
+		return time.After(n.within)
 	}
 	_ = c.terminate()
 	return time.After(grace)
