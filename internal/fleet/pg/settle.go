@@ -28,6 +28,8 @@ func (e *Engine) Holds(ctx context.Context, db string, agents []fleet.Name) ([]f
 // Strays returns the names of the runs that the engine has of a host although the host
 // does not have them. It leaves out runs that the host has claimed but not shipped yet.
 func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (names []fleet.Name, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	rows, err := e.conn.Query(ctx, strayRuns, db, uidsOf(here))
 	if err != nil {
 		return nil, told(err)
@@ -45,6 +47,8 @@ func (e *Engine) pick(ctx context.Context, all []fleet.Name, query string, args 
 	if len(all) == 0 {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	rows, err := e.conn.Query(ctx, query, args...)
 	if err != nil {
 		return nil, told(err)
