@@ -268,3 +268,29 @@ func TestPlanOfAClaimIsToldAgain(t *testing.T) {
 	}
 	two.claimsNothing("a run that has saved since", "a", `{}`, "resume")
 }
+
+// TestReleaseLasts: a run that was released stays released when its host changes something about it, until it
+// begins again.
+func TestReleaseLasts(t *testing.T) {
+	t.Parallel()
+	_, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", fleetPolicy)
+	saved := newID()
+	if a := one.save("a", saved); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	if a := one.ask("POST", "/v1/agents/a/runs/main/end", `{"status":"interrupted"}`); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	if a := one.ask("POST", "/v1/agents/a/runs/main/release", ""); a.status != 200 {
+		t.Fatalf("released: %+v", a)
+	}
+	if a := one.ask("PATCH", "/v1/checkpoints/"+saved, `{"pinned":true}`); a.status != 200 {
+		t.Fatalf("pinned: %+v", a)
+	}
+	waitShipped(t, one)
+	if p := two.resume("a", `{}`); p.Fleet == nil {
+		t.Errorf("a released run of which a checkpoint was pinned: %+v", p)
+	}
+}

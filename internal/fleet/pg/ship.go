@@ -238,7 +238,8 @@ func (s *shipping) agents() {
 func (s *shipping) runs() {
 	var agentUID, owner, agent, run, status, updated, doc, principal []string
 	var key []*string
-	var asOf, seq, released []int64
+	var asOf, seq []int64
+	var released []*int64
 	var fresh struct {
 		uid, agentUID, owner, agent, run []string
 		term                             []int64
@@ -253,13 +254,23 @@ func (s *shipping) runs() {
 		}
 		status, updated, doc = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc)
 		asOf, seq = append(asOf, r.AsOf), append(seq, r.Seq)
-		principal, key, released = append(principal, r.Principal), append(key, orNull(r.KeyID)), append(released, bit(r.Ended()))
+		principal, key, released = append(principal, r.Principal), append(key, orNull(r.KeyID)), append(released, freed(r))
 	}
 	if len(fresh.uid) > 0 {
 		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
 	}
 	s.fence = s.Len()
 	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key, released)
+}
+
+// freed returns 1 for a run that its owner has ended, and 0 for one that is running. It
+// returns nil for all others: who has released such a run has done so until it begins again.
+func freed(r *fleet.Run) *int64 {
+	if !r.Ended() && r.Status != "running" {
+		return nil
+	}
+	is := bit(r.Ended())
+	return &is
 }
 
 // held queues a statement for those runs that this host still owns.

@@ -36,7 +36,7 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = $1 AND j.run_uid = u.uid
 			AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db = $1)) ON CONFLICT (uid) DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
-		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = u.released
+		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = coalesce(u.released, fleet_runs.released)
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],
 		$11::text[], $12::text[], $13::text[],
 		$14::text[], $15::bigint[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id, released)
