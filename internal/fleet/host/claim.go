@@ -95,7 +95,7 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 	if was.DB == c.host.DB && now.FromDB != "" { // it was given to this host before, and could not be brought
 		now.Host, now.DB, now.SeenAgo = now.FromHost, now.FromDB, now.FromSilent
 	}
-	now.Sure = now.How == fleet.HowReleased
+	now.Sure = now.How == fleet.HowReleased && now.Status != string(ckpt.RunRunning) // an agent may go on on a drained host
 	return e, now, nil
 }
 

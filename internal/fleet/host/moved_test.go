@@ -294,3 +294,28 @@ func TestReleaseLasts(t *testing.T) {
 		t.Errorf("a released run of which a checkpoint was pinned: %+v", p)
 	}
 }
+
+// TestDrainedHostMayGoOn: nobody knows what an agent that goes on without a lease has done on a drained host.
+func TestDrainedHostMayGoOn(t *testing.T) {
+	t.Parallel()
+	_, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", `{"takeover":"manual"}`)
+	if a := one.ask("POST", "/v1/agents/a/runs", `{"run":"main","heartbeat_timeout":"1h"}`); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	one.clock.pass(12 * time.Second)
+	if _, err := one.s.API().Drain(t.Context(), fleetAdmin, fleet.DrainRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("it goes on: %+v", a)
+	}
+	done, err := two.s.API().Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a"})
+	if err != nil || done.Uncertain == "" {
+		t.Errorf("claimed: %+v, %v", done, err)
+	}
+}
