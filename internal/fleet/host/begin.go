@@ -14,7 +14,7 @@ import (
 // resumptions of agents that stop without a lease, and operations of agents that need the
 // engine's confirmation. All other agents go on.
 func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
-	if m.lease().Held() {
+	if m.askedLease().Held() {
 		return nil
 	}
 	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
@@ -35,7 +35,7 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 // TellLease adds the state of the lease to the answer about a run. If the policy
 // cannot be read, the agent must stop.
 func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
-	l := m.lease()
+	l := m.askedLease()
 	if l == nil {
 		return
 	}

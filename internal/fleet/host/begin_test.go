@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 // TestWhatBeginsWithoutALease: when this host's lease is over, nothing begins
@@ -93,5 +94,36 @@ func TestWhatBeginsWithoutALease(t *testing.T) {
 	l.Renewed(clock.read())
 	if a := ask("moves", "/operations", `{"key":"again","name":"x"}`); a.status != 201 {
 		t.Errorf("with a lease again: %+v", a)
+	}
+}
+
+// TestARestartLosesNoLease: a daemon that was just started asks the engine before it says that
+// the lease is over.
+func TestARestartLosesNoLease(t *testing.T) {
+	t.Parallel()
+	_, url := fleetEngine(t)
+	h := hostOf(t, url, func(s *shipper) { s.keepLease(lease.New(lease.Boottime, 15*time.Minute), 0); s.assume = true })
+	keeper := h.s.shipper.keeper
+	t.Cleanup(keeper.hangUp)
+	if _, err := h.store.SetOwnPolicy(t.Context(), fleetUser, "a", []byte(`{"takeover":"auto"}`)); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan error, 1)
+	go func() { began <- h.s.MayBegin(fleetUser, "a", server.BeginStep) }()
+	beat := make(chan ckpt.Run, 1)
+	go func() {
+		run := ckpt.Run{Agent: "a"}
+		h.s.TellLease(fleetUser, &run)
+		beat <- run
+	}()
+	time.Sleep(50 * time.Millisecond) // the daemon serves, and then asks
+	if err := keeper.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-began; err != nil {
+		t.Errorf("a step: %v", err)
+	}
+	if run := <-beat; run.Lease != ckpt.LeaseHeld {
+		t.Errorf("a heartbeat is answered %+v", run)
 	}
 }

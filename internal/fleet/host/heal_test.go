@@ -189,7 +189,7 @@ func (h *healHost) status() *fleet.Status {
 		_, err := renew(h.t.Context())
 		return err
 	}
-	k := &keeper{line: line{url: h.ship.url}, host: h.ship.host, lease: lease.New(lease.Boottime, time.Minute), log: h.ship.log,
+	k := &keeper{asked: make(chan struct{}), line: line{url: h.ship.url}, host: h.ship.host, lease: lease.New(lease.Boottime, time.Minute), log: h.ship.log,
 		heed: quiet, renewed: func() {}, hindered: func() error { return nil }}
 	defer k.hangUp()
 	if err := k.renew(h.t.Context()); err != nil {

@@ -34,6 +34,8 @@ type keeper struct {
 	begun       bool    // this daemon has held the lease
 	incarnation int64   // the last incarnation that the engine gave
 
+	asked    chan struct{} // is closed when the engine was asked once
+	askOnce  sync.Once
 	last     atomic.Int64 // the incarnation, for calls that drain this host
 	draining atomic.Bool  // this host has let go of its runs
 	letting  sync.Mutex   // is held while the engine is told so, and while that is undone
@@ -62,8 +64,23 @@ func (k *keeper) Run(ctx context.Context) error {
 	})
 }
 
+// awaitFirst waits until the engine was asked for the lease once since the daemon began. A
+// daemon that was only restarted holds the lease still.
+func (k *keeper) awaitFirst() {
+	if !k.lease.Unknown() {
+		return
+	}
+	late := time.NewTimer(k.lease.Every())
+	defer late.Stop()
+	select {
+	case <-k.asked:
+	case <-late.C:
+	}
+}
+
 // renew extends the lease, first on the engine's clock and then on this host's.
 func (k *keeper) renew(ctx context.Context) error {
+	defer k.askOnce.Do(func() { close(k.asked) })
 	err := k.hindered()
 	if k.draining.Load() {
 		err = errDrained

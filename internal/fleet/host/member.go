@@ -136,6 +136,16 @@ func (m *Member) ReadKeys() {
 	}
 }
 
+// askedLease returns this host's lease when the engine was asked for it once, or does not
+// answer in time. It returns nil if the host holds none.
+func (m *Member) askedLease() *lease.Lease {
+	l := m.lease()
+	if l != nil {
+		m.shipper.keeper.awaitFirst()
+	}
+	return l
+}
+
 // lease returns this host's lease, nil if the host holds none.
 func (m *Member) lease() *lease.Lease {
 	if m.shipper == nil || m.shipper.keeper == nil {

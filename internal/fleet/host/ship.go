@@ -171,7 +171,7 @@ func (s *shipper) sayHello(ctx context.Context) error {
 
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{healer: s.healer, line: line{url: s.url}, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+	s.keeper = &keeper{asked: make(chan struct{}), healer: s.healer, line: line{url: s.url}, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
 		renewed: s.waiters.renewed, hindered: s.hindered}
 	s.waiters.lease, s.grace = l, grace
 }

@@ -54,6 +54,9 @@ func (l *Lease) Renewed(sent time.Duration) {
 // LetGo ends the lease at once.
 func (l *Lease) LetGo() { l.until.Store(0) }
 
+// Unknown reports that the lease was not held since the process began, or was let go.
+func (l *Lease) Unknown() bool { return l.until.Load() == 0 }
+
 // Left returns how long the host may still act, 0 if it may not.
 func (l *Lease) Left() time.Duration {
 	until := l.until.Load()
