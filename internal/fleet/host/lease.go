@@ -32,7 +32,7 @@ type keeper struct {
 
 	healer      *healer // notices that the engine went back; nil for no check
 	begun       bool    // this daemon has held the lease
-	incarnation int64   // the last incarnation that the engine gave
+	incarnation int64   // the last incarnation that the engine gave, or may have given
 
 	asked    chan struct{} // is closed when the engine was asked once
 	askOnce  sync.Once
@@ -148,6 +148,9 @@ func (k *keeper) connect(ctx context.Context) error {
 		return err
 	}
 	incarnation, err := k.engine.BeginLease(ctx, k.host.DB, k.lease.Span(), !k.begun, k.incarnation)
+	if pg.IsUnknown(err) {
+		k.incarnation++ // the engine may have given the next one to this daemon, and the answer was lost
+	}
 	if err != nil {
 		return err
 	}

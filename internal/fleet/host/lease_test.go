@@ -183,3 +183,47 @@ func TestNoFleetAnswerWithoutALease(t *testing.T) {
 		t.Errorf("after the lease: %v", err)
 	}
 }
+
+// TestLeaseWhoseAnswerIsLost: a host that took its lease anew, and did not get the answer, is
+// not taken for another daemon.
+func TestLeaseWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	relay := server.Relay()
+	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
+	s := shipperOf(one, url, "one")
+	s.url = func() (string, error) { return relay.URL("fleet"), nil }
+	s.keepLease(lease.New(lease.Boottime, 15*time.Minute), 0)
+	k := s.keeper
+	defer k.hangUp()
+	connect := func() error {
+		k.hangUp()
+		return k.connect(t.Context())
+	}
+	incarnation := func() string { return server.Rows("fleet", `SELECT incarnation FROM fleet_hosts`)[0] }
+	if err := connect(); err != nil {
+		t.Fatal(err)
+	}
+	relay.Cut(pgtest.FromServer, 0)
+	if err := connect(); err != nil {
+		t.Fatal(err)
+	}
+	_, size := relay.Cut(pgtest.FromServer, 0)
+	lost := 0
+	for cut := size - 1; cut > size-20; cut -= 6 {
+		before := incarnation()
+		relay.Cut(pgtest.FromServer, cut)
+		err := connect()
+		relay.Cut(pgtest.FromServer, 0)
+		if err == nil || incarnation() == before {
+			continue
+		}
+		lost++
+		if err := connect(); err != nil {
+			t.Errorf("after its answer was cut off at %d of %d bytes: %v", cut, size, err)
+		}
+	}
+	if lost == 0 {
+		t.Error("no answer was lost")
+	}
+}
