@@ -248,7 +248,7 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 	if err != nil {
 		return newest, err
 	}
-	last := ""
+	last, seen := "", map[string]bool{}
 	for i := len(list) - 1; i >= 0; i-- {
 		c := &list[i]
 		key := strings.Join(c.Trees, " ")
@@ -263,10 +263,26 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 		if err != nil {
 			return newest, err
 		}
-		w.Later = append(w.Later, d.Changes)
+		w.Later = withNewest(w.Later, d.Changes, seen)
 		newest = c.CreatedAt
 	}
 	return newest, nil
+}
+
+// withNewest adds the changes of a newer tree. Of the trees before, only the paths count then,
+// and each once: a hundred checkpoints can differ in the same thousands of files.
+func withNewest(later [][]ckpt.FileChange, changes []ckpt.FileChange, seen map[string]bool) [][]ckpt.FileChange {
+	if n := len(later); n > 0 {
+		var paths []ckpt.FileChange
+		for _, c := range later[n-1] {
+			if !seen[c.Path] {
+				seen[c.Path] = true
+				paths = append(paths, ckpt.FileChange{Path: c.Path})
+			}
+		}
+		later[n-1] = paths
+	}
+	return append(later, changes)
 }
 
 // written finds the paths that tools have written since then: those of the run and of its

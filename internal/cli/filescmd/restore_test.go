@@ -31,3 +31,20 @@ func TestARestoreThatIsInterruptedMeanwhile(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// TestManyTreesWithTheSameChanges: of the trees between, each changed path is kept once.
+func TestManyTreesWithTheSameChanges(t *testing.T) {
+	t.Parallel()
+	changes := []ckpt.FileChange{{Path: "a", After: &ckpt.TreeEntry{}}, {Path: "b", After: &ckpt.TreeEntry{}}}
+	var later [][]ckpt.FileChange
+	for seen := map[string]bool{}; len(later) < 100; {
+		later = withNewest(later, changes, seen)
+	}
+	kept := 0
+	for _, list := range later {
+		kept += len(list)
+	}
+	if last := later[99]; kept != 4 || len(last) != 2 || last[0].After == nil {
+		t.Errorf("%d changes are kept, the last are %v", kept, last)
+	}
+}

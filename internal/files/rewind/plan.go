@@ -15,7 +15,7 @@ type Wish struct {
 	Target []ckpt.TreeEntry    // the files of the checkpoint's tree
 	Gone   []ckpt.LeftOut      // what that tree has left out
 	Whole  bool                // that tree is complete
-	Later  [][]ckpt.FileChange // the changes from that tree to each later tree of the run, oldest first
+	Later  [][]ckpt.FileChange // the changes from that tree to each later tree of the run, oldest first; only paths but for the last
 	Wrote  map[string]bool     // paths that the run's write tools have named since the checkpoint
 	Fresh  map[string]bool     // paths that they have named since the newest tree
 	Listed map[string]bool     // of the paths in Fresh: those that a tree made now would have
