@@ -672,9 +672,12 @@ func (w *scan) countVanished() {
 // path.Match.
 var secretNames = []string{".env*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc"}
 
+// aside matches what a restore adds to the name of a file that it keeps.
+var aside = regexp.MustCompile(`\.before-[0-9a-f]{8}$`)
+
 // SecretName reports whether a file is left out because of its name, unless git tracks it.
 func SecretName(name string) bool {
-	name = strings.ToLower(name)
+	name = aside.ReplaceAllString(strings.ToLower(name), "")
 	return slices.ContainsFunc(secretNames, func(pattern string) bool {
 		matched, _ := path.Match(pattern, name)
 		return matched

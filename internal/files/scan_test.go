@@ -126,7 +126,7 @@ func TestScanLeavesOut(t *testing.T) {
 	root := folder(t)
 	for path, text := range map[string]string{
 		"a": "1", ".env": "TOKEN=1", "x/.env.local": "2", "x/server.key": "3", "id_rsa": "4", "id_ed25519.pub": "5", ".npmrc": "6",
-		"big": strings.Repeat("x", 101), "z": "9",
+		"x/server.key.before-0badcafe": "7", "big": strings.Repeat("x", 101), "z": "9",
 	} {
 		write(t, root, path, text)
 	}
@@ -136,7 +136,8 @@ func TestScanLeavesOut(t *testing.T) {
 	want(t, found, "a", "z")
 	for path, reason := range map[string]ckpt.LeftOutBecause{
 		".env": ckpt.LeftOutSecretName, "x/.env.local": ckpt.LeftOutSecretName, "x/server.key": ckpt.LeftOutSecretName,
-		"id_rsa": ckpt.LeftOutSecretName, "id_ed25519.pub": ckpt.LeftOutSecretName, ".npmrc": ckpt.LeftOutSecretName, "big": ckpt.LeftOutTooLarge,
+		"x/server.key.before-0badcafe": ckpt.LeftOutSecretName, "id_rsa": ckpt.LeftOutSecretName,
+		"id_ed25519.pub": ckpt.LeftOutSecretName, ".npmrc": ckpt.LeftOutSecretName, "big": ckpt.LeftOutTooLarge,
 	} {
 		if got := why(found, path); got != reason {
 			t.Errorf("%s is left out for %q and not for %q", path, got, reason)
