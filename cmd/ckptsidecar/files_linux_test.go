@@ -395,7 +395,7 @@ func TestARestoreKnowsAllRuns(t *testing.T) {
 	w.do("policy", "set", "*", "routine_keep=0")
 	w.put(map[string]string{"a": "1"})
 	first := strings.Fields(w.do("files", "snap", w.root, "--agent", "a"))[0]
-	step := ckpt.StepRequest{Key: "1", Name: "Write", Args: ckpt.JSON(`{"file_path":"new"}`)}
+	step := ckpt.StepRequest{Key: "1", Name: "Write", Args: ckpt.JSON(`{"file_path":"new"}`), Status: ckpt.StepSucceeded}
 	_, _, err := w.client.BeginStep(t.Context(), ckpt.RunRef{Agent: "a"}, step)
 	must(t, err)
 	w.put(map[string]string{"a": "1", "new": "2"})

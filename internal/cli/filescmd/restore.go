@@ -331,6 +331,7 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 				switch {
 				case !ours:
 					w.Others[path] = run.Run
+				case s.Status != ckpt.StepSucceeded: // a call that was denied never ends
 				case s.StartedAt.After(newest.Time):
 					w.Fresh[path] = true
 					fallthrough
