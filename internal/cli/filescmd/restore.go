@@ -219,7 +219,7 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 		}
 		w.Listed = map[string]bool{}
 		for _, e := range now.Tree.Entries {
-			w.Listed[e.Path] = w.Fresh[e.Path]
+			_, w.Listed[e.Path] = w.Fresh[e.Path]
 		}
 	}
 	return rewind.Make(w, r.folder, o), nil
@@ -288,7 +288,7 @@ func withNewest(later [][]ckpt.FileChange, changes []ckpt.FileChange, seen map[s
 // written finds the paths that tools have written since then: those of the run and of its
 // sub-agents, and those of other active runs.
 func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time) error {
-	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]bool{}, map[string]string{}
+	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]time.Time{}, map[string]string{}
 	var runs []ckpt.Run
 	err := cli.EachPage("", func(before string) (string, bool, error) {
 		page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{
@@ -333,7 +333,9 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 					w.Others[path] = run.Run
 				case s.Status != ckpt.StepSucceeded: // a call that was denied never ends
 				case s.StartedAt.After(newest.Time):
-					w.Fresh[path] = true
+					if s.EndedAt.After(w.Fresh[path]) {
+						w.Fresh[path] = s.EndedAt.Time
+					}
 					fallthrough
 				default:
 					w.Wrote[path] = true

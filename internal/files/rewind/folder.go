@@ -218,7 +218,8 @@ func (f *Folder) see(path string, read bool) Seen {
 		if err != nil || len(target) > ckpt.MaxTreeTarget {
 			return Seen{Odd: "its target cannot be read"}
 		}
-		return Seen{Entry: &ckpt.TreeEntry{Path: path, Mode: ckpt.LinkMode, Size: int64(len(target)), Target: target}}
+		e := &ckpt.TreeEntry{Path: path, Mode: ckpt.LinkMode, Size: int64(len(target)), Target: target}
+		return Seen{Entry: e, Modified: info.ModTime()}
 	case !info.Mode().IsRegular():
 		return Seen{Odd: "it is not a file"}
 	case info.Size() > ckpt.MaxTreeFile:
@@ -231,7 +232,7 @@ func (f *Folder) see(path string, read bool) Seen {
 	if err != nil {
 		return Seen{Odd: "it cannot be read: " + plain(err)}
 	}
-	return Seen{Entry: e}
+	return Seen{Entry: e, Modified: info.ModTime()}
 }
 
 // entry hashes the file at a path. The way leads to the path, and info describes the file.

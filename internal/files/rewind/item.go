@@ -1,6 +1,8 @@
 package rewind
 
 import (
+	"time"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
@@ -29,10 +31,11 @@ type Item struct {
 
 // Seen is what is at a path now.
 type Seen struct {
-	Entry  *ckpt.TreeEntry // a file or link; nil for anything else
-	Folder bool
-	Odd    string // why it cannot be replaced; "" for no reason
-	Parent string // the file or link that is where a folder of the path must be
+	Entry    *ckpt.TreeEntry // a file or link; nil for anything else
+	Modified time.Time       // of the entry
+	Folder   bool
+	Odd      string // why it cannot be replaced; "" for no reason
+	Parent   string // the file or link that is where a folder of the path must be
 }
 
 func (s *Seen) absent() bool { return s.Entry == nil && !s.Folder && s.Odd == "" }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
@@ -12,15 +13,15 @@ import (
 
 // Wish is what is known before files are brought back.
 type Wish struct {
-	Target []ckpt.TreeEntry    // the files of the checkpoint's tree
-	Gone   []ckpt.LeftOut      // what that tree has left out
-	Whole  bool                // that tree is complete
-	Later  [][]ckpt.FileChange // the changes from that tree to each later tree of the run, oldest first; only paths but for the last
-	Wrote  map[string]bool     // paths that the run's write tools have named since the checkpoint
-	Fresh  map[string]bool     // paths that they have named since the newest tree
-	Listed map[string]bool     // of the paths in Fresh: those that a tree made now would have
-	Others map[string]string   // paths that another running run has written since, with the name of that run
-	Folds  bool                // the file system ignores the case of letters
+	Target []ckpt.TreeEntry     // the files of the checkpoint's tree
+	Gone   []ckpt.LeftOut       // what that tree has left out
+	Whole  bool                 // that tree is complete
+	Later  [][]ckpt.FileChange  // the changes from that tree to each later tree of the run, oldest first; only paths but for the last
+	Wrote  map[string]bool      // paths that the run's write tools have named since the checkpoint
+	Fresh  map[string]time.Time // paths that they have written since the newest tree, and when the last write had ended
+	Listed map[string]bool      // of the paths in Fresh: those that a tree made now would have
+	Others map[string]string    // paths that another running run has written since, with the name of that run
+	Folds  bool                 // the file system ignores the case of letters
 }
 
 // Options are what the user has allowed.
@@ -179,6 +180,10 @@ func (m *maker) staysBecause(path string) string {
 	return ""
 }
 
+// afterWrite is how long after the end of a tool's call a file may have changed and still
+// counts as written by it. A hook may format the file.
+const afterWrite = 2 * time.Second
+
 // refusal returns why what is at a path must not be replaced, "" if it may be.
 func (m *maker) refusal(path string, seen *Seen) string {
 	switch {
@@ -188,7 +193,7 @@ func (m *maker) refusal(path string, seen *Seen) string {
 		return ""
 	case m.Others[path] != "":
 		return fmt.Sprintf("run %s, which has not ended, has written it", m.Others[path])
-	case m.Fresh[path]:
+	case !m.Fresh[path].IsZero() && !seen.Modified.After(m.Fresh[path].Add(afterWrite)):
 		return ""
 	}
 	newest := m.newest[path]

@@ -323,9 +323,13 @@ func TestChangedSinceIsRefused(t *testing.T) {
 		t.Errorf("what another run has written: %+v", refused)
 	}
 	is.make(t, root)
-	w.Others, w.Fresh = nil, map[string]bool{"a": true} // the run's own tool wrote it after the newest tree
+	w.Others, w.Fresh = nil, map[string]time.Time{"a": time.Now()} // the run's own tool wrote it after the newest tree
 	if refused := Make(w, open(t, root), Options{}).Refused(); len(refused) != 0 {
 		t.Errorf("what the run has written last: %+v", refused)
+	}
+	w.Fresh["a"] = time.Now().Add(-time.Hour) // and somebody has edited it since
+	if refused := Make(w, open(t, root), Options{}).Refused(); len(refused) != 1 || refused[0].Path != "a" {
+		t.Errorf("what was edited after the run has written it: %+v", refused)
 	}
 }
 
@@ -378,6 +382,7 @@ func TestIncompleteTreesAndLeftOutPaths(t *testing.T) {
 func TestFilesThatMayBeOlderStay(t *testing.T) {
 	was, is := world{"a": "1"}, world{"a": "1", "ignored": "edited", "new": "created"}
 	all := map[string]bool{"ignored": true, "new": true}
+	fresh := map[string]time.Time{"ignored": time.Now(), "new": time.Now()}
 	for name, c := range map[string]struct {
 		whole bool
 		o     Options
@@ -390,7 +395,7 @@ func TestFilesThatMayBeOlderStay(t *testing.T) {
 	} {
 		root := t.TempDir()
 		is.make(t, root)
-		w := &Wish{Target: was.entries(), Whole: c.whole, Wrote: all, Fresh: all, Listed: map[string]bool{"new": true}}
+		w := &Wish{Target: was.entries(), Whole: c.whole, Wrote: all, Fresh: fresh, Listed: map[string]bool{"new": true}}
 		p := Make(w, open(t, root), c.o)
 		var stay []string
 		for _, s := range p.Stays {
