@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -442,7 +443,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 	if seen.is(item.After) {
 		if item.Staged != "" {
 			f.step("drop " + item.Staged)
-			_ = f.root.Remove(item.Staged)
+			_ = f.remove(item.Staged)
 		}
 		return nil
 	}
@@ -458,7 +459,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 	case Remove:
 		f.step("remove " + item.Path)
 		return patiently(func() error {
-			err := f.root.Remove(item.Path)
+			err := f.remove(item.Path)
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -490,12 +491,16 @@ func (j *Journal) keepAside(f *Folder, item *Item) error {
 		return fmt.Errorf("%s exists already", name)
 	}
 	f.step("aside " + name)
-	err := f.root.Link(item.Path, name)
-	if err == nil || item.Do == Mode {
+	dir, from, err := f.reach(item.Path)
+	if err != nil {
+		return err
+	}
+	to := from + strings.TrimPrefix(name, item.Path)
+	if err = dir.Link(from, to); err == nil || item.Do == Mode {
 		return err
 	}
 	// The file system has no hard links.
-	return f.root.Rename(item.Path, name)
+	return dir.Rename(from, to)
 }
 
 func (f *Folder) chmod(item *Item) error {
@@ -503,11 +508,15 @@ func (f *Folder) chmod(item *Item) error {
 	if err != nil {
 		return err
 	}
-	named, err := f.root.Lstat(item.Path)
+	dir, name, err := f.reach(item.Path)
 	if err != nil {
 		return err
 	}
-	file, err := f.root.OpenFile(item.Path, os.O_RDONLY|noWait, 0)
+	named, err := dir.Lstat(name)
+	if err != nil {
+		return err
+	}
+	file, err := dir.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return err
 	}
@@ -556,7 +565,10 @@ func (f *Folder) makeFolders(folder string) error {
 // that.
 func (f *Folder) rename(from, to string) error {
 	a, b := f.to(from), f.to(to)
-	if !a.blocked() && !b.blocked() && a.dir == b.dir {
+	switch {
+	case a.blocked() || b.blocked():
+		return errors.Join(a.err, b.err, fmt.Errorf("%s has changed in the meantime", parent(to)))
+	case a.dir == b.dir:
 		return a.dir.Rename(a.name, b.name)
 	}
 	return f.root.Rename(from, to)
@@ -565,15 +577,15 @@ func (f *Folder) rename(from, to string) error {
 // removeEmpty removes a folder and the folders above it, as long as they are empty.
 func (f *Folder) removeEmpty(folder string) {
 	for ; folder != ""; folder = parent(folder) {
-		info, err := f.root.Lstat(folder)
-		if errors.Is(err, fs.ErrNotExist) {
+		seen := f.glance(folder)
+		if seen.absent() && seen.Parent == "" {
 			continue
 		}
-		if err != nil || !info.IsDir() {
+		if !seen.Folder {
 			return
 		}
 		f.step("rmdir " + folder)
-		if f.root.Remove(folder) != nil { // it is not empty
+		if f.remove(folder) != nil { // it is not empty
 			return
 		}
 	}
@@ -598,7 +610,7 @@ func (f *Folder) removeTree(folder string) error {
 			return err
 		}
 	}
-	return f.root.Remove(folder)
+	return f.remove(folder)
 }
 
 // clean removes the staged files, and last removes the journal, or gives it the path at which

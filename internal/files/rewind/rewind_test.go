@@ -517,6 +517,45 @@ func TestParentsSwappedForLinksNeverLeadOutside(t *testing.T) {
 	}
 }
 
+// TestParentsSwappedForLinksNeverLeadElsewhere: a parent folder becomes a link to another folder of the root at each
+// step of a restore. That folder does not change.
+func TestParentsSwappedForLinksNeverLeadElsewhere(t *testing.T) {
+	needLinks(t)
+	was, run := world{"d/f": "1", "d/g": "1", "d/mine": "1", "n/h": "1"}, world{"d/f": "2", "d/gone": "3", "d/mine": "2"}
+	for at := 1; ; at++ {
+		root := t.TempDir()
+		there := world{"f": "other", "g": "other", "gone": "3", "mine": "other", "h": "other"}
+		there.make(t, filepath.Join(root, "other"))
+		run.make(t, root)
+		world{"d/mine": "mine"}.make(t, root)
+		f := open(t, root)
+		p := Make(wishOf(was, run), f, Options{Remove: true, Aside: true})
+		var steps atomic.Int64
+		which := ""
+		f.step = func(what string) {
+			if steps.Add(1) != int64(at) {
+				return
+			}
+			which = what
+			for _, folder := range []string{"d", "n"} {
+				if os.Rename(filepath.Join(root, folder), filepath.Join(root, folder+"-moved")) == nil {
+					must(t, os.Symlink("other", filepath.Join(root, folder)))
+				}
+			}
+		}
+		all := map[string][]byte{}
+		was.contents(all)
+		j := NewJournal(filepath.Join(t.TempDir(), "journal"), Journal{ID: "0badcafe", Root: root}, p)
+		err := j.Apply(t.Context(), f, func(_ context.Context, sum string) ([]byte, error) { return all[sum], nil })
+		if d := cmp.Diff(there, readWorld(t, filepath.Join(root, "other"))); d != "" {
+			t.Errorf("swapped before step %d, %s (%v):\n%s", at, which, err, d)
+		}
+		if steps.Load() < int64(at) {
+			return
+		}
+	}
+}
+
 // TestFoldersMovedAwayAreLeftAlone: a folder is moved away at each step of a restore, and another one replaces it.
 // The moved folder stays as it was at that moment, except for staged files that were already open.
 func TestFoldersMovedAwayAreLeftAlone(t *testing.T) {
