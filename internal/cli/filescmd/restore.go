@@ -187,6 +187,9 @@ func (p *place) idle() error {
 
 // refusal returns why a plan cannot be applied.
 func refusal(p *rewind.Plan) error {
+	if len(p.Unknown) > 0 {
+		return ckpt.Errorf(ckpt.CodeNotFound, "no checkpoint has a file %q: name files as `ckptsidecar files list` does", p.Unknown[0])
+	}
 	if p.Partial {
 		return ckpt.Errorf(ckpt.CodeConflict, "the checkpoint's list of files is incomplete: add --partial to restore the files that it has")
 	}

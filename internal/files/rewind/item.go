@@ -53,6 +53,8 @@ type Plan struct {
 	Items   []Item  `json:"items"`
 	Stays   []Stays `json:"stays"`
 	Partial bool    `json:"partial"` // the tree is incomplete, and the options do not allow that
+
+	Unknown []string `json:"unknown,omitempty"` // of the paths in the options: those that no tree has
 }
 
 // Refused returns the items that prevent the restore.

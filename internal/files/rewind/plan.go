@@ -77,6 +77,7 @@ func Make(w *Wish, at *Folder, o Options) *Plan {
 			}
 		}
 	}
+	m.unknown(considered)
 	for _, path := range slices.Sorted(maps.Keys(considered)) {
 		if tree.CheckPath(path) == nil && chosen(o.Paths, path) {
 			m.consider(path)
@@ -90,6 +91,23 @@ func Make(w *Wish, at *Folder, o Options) *Plan {
 		}
 	}
 	return m.plan
+}
+
+// unknown notes the paths of the options that mean no file: they are mistyped.
+func (m *maker) unknown(considered map[string]bool) {
+	for _, p := range m.o.Paths {
+		means := func(path string) bool { return chosen([]string{p}, path) }
+		known := slices.ContainsFunc(m.Gone, func(l ckpt.LeftOut) bool { return means(l.Path) })
+		for path := range m.target {
+			known = known || means(path)
+		}
+		for path := range considered {
+			known = known || means(path)
+		}
+		if !known {
+			m.plan.Unknown = append(m.plan.Unknown, p)
+		}
+	}
 }
 
 func chosen(paths []string, path string) bool {
