@@ -192,6 +192,21 @@ func gitHead(folder string) string {
 	return ""
 }
 
+// submodulePaths returns the paths of submodules that .gitmodules names.
+func submodulePaths(root string) map[string]bool {
+	paths := map[string]bool{}
+	text, err := readPlain(filepath.Join(root, ".gitmodules"), maxIgnoreFile)
+	if err != nil {
+		return paths
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "path" {
+			paths[strings.TrimSpace(value)] = true
+		}
+	}
+	return paths
+}
+
 func commitID(s string) string {
 	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
 		return s

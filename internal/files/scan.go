@@ -156,8 +156,9 @@ type scan struct {
 	folders map[string]folderState
 	looked  map[string]bool // the paths that were visited
 	bytes   int64
-	files   int      // how many are in the tree or are being read
-	inner   []string // submodules that the scan has found
+	files   int             // how many are in the tree or are being read
+	inner   []string        // submodules that the scan has found
+	modules map[string]bool // the submodules that .gitmodules names
 	ahead   *ahead
 	reading chan *reading
 	found   Found
@@ -348,7 +349,7 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 			continue
 		case info.IsDir():
 			// It is a submodule, or a folder that has replaced a file.
-			if _, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(l.Path), ".git")); l.Tracked && err == nil {
+			if l.Tracked && w.isSubmodule(l.Path) {
 				w.inner = append(w.inner, l.Path)
 			}
 			continue
@@ -364,6 +365,23 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 			w.files++
 		}
 	}
+}
+
+// isSubmodule reports whether a folder that git tracks is a submodule with files, which git
+// does not list. A submodule that was removed and restored has no .git.
+func (w *scan) isSubmodule(path string) bool {
+	full := filepath.Join(w.Root, filepath.FromSlash(path))
+	if _, err := os.Lstat(filepath.Join(full, ".git")); err == nil {
+		return true
+	}
+	if w.modules == nil {
+		w.modules = submodulePaths(w.Root)
+	}
+	if !w.modules[path] {
+		return false
+	}
+	entries, err := os.ReadDir(full)
+	return err == nil && len(entries) > 0
 }
 
 // visit takes one file or link, and reports whether it is in the tree.

@@ -328,6 +328,25 @@ func withSubmodule(t testing.TB, path string) (root string) {
 	return root
 }
 
+// TestScanOfASubmoduleWithoutItsRepository: a submodule was removed, and its files were restored.
+func TestScanOfASubmoduleWithoutItsRepository(t *testing.T) {
+	root := withSubmodule(t, "s")
+	write(t, root, ".gitignore", "*.log\n")
+	write(t, root, "f", "tracked")
+	git(t, root, "add", ".")
+	must(t, os.RemoveAll(filepath.Join(root, "module")))
+	write(t, root, "module/s", "1")
+	write(t, root, "module/new", "1")
+	must(t, os.Remove(filepath.Join(root, "f")))
+	write(t, root, "f/a", "a folder has replaced the file")
+	write(t, root, "f/b.log", "ignored")
+	want(t, scanned(t, later(root), empty(root)), ".gitignore", ".gitmodules", "f/a", "module/new", "module/s")
+	must(t, os.Remove(filepath.Join(root, "f", "a")))
+	must(t, os.RemoveAll(filepath.Join(root, "module")))
+	must(t, os.Mkdir(filepath.Join(root, "module"), 0o755)) // as after a clone without submodules
+	want(t, scanned(t, later(root), empty(root)), ".gitignore", ".gitmodules")
+}
+
 // TestScanVisitsEachPathOnce: a file of a submodule is also named by the caller, as before a restore, or was known
 // before a listing failed.
 func TestScanVisitsEachPathOnce(t *testing.T) {
