@@ -108,6 +108,9 @@ func newRestorer(ctx context.Context, a *cli.App, checkpoint, root string) (*res
 		return nil, err
 	}
 	r.folder, err = rewind.OpenFolder(r.place.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ckpt.Errorf(ckpt.CodeNotFound, "the folder %s does not exist: make it (mkdir), and repeat the command", r.place.root)
+	}
 	return r, err
 }
 
