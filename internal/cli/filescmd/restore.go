@@ -444,6 +444,11 @@ func (p *place) keepNow(ctx context.Context, a *cli.App, agent string, s *files.
 // failed undoes a restore that failed in the middle.
 func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why error) error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
+	var changed *rewind.ChangedError
+	if err == nil && j == nil && errors.As(why, &changed) {
+		tellChanged(a, changed)
+		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed in the meantime", term.Count(len(changed.Items), "file"))
+	}
 	if err != nil || j == nil { // nothing has changed
 		return errors.Join(why, err)
 	}
@@ -583,11 +588,15 @@ func changedText(a *cli.App, err error) error {
 	if !errors.As(err, &changed) {
 		return err
 	}
-	for _, item := range changed.Items {
-		a.Tell("%s: %s", item.Path, item.Refuse)
-	}
+	tellChanged(a, changed)
 	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`",
 		term.Count(len(changed.Items), "file"))
+}
+
+func tellChanged(a *cli.App, e *rewind.ChangedError) {
+	for _, item := range e.Items {
+		a.Tell("%s: %s", item.Path, item.Refuse)
+	}
 }
 
 // back undoes an interrupted restore.

@@ -1,6 +1,7 @@
 package filescmd
 
 import (
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -46,5 +47,16 @@ func TestManyTreesWithTheSameChanges(t *testing.T) {
 	}
 	if last := later[99]; kept != 4 || len(last) != 2 || last[0].After == nil {
 		t.Errorf("%d changes are kept, the last are %v", kept, last)
+	}
+}
+
+// TestAnEditDuringARestoreIsAConflict: the exit code says so.
+func TestAnEditDuringARestoreIsAConflict(t *testing.T) {
+	t.Parallel()
+	p := &place{root: t.TempDir(), folder: t.TempDir()}
+	a := &cli.App{Stderr: io.Discard}
+	err := p.failed(t.Context(), a, nil, &rewind.ChangedError{Items: []rewind.Item{{Path: "a", Refuse: "it has changed"}}})
+	if ckpt.CodeOf(err) != ckpt.CodeConflict {
+		t.Errorf("the error is %v", err)
 	}
 }
