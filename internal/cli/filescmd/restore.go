@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,6 +83,7 @@ type restorer struct {
 	folder     *rewind.Folder
 	checkpoint *ckpt.Checkpoint
 	tree       *ckpt.Tree
+	runs       []ckpt.Run // of the agent, known when a plan is made
 }
 
 func newRestorer(ctx context.Context, a *cli.App, checkpoint, root string) (*restorer, error) {
@@ -211,6 +213,9 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 		return nil, err
 	}
 	w := &rewind.Wish{Target: entries, Gone: r.tree.LeftOut, Whole: r.tree.Complete, Folds: r.folder.Folds()}
+	if r.runs, err = r.allRuns(ctx); err != nil {
+		return nil, err
+	}
 	newest, err := r.later(ctx, w)
 	if err != nil {
 		return nil, err
@@ -235,25 +240,20 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 // saved.
 func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time, err error) {
 	newest = r.tree.CapturedAt
-	var list []ckpt.Checkpoint // newest first
-	err = cli.EachPage("", func(before string) (string, bool, error) {
-		page, err := r.a.Client().Checkpoints(ctx, ckpt.CheckpointFilter{
-			Agent: r.checkpoint.Agent, Run: r.checkpoint.Run, Before: before, Limit: ckpt.MaxLimit,
-		})
-		if err != nil {
-			return "", false, err
-		}
-		for i := range page.Checkpoints {
-			if page.Checkpoints[i].Seq <= r.checkpoint.Seq {
-				return "", false, nil
-			}
-			list = append(list, page.Checkpoints[i])
-		}
-		return string(page.Next), page.Next != "", nil
-	})
+	list, err := r.since(ctx, r.checkpoint.Run) // newest first
 	if err != nil {
 		return newest, err
 	}
+	for i := range r.runs {
+		if run := &r.runs[i]; string(run.ParentRun) == r.checkpoint.Run && strings.HasPrefix(run.Run, restoreRun) {
+			more, err := r.since(ctx, run.Run)
+			if err != nil {
+				return newest, err
+			}
+			list = append(list, more...)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b ckpt.Checkpoint) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
 	last, seen := "", map[string]bool{}
 	for i := len(list) - 1; i >= 0; i-- {
 		c := &list[i]
@@ -273,6 +273,40 @@ func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time,
 		newest = c.CreatedAt
 	}
 	return newest, nil
+}
+
+// since returns the checkpoints of a run that are newer than the one to restore, newest first.
+func (r *restorer) since(ctx context.Context, run string) (list []ckpt.Checkpoint, err error) {
+	err = cli.EachPage("", func(before string) (string, bool, error) {
+		page, err := r.a.Client().Checkpoints(ctx, ckpt.CheckpointFilter{Agent: r.checkpoint.Agent, Run: run, Before: before, Limit: ckpt.MaxLimit})
+		if err != nil {
+			return "", false, err
+		}
+		for i := range page.Checkpoints {
+			c := &page.Checkpoints[i]
+			if run == r.checkpoint.Run && c.Seq <= r.checkpoint.Seq || c.CreatedAt.Before(r.checkpoint.CreatedAt.Time) {
+				return "", false, nil
+			}
+			list = append(list, *c)
+		}
+		return string(page.Next), page.Next != "", nil
+	})
+	return list, err
+}
+
+// allRuns returns all runs of the agent.
+func (r *restorer) allRuns(ctx context.Context) (runs []ckpt.Run, err error) {
+	err = cli.EachPage("", func(before string) (string, bool, error) {
+		page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{
+			Agent: r.checkpoint.Agent, Sort: ckpt.SortStarted, Before: before, Limit: ckpt.MaxLimit,
+		})
+		if err != nil {
+			return "", false, err
+		}
+		runs = append(runs, page.Runs...)
+		return string(page.Next), page.Next != "", nil
+	})
+	return runs, err
 }
 
 // withNewest adds the changes of a newer tree. Of the trees before, only the paths count then,
@@ -295,27 +329,13 @@ func withNewest(later [][]ckpt.FileChange, changes []ckpt.FileChange, seen map[s
 // sub-agents, and those of other active runs.
 func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time) error {
 	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]time.Time{}, map[string]string{}
-	var runs []ckpt.Run
-	err := cli.EachPage("", func(before string) (string, bool, error) {
-		page, err := r.a.Client().Runs(ctx, ckpt.RunFilter{
-			Agent: r.checkpoint.Agent, Sort: ckpt.SortStarted, Before: before, Limit: ckpt.MaxLimit,
-		})
-		if err != nil {
-			return "", false, err
-		}
-		runs = append(runs, page.Runs...)
-		return string(page.Next), page.Next != "", nil
-	})
-	if err != nil {
-		return err
-	}
 	this := r.checkpoint.Run
 	folder, err := r.sessionFolder(ctx, this, r.tree.Root)
 	if err != nil {
 		return err
 	}
-	for i := range runs {
-		run := &runs[i]
+	for i := range r.runs {
+		run := &r.runs[i]
 		ours := run.Run == this || string(run.ParentRun) == this
 		if !ours && run.Status != ckpt.RunRunning {
 			continue
@@ -404,7 +424,12 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 	if head.ID, err = shortID(); err != nil {
 		return "", err
 	}
-	if head.Undo, err = p.keepForUndo(ctx, a, &head, plan); err != nil {
+	ref, end, err := keptIn(ctx, a, head.Agent, head.Run)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	if head.Undo, err = p.keepForUndo(ctx, a, ref, &head, plan); err != nil {
 		return "", err
 	}
 	head.Keep = p.undoPath() // not before: if this restore fails, undo still takes back the one before
@@ -415,15 +440,38 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 		return head.Undo, p.failed(ctx, a, f, err)
 	}
 	noteRestored(ctx, a, j)
-	return head.Undo, p.keepRestored(ctx, a, j)
+	return head.Undo, p.keepRestored(ctx, a, ref, j)
+}
+
+// restoreRun is the beginning of the names of runs that restores have made.
+const restoreRun = "restore-"
+
+// keptIn returns the run that gets the checkpoints of a restore. That is the run itself or, if
+// it has ended and takes no more, a new run below it, which end ends. People also go back when
+// a session is over.
+func keptIn(ctx context.Context, a *cli.App, agent, run string) (ref ckpt.RunRef, end func(), err error) {
+	ref, end = ckpt.RunRef{Agent: agent, Run: run}, func() {}
+	is, err := a.Client().Run(ctx, ref)
+	if err != nil || is.EndedAt.IsZero() {
+		return ref, end, err
+	}
+	id, err := shortID()
+	if err != nil {
+		return ref, end, err
+	}
+	ref.Run = restoreRun + id
+	_, _, err = a.Client().StartRun(ctx, ckpt.RunRequest{Agent: agent, Run: ref.Run, ParentRun: ckpt.Ref(run), PID: os.Getpid()})
+	return ref, func() {
+		// If that fails, the run counts as interrupted when this process is gone.
+		_, _, _ = a.Client().EndRun(context.WithoutCancel(ctx), ref, ckpt.EndRequest{Status: ckpt.RunCompleted})
+	}, err
 }
 
 // keepRestored saves a checkpoint with the files after a restore. They are now the run's
 // newest files, and do not count as an edit by another program.
-func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal) error {
+func (p *place) keepRestored(ctx context.Context, a *cli.App, ref ckpt.RunRef, j *rewind.Journal) error {
 	found, err := p.keepNow(ctx, a, j.Agent, &files.Scanner{Root: p.root})
 	if err == nil {
-		ref := ckpt.RunRef{Agent: j.Agent, Run: j.Run}
 		_, err = saveWith(ctx, a, ref, ckpt.KindRoutine, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
 	}
 	if err != nil {
@@ -460,7 +508,7 @@ func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why er
 
 // keepForUndo saves a pinned checkpoint whose tree has every byte that the plan replaces or
 // removes. If that fails, it returns an error.
-func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journal, plan *rewind.Plan) (string, error) {
+func (p *place) keepForUndo(ctx context.Context, a *cli.App, ref ckpt.RunRef, head *rewind.Journal, plan *rewind.Plan) (string, error) {
 	s := &files.Scanner{Root: p.root}
 	for _, item := range plan.Items {
 		if item.Before != nil {
@@ -483,7 +531,6 @@ func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journa
 				item.Path, whyLeftOut(found, item.Path))
 		}
 	}
-	ref := ckpt.RunRef{Agent: head.Agent, Run: head.Run}
 	saved, err := saveWith(ctx, a, ref, ckpt.KindRecovery, []string{found.Tree.ID}, ckpt.Labels{"event": "files_undo", "restore": head.ID})
 	if err != nil {
 		return "", fmt.Errorf("the present files could not be saved first, so nothing was changed: %w", err)
@@ -579,7 +626,12 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	}
 	noteRestored(ctx, a, j)
 	a.Tell("%s %s; to undo: `ckptsidecar files undo`", a.Err.Green("restored:"), term.Count(len(j.Items), "file"))
-	return p.keepRestored(ctx, a, j)
+	ref, end, err := keptIn(ctx, a, j.Agent, j.Run)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return p.keepRestored(ctx, a, ref, j)
 }
 
 // changedText lists the files that have changed in the meantime.
