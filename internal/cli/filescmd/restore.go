@@ -472,7 +472,8 @@ func keptIn(ctx context.Context, a *cli.App, agent, run string) (ref ckpt.RunRef
 func (p *place) keepRestored(ctx context.Context, a *cli.App, ref ckpt.RunRef, j *rewind.Journal) error {
 	found, err := p.keepNow(ctx, a, j.Agent, &files.Scanner{Root: p.root})
 	if err == nil {
-		_, err = saveWith(ctx, a, ref, ckpt.KindRoutine, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
+		// A routine checkpoint could remove the one that was restored, which is often the oldest.
+		_, err = saveWith(ctx, a, ref, ckpt.KindRecovery, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
 	}
 	if err != nil {
 		return fmt.Errorf("the files were restored, but could not be saved in a checkpoint: %w", err)
