@@ -414,10 +414,28 @@ func (r *restorer) steps(ctx context.Context, run string, each func(*ckpt.Step) 
 // apply saves the current files, and carries out the plan. It returns the checkpoint with
 // the files as they were before.
 func (r *restorer) apply(ctx context.Context, plan *rewind.Plan) (undo string, err error) {
+	unpin, err := r.pin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unpin()
 	head := rewind.Journal{
 		Root: r.place.root, Agent: r.checkpoint.Agent, Run: r.checkpoint.Run, Checkpoint: r.checkpoint.ID, Started: ckpt.At(time.Now()),
 	}
 	return r.place.apply(ctx, r.a, r.folder, head, plan)
+}
+
+// pin keeps the checkpoint that is restored until unpin is called. Storing the files for the
+// undo can otherwise make it lose its own, if the agent's files take all the space they may.
+func (r *restorer) pin(ctx context.Context) (unpin func(), err error) {
+	if r.checkpoint.Pinned {
+		return func() {}, nil
+	}
+	set := func(ctx context.Context, pinned bool) error {
+		_, err := r.a.Client().Patch(ctx, r.checkpoint.ID, ckpt.CheckpointPatch{Pinned: &pinned})
+		return err
+	}
+	return func() { _ = set(context.WithoutCancel(ctx), false) }, set(ctx, true)
 }
 
 func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head rewind.Journal, plan *rewind.Plan) (undo string, err error) {
