@@ -409,3 +409,17 @@ func TestARestoreKnowsAllRuns(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestRewindOfASessionWithManySubAgents: they have changed after the session itself.
+func TestRewindOfASessionWithManySubAgents(t *testing.T) {
+	w := newFilesWorld(t)
+	w.put(map[string]string{"a": "1"})
+	w.do("files", "snap", w.root, "--agent", "a", "--run", "session")
+	for i := range 60 {
+		_, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: "a", Run: fmt.Sprint("sub-", i), ParentRun: "session"})
+		must(t, err)
+	}
+	if out := w.do("rewind", "--agent", "a", "--json"); !strings.Contains(out, `"run": "session"`) {
+		t.Errorf("rewind said %s", out)
+	}
+}

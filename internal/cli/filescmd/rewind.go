@@ -257,24 +257,33 @@ func checkpointsWithFiles(ctx context.Context, a *cli.App, agent, run string) (l
 	return list, err
 }
 
-// recentRuns is how many runs are searched for one with files.
+// recentRuns is how many sessions are searched for one with files.
 const recentRuns = 50
 
 func lastRunWithFiles(ctx context.Context, a *cli.App, agent string) (run string, list []ckpt.Checkpoint, err error) {
-	page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Limit: recentRuns})
-	if err != nil {
-		return "", nil, err
-	}
-	for _, r := range page.Runs {
-		if r.ParentRun != "" {
-			continue
+	sessions := 0
+	err = cli.EachPage("", func(before string) (string, bool, error) {
+		page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Before: before, Limit: recentRuns})
+		if err != nil {
+			return "", false, err
 		}
-		if list, err = checkpointsWithFiles(ctx, a, agent, r.Run); err != nil || len(list) > 0 {
-			return r.Run, list, err
+		for _, r := range page.Runs {
+			if r.ParentRun != "" {
+				continue // a session can have any number of sub-agents
+			}
+			if list, err = checkpointsWithFiles(ctx, a, agent, r.Run); err != nil || len(list) > 0 {
+				run = r.Run
+				return "", false, err
+			}
+			sessions++
 		}
+		return string(page.Next), page.Next != "" && sessions < recentRuns, nil
+	})
+	if err == nil && run == "" {
+		err = ckpt.Errorf(ckpt.CodeNotFound,
+			"no session of %s has files: `ckptsidecar hook install --for PRODUCT --files` keeps them from then on", agent)
 	}
-	return "", nil, ckpt.Errorf(ckpt.CodeNotFound,
-		"no session of %s has files: `ckptsidecar hook install --for PRODUCT --files` keeps them from then on", agent)
+	return run, list, err
 }
 
 // promptsWith assigns to each prompt the checkpoint with the files of its time: the one
