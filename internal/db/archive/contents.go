@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -249,6 +250,8 @@ func (c *checking) checkRun(line *exportLine) error {
 		return fmt.Errorf("run %s comes twice", r.name)
 	case r.ended == status.Resumable():
 		return fmt.Errorf("run %s is %s, which contradicts its ended_at", r.name, status)
+	case r.lastSeq > ledger.MaxSeq:
+		return fmt.Errorf("run %s has a last_seq above %d", r.name, int64(ledger.MaxSeq))
 	case runs.whole(row, "base_seq") > r.lastSeq, runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
 		return fmt.Errorf("run %s counts checkpoints beyond its last_seq", r.name)
 	}

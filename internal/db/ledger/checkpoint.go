@@ -54,6 +54,8 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	if c.Takes != nil {
 		err = tx.take(c.Takes, c.N, c.ID, c.Seq, c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
 			c.Labels, c.Metadata, c.Step, c.Operation, c.Suspect, state.Of, c.Program, body)
+	} else if c.Seq > MaxSeq {
+		err = ckpt.Errorf(ckpt.CodeConflict, "run %s already has %d checkpoints, and cannot have more: begin another run", run.Name, run.LastSeq)
 	} else {
 		err = tx.Exec(insertCheckpoint, Slot(run.ID, c.Seq),
 			c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,

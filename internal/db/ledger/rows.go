@@ -62,6 +62,10 @@ type AgentKey struct{ Owner, Name string }
 // number.
 const slotBits = 32
 
+// MaxSeq is the highest number that a checkpoint of a run can have. A higher one would reach into
+// the rows of another run.
+const MaxSeq = 1<<slotBits - 1
+
 // Slot is the row that a checkpoint of a run gets, unless it takes the row of a checkpoint that is
 // removed because of it.
 func Slot(runID, seq int64) int64 { return runID<<slotBits | seq }

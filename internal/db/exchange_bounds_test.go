@@ -1,0 +1,55 @@
+package db_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestRunsStayInTheirRows refuses an import whose numbers would put a checkpoint into the rows of
+// another owner's run, at once or with the next save.
+func TestRunsStayInTheirRows(t *testing.T) {
+	t.Parallel()
+	from, _ := open(t)
+	save(t, from, ann, "a", ckpt.KindRoutine, `1`)
+	text := exportOf(t, from, "a")
+	body := text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1]
+	numbered := func(seq, lastSeq string) string {
+		b := strings.Replace(body, `"seq":1,`, `"seq":`+seq+`,`, 1)
+		return seal(strings.Replace(b, `"last_seq":1,`, `"last_seq":`+lastSeq+`,`, 1))
+	}
+	for _, c := range []struct {
+		name, text string
+		taken      bool
+	}{
+		{"a checkpoint beyond the last", numbered("4294967297", "4294967297"), false},
+		{"a number beyond the last", numbered("1", "4294967296"), false},
+		{"the last number", numbered("1", "4294967295"), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ckpt.db")
+			s := openWith(t, options(path, newClock()))
+			save(t, s, bob, "first", ckpt.KindRoutine, `1`)
+			// The run is number 2, whose rows begin with the bits 10.
+			_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(c.text))
+			if code := ckpt.CodeOf(err); c.taken != (err == nil) || err != nil && code != ckpt.CodeInvalid {
+				t.Errorf("the import: %v", err)
+			}
+			if c.taken {
+				_, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`2`)})
+				if ckpt.CodeOf(err) != ckpt.CodeConflict {
+					t.Errorf("a save after the last number: %v", err)
+				}
+			}
+			for _, agent := range []string{"second", "third"} {
+				if _, err := s.Save(t.Context(), bob, &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, State: []byte(`1`)}); err != nil {
+					t.Errorf("another owner cannot save: %v", err)
+				}
+			}
+			must(t, s.Close())
+			sound(t, path)
+		})
+	}
+}
