@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"strconv"
@@ -183,7 +184,7 @@ func (c *call) importAgent() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	body := &importBody{body: c.paced(http.MaxBytesReader(c.ResponseWriter, c.r.Body, limit)), limit: limit}
+	body := &importBody{call: c, body: c.paced(http.MaxBytesReader(c.ResponseWriter, c.r.Body, limit)), limit: limit}
 	report, err := c.server.store.Import(ctx, c.scope, r, body)
 	if body.err != nil { // the error that ended the body is the reason why the import failed
 		return body.err
@@ -194,13 +195,20 @@ func (c *call) importAgent() error {
 	return c.sendJSON(http.StatusOK, report)
 }
 
-// importBody remembers the error that ended the body, so that the store needs to know
-// nothing about HTTP.
+// importBody is the body of an import. It remembers the error that ended the body, so that the
+// store needs to know nothing about HTTP. The store reads one line at a time into memory, so the
+// body takes the memory for its longest line.
 type importBody struct {
+	call  *call
 	body  io.Reader
 	limit int64
+	line  int64 // bytes of the current line so far
+	held  int64 // bytes of the longest line, in the owner's share
 	err   error
 }
+
+// linePart is how much memory is taken at once for a long line. Shorter lines take none.
+const linePart = 1 << 20
 
 // Read reads from the body and remembers its error.
 func (b *importBody) Read(p []byte) (int, error) {
@@ -209,7 +217,32 @@ func (b *importBody) Read(p []byte) (int, error) {
 		b.err = bodyError(err, b.limit)
 		return n, b.err
 	}
+	if first := bytes.IndexByte(p[:n], '\n'); first < 0 {
+		b.line += int64(n)
+		b.err = b.hold()
+	} else {
+		b.line += int64(first)
+		b.err = b.hold()
+		b.line = int64(n - 1 - bytes.LastIndexByte(p[:n], '\n'))
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
 	return n, err
+}
+
+// hold takes the memory for the current line, if there is memory without waiting.
+func (b *importBody) hold() error {
+	if most := b.call.server.limits.InFlightBytes / 2; b.line > most {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "a line of the import is longer than the %d bytes that are allowed", most)
+	}
+	for share := &b.call.conn.owner.bytes; b.line-b.held >= linePart; b.held += linePart {
+		if !share.tryAcquire(linePart) {
+			return share.busy()
+		}
+		b.call.keep(share, linePart)
+	}
+	return nil
 }
 
 func (c *call) prune() error {

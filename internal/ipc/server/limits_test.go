@@ -89,6 +89,38 @@ func TestImportLimit(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeTooLarge)
 }
 
+// TestLinesOfImportsAreBounded: an import takes the memory for its longest line, because the store
+// holds a whole line, and a line never gets more than the owner's part of the memory.
+func TestLinesOfImportsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limits(Limits{MaxBody: 1 << 20, InFlightBytes: 1}))
+	most := w.server.limits.InFlightBytes / 2
+	begin := func(n int64) net.Conn {
+		c := w.dial()
+		fmt.Fprintf(c, "POST /v1/import HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", most+3)
+		_, err := io.Copy(c, io.LimitReader(endless{}, n))
+		expect.OK(t, err)
+		return c
+	}
+	free := func() bool {
+		share := &w.server.owners.of(w.save("a", `1`).Owner).bytes
+		if !share.tryAcquire(most - linePart) {
+			return false
+		}
+		share.release(most - linePart)
+		return true
+	}
+	expect.Equal(t, "memory is free before", free(), true)
+	c := begin(3 * linePart)
+	waitFor(t, func() bool { return !free() })
+	c.Close()
+	waitFor(t, free)
+	expect.Equal(t, "a line above the limit", readReply(t, "POST", begin(most+3)).problem(t).Code, ckpt.CodeTooLarge)
+	lines := strings.Repeat(strings.Repeat("x", linePart-2)+"\n", int(most/linePart)+2)
+	r := w.send("POST", "/v1/import", lines)
+	expect.Equal(t, "many lines are no long line", r.problem(t).Code, ckpt.CodeInvalid)
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
