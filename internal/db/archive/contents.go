@@ -91,6 +91,9 @@ func (c *checking) beginAgent(line *exportLine) error {
 	if err := ckpt.CheckAgentName(line.Agent); err != nil {
 		return err
 	}
+	if line.Owner != "" && !ckpt.IsOwner(line.Owner) { // the row of each checkpoint in the audit log names it
+		return ckpt.Errorf(ckpt.CodeInvalid, "the owner of agent %s is neither uid:NUMBER nor a SID", line.Agent)
+	}
 	if c.names[line.Agent] {
 		return fmt.Errorf("agent %s comes twice", line.Agent)
 	}
@@ -130,7 +133,7 @@ func (c *checking) line(line *exportLine) error {
 		return c.checkMark(line)
 	case lineDamaged:
 		r := c.agent.run(line.Run)
-		r.damaged = line.Kind + " " + cut(line.Reason)
+		r.damaged = cut(line.Kind) + " " + cut(line.Reason)
 		return nil
 	case lineRun:
 		return c.checkRun(line)
