@@ -118,8 +118,8 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 		}
 		return p, nil
 	}
-	at := run.BaseSeq // the checkpoint that the asker goes on from, which is all that it knows of the run
-	if _, err := tx.Get(&at, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+	at := run.BaseSeq // the checkpoint whose state the asker goes on from, which is all that it knows of the run
+	if _, err := tx.Get(&at, `SELECT coalesce(state_of, seq) FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return nil, err
 	}
 	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question' AND NOT p.retired

@@ -174,6 +174,46 @@ func TestQuestionsWithoutAKey(t *testing.T) {
 	expect.Equal(t, "a new question", fresh.Status, ckpt.PromptOpen)
 }
 
+// TestAnswersAfterTheState: a plan lists the answers that the state to load does not know, although
+// the checkpoint with that state is newer, or has a higher number in the run that was forked.
+func TestAnswersAfterTheState(t *testing.T) {
+	t.Parallel()
+	question := ckpt.QuestionRequest{Question: "Deploy?"}
+	begin := map[string]func(a *asker){
+		"an operation has the same state once more": func(a *asker) {
+			save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+			p, _ := a.ask(question)
+			a.answered(p, "yes")
+			_, _, err := a.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: "o", Name: "o"})
+			expect.OK(t, err)
+			_, _, err = a.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "o", Status: ckpt.OperationSucceeded})
+			expect.OK(t, err)
+		},
+		"a fork without a checkpoint of its own": func(a *asker) {
+			save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+			from := save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":2}`)
+			a.run = "fork"
+			_, _, err := a.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "fork", ForkFrom: ckpt.Ref(from.ID)})
+			expect.OK(t, err)
+			p, _ := a.ask(question)
+			a.answered(p, "yes")
+		},
+	}
+	for name, begin := range begin {
+		t.Run(name, func(t *testing.T) {
+			a := newAsker(t)
+			begin(a)
+			plan := a.resume(true)
+			if plan.Checkpoint == nil || len(plan.Questions) != 1 || plan.Questions[0].Choice != "yes" {
+				t.Errorf("the plan does not list the answer: %+v", plan.Questions)
+			}
+			p, again := a.ask(question)
+			expect.Equal(t, "again", again, true)
+			expect.Equal(t, "status", p.Status, ckpt.PromptAnswered)
+		})
+	}
+}
+
 func TestAQuestionSuspendsItsRun(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)

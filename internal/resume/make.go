@@ -111,14 +111,14 @@ func (m *maker) takeProgram() {
 const maxSaidQuestions = 3
 
 // takeQuestions lists the run's own questions: those that are open, and those whose
-// answers the checkpoint does not know yet.
+// answers the state of the checkpoint does not know yet.
 func (m *maker) takeQuestions() {
 	if ended(m.f.Run.Status) {
 		return // the run begins anew, and so do its questions
 	}
 	after := int64(0)
-	if c := m.plan.Checkpoint; c != nil {
-		after = c.Seq
+	if m.plan.Checkpoint != nil {
+		after = m.choice.fact.StateSeq()
 	}
 	for i := range m.f.Questions {
 		q := &m.f.Questions[i]
