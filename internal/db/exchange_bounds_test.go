@@ -1,9 +1,11 @@
 package db_test
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -75,5 +77,57 @@ func TestImportsNameAnOwner(t *testing.T) {
 				t.Errorf("owner %.20q: %v", owner, err)
 			}
 		}
+	}
+}
+
+// TestEverythingThatIsTakenIsExported exports values that only just fit into a request. A value that
+// an export refuses would also stop a host of a fleet from shipping.
+func TestEverythingThatIsTakenIsExported(t *testing.T) {
+	t.Parallel()
+	least, most := int64(math.MinInt64), int64(math.MaxInt64)
+	for name, do := range map[string]func(a *asker) error{
+		"an operation of a fork": func(a *asker) error {
+			from := save(t, a.Store, ann, "a", ckpt.KindRoutine, `1`)
+			ref := ckpt.RunRef{Agent: "a", Run: "fork"}
+			if _, _, err := a.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: ref.Run, ForkFrom: ckpt.Ref(from.ID)}); err != nil {
+				return err
+			}
+			_, _, err := a.BeginOperation(t.Context(), ann, ref, ckpt.OperationRequest{Key: "o", Name: "o"})
+			return err
+		},
+		"a long program": func(a *asker) error {
+			_, err := a.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`1`),
+				Program: &ckpt.Program{Source: strings.Repeat("<", 9<<20)}})
+			return err
+		},
+		"the least measures": func(a *asker) error {
+			_, _, err := a.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "s", Name: "s", Status: ckpt.StepSucceeded,
+				DurationMS: &least, InputTokens: &least, OutputTokens: &least})
+			return err
+		},
+		"the longest time": func(a *asker) error {
+			if _, _, err := a.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", AccumulatedMS: &most}); err != nil {
+				return err
+			}
+			a.clock.add(time.Minute)
+			_, _, err := a.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunSuspended})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newAsker(t), newAsker(t)
+			must(t, do(a))
+			text := exportOf(t, a.Store, "a")
+			for line := range strings.Lines(text) {
+				if strings.HasPrefix(line, `{"type":"damaged"`) {
+					t.Errorf("%.300s", line)
+				}
+			}
+			_, err := b.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+			must(t, err)
+			if exportOf(t, b.Store, "a") != text {
+				t.Error("the export of what was imported is another")
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"database/sql"
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -16,7 +17,7 @@ type checkpointSeen struct {
 	program   string // in its stored form
 	pinned    bool
 	suspect   bool
-	stateOf   int64
+	stateOf   sql.NullInt64
 	sha256    string
 	size      int64
 	state     blob.Encoded
@@ -35,7 +36,8 @@ func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
 	t := checkpoints
 	c := &checkpointSeen{seq: t.whole(row, "seq"), operation: ckpt.Ref(t.text(row, "operation")),
 		program: t.text(row, "program"), pinned: t.whole(row, "pinned") == 1,
-		suspect: t.whole(row, "suspect") == 1, stateOf: t.whole(row, "state_of"), sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
+		suspect: t.whole(row, "suspect") == 1, sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
+	c.stateOf.Int64, c.stateOf.Valid = t.at(row, "state_of").(int64)
 	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")),
 		Parent: ckpt.Ref(t.text(row, "parent")),
 		Step:   ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")),

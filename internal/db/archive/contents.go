@@ -200,7 +200,7 @@ func (c *checking) checkCheckpoint(line *exportLine) error {
 		return errors.New("the state does not match its size")
 	case seen.seq <= r.seq:
 		return fmt.Errorf("checkpoint %d of run %s comes after checkpoint %d", seen.seq, r.name, r.seq)
-	case seen.stateOf >= seen.seq:
+	case seen.stateOf.Valid && seen.stateOf.Int64 >= seen.seq:
 		return errors.New("its state_of is not an earlier checkpoint")
 	}
 	r.seq = seen.seq

@@ -134,7 +134,7 @@ func (x *exporter) damaged(run, kind, id string, seq int64, err error) {
 	if failed != nil {
 		x.fail(failed)
 	}
-	x.line(&exportLine{Type: lineDamaged, Run: run, Kind: kind, Row: row, Reason: ckpt.AsError(err).Message})
+	x.line(&exportLine{Type: lineDamaged, Run: run, Kind: kind, Row: row, Reason: plain(err).Error()})
 }
 
 func (x *exporter) checkpoint(c *ckpt.Checkpoint, row []byte) {

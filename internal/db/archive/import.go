@@ -2,7 +2,6 @@ package archive
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io"
 	"os"
@@ -423,9 +422,7 @@ func (im *importing) checkpointLine(ctx context.Context, l *exportLine, a *agent
 		return err
 	}
 	c.state = blob.Encode(c.request.State)
-	if c.stateOf > 0 {
-		c.state.Of = sql.NullInt64{Int64: c.stateOf, Valid: true}
-	}
+	c.state.Of = c.stateOf
 	return im.add(ctx, weightCheckpoint, int64(len(c.request.State)), func(tx *ledger.Tx) error {
 		if err := im.makeCheckpoint(tx, a, r, c); err != nil {
 			return err

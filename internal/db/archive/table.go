@@ -3,6 +3,7 @@ package archive
 import (
 	"errors"
 	"hash/crc32"
+	"math"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
@@ -86,10 +87,10 @@ var checkpoints = &table{kind: lineCheckpoint, columns: []column{
 	{name: "content_type", form: text, check: ckpt.CheckContentType},
 	{name: "labels", form: labels},
 	{name: "metadata", form: object, most: ckpt.MaxMetadata},
-	anyJSON("program"),
+	{name: "program", form: value, most: math.MaxInt}, // as large as the body of its save
 	short("step"), short("operation"),
 	{name: "pinned", form: truth}, {name: "suspect", form: truth},
-	{name: "state_of", form: whole, least: 1},
+	{name: "state_of", form: whole}, // 0 for a checkpoint of another run, from which this one was forked
 }}
 
 // marks has what can change about a checkpoint after it was saved. A checkpoint with gone was
@@ -120,8 +121,8 @@ var children = []*table{
 	(&table{kind: lineStep, insert: `INSERT INTO steps`, order: "id", columns: []column{
 		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.StepStatuses...),
 		anyJSON("args"), anyJSON("result"), long("error"), always(when("started_at")), when("ended_at"),
-		{name: "duration_ms", form: whole, least: -1 << 62}, {name: "input_tokens", form: whole, least: -1 << 62},
-		{name: "output_tokens", form: whole, least: -1 << 62}, measure("cost_usd"), measure("progress"),
+		{name: "duration_ms", form: whole, least: math.MinInt64}, {name: "input_tokens", form: whole, least: math.MinInt64},
+		{name: "output_tokens", form: whole, least: math.MinInt64}, measure("cost_usd"), measure("progress"),
 		count("after_seq"), count("stretch"), count("failures"), short("sig"), short("res"), short("cause"),
 		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn},
 		word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"math"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -87,7 +88,8 @@ func (r *RunRow) Accumulated(until time.Time) int64 {
 	if r.SegmentAt.IsZero() || until.Before(r.SegmentAt.Time) {
 		return r.AccumulatedMS
 	}
-	return r.AccumulatedMS + until.Sub(r.SegmentAt.Time).Milliseconds()
+	segment := until.Sub(r.SegmentAt.Time).Milliseconds()
+	return r.AccumulatedMS + min(segment, math.MaxInt64-r.AccumulatedMS) // a run can claim any time before its first segment
 }
 
 // Process is the owner's process, as it was registered.
