@@ -24,7 +24,8 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		return nil, false, err
 	}
 	c := s.Screen(sc, ref.Agent, "event")
-	if events = c.Events(events); c.Err != nil {
+	events = c.Events(events)
+	if c.Again(func() error { return wellformed.Events(events) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "append_events", ref.Agent)

@@ -56,7 +56,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	c.Key("key", r.Key)
 	c.Text("name", &r.Name)
 	c.Labels(&r.Labels)
-	if c.Err != nil {
+	if c.Again(func() error { return wellformed.Operation(&r) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	ref.Epoch = r.Epoch
@@ -192,7 +192,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	c.JSON("result", &r.Result)
 	c.Ref("error", &r.Error)
 	c.Text("reason", &r.Reason)
-	if c.Err != nil {
+	if c.Again(func() error { return wellformed.OperationEnd(&r) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	action := "end_operation"

@@ -113,7 +113,8 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	c := s.Screen(sc, p.Agent, "answer")
 	c.Text("reason", &a.Reason)
-	if c.JSON("data", &a.Data); c.Err != nil {
+	c.JSON("data", &a.Data)
+	if c.Again(func() error { return wellformed.PromptAnswer(&a) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "answer_prompt", p.Agent)

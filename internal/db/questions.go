@@ -37,7 +37,8 @@ func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionR
 	for i := range r.Choices {
 		c.Text("choice", &r.Choices[i])
 	}
-	if c.Key("key", r.Key); c.Err != nil {
+	c.Key("key", r.Key)
+	if c.Again(func() error { return wellformed.Question(&r) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	ref := ckpt.RunRef{Agent: r.Agent, Run: r.Run, Epoch: r.Epoch}

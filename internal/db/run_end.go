@@ -129,7 +129,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	c.Ref("continuation_prompt", &r.ContinuationPrompt)
 	c.Ref("error", &r.Error)
 	c.JSON("result", &r.Result)
-	if c.Err != nil {
+	if c.Again(func() error { return wellformed.RunEnd(&r) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	ref.Epoch = r.Epoch

@@ -23,7 +23,7 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	c.Ref("goal", &r.Goal)
 	c.Ref("external_session", &r.ExternalSession)
 	c.Labels(&r.Labels)
-	if c.Err != nil {
+	if c.Again(r.Check); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "start_run", r.Agent)

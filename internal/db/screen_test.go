@@ -300,3 +300,86 @@ func TestAPolicyThatCannotBeReadStoresNothing(t *testing.T) {
 		t.Error("the token is in the files")
 	}
 }
+
+// TestTextsThatGrow: a text that is too long after its secrets were replaced is refused. The
+// metadata of such a checkpoint would not be served, and the rest would not be exported.
+func TestTextsThatGrow(t *testing.T) {
+	t.Parallel()
+	s := openWith(t, screeningOptions(t))
+	setSecrets(t, s, ckpt.SecretsRedact)
+	text := func(most int) string { return strings.Repeat("password=abc123 ", most/16) }
+	object := func(most int) []byte {
+		return []byte(`{"a":[` + strings.Repeat(`{"password":"abc123"},`, most/22-1) + `1]}`)
+	}
+	ref := ckpt.RunRef{Agent: "a"}
+	id := save(t, s, ann, "a", ckpt.KindRoutine, `1`).ID
+	labels := ckpt.Labels{"a": text(256)}
+	for name, do := range map[string]func() error{
+		"metadata": func() error {
+			r := request("a", ckpt.KindRoutine, `1`)
+			r.Metadata = object(ckpt.MaxMetadata)
+			saved, err := s.Save(t.Context(), ann, r)
+			if err == nil {
+				_, err := s.Checkpoint(t.Context(), ann, saved.ID, false)
+				t.Errorf("the checkpoint was saved, and reading it gives %v", err)
+			}
+			return err
+		},
+		"labels": func() error {
+			r := request("a", ckpt.KindRoutine, `1`)
+			r.Labels = labels
+			_, err := s.Save(t.Context(), ann, r)
+			return err
+		},
+		"changed labels": func() error {
+			_, err := s.Patch(t.Context(), ann, id, ckpt.CheckpointPatch{Labels: &labels})
+			return err
+		},
+		"a step": func() error {
+			_, _, err := s.BeginStep(t.Context(), ann, ref, ckpt.StepRequest{Key: "k", Name: text(ckpt.MaxKey)})
+			return err
+		},
+		"the end of a step": func() error {
+			_, _, err := s.BeginStep(t.Context(), ann, ref, ckpt.StepRequest{Key: "k", Name: "n"})
+			must(t, err)
+			_, _, err = s.FinishStep(t.Context(), ann, ref, ckpt.StepRequest{Key: "k", Status: ckpt.StepFailed, Error: ckpt.Ref(text(ckpt.MaxText))})
+			return err
+		},
+		"an operation": func() error {
+			_, _, err := s.BeginOperation(t.Context(), ann, ref, ckpt.OperationRequest{Key: "k", Name: text(ckpt.MaxKey)})
+			return err
+		},
+		"the end of an operation": func() error {
+			_, _, err := s.BeginOperation(t.Context(), ann, ref, ckpt.OperationRequest{Key: "end", Name: "n"})
+			must(t, err)
+			_, _, err = s.EndOperation(t.Context(), ann, ref, ckpt.OperationEnd{Key: "end", Status: ckpt.OperationFailed, Error: ckpt.Ref(text(ckpt.MaxText))})
+			return err
+		},
+		"a run": func() error {
+			_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "r", Goal: ckpt.Ref(text(ckpt.MaxText))})
+			return err
+		},
+		"the end of a run": func() error {
+			_, _, err := s.EndRun(t.Context(), ann, ref, ckpt.EndRequest{Status: ckpt.RunSuspended, ContinuationPrompt: ckpt.Ref(text(ckpt.MaxText))})
+			return err
+		},
+		"events": func() error {
+			_, _, err := s.Append(t.Context(), ann, ref, []ckpt.NewEvent{{Type: "x", Payload: object(ckpt.MaxValue)}}, "")
+			return err
+		},
+		"a finding": func() error {
+			_, _, err := s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityWarn, Message: "m", Evidence: object(ckpt.MaxMetadata)})
+			return err
+		},
+		"a question": func() error {
+			_, _, err := s.AskQuestion(t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Question: text(ckpt.MaxText)})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if code := ckpt.CodeOf(do()); code != ckpt.CodeInvalid && code != ckpt.CodeTooLarge {
+				t.Errorf("it was taken: %q", code)
+			}
+		})
+	}
+}

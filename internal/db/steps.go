@@ -28,6 +28,7 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
+	c.Again(func() error { return wellformed.Step(&r, false) })
 	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(
 		tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry,
 	) (*ckpt.Step, error) {
@@ -51,6 +52,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
+	c.Again(func() error { return wellformed.Step(&r, true) })
 	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(
 		tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry,
 	) (*ckpt.Step, error) {

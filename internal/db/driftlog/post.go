@@ -24,7 +24,7 @@ func (s *Drifts) PostFinding(_ context.Context, sc ckpt.Scope, agentName string,
 	c.Text("message", &r.Message)
 	c.Ref("advice", &r.Advice)
 	c.JSON("evidence", &r.Evidence)
-	if c.Err != nil {
+	if c.Again(func() error { return wellformed.Finding(&r) }); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "finding", agentName)

@@ -79,6 +79,14 @@ func (c *Screening) JSON(name string, value *ckpt.JSON) {
 	*value = c.Value(name, *value, true)
 }
 
+// Again checks a request once more if secrets in it were replaced: its texts can be longer than
+// before, and longer than is allowed.
+func (c *Screening) Again(check func() error) {
+	if c.Err == nil && c.Mode == ckpt.SecretsRedact && len(c.Found) > 0 {
+		c.Err = check()
+	}
+}
+
 // Key screens a text that identifies something. The text cannot be changed, so a policy that
 // redacts secrets refuses a key with a secret.
 func (c *Screening) Key(name, key string) {

@@ -57,7 +57,8 @@ func (s *Saves) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 		p := p
 		if p.Labels != nil {
 			labels := *p.Labels
-			if screened.Labels(&labels); screened.Err != nil {
+			screened.Labels(&labels)
+			if screened.Again(func() error { return ckpt.CheckLabels(labels) }); screened.Err != nil {
 				return screened.Err
 			}
 			p.Labels = &labels

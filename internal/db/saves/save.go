@@ -10,6 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Save is one save on its way: the request, prepared outside the writer.
@@ -111,6 +112,7 @@ func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveReques
 			c.Refuse(" a program cannot be redacted, because its offset counts bytes;")
 		}
 	}
+	c.Again(func() error { return wellformed.SaveRest(&clean) })
 	return &clean, c.Found, c.Err
 }
 
