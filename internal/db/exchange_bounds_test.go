@@ -131,3 +131,55 @@ func TestEverythingThatIsTakenIsExported(t *testing.T) {
 		})
 	}
 }
+
+// TestImportedRunsCanBeExportedAgain: an import refuses numbers that would overflow as its run goes
+// on, and makes the words of a damaged line printable. The run could be neither resumed nor
+// exported.
+func TestImportedRunsCanBeExportedAgain(t *testing.T) {
+	t.Parallel()
+	from := newAsker(t)
+	save(t, from.Store, ann, "a", ckpt.KindRoutine, `1`)
+	step := ckpt.StepRequest{Key: "s", Name: "s", Status: ckpt.StepFailed}
+	_, _, err := from.BeginStep(t.Context(), ann, mainRun, step)
+	must(t, err)
+	_, _, err = from.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: "o", Name: "o"})
+	must(t, err)
+	_, _, err = from.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "o", Status: ckpt.OperationFailed})
+	must(t, err)
+	text := exportOf(t, from.Store, "a")
+	body := text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1]
+	changed := map[string]string{"damaged": body + `{"type":"damaged","run":"main","kind":"` + strings.Repeat("k", 500) + `","reason":"a\n\u001b[1m"}` + "\n"}
+	for _, kind := range []string{"run", "step", "operation"} {
+		for _, name := range []string{"epoch", "attempt", "stretch", "last_event", "steps_ended", "failures"} {
+			at := strings.Index(body, `{"type":"`+kind+`"`)
+			if i := strings.Index(body[at:], `"`+name+`":`); i >= 0 && i < strings.Index(body[at:], "\n") {
+				i += at + len(name) + 3
+				changed[kind+" "+name] = body[:i] + "9223372036854775807" + body[i+strings.IndexAny(body[i:], ",}"):]
+			}
+		}
+	}
+	if len(changed) != 10 {
+		t.Fatalf("%d changes", len(changed))
+	}
+	for name, text := range changed {
+		t.Run(name, func(t *testing.T) {
+			s := newAsker(t)
+			_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(seal(text)))
+			if ckpt.CodeOf(err) == ckpt.CodeInvalid {
+				return
+			}
+			must(t, err)
+			if name != "damaged" {
+				_, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
+				must(t, err)
+			}
+			_, _, err = s.BeginStep(t.Context(), ann, mainRun, step)
+			must(t, err)
+			_, _, err = s.Append(t.Context(), ann, mainRun, []ckpt.NewEvent{{Type: "x"}}, "")
+			must(t, err)
+			if text := exportOf(t, s.Store, "a"); strings.Contains(text, `{"type":"damaged"`) {
+				t.Error(text)
+			}
+		})
+	}
+}

@@ -38,6 +38,7 @@ type column struct {
 	form  form
 	need  bool               // it is never null
 	least int64              // the least value of a whole number
+	rises bool               // it is a whole number that the daemon adds to
 	most  int                // the most bytes of a text; 0 for ckpt.MaxText, or ckpt.MaxValue if it is JSON
 	words []string           // the only texts that are allowed
 	check func(string) error // checks a text
@@ -117,6 +118,9 @@ func (c *column) read(name string, raw []byte) (any, error) {
 	switch c.form {
 	case whole:
 		n, err := strconv.ParseInt(string(raw), 10, 64)
+		if c.rises && n > maxRising {
+			return nil, fmt.Errorf("is %d", n)
+		}
 		return n, wrong(err, "is not a whole number")
 	case number:
 		f, err := strconv.ParseFloat(string(raw), 64)
@@ -144,6 +148,9 @@ func (c *column) read(name string, raw []byte) (any, error) {
 	}
 	return s, nil
 }
+
+// maxRising is the most that a number may be to which the daemon adds. No run gets beyond it.
+const maxRising = 1 << 62
 
 func wrong(err error, what string) error {
 	if err != nil {

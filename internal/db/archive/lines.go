@@ -9,6 +9,8 @@ import (
 	"hash"
 	"io"
 	"os"
+	"strings"
+	"unicode"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -148,13 +150,18 @@ type checking struct {
 	runName func(ckpt.GraphThread) string
 }
 
-// cut shortens a text for use as a name.
+// cut shortens a text for use as a name, which has no control characters.
 func cut(s string) string {
 	const most = 200
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return string(bytes.ToValidUTF8([]byte(s), nil))
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
 }
 
 // state returns the state of a line.

@@ -42,6 +42,11 @@ func when(name string) column { return column{name: name, form: moment} }
 func count(name string) column {
 	return column{name: name, form: whole, need: true}
 }
+
+// rising is a number to which the daemon adds.
+func rising(name string, least int64) column {
+	return column{name: name, form: whole, need: true, least: least, rises: true}
+}
 func key(name string) column {
 	return column{name: name, form: text, need: true, check: func(s string) error { return ckpt.CheckKey(name, s) }}
 }
@@ -103,32 +108,32 @@ var marks = &table{kind: lineMark, columns: []column{
 var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
 	word("status", true, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted,
 		ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
-	{name: "epoch", form: whole, need: true, least: 1}, {name: "attempt", form: whole, need: true, least: 1},
+	rising("epoch", 1), rising("attempt", 1),
 	always(when("started_at")), always(when("updated_at")), when("ended_at"),
 	count("last_seq"), count("base_seq"), ref("head"),
 	long("workflow"), {name: "pid", form: whole, least: 1}, short("process_start"), short("boot_id"),
 	{name: "parent_run", form: text, check: ckpt.CheckRunName}, ref("forked_from"),
 	when("segment_at"), when("interrupted_at"), count("accumulated_ms"), when("heartbeat_at"),
 	count("heartbeat_timeout_ms"), count("progress_timeout_ms"), measure("progress"), when("progress_at"),
-	long("goal"), long("first_goal"), count("steps_ended"), count("input_tokens"), count("output_tokens"), always(measure("cost_usd")),
-	{name: "stretch", form: whole, need: true, least: 1}, count("stretch_seq"), count("stretch_from"), {name: "back_seq", form: whole},
+	long("goal"), long("first_goal"), rising("steps_ended", 0), count("input_tokens"), count("output_tokens"), always(measure("cost_usd")),
+	rising("stretch", 1), count("stretch_seq"), count("stretch_from"), {name: "back_seq", form: whole},
 	long("continuation_prompt"), long("external_session"), {name: "labels", form: labels, need: true},
-	anyJSON("result"), long("error"), count("last_event"), word("source", false, ckpt.SourceOTLP),
+	anyJSON("result"), long("error"), rising("last_event", 0), word("source", false, ckpt.SourceOTLP),
 }}).prepareRuns()
 
 // children are the rows that belong to a run, in the order in which they are written.
 var children = []*table{
 	(&table{kind: lineStep, insert: `INSERT INTO steps`, order: "id", columns: []column{
-		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.StepStatuses...),
+		key("key"), rising("attempt", 1), key("name"), word("status", true, ckpt.StepStatuses...),
 		anyJSON("args"), anyJSON("result"), long("error"), always(when("started_at")), when("ended_at"),
 		{name: "duration_ms", form: whole, least: math.MinInt64}, {name: "input_tokens", form: whole, least: math.MinInt64},
 		{name: "output_tokens", form: whole, least: math.MinInt64}, measure("cost_usd"), measure("progress"),
-		count("after_seq"), count("stretch"), count("failures"), short("sig"), short("res"), short("cause"),
+		count("after_seq"), count("stretch"), rising("failures", 0), short("sig"), short("res"), short("cause"),
 		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn},
 		word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),
 	}}).prepare(),
 	(&table{kind: lineOperation, insert: `INSERT INTO operations`, order: "id", columns: []column{
-		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.OperationStatuses...),
+		key("key"), rising("attempt", 1), key("name"), word("status", true, ckpt.OperationStatuses...),
 		ref("checkpoint"), always(when("started_at")), when("ended_at"), anyJSON("result"), long("error"),
 	}}).prepare(),
 	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
