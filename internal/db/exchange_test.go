@@ -219,7 +219,7 @@ func TestBadImports(t *testing.T) {
 			if len(agents.Agents) != 0 {
 				t.Error("something was imported")
 			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".import-*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*-aside-*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
 		})

@@ -478,7 +478,7 @@ func TestExportPutsAsideWhatIsLarge(t *testing.T) {
 	if len(text) < 12_000_000 || exportOf(t, other, "a") != text {
 		t.Errorf("the export of the import is another, of %d bytes", len(text))
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(pathOf(s)), ".export-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(pathOf(s)), ".*-aside-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -73,5 +73,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err := c.Open(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.Sweep(); err != nil {
+		c.Log.Warn("temporary files of exports and imports could not be removed", "error", err)
+	}
 	return s, nil
 }

@@ -2,16 +2,34 @@ package archive
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// asidePrefix begins the names of the temporary files beside a database.
+func asidePrefix(path string) string { return "." + filepath.Base(path) + "-aside-" }
+
+// Sweep removes the temporary files that a killed daemon has left. Only who holds the lock of the
+// database may call it.
+func (s *Archive) Sweep() error {
+	folder := filepath.Dir(s.Opt.Path)
+	list, err := os.ReadDir(folder)
+	for _, file := range list {
+		if strings.HasPrefix(file.Name(), asidePrefix(s.Opt.Path)) {
+			err = errors.Join(err, os.Remove(filepath.Join(folder, file.Name())))
+		}
+	}
+	return err
+}
+
 // fileAside makes a temporary file beside the database.
-func (s *Archive) fileAside(prefix string) (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
+func (s *Archive) fileAside() (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), asidePrefix(s.Opt.Path))
 	if err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "exports and imports need a file beside the database, and it cannot be created")
 	}
@@ -41,7 +59,7 @@ func (a *aside) Write(p []byte) (int, error) {
 	}
 	if a.file == nil {
 		var err error
-		if a.file, err = a.store.fileAside(".export-"); err != nil {
+		if a.file, err = a.store.fileAside(); err != nil {
 			return 0, err
 		}
 		if _, err := a.held.WriteTo(a.file); err != nil {

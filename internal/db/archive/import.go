@@ -67,7 +67,7 @@ func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReque
 
 // takeAside copies the body into a file beside the database.
 func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
-	f, err := s.fileAside(".import-")
+	f, err := s.fileAside()
 	if err != nil {
 		return nil, err
 	}
