@@ -40,9 +40,16 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
-		plan.Checkpoint, err = s.again(sc, plan.Checkpoint.ID)
+		id := plan.Checkpoint.ID
+		if plan.Checkpoint, err = s.again(sc, id); err == nil && plan.Checkpoint == nil { // without it, the plan would say to start from nothing
+			err = ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s, from which this plan goes on, was removed or damaged since: "+
+				"resume again with another Idempotency-Key", id)
+		}
 	}
-	return plan, replayed, err
+	if err != nil {
+		return nil, false, err
+	}
+	return plan, replayed, nil
 }
 
 // look makes the plan without changing anything.

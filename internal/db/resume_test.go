@@ -438,3 +438,25 @@ func TestSuspendedRun(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 }
+
+// TestAPlanIsNotRepeatedWithoutItsCheckpoint: if the checkpoint of a plan is gone, the plan is not
+// answered again without it, which would mean to start from nothing.
+func TestAPlanIsNotRepeatedWithoutItsCheckpoint(t *testing.T) {
+	t.Parallel()
+	a := newAsker(t)
+	save(t, a.Store, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	r := ckpt.ResumeRequest{Agent: "a", PID: 11, IdempotencyKey: "k"}
+	first, _, err := a.Resume(t.Context(), ann, r)
+	must(t, err)
+	again, replayed, err := a.Resume(t.Context(), ann, r)
+	if err != nil || !replayed || again.Checkpoint == nil || string(again.Checkpoint.State) != `{"n":1}` {
+		t.Fatalf("%+v, replayed %v, error %v", again, replayed, err)
+	}
+	_, err = a.Delete(t.Context(), ann, first.Checkpoint.ID)
+	must(t, err)
+	again, _, err = a.Resume(t.Context(), ann, r)
+	wantCode(t, err, ckpt.CodeConflict)
+	if again != nil {
+		t.Errorf("the verdict is %s, and the checkpoint is %v", again.Verdict, again.Checkpoint)
+	}
+}
