@@ -83,5 +83,5 @@ func (s *Server) put(ctx context.Context, in *askIn) (*ckpt.Prompt, error) {
 		return nil, err
 	}
 	p, _, err := s.client.AskQuestion(ctx, r)
-	return p, s.note(ref.Run, err)
+	return p, s.note(ctx, ref, err)
 }

@@ -70,7 +70,7 @@ func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
 	r.Run, r.Epoch = ref.Run, ref.Epoch
 	saved, err := s.client.Save(ctx, r)
 	if err != nil {
-		return nil, s.note(ref.Run, err)
+		return nil, s.note(ctx, ref, err)
 	}
 	return &saveOut{
 		Message:    fmt.Sprintf("Saved: checkpoint number %d of run %s, on disk.%s", saved.Seq, saved.Run, warning(saved.Drift)),

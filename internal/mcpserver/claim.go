@@ -78,14 +78,25 @@ func mustResume(p *ckpt.Plan) error {
 }
 
 // note notices from an error that this process no longer owns a run.
-func (s *Server) note(run string, err error) error {
+func (s *Server) note(ctx context.Context, ref ckpt.RunRef, err error) error {
 	if ckpt.CodeOf(err) == ckpt.CodeFenced {
-		s.letGo(run)
+		s.letGo(ref.Run)
 		return ckpt.Errorf(ckpt.CodeFenced,
-			"nothing was done: another process has taken over run %s. Stop working on it, or call resume_run to see its status", run)
+			"nothing was done: another process has taken over run %s. Stop working on it, or call resume_run to see its status", ref.Run)
 	}
-	if ckpt.CodeOf(err) == ckpt.CodeConflict {
-		s.letGo(run) // it may have ended: then the next write asks again
+	if ckpt.CodeOf(err) == ckpt.CodeConflict && s.isOver(ctx, ref) {
+		s.letGo(ref.Run) // then the next write claims it again
 	}
 	return err
+}
+
+// isOver reports whether a run no longer goes on under the epoch of this process. Most
+// conflicts are about one step or operation.
+func (s *Server) isOver(ctx context.Context, ref ckpt.RunRef) bool {
+	run, err := s.client.Run(ctx, ref)
+	if err != nil {
+		return false
+	}
+	live := run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting
+	return !live || ref.Epoch == nil || run.Epoch != *ref.Epoch
 }

@@ -346,6 +346,25 @@ func TestTwoServersDoNotShareARun(t *testing.T) {
 	second.done("save_checkpoint", `{"state":{"by":2}}`)
 }
 
+// TestAConflictIsAboutOneCall: only the end of the run ends the server's hold on it.
+func TestAConflictIsAboutOneCall(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h := d.host("cook")
+	h.done("save_checkpoint", `{"state":{"n":1}}`)
+	h.done("begin_operation", `{"key":"bake"}`)
+	h.done("begin_operation", `{"key":"serve"}`)
+	h.done("finish_operation", `{"key":"serve","status":"succeeded"}`)
+	h.refused("finish_operation", `{"key":"serve","status":"failed"}`, "already succeeded")
+	h.done("save_checkpoint", `{"state":{"n":2}}`)
+	h.done("finish_operation", `{"key":"bake","status":"succeeded"}`)
+	if _, _, err := d.client().EndRun(t.Context(), ckpt.RunRef{Agent: "cook", Run: "main"}, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+		t.Fatal(err)
+	}
+	h.refused("save_checkpoint", `{"state":{"n":3}}`, "has ended")
+	h.done("save_checkpoint", `{"state":{"n":3}}`)
+}
+
 func TestAHostThatHangsUpSuspendsItsRun(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)

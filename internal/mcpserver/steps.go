@@ -63,7 +63,7 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 	}
 	o, _, err := s.client.BeginOperation(ctx, ref, r)
 	if err != nil {
-		return nil, s.note(ref.Run, err)
+		return nil, s.note(ctx, ref, err)
 	}
 	out := &beginOut{GoAhead: !o.Replayed, Status: string(o.Status), Attempt: o.Attempt, Result: o.Result,
 		Checkpoint: string(o.Checkpoint), Drift: shownDrift(o.Drift)}
@@ -105,7 +105,7 @@ func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 	}
 	ended, _, err := s.client.EndOperation(ctx, ref, r)
 	if err != nil {
-		return nil, s.note(ref.Run, err)
+		return nil, s.note(ctx, ref, err)
 	}
 	out := &finishOut{Status: string(ended.Status), Message: fmt.Sprintf("Noted: %s has %s.", ended.Key, ended.Status)}
 	if c := ended.Restore; c != nil {
@@ -166,7 +166,7 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	}
 	step, err := s.putStep(ctx, ref, r)
 	if err != nil {
-		return nil, s.note(ref.Run, err)
+		return nil, s.note(ctx, ref, err)
 	}
 	out := &stepOut{Key: step.Key, Status: string(step.Status), Replayed: step.Replayed,
 		Drift: shownDrift(step.Drift), Message: fmt.Sprintf("Noted: %s has %s.", step.Name, step.Status)}
