@@ -304,5 +304,5 @@ func (r *Run) giveUp(why error) error {
 	if get != nil {
 		_, saving = r.Save(ctx, get(), SaveOptions{Kind: ckpt.KindRecovery})
 	}
-	return errors.Join(saving, r.End(ctx, ckpt.EndRequest{Status: ckpt.RunInterrupted, Error: ckpt.Ref(why.Error())}))
+	return errors.Join(saving, r.End(ctx, ckpt.EndRequest{Status: ckpt.RunInterrupted, Error: errorText(why)}))
 }

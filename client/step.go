@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -50,7 +51,7 @@ func Step[T any](ctx context.Context, r *Run, key string, do func(context.Contex
 		end.Outcome = ckpt.StepNegative
 	}
 	if failed != nil {
-		end.Status, end.Error = ckpt.StepFailed, ckpt.Ref(failed.Error())
+		end.Status, end.Error = ckpt.StepFailed, errorText(failed)
 	} else if end.Result, err = json.Marshal(result); err != nil {
 		return result, ckpt.Wrap(ckpt.CodeInvalid, err, "the result of step %s cannot be written as JSON, so it would be lost: %v", key, err)
 	}
@@ -110,6 +111,15 @@ func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// errorText returns an error as text that the daemon takes: it may contain the output of a program.
+func errorText(err error) ckpt.Ref {
+	text := strings.ToValidUTF8(err.Error(), "\ufffd")
+	if len(text) > ckpt.MaxText {
+		text = strings.ToValidUTF8(text[:ckpt.MaxText-len("…")], "") + "…"
+	}
+	return ckpt.Ref(text)
 }
 
 func joined(first, second error) error {
@@ -185,7 +195,7 @@ func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt
 	defer cancel()
 	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded}
 	if failed != nil {
-		end.Status, end.Error = ckpt.OperationFailed, ckpt.Ref(failed.Error())
+		end.Status, end.Error = ckpt.OperationFailed, errorText(failed)
 	}
 	ended, _, err := r.Agent.client.wire.EndOperation(ctx, r.ref(), end)
 	_, err = fate(err)
