@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
@@ -34,5 +35,24 @@ func TestALongErrorIsRecorded(t *testing.T) {
 	must(t, err)
 	if run.Status != ckpt.RunInterrupted || steps.Steps[0].Status != ckpt.StepFailed || operations.Operations[0].Status != ckpt.OperationFailed {
 		t.Errorf("run %s, step %s, operation %s", run.Status, steps.Steps[0].Status, operations.Operations[0].Status)
+	}
+}
+
+// TestAnEndThatFailedMayBeRepeated: an end that was not recorded is no end.
+func TestAnEndThatFailedMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	c := d.open(t, func(c *client.Client) { c.Deadline = 100 * time.Millisecond })
+	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	d.stop()
+	if run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}) == nil {
+		t.Fatal("it ended without a daemon")
+	}
+	d.start()
+	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
+	now, err := c.Wire().Run(t.Context(), ckpt.RunRef{Agent: "a", Run: "main"})
+	if err != nil || now.Status != ckpt.RunCompleted {
+		t.Errorf("%+v, %v", now, err)
 	}
 }

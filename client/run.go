@@ -228,7 +228,7 @@ func (r *Run) State(get func() any) {
 }
 
 // End ends a run as completed, failed, suspended, awaiting_continuation or interrupted. All but the
-// first two can be resumed.
+// first two can be resumed. If that fails, End may be called again.
 func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 	r.mu.Lock()
 	ended := r.ended
@@ -240,6 +240,12 @@ func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 	r.work.stop()
 	_, _, err := r.Agent.client.wire.EndRun(ctx, r.ref(), e)
 	_, err = fate(err)
+	r.noteLost(err)
+	if err != nil {
+		r.mu.Lock()
+		r.ended = false
+		r.mu.Unlock()
+	}
 	return err
 }
 
