@@ -11,6 +11,52 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
+// TestOnceWithoutADaemon: what this process or an earlier one has done is not done again while the
+// daemon is away.
+func TestOnceWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	ctx, twice := t.Context(), map[string]int{}
+	step := func(run *client.Run, key string) {
+		t.Helper()
+		got, err := client.Step(ctx, run, key, func(context.Context) (string, error) { twice["step "+key]++; return key, nil })
+		if err != nil || got != key {
+			t.Errorf("step %s: %q, %v", key, got, err)
+		}
+	}
+	operation := func(run *client.Run, key string) {
+		t.Helper()
+		if _, err := run.Operation(ctx, key, nil, func(context.Context) error { twice["operation "+key]++; return nil }); err != nil {
+			t.Errorf("operation %s: %v", key, err)
+		}
+	}
+	first, err := d.open(t).Agent("a").Start(ctx, client.RunOptions{})
+	must(t, err)
+	step(first, "before the save")
+	operation(first, "before the save")
+	_, err = first.Save(ctx, state{1, "x"})
+	must(t, err)
+	step(first, "after the save")
+	must(t, first.End(ctx, ckpt.EndRequest{Status: ckpt.RunInterrupted}))
+
+	run, err := d.open(t, failOpen, func(c *client.Client) { c.Deadline = 2 * time.Second }).Agent("a").Start(ctx, client.RunOptions{})
+	must(t, err)
+	step(run, "now")
+	operation(run, "now")
+	d.stop()
+	for _, key := range []string{"before the save", "after the save", "now", "away", "away"} {
+		step(run, key)
+		if key != "after the save" {
+			operation(run, key)
+		}
+	}
+	for what, times := range twice {
+		if times != 1 {
+			t.Errorf("%s was done %d times", what, times)
+		}
+	}
+}
+
 // TestALongErrorIsRecorded: an error may contain the output of a program.
 func TestALongErrorIsRecorded(t *testing.T) {
 	t.Parallel()

@@ -68,6 +68,7 @@ type Run struct {
 	state    func() any
 	ended    bool
 	results  map[string][]byte // of steps that were done without a daemon
+	done     done
 	asked    map[string]string // for the words of each question, the last prompt that had an answer
 }
 
@@ -96,6 +97,9 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	}
 	if err := r.describe(ctx); err != nil {
 		return nil, err
+	}
+	if r.epoch != nil && a.client.FailOpen {
+		_ = a.client.delivery.tryToSend(ctx, func(ctx context.Context) error { r.done.learn(ctx, r); return nil })
 	}
 	if r.epoch != nil {
 		every := cmp.Or(o.Heartbeat, DefaultHeartbeat)

@@ -78,14 +78,17 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 		}
 	}
 	step, _, err := r.Agent.client.wire.BeginStep(ctx, r.ref(), request)
-	_, err = fate(err)
+	if why := away(err); why != nil {
+		return r.done.step(key, why)
+	}
 	r.noteLost(err)
 	if step != nil {
 		r.noteDrift(step.Drift)
 	}
-	if err != nil || step == nil || step.Status != ckpt.StepSucceeded {
+	if err != nil || step.Status != ckpt.StepSucceeded {
 		return nil, err
 	}
+	r.done.addStep(key, step.Result)
 	if step.Result == nil {
 		return []byte("null"), nil
 	}
@@ -102,7 +105,11 @@ func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
 	if step != nil {
 		r.noteDrift(step.Drift)
 	}
-	if err == nil && what != Stored && end.Status == ckpt.StepSucceeded { // the daemon does not have the result yet
+	switch {
+	case err != nil || end.Status != ckpt.StepSucceeded:
+	case what == Stored:
+		r.done.addStep(end.Key, end.Result)
+	default: // the daemon does not have the result yet
 		r.mu.Lock()
 		if r.results == nil {
 			r.results = map[string][]byte{}
@@ -154,16 +161,9 @@ func (r *Run) Operation(ctx context.Context, key string, state any, do func(cont
 			return false, err
 		}
 	}
-	o, _, err := r.Agent.client.wire.BeginOperation(ctx, r.ref(), request)
-	if _, err = fate(err); err != nil {
-		r.noteLost(err)
+	before, err := r.beginOperation(ctx, request)
+	if err != nil || before {
 		return false, err
-	}
-	if o != nil {
-		r.noteDrift(o.Drift)
-	}
-	if o != nil && o.Status == ckpt.OperationSucceeded {
-		return false, nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -183,6 +183,24 @@ func (r *Run) Operation(ctx context.Context, key string, state any, do func(cont
 	return false, failure
 }
 
+// beginOperation returns whether the operation was done before.
+func (r *Run) beginOperation(ctx context.Context, request ckpt.OperationRequest) (bool, error) {
+	o, _, err := r.Agent.client.wire.BeginOperation(ctx, r.ref(), request)
+	if why := away(err); why != nil {
+		return r.done.operation(request.Key, why)
+	}
+	if err != nil {
+		r.noteLost(err)
+		return false, err
+	}
+	r.noteDrift(o.Drift)
+	if o.Status != ckpt.OperationSucceeded {
+		return false, nil
+	}
+	r.done.addOperation(request.Key)
+	return true, nil
+}
+
 func joined2(first, second error) error {
 	if second == nil {
 		return first
@@ -200,5 +218,8 @@ func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt
 	ended, _, err := r.Agent.client.wire.EndOperation(ctx, r.ref(), end)
 	_, err = fate(err)
 	r.noteLost(err)
+	if failed == nil {
+		r.done.addOperation(key)
+	}
 	return ended, err
 }
