@@ -191,6 +191,9 @@ func (r *Run) beginOperation(ctx context.Context, request ckpt.OperationRequest)
 	}
 	if err != nil {
 		r.noteLost(err)
+		if ckpt.AsError(err).OutcomeOrDefault() == ckpt.OutcomeUnknown { // the daemon may have it as open, but nothing was done
+			_, _ = r.endOperationIn(ctx, notBegunMost, request.Key, fmt.Errorf("it was not begun: %w", err))
+		}
 		return false, err
 	}
 	r.noteDrift(o.Drift)
@@ -208,8 +211,16 @@ func joined2(first, second error) error {
 	return joined(first, second)
 }
 
+// notBegunMost is how long the report may take that an operation was not begun: its caller has
+// given up already.
+const notBegunMost = time.Second
+
 func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt.OperationEnded, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
+	return r.endOperationIn(ctx, endMost, key, failed)
+}
+
+func (r *Run) endOperationIn(ctx context.Context, most time.Duration, key string, failed error) (*ckpt.OperationEnded, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
 	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded}
 	if failed != nil {
