@@ -53,6 +53,25 @@ class Away(World):
         self.daemon.sound(self)
         report("show 2, ten seconds away: " + ", ".join(told) + "; every one there once and in order, no exception")
 
+    def test_nothing_twice(self) -> None:
+        """What an earlier process of the run has done is not done again while the daemon is away."""
+        self.start()
+
+        def first() -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket).agent("a").run("r") as run:
+                run.operation("pay")(lambda: {"paid": (1,)})
+                run.step("fetch")(lambda: 1)
+                run.save({"i": 1})
+                os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(first)), -9)
+        with self.quiet(), self.sidecar(deadline=1.0).agent("a").run("r") as run:
+            self.daemon.stop(signal.SIGKILL)
+            self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})
+            self.assertEqual(run.step("fetch")(lambda: 1 / 0), 1)
+            self.assertEqual(run.operation("new")(lambda: 2), 2)
+            self.start()
+
     def test_never_there(self) -> None:
         """Show 3: absent from start to end; replayed later exactly once."""
         deadline, told = 0.1, []

@@ -47,8 +47,14 @@ class Operation:
         if not done:
             body = {"key": self.key, "name": self.name, "state": state, "labels": dict(self._labels or {}) or None}
             reply = self._run._session.send(("operations",), body)
+            if isinstance(reply, Kept) and not self._run._operations_known:
+                raise type(reply.reason)(
+                    f"it is not known whether operation {self.key!r} was done while the daemon is away: {reply.reason.message}"
+                )
             raw = {} if isinstance(reply, Kept) else body_of(reply)
             done, result = bool(raw.get("replayed")), drive(read(raw.get("result")))
+            if done:
+                self._run._operations[self.key] = (True, result)
         self.result = result
         return not done
 

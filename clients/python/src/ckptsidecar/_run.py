@@ -23,8 +23,9 @@ from .models import Plan, Saved, is_json
 from ._operation import Operation
 from ._plans import Resolve, error_text, usual_run
 from ._session import Session
-from ._steps import Measure, Negative, Steps, call_key, name_of, recorded
+from ._steps import PAGES, Measure, Negative, Steps, call_key, name_of, recorded
 from ._stop import Stopper, Terminated, terminate
+from ._typed import drive, read
 from ._types import Named
 
 _log = logging.getLogger("ckptsidecar")
@@ -88,6 +89,7 @@ class Run:
             self._session.drift.listen(on_drift)
         self._steps = Steps(self._session)
         self._operations: dict[str, tuple[bool, Any]] = {}  # those that succeeded, by key
+        self._operations_known = True  # whether these are all
         self._details = {
             "workflow": workflow, "goal": goal, "labels": dict(labels) if labels else None,
             "parent_run": parent_run, "external_session": external_session,
@@ -132,6 +134,18 @@ class Run:
         if any(self._details.values()) and self.epoch is not None and not self._session.supervised:
             self._session.register(self._details)
         self._steps.learn(self.plan)
+        if self.plan.attempt > 1:
+            self._learn_operations()
+
+    def _learn_operations(self) -> None:
+        """Learns which operations were done before, so that none is done twice while the daemon is away."""
+        try:
+            found, self._operations_known = self._session.read("operations", "operations", "succeeded", PAGES)
+        except CkptError:
+            self._operations_known = False
+            return
+        for operation in found:
+            self._operations[operation["key"]] = (True, drive(read(operation.get("result"))))
 
     def __enter__(self) -> "Run":
         self.begin()

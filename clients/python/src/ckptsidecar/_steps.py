@@ -22,7 +22,7 @@ from ._typed import drive, read
 
 _log = logging.getLogger("ckptsidecar")
 _MOST = 32 << 20  # bytes of results that are remembered here; the daemon has them all
-_PAGES = 5  # of a resumed run's steps that are read at its beginning
+PAGES = 5  # of a resumed run's steps, and of its operations, that are read at its beginning
 
 Measure = Callable[[Any], Mapping[str, Any]]
 Negative = Callable[[Any], bool]
@@ -56,7 +56,7 @@ class Steps:
                 self._remember(step["key"], json.dumps(step.get("result")).encode())
         if plan.attempt > 1:
             try:
-                steps, self._all_known = self._session.read("steps", "steps", "succeeded", _PAGES)
+                steps, self._all_known = self._session.read("steps", "steps", "succeeded", PAGES)
             except CkptError:
                 self._all_known = False
                 return

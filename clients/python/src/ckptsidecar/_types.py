@@ -82,6 +82,7 @@ class Claimed(Protocol):
 
     name: str
     _operations: dict[str, tuple[bool, Any]]
+    _operations_known: bool
 
     @property
     def agent(self) -> Named: ...
