@@ -151,6 +151,41 @@ class Async(World):
         self.assertEqual(self.daemon.rows("SELECT status FROM audit_steps"), [("interrupted",)])
         self.assertEqual(self.sidecar().agent("a").restore(run="r").state, {"at": "the end"})
 
+    def test_cancelled_before_it_began(self) -> None:
+        """A call that is cancelled while the daemon is asked leaves nothing open."""
+
+        async def cancelled(work: Any) -> None:
+            self.daemon.pause()
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.daemon.go_on()
+
+        async def work(agent: ckptsidecar.AsyncAgent) -> None:
+            async def enter() -> None:
+                async with agent.run("r"):
+                    self.fail("the run was entered")
+
+            await cancelled(enter)
+            await agent.latest(run="r")  # everything before has been done
+            self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("interrupted",)])
+            async with agent.run("r") as run:
+
+                async def pay() -> None:
+                    async with run.operation("pay"):
+                        self.fail("the operation was begun")
+
+                await cancelled(pay)
+                await run.save({"i": 1})
+                self.assertEqual(self.daemon.rows("SELECT status FROM audit_operations"), [("failed",)])
+                run.stop()
+                with self.assertRaises(SystemExit):  # no operation is going on that it would have to wait for
+                    await run.save({"i": 2})
+
+        self.run_in(work)
+
     def test_sigterm(self) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
         for how in ("loop", "hang"):

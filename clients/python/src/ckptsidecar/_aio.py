@@ -49,6 +49,15 @@ class AsyncSidecar:
         loop = asyncio.get_running_loop()
         return await asyncio.shield(loop.run_in_executor(self._executor, functools.partial(fn, *args, **kwargs)))
 
+    async def enter(self, enter: Callable[[], Any], leave: Callable[[BaseException], Any]) -> None:
+        """Calls ``enter``. Where the awaiting task is cancelled, nobody will leave, so ``leave`` follows at once."""
+        entering = self._executor.submit(enter)
+        try:
+            await asyncio.shield(asyncio.wrap_future(entering))
+        except asyncio.CancelledError as error:
+            self._executor.submit(_left, entering, leave, error)
+            raise
+
     def agent(self, name: str) -> "AsyncAgent":
         """The agent of this name."""
         return AsyncAgent(self, self.sync.agent(name))
@@ -189,7 +198,7 @@ class AsyncRun:
 
     async def __aenter__(self) -> "AsyncRun":
         self._loop = asyncio.get_running_loop()
-        await self._call(self.sync.begin)
+        await self.agent.sidecar.enter(self.sync.begin, self._leave)
         if self._sigterm:
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
             assert task is not None
@@ -201,12 +210,17 @@ class AsyncRun:
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         try:
-            await self._call(self.sync._leave, error)
+            await self._call(self._leave, error)
         finally:
             self.sync._stopper.remove()
-            await self._call(self.sync._session.stop)
         if isinstance(error, asyncio.CancelledError) and self.sync.stopping:
             raise Terminated() from error
+
+    def _leave(self, error: Optional[BaseException]) -> None:
+        try:
+            self.sync._leave(error)
+        finally:
+            self.sync._session.stop()
 
     @property
     def plan(self) -> Plan:
@@ -363,6 +377,7 @@ class AsyncOperation:
     def __init__(self, run: AsyncRun, operation: Operation) -> None:
         self.sync = operation
         self._call = run._call
+        self._enter = run.agent.sidecar.enter
 
     @property
     def result(self) -> Any:
@@ -379,8 +394,13 @@ class AsyncOperation:
         return self.sync.restore
 
     async def __aenter__(self) -> "AsyncOperation":
-        await self._call(self.sync.__enter__)
+        await self._enter(self.sync.__enter__, self._cancelled)
         return self
+
+    def _cancelled(self, error: BaseException) -> None:
+        """It was begun, but nothing was done: so it has failed, and is not uncertain."""
+        failed = RuntimeError("the call was cancelled before the operation began")
+        self.sync.__exit__(RuntimeError, failed, None)
 
     async def __aexit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
@@ -395,6 +415,12 @@ class AsyncOperation:
         except AlreadyDone as done:
             return done.result
         return self.result
+
+
+def _left(entering: "concurrent.futures.Future[Any]", leave: Callable[[BaseException], Any], error: BaseException) -> None:
+    """Leaves what was entered."""
+    if entering.exception() is None:
+        leave(error)
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
