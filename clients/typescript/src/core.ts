@@ -11,6 +11,8 @@ import type { SpoolAsk } from './spool.js';
 export class Core {
   /** steps and operations that have succeeded here, for when the daemon cannot be asked */
   readonly done = new Map<string, unknown>();
+  /** whether these are all that have succeeded in the run */
+  allKnown = true;
   /** what the daemon last said of the run's drift */
   readonly drift: DriftWatch;
   /** how many steps and operations are going on */

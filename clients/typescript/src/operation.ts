@@ -6,7 +6,7 @@ import { encode } from './encode.js';
 import { SidecarError } from './errors.js';
 import { understood } from './problem.js';
 import { checkKey, objectOf, post, segment } from './requests.js';
-import { errorText, known, remember, resultOf, StepContext, told } from './step.js';
+import { errorText, isDone, keep, known, remember, resultOf, StepContext, told } from './step.js';
 import type { Checkpoint, Labels, OperationInfo } from './wire.js';
 
 export interface OperationOptions {
@@ -95,8 +95,8 @@ export async function beginOperation<T>(core: Core, name: string, state: unknown
     const body = objectOf({ key, name, epoch: core.epoch, labels: options.labels }, { state: before });
     const begun = await core.send<OperationInfo>(post(`${core.path}/operations`, body, core));
     const away = begun instanceof SetAside;
-    const replayed = away ? core.done.has(`operation ${key}`) : begun.replayed === true;
-    const result = !replayed ? undefined : away ? known<T>(core, 'operation', key) : (begun.result as T);
+    const replayed = away ? isDone(core, 'operation', key, begun) : begun.replayed === true;
+    const result = !replayed ? undefined : away ? known<T>(core, 'operation', key) : keep(core, `operation ${key}`, begun.result as T);
     open = !replayed;
     return new OpenOperation<T>(core, name, before, new StepContext(key, away ? undefined : begun.attempt, core.signal), replayed, result);
   } finally {

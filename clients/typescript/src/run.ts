@@ -11,6 +11,7 @@ import { beginOperation, doOperation, type OpenOperation, type OperationOptions 
 import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
 import { Heartbeat } from './heartbeat.js';
+import { learn } from './learn.js';
 import { understood } from './problem.js';
 import { type Answered, answered, expiry, type QuestionOptions, Unanswered, wait } from './question.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
@@ -234,6 +235,11 @@ export class Run<S = any> implements AsyncDisposable {
     if (this.ending) await this.ending;
     if (this.core.over || this.core.signal.aborted || this.plan === null) this.rest();
     else await this.end('suspended');
+  }
+
+  /** @internal Learns what earlier processes of the run have done. */
+  async learn(): Promise<void> {
+    if (this.plan && this.plan.attempt > 1 && this.core.delivery.settings.failOpen) await learn(this.core);
   }
 
   /** @internal Stops once; `hurry` is not to wait for what goes on. */

@@ -28,7 +28,9 @@ export async function start<S>(delivery: Delivery, saver: Saver, name: RunName, 
     if (active.get(key) === claim) active.delete(key);
   };
   try {
-    return new Run<S>(delivery, saver, name, await planned<S>(delivery, name, options), { ...options, over });
+    const run = new Run<S>(delivery, saver, name, await planned<S>(delivery, name, options), { ...options, over });
+    await run.learn();
+    return run;
   } catch (error) {
     over();
     throw error;

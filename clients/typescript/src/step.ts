@@ -55,8 +55,8 @@ export async function doStep<T>(core: Core, key: string, work: (step: StepContex
   core.busy++;
   try {
     const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name ?? key, epoch: core.epoch, turn: options.turn }, { args }), core));
-    if (!(begun instanceof SetAside) && begun.replayed) return begun.result as T;
-    if (begun instanceof SetAside && core.done.has(`step ${key}`)) return known<T>(core, 'step', key);
+    if (!(begun instanceof SetAside) && begun.replayed) return keep(core, `step ${key}`, begun.result as T);
+    if (begun instanceof SetAside && isDone(core, 'step', key, begun)) return known<T>(core, 'step', key);
     const context = new StepContext(key, begun instanceof SetAside ? undefined : begun.attempt, core.signal);
     const began = performance.now();
     const finish = (status: 'succeeded' | 'failed', members: object, raw: Record<string, Buffer> = {}): Promise<unknown> => {
@@ -90,11 +90,24 @@ function outcomeOf(core: Core, key: string, answer: unknown, { negative }: StepO
   }
 }
 
+/** Whether something was done before, when the daemon cannot be asked. */
+export function isDone(core: Core, what: string, key: string, away: SetAside): boolean {
+  if (core.done.has(`${what} ${key}`)) return true;
+  if (core.allKnown) return false;
+  throw new SidecarError('no_daemon', `it is not known whether ${what} ${key} was done before, while the daemon is away: ${away.reason.message}`, { cause: away.reason });
+}
+
 /** What was done before, when the daemon cannot be asked. */
 export function known<T>(core: Core, what: string, key: string): T {
   const result = core.done.get(`${what} ${key}`);
   if (result !== elsewhere) return result as T;
   throw new SidecarError('no_daemon', `${what} ${key} succeeded, but its result cannot be read while the daemon is away`);
+}
+
+/** Remembers a result that came from the daemon. */
+export function keep<T>(core: Core, what: string, result: T): T {
+  core.done.set(what, resultOf(result, what).bytes.length <= mostKept ? result : elsewhere);
+  return result;
 }
 
 /** What is returned now is what a resumed run is given. */

@@ -53,6 +53,27 @@ test('a step is done once, and gives the same again', async () => {
   });
 });
 
+test('nothing is done twice while the daemon is away, also what an earlier process has done', async () => {
+  const world = await World.start();
+  const first = await world.client().agent('a').start();
+  await first.step('before', () => ({ n: 12345678901234567890n }));
+  await first.step('large', () => 'x'.repeat(5000));
+  await first.operation('pay', undefined, () => 'paid');
+  await first.save({ at: 1 });
+  await first.step('since', () => 'since');
+  await first.end('interrupted');
+  const run = await world.client({ deadline: 500 }).agent('a').start();
+  await world.stop('SIGKILL');
+  const twice = (): never => assert.fail('it is done twice');
+  assert.deepEqual(await run.step('before', twice), { n: 12345678901234567890n });
+  assert.equal(await run.step('since', twice), 'since');
+  assert.equal(await run.operation('pay', undefined, twice), 'paid');
+  await assert.rejects(run.step('large', twice), { code: 'no_daemon' });
+  assert.equal(await run.operation('new', undefined, () => 'new'), 'new');
+  await world.start();
+  await run.end();
+});
+
 test('a step tells the turn of the model, and whether the answer was no', async () => {
   await sidecar.agent('turns').run(async (run) => {
     const nothing = (answer: unknown): boolean => answer === '' || (answer as { exitCode?: number }).exitCode === 1;
