@@ -105,11 +105,8 @@ func (c *call) handle(ctx context.Context) (string, error) {
 		return c.save(ctx)
 	case turnEnds:
 		return "", first(c.settle(ctx), second(c.save(ctx)))
-	case subagentStarts:
-		_, err := c.register(ctx, c.subagent())
-		return "", err
-	case subagentEnds:
-		return "", c.over(ctx)
+	case subagentStarts, subagentEnds:
+		return "", c.subagentEvent(ctx)
 	case sessionEnds:
 		_, err := c.save(ctx)
 		return "", first(c.over(ctx), err)
@@ -153,6 +150,19 @@ func (c *call) request() ckpt.RunRequest {
 		Agent: c.Agent, Run: c.ref.Run, Workflow: ckpt.Ref(c.product), PID: c.PID, ExternalSession: ckpt.Ref(limit(c.in.Session, 1024)),
 		Labels: ckpt.Labels{"product": string(c.product), projectLabel: c.Project.ID},
 	}
+}
+
+// subagentEvent begins or ends the run of a subagent. Without an id there is none: old
+// versions of Claude Code name no subagent, and its calls are in the session's run.
+func (c *call) subagentEvent(ctx context.Context) error {
+	switch {
+	case c.in.SubagentID == "":
+		return nil
+	case events[c.in.Event] == subagentEnds:
+		return c.over(ctx)
+	}
+	_, err := c.register(ctx, c.subagent())
+	return err
 }
 
 func (c *call) subagent() ckpt.RunRequest {

@@ -387,3 +387,26 @@ func TestUnderExecTheRunIsAnothers(t *testing.T) {
 		t.Errorf("rows: %s", diff)
 	}
 }
+
+// TestASubagentWithoutAnIDEndsNoSession: old versions of Claude Code report SubagentStop without agent_id.
+func TestASubagentWithoutAnIDEndsNoSession(t *testing.T) {
+	h := newHandler(t)
+	for _, text := range []string{
+		`{"session_id":"s","cwd":"/x","hook_event_name":"SessionStart","source":"startup"}`,
+		`{"session_id":"s","cwd":"/x","hook_event_name":"PreToolUse","tool_name":"Task","tool_use_id":"t1","tool_input":{"prompt":"x"}}`,
+		`{"session_id":"s","cwd":"/x","hook_event_name":"SubagentStop","stop_hook_active":false}`,
+		`{"session_id":"s","cwd":"/x","hook_event_name":"PostToolUse","tool_name":"Task","tool_use_id":"t1","tool_input":{"prompt":"x"},"tool_response":{}}`,
+	} {
+		in, err := hook.Read([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Handle(t.Context(), in); err != nil {
+			t.Errorf("%s: %v", in.Event, err)
+		}
+	}
+	want := []string{`run starting workflow=claude-code goal="" parent=""`, "step Task succeeded"}
+	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {
+		t.Error(diff)
+	}
+}
