@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -86,7 +87,11 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 	for _, m := range hooks {
 		var groups []json.RawMessage
 		if json.Unmarshal(m.value, &groups) != nil {
-			return nil, fmt.Errorf("hooks.%s in these settings is not a JSON array", m.name)
+			if slices.Contains(events, m.name) {
+				return nil, fmt.Errorf("hooks.%s in these settings is not a JSON array", m.name)
+			}
+			left = append(left, m) // another setting, such as "enabled" of Gemini CLI
+			continue
 		}
 		before := len(groups)
 		groups = change(m.name, withoutOurs(groups))

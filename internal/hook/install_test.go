@@ -135,3 +135,15 @@ func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherMembersOfHooksStay: some versions of Gemini CLI have switches beside the events.
+func TestOtherMembersOfHooksStay(t *testing.T) {
+	const switches = "{\n  \"hooks\": {\n    \"enabled\": true,\n    \"disabled\": [\n      \"x\"\n    ]\n  }\n}\n"
+	installed, err := hook.Install(hook.Gemini, []byte(switches), "ckptsidecar hook --for gemini")
+	if err != nil || !strings.Contains(string(installed), `"enabled": true`) {
+		t.Fatalf("%s, error %v", installed, err)
+	}
+	if back, err := hook.Uninstall(installed); err != nil || string(back) != switches {
+		t.Errorf("it becomes %s again, error %v", back, err)
+	}
+}
