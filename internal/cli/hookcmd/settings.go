@@ -3,6 +3,7 @@ package hookcmd
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -53,12 +54,8 @@ func (s *options) words() (words []string) {
 	if s.Agent != "" {
 		words = append(words, "--agent", s.Agent)
 	}
-	for _, p := range s.Risky {
-		words = append(words, "--risky", p)
-	}
-	for _, p := range s.NotRisky {
-		words = append(words, "--not-risky", p)
-	}
+	words = appendOptions(words, "--risky", s.Risky)
+	words = appendOptions(words, "--not-risky", s.NotRisky)
 	if s.OnlyRisky {
 		words = append(words, "--only-risky")
 	}
@@ -74,11 +71,17 @@ func (s *options) words() (words []string) {
 			words = append(words, "--files-wait", s.FilesWait.String())
 		}
 	}
-	for _, p := range s.Include {
-		words = append(words, "--files-include", p)
-	}
-	for _, p := range s.Exclude {
-		words = append(words, "--files-exclude", p)
+	words = appendOptions(words, "--files-include", s.Include)
+	return appendOptions(words, "--files-exclude", s.Exclude)
+}
+
+func appendOptions(words []string, name string, values []string) []string {
+	for _, value := range values {
+		if strings.HasPrefix(value, "-") { // as its own word it would be read as a flag
+			words = append(words, name+"="+value)
+			continue
+		}
+		words = append(words, name, value)
 	}
 	return words
 }

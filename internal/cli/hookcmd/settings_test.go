@@ -3,6 +3,9 @@ package hookcmd
 import (
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestHookTimeout(t *testing.T) {
@@ -30,5 +33,27 @@ func TestHookTimeout(t *testing.T) {
 	s = options{Timeout: time.Second, SaveEvery: 20}
 	if got := s.words(); len(got) != 2 || got[0] != "--timeout" || got[1] != "1s" {
 		t.Errorf("it is written as %q", got)
+	}
+}
+
+// TestInstalledOptionsAreReadAgain: what install writes is what the hook gets.
+func TestInstalledOptionsAreReadAgain(t *testing.T) {
+	want := options{
+		Agent: "a", Risky: []string{"-rf", "^shell x y"}, NotRisky: []string{"--dry-run"}, SaveEvery: 3, Timeout: time.Second,
+		Files: true, FilesWait: time.Second, Include: []string{"-x", "!y"}, Exclude: []string{"--z"},
+	}
+	if err := want.check(); err != nil {
+		t.Fatal(err)
+	}
+	var g grammar
+	parser, err := kong.New(&g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(want.words()); err != nil {
+		t.Fatalf("%q: %v", want.words(), err)
+	}
+	if diff := cmp.Diff(want, g.options); diff != "" {
+		t.Error(diff)
 	}
 }
