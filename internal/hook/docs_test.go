@@ -15,7 +15,7 @@ func TestTheDocumentSaysWhatIsInstalledAndWhatIsRisky(t *testing.T) {
 	}
 	doc := strings.ReplaceAll(string(text), "\r\n", "\n")
 	for _, p := range hook.Products {
-		settings, err := hook.Install(p, nil, "ckptsidecar hook --for "+string(p))
+		settings, err := hook.Install(p, nil, "ckptsidecar hook --for "+string(p), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

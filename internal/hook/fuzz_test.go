@@ -62,11 +62,11 @@ func FuzzInstall(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, settings []byte) {
 		for _, p := range []hook.Product{hook.ClaudeCode, hook.Codex, hook.Gemini} {
-			once, err := hook.Install(p, settings, "/usr/bin/ckptsidecar hook")
+			once, err := hook.Install(p, settings, "/usr/bin/ckptsidecar hook", 0)
 			if err != nil {
 				return
 			}
-			twice, err := hook.Install(p, once, "/usr/bin/ckptsidecar hook")
+			twice, err := hook.Install(p, once, "/usr/bin/ckptsidecar hook", 0)
 			if err != nil || string(once) != string(twice) || !json.Valid(once) {
 				t.Fatalf("once %s, twice %s, error %v", once, twice, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
@@ -19,13 +20,17 @@ var wanted = map[Product][]string{
 	Gemini: {"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"},
 }
 
+// timeoutOf returns after how many seconds a product gives up on a hook that ends by
+// itself after most.
+func timeoutOf(most time.Duration) int { return max(5, int(most/time.Second)+3) }
+
 // group returns what is written for an event: the command and, for events of tools, a
 // matcher for all tools. The timeout is in the product's unit; the command itself ends
-// long before.
-func group(p Product, name, command string) json.RawMessage {
-	hook := map[string]any{"type": "command", "command": command, "timeout": 5}
+// before.
+func group(p Product, name, command string, most time.Duration) json.RawMessage {
+	hook := map[string]any{"type": "command", "command": command, "timeout": timeoutOf(most)}
 	if p == Gemini {
-		hook["name"], hook["timeout"] = "ckptsidecar", 5000
+		hook["name"], hook["timeout"] = "ckptsidecar", 1000*timeoutOf(most)
 	}
 	g := map[string]any{"hooks": []any{hook}}
 	switch events[name] {
@@ -45,12 +50,13 @@ func group(p Product, name, command string) json.RawMessage {
 var ours = regexp.MustCompile(`(^|[/\\\s"'])ckptsidecar(\.exe)?["']?(\s+-\S+)*\s+hook(\s|$)|\shook\s+--for\s+(claude-code|codex|gemini)(\s|$)`)
 
 // Install adds our hooks to a file of settings, and replaces those that were there
-// before. Everything else stays as it is, in its order.
-func Install(p Product, settings []byte, command string) ([]byte, error) {
+// before. Everything else stays as it is, in its order. The command takes at most the
+// time most.
+func Install(p Product, settings []byte, command string, most time.Duration) ([]byte, error) {
 	return edit(settings, func(name string, groups []json.RawMessage) []json.RawMessage {
 		for _, w := range wanted[p] {
 			if w == name {
-				groups = append(groups, group(p, name, command))
+				groups = append(groups, group(p, name, command, most))
 			}
 		}
 		return groups

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,11 +39,11 @@ const others = `{
 
 func TestInstallKeepsWhatIsThere(t *testing.T) {
 	for _, p := range hook.Products {
-		once, err := hook.Install(p, []byte(others), "ckptsidecar hook --for "+string(p))
+		once, err := hook.Install(p, []byte(others), "ckptsidecar hook --for "+string(p), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		twice, err := hook.Install(p, once, "/usr/bin/ckptsidecar hook --for "+string(p))
+		twice, err := hook.Install(p, once, "/usr/bin/ckptsidecar hook --for "+string(p), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 
 func TestInstallIntoNothing(t *testing.T) {
 	for _, empty := range []string{"", "{}", "\ufeff{}\n", "{\"hooks\":{}}"} {
-		installed, err := hook.Install(hook.ClaudeCode, []byte(empty), "ckptsidecar hook --for claude-code")
+		installed, err := hook.Install(hook.ClaudeCode, []byte(empty), "ckptsidecar hook --for claude-code", 0)
 		if err != nil || strings.Count(string(installed), "ckptsidecar hook") != 10 {
 			t.Errorf("%q becomes %s, error %v", empty, installed, err)
 		}
@@ -107,14 +108,14 @@ func TestUninstallTakesOursAlone(t *testing.T) {
 func TestUninstallFindsOursWhateverTheProgramIsCalled(t *testing.T) {
 	for _, program := range []string{"ckpt", "/opt/ckptsidecar-1.2.3", "'/home/kim/my tools/recorder'", `"C:/Tools/ckptsidecar-windows-amd64.exe"`, "/tmp/go-build1/b001/exe/main"} {
 		for _, p := range hook.Products {
-			installed, err := hook.Install(p, []byte(others), program+" hook --for "+string(p)+" --agent a --socket /s")
+			installed, err := hook.Install(p, []byte(others), program+" hook --for "+string(p)+" --agent a --socket /s", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if left, err := hook.Uninstall(installed); err != nil || string(left) != others {
 				t.Errorf("%s for %s: left is %s, error %v", program, p, left, err)
 			}
-			again, err := hook.Install(p, installed, "ckptsidecar hook --for "+string(p))
+			again, err := hook.Install(p, installed, "ckptsidecar hook --for "+string(p), 0)
 			if err != nil || strings.Contains(string(again), program+" hook") {
 				t.Errorf("%s for %s is not replaced: %s, error %v", program, p, again, err)
 			}
@@ -130,7 +131,7 @@ func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
 		`{"hooks":{"PreToolUse":"x"}}`:  "hooks.PreToolUse in these settings is not a JSON array",
 		`{"hooks":{},"hooks":{"a":[]}}`: "duplicate key",
 	} {
-		if got, err := hook.Install(hook.ClaudeCode, []byte(settings), "ckptsidecar hook"); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := hook.Install(hook.ClaudeCode, []byte(settings), "ckptsidecar hook", 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s becomes %s, error %v", settings, got, err)
 		}
 	}
@@ -139,11 +140,21 @@ func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
 // TestOtherMembersOfHooksStay: some versions of Gemini CLI have switches beside the events.
 func TestOtherMembersOfHooksStay(t *testing.T) {
 	const switches = "{\n  \"hooks\": {\n    \"enabled\": true,\n    \"disabled\": [\n      \"x\"\n    ]\n  }\n}\n"
-	installed, err := hook.Install(hook.Gemini, []byte(switches), "ckptsidecar hook --for gemini")
+	installed, err := hook.Install(hook.Gemini, []byte(switches), "ckptsidecar hook --for gemini", 0)
 	if err != nil || !strings.Contains(string(installed), `"enabled": true`) {
 		t.Fatalf("%s, error %v", installed, err)
 	}
 	if back, err := hook.Uninstall(installed); err != nil || string(back) != switches {
 		t.Errorf("it becomes %s again, error %v", back, err)
+	}
+}
+
+// TestTheProductWaitsForTheHook: it would end a hook that may take longer, which then recorded nothing.
+func TestTheProductWaitsForTheHook(t *testing.T) {
+	for p, want := range map[hook.Product]string{hook.ClaudeCode: `"timeout": 38`, hook.Codex: `"timeout": 38`, hook.Gemini: `"timeout": 38000`} {
+		installed, err := hook.Install(p, nil, "ckptsidecar hook", 35*time.Second)
+		if err != nil || !strings.Contains(string(installed), want) {
+			t.Errorf("%s: %s, error %v", p, installed, err)
+		}
 	}
 }

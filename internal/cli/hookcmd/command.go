@@ -44,11 +44,7 @@ type handleCmd struct {
 
 // Run never returns an error: its recorder must not stop an agent.
 func (c *handleCmd) Run(ctx context.Context, a *cli.App) error {
-	limit := c.timeout(a.Env)
-	deadline := limit
-	if c.Files {
-		deadline += c.FilesWait // handle uses it for risky calls only
-	}
+	limit, deadline := c.timeout(a.Env), c.most(a.Env) // handle uses the longer one for risky calls only
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	type outcome struct {

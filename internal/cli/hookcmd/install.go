@@ -49,7 +49,9 @@ func (c *installCmd) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	done, err := c.place.change(a, file, func(settings []byte) ([]byte, error) { return hook.Install(hook.Product(c.For), settings, command) })
+	done, err := c.place.change(a, file, func(settings []byte) ([]byte, error) {
+		return hook.Install(hook.Product(c.For), settings, command, c.options.most(a.Env))
+	})
 	if err == nil && done && hook.Product(c.For) == hook.Codex {
 		a.Tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
 	}

@@ -113,6 +113,14 @@ func (s *options) timeout(env func(string) string) time.Duration {
 	return usualTimeout
 }
 
+// most returns how long a risky call may take, which is the longest.
+func (s *options) most(env func(string) string) time.Duration {
+	if s.Files {
+		return s.timeout(env) + s.FilesWait
+	}
+	return s.timeout(env)
+}
+
 // forProduct says which coding agent the command is about.
 type forProduct struct {
 	For string `enum:",claude-code,codex,gemini" default:"" help:"Which coding agent: claude-code, codex or gemini." placeholder:"PRODUCT"`

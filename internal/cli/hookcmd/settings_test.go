@@ -57,3 +57,15 @@ func TestInstalledOptionsAreReadAgain(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestTheLongestCall(t *testing.T) {
+	none := func(string) string { return "" }
+	s := options{Timeout: 10 * time.Second, FilesWait: 15 * time.Second}
+	if got := s.most(none); got != 10*time.Second {
+		t.Errorf("without files it takes %s", got)
+	}
+	s.Files = true
+	if got := s.most(none); got != 25*time.Second {
+		t.Errorf("with files it takes %s", got)
+	}
+}
