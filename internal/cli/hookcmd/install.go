@@ -121,7 +121,11 @@ func (c *installCmd) command(a *cli.App) (string, error) {
 		words = append(words, commandWord(word))
 	}
 	if a.Socket != "" {
-		words = append(words, "--socket", commandWord(a.Socket))
+		socket, err := filepath.Abs(a.Socket) // the product calls the hook in another folder
+		if err != nil {
+			return "", err
+		}
+		words = append(words, "--socket", commandWord(socket))
 	}
 	return strings.Join(words, " "), nil
 }
