@@ -146,8 +146,8 @@ func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error
 		return false, err
 	}
 	file = behindLinks(file)
-	settings, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	settings, err := readSettings(file)
+	if err != nil {
 		return false, err
 	}
 	changed, err := edit(settings)
@@ -170,6 +170,10 @@ func (c *place) change(a *cli.App, file string, edit func([]byte) ([]byte, error
 	case !c.Yes && !a.Agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
 		a.Tell("nothing was written")
 		return false, nil
+	}
+	// While a person decides, the product may change its settings.
+	if now, err := readSettings(file); err != nil || !bytes.Equal(now, settings) {
+		return false, errors.Join(err, fmt.Errorf("%s was changed meanwhile, so nothing was written: run the command again", file))
 	}
 	if err := writeSettings(file, changed); err != nil {
 		return false, err
@@ -203,6 +207,15 @@ func behindLinks(file string) string {
 		}
 		missing = filepath.Join(filepath.Base(at), missing)
 	}
+}
+
+// readSettings reads a file, which may be missing.
+func readSettings(file string) ([]byte, error) {
+	settings, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return settings, err
 }
 
 // writeSettings writes a file and keeps its mode and owner.
