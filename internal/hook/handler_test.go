@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -385,6 +386,23 @@ func TestUnderExecTheRunIsAnothers(t *testing.T) {
 	want := []string{`run running workflow= goal="" parent=""`, "step Read succeeded", "checkpoint routine SessionEnd"}
 	if diff := cmp.Diff(want, rows(t, h, "nightly")); diff != "" {
 		t.Errorf("rows: %s", diff)
+	}
+}
+
+// TestAHookOutlivesItsReader: it ends with 0 even if nobody reads what it says.
+func TestAHookOutlivesItsReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "hook", "--nonsense")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
 	}
 }
 

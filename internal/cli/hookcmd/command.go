@@ -144,6 +144,7 @@ func Main(ctx context.Context, a *cli.App, args []string) int {
 		args = args[1:]
 	}
 	cli.EndsSoon()
+	term.OutliveReaders() // a product may have closed its end
 	var g grammar
 	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.Stderr, a.Stderr), kong.NoDefaultHelp())
 	if err == nil {
