@@ -212,7 +212,8 @@ func (p *GraphPutWrites) Special() bool {
 
 // GraphWritten is the answer to writes.
 type GraphWritten struct {
-	Written int64 `json:"written"`
+	Written int64  `json:"written"`
+	Run     string `json:"-"`
 }
 
 // GraphQuery asks for checkpoints, newest first. A nil field does not restrict the result.

@@ -56,7 +56,7 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 	e.Run, e.Subject = graphRunName(r.GraphThread), r.Checkpoint
 	var answer *ckpt.GraphWritten
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: size, Entry: e, Do: func(tx *ledger.Tx) error {
-		answer = &ckpt.GraphWritten{}
+		answer = &ckpt.GraphWritten{Run: e.Run}
 		_, run, err := s.graphRun(tx, sc, r.Agent, r.GraphThread)
 		if err != nil {
 			return err

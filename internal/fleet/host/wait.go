@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ type waiters struct {
 // waiter is one such request.
 type waiter struct {
 	n       int64  // the row of the audit log that the engine must have
-	run     string // as Ship names it; ends with the slash to mean all runs of the agent
+	run     string // as Ship names it
 	degrade bool   // it accepts a local answer while the engine is away
 	answer  chan error
 }
@@ -79,7 +78,7 @@ func (w *waiters) forget(one *waiter) {
 // verdict returns how to answer a waiter, and whether the answer is known now.
 func (w *waiters) verdict(one *waiter) (err error, done bool) {
 	switch {
-	case w.isFenced(one.run):
+	case w.fenced[one.run]:
 		return &ckpt.Error{Code: ckpt.CodeFenced, Outcome: ckpt.OutcomeSaved,
 			Message: "another host of the fleet owns this run now: the write is on this host's disk alone, stop this process"}, true
 	case w.mark >= one.n && w.lease.Held():
@@ -90,18 +89,6 @@ func (w *waiters) verdict(one *waiter) (err error, done bool) {
 		return notReplicated("the engine of the fleet is away"), true
 	}
 	return nil, false
-}
-
-func (w *waiters) isFenced(run string) bool {
-	if !strings.HasSuffix(run, "/") {
-		return w.fenced[run]
-	}
-	for fenced := range w.fenced {
-		if strings.HasPrefix(fenced, run) {
-			return true
-		}
-	}
-	return false
 }
 
 // tell answers all waiters whose answer is known. If why is not "", nothing will be
@@ -152,7 +139,7 @@ func (w *waiters) fence(fenced []string) {
 func (w *waiters) owned(run string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isFenced(run) {
+	if w.fenced[run] {
 		return ckpt.Errorf(ckpt.CodeFenced, "another host of the fleet owns this run now: stop this process")
 	}
 	return nil

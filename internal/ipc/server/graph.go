@@ -25,7 +25,7 @@ func (c *call) putGraph() error {
 	if err != nil {
 		return err
 	}
-	if err := c.durable("", new(ckpt.Durability)); err != nil {
+	if err := c.durable(saved.Run, new(ckpt.Durability)); err != nil {
 		return err
 	}
 	return c.sendJSON(http.StatusOK, saved)
@@ -47,7 +47,7 @@ func (c *call) putGraphWrites() error {
 	if err != nil {
 		return err
 	}
-	if err := c.durable("", new(ckpt.Durability)); err != nil {
+	if err := c.durable(written.Run, new(ckpt.Durability)); err != nil {
 		return err
 	}
 	return c.sendJSON(http.StatusOK, written)

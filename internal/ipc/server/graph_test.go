@@ -24,7 +24,7 @@ import (
 )
 
 // graphWorld is a server over a real store on a real socket, and its client.
-func graphWorld(t *testing.T) (*db.Store, *client.Client) {
+func graphWorld(t *testing.T, change ...func(*server.Options)) (*db.Store, *client.Client) {
 	t.Helper()
 	store, err := db.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
 	if err != nil {
@@ -41,7 +41,11 @@ func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.NewServer(server.Options{Store: store}).Serve(ctx, ln) }()
+	o := server.Options{Store: store}
+	for _, f := range change {
+		f(&o)
+	}
+	go func() { served <- server.NewServer(o).Serve(ctx, ln) }()
 	client := &client.Client{Socket: path}
 	t.Cleanup(func() {
 		client.Close()
@@ -53,6 +57,36 @@ func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 		_ = os.RemoveAll(dir)
 	})
 	return store, client
+}
+
+// TestGraphThreadsAreFencedOneByOne: what a thread stores waits for its own run in the fleet. Another
+// host may have claimed another thread of the same agent.
+func TestGraphThreadsAreFencedOneByOne(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 9)
+	_, client := graphWorld(t, func(o *server.Options) {
+		o.Durable = func(_ ckpt.Scope, _, run string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error)) {
+			asked <- run
+			return ckpt.DurabilityLocal, nil
+		}
+	})
+	for _, name := range []string{"one", "two"} {
+		th := ckpt.GraphThread{Thread: name}
+		saved, err := client.GraphPut(t.Context(), &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Checkpoint: ckpt.JSON(`{"v":1,"id":"1","channel_versions":{}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.GraphPutWrites(t.Context(), &ckpt.GraphPutWrites{Agent: "langgraph", GraphThread: th, Checkpoint: "1",
+			Writes: []ckpt.GraphWrite{{Task: "k", Channel: "a", GraphBytes: ckpt.GraphBytes{Type: "json", Data: []byte(`1`)}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"a checkpoint", "a write"} {
+			if run := <-asked; run != saved.Run || run == "" {
+				t.Errorf("%s of the run %q waits for the run %q", what, saved.Run, run)
+			}
+		}
+	}
 }
 
 // TestGraphClientSaysWhatTheStoreHas: the client returns over the wire what the
