@@ -37,8 +37,8 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
+	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff, asked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff, run.LastSeq)
 	if err != nil {
 		return nil, err
 	}

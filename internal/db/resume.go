@@ -324,20 +324,28 @@ func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 }
 
 func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	var rows []operationRow
-	err := tx.List(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
+	var rows []struct {
+		operationRow
+		Seq int64 `db:"seq"`
+	}
+	err := tx.List(&rows, `SELECT `+operationColumns+`, coalesce((SELECT c.seq FROM checkpoints c WHERE c.id = checkpoint AND +c.run_id = o.run_id), 0) AS seq
+		FROM operations o WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
 		f.Operations = append(f.Operations, row.Operation)
+		f.OperationsAt = append(f.OperationsAt, row.Seq)
 	}
 	return err
 }
 
 func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	var p ckpt.Prompt
-	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+
-		`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
+	var p struct {
+		ckpt.Prompt
+		Seq *int64 `db:"asked_seq"`
+	}
+	found, err := tx.Get(&p, `SELECT `+promptColumns+`, p.asked_seq`+promptTables+
+		`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.rowid DESC LIMIT 1`, run.ID) // not by time: the clock may have been set back
 	if found {
-		f.Prompt = &p
+		f.Prompt, f.PromptAt = &p.Prompt, p.Seq
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
 // die kills the owner of the main run and lets the monitor report it.
@@ -458,5 +459,79 @@ func TestAPlanIsNotRepeatedWithoutItsCheckpoint(t *testing.T) {
 	wantCode(t, err, ckpt.CodeConflict)
 	if again != nil {
 		t.Errorf("the verdict is %s, and the checkpoint is %v", again.Verdict, again.Checkpoint)
+	}
+}
+
+// TestAnAnswerIsNotForLaterOperations: after the clock was set back, an answer from before does not
+// count for an operation that became uncertain since, and the newest prompt is the one that was made
+// last.
+func TestAnAnswerIsNotForLaterOperations(t *testing.T) {
+	t.Parallel()
+	a := newAsker(t)
+	save(t, a.Store, ann, "a", ckpt.KindRoutine, `1`)
+	begin := func(key string) {
+		t.Helper()
+		_, _, err := a.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: key, Name: key})
+		must(t, err)
+	}
+	resumed := func(want ckpt.ResumeVerdict) *ckpt.Plan {
+		t.Helper()
+		plan, _, err := a.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a"})
+		must(t, err)
+		if plan.Verdict != want || plan.Claimed != (want == ckpt.VerdictRepair) {
+			t.Fatalf("%s, claimed %v, not %s: %q", plan.Verdict, plan.Claimed, want, plan.Reasons)
+		}
+		return plan
+	}
+	decide := func(plan *ckpt.Plan) {
+		t.Helper()
+		a.clock.add(time.Minute)
+		_, _, err := a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
+		must(t, err)
+		resumed(ckpt.VerdictRepair)
+	}
+	begin("first")
+	decide(resumed(ckpt.VerdictAsk))
+
+	a.clock.add(-time.Hour)
+	begin("second")
+	decide(resumed(ckpt.VerdictAsk)) // and is not asked again
+
+	a.clock.add(-10 * time.Minute)
+	begin("third")
+	_, _, err := a.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunSuspended}) // it becomes uncertain now
+	must(t, err)
+	a.clock.add(2 * time.Hour) // all prompts are in the past again
+	decide(resumed(ckpt.VerdictAsk))
+}
+
+// TestAnAnswerIsNotForLaterInterruptions is the same for a policy that asks after each interruption.
+func TestAnAnswerIsNotForLaterInterruptions(t *testing.T) {
+	t.Parallel()
+	c, p := newClock(), &processes{dead: map[int]bool{}}
+	o := options(t.TempDir()+"/ckpt.db", c)
+	o.Resume, o.Processes = resume.Make, p
+	s := openWith(t, o)
+	policy := ckpt.DefaultPolicy()
+	policy.Autoresume = false
+	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
+	must(t, err)
+	_, _, err = s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", PID: 100})
+	must(t, err)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	for pid := range 3 {
+		p.dead[100+pid] = true
+		r := ckpt.ResumeRequest{Agent: "a", PID: 101 + pid}
+		plan, _, err := s.Resume(t.Context(), ann, r)
+		must(t, err)
+		if plan.Verdict != ckpt.VerdictAsk {
+			t.Fatalf("interruption %d: %s %q", pid, plan.Verdict, plan.Reasons)
+		}
+		_, _, err = s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
+		must(t, err)
+		if plan, _, err = s.Resume(t.Context(), ann, r); err != nil || !plan.Claimed {
+			t.Fatalf("after the answer: %+v, %v", plan, err)
+		}
+		c.add(-time.Hour)
 	}
 }

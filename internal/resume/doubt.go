@@ -12,8 +12,7 @@ import (
 func (m *maker) findDoubts() []doubt {
 	var doubts []doubt
 	for i := range m.plan.UncertainOperations {
-		o := &m.plan.UncertainOperations[i]
-		doubts = append(doubts, doubt{covered: madeSince(m.uncertainSince(o))})
+		doubts = append(doubts, doubt{covered: m.aboutOperation(i)})
 	}
 	if m.held() {
 		doubts = append(doubts, doubt{
@@ -30,7 +29,7 @@ func (m *maker) findDoubts() []doubt {
 	}
 	for i := range doubts {
 		p := m.f.Prompt
-		doubts[i].settled = p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceResume) && doubts[i].covered(p)
+		doubts[i].settled = p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceResume) && doubts[i].covered(p) && !p.At.After(m.f.Now)
 	}
 	return doubts
 }
@@ -41,6 +40,21 @@ func (m *maker) findDoubts() []doubt {
 func madeSince(moment time.Time) func(*ckpt.Prompt) bool {
 	moment = ckpt.At(moment).Time
 	return func(p *ckpt.Prompt) bool { return !p.At.Before(moment) }
+}
+
+// aboutOperation returns a function that reports whether the newest prompt was made
+// when an operation was uncertain. The times say so, unless the clock was set back in
+// between. Then the number of the operation's checkpoint tells what came first.
+func (m *maker) aboutOperation(i int) func(*ckpt.Prompt) bool {
+	since := m.uncertainSince(&m.plan.UncertainOperations[i])
+	known := m.f.PromptAt != nil && i < len(m.f.OperationsAt) && m.f.OperationsAt[i] > 0
+	switch {
+	case known && m.f.OperationsAt[i] > *m.f.PromptAt:
+		return func(*ckpt.Prompt) bool { return false }
+	case known && since.After(m.f.Now):
+		return func(*ckpt.Prompt) bool { return true }
+	}
+	return madeSince(since)
 }
 
 // uncertainSince returns when an operation became uncertain. An operation that is still
