@@ -77,17 +77,23 @@ func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	return plan, err
 }
 
-// plan gathers the facts and asks the planner.
+// plan gathers the facts and asks the planner. If all checkpoints that it looks at are damaged, it
+// looks at older ones, because the newest states can share one damaged piece.
 func (s *Store) plan(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
-	f, err := s.facts(tx, sc, agent, run, r)
-	if err != nil {
-		return nil, err
+	for most := factCheckpoints; ; most *= 16 {
+		f, err := s.facts(tx, sc, agent, run, r, most)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.Opt.Resume(f)
+		if err != nil {
+			return nil, err
+		}
+		if plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) < most {
+			plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
+			return plan, nil
+		}
 	}
-	plan, err := s.Opt.Resume(f)
-	if err == nil {
-		plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
-	}
-	return plan, err
 }
 
 func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r ckpt.ResumeRequest, e ledger.AuditEntry) (*ckpt.Plan, error) {
@@ -198,12 +204,12 @@ func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 	return nil
 }
 
-// factCheckpoints is how many checkpoints of each kind a plan looks at. If none of them is clean,
+// factCheckpoints is how many checkpoints of each kind a plan looks at first. If none of them is clean,
 // the newest clean one is looked up separately.
 const factCheckpoints = 64
 
-// facts reads all that a plan needs to know of a run.
-func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*resume.Facts, error) {
+// facts reads all that a plan needs to know of a run, with at most most checkpoints of each kind.
+func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest, most int) (*resume.Facts, error) {
 	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Claimed: r.Claimed, Autoresume: true}
 	if agent != nil {
 		f.Autoresume = agent.Settings.Autoresume
@@ -229,7 +235,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.Now.Time
 	}
-	if err := readFactCheckpoints(tx, run, f); err != nil {
+	if err := readFactCheckpoints(tx, run, f, most); err != nil {
 		return nil, err
 	}
 	if err := readFactSteps(tx, run, f); err != nil {
@@ -270,7 +276,7 @@ func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
 
 // readFactCheckpoints reads the checkpoints from which the run may continue. If the run went back
 // to an earlier one and has saved nothing since, the later ones were given up.
-func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
+func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts, most int) error {
 	newest, err := goesBackTo(tx, run)
 	if err != nil {
 		return err
@@ -290,7 +296,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) err
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION `+ledger.SlotOfFork+`)
-		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, ledger.ForkWithout(run), newest)
+		ORDER BY n DESC`, run.ID, run.BaseSeq, most, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package db_test
 
 import (
+	"encoding/hex"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -533,5 +535,33 @@ func TestAnAnswerIsNotForLaterInterruptions(t *testing.T) {
 			t.Fatalf("after the answer: %+v, %v", plan, err)
 		}
 		c.add(-time.Hour)
+	}
+}
+
+// TestTheIntactOneBehindManyDamagedOnes: one damaged piece can harm many states. The plan goes back
+// to the newest state without it, however many are newer.
+func TestTheIntactOneBehindManyDamagedOnes(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.Resume, o.Processes = resume.Make, &processes{dead: map[int]bool{}}
+	s := openWith(t, o)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	_, err := s.SetPolicy(t.Context(), ann, "a", p)
+	must(t, err)
+	intact := save(t, s, ann, "a", ckpt.KindRoutine, `{"intact":true}`)
+	text := hex.EncodeToString(noise(7, 20000))
+	const damaged = 100
+	for i := range damaged {
+		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprintf(`{"text":"%s","n":%d}`, text, i))
+	}
+	must(t, s.EmptyWAL())
+	must(t, s.Close())
+	forge(t, o.Path, `UPDATE segments SET data = CAST(substr(data, 1, 40) || x'ffff' || substr(data, 43) AS BLOB) WHERE size > 10000;`)
+	s = openWith(t, o)
+	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a"})
+	must(t, err)
+	if plan.Verdict != ckpt.VerdictRepair || plan.Checkpoint == nil || plan.Checkpoint.ID != intact.ID || len(plan.Skipped) != damaged {
+		t.Errorf("%s, %d skipped: %q", plan.Verdict, len(plan.Skipped), plan.Reasons)
 	}
 }
