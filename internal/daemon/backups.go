@@ -143,11 +143,18 @@ func (b *backups) Once(ctx context.Context) (name string, err error) {
 	return name, b.thin(name)
 }
 
-// prepare creates the folder. It returns an error if the copy would fill the disk: the
+// unfinishedKeep is how long the copy of a backup that did not end is kept: another process may
+// still work on it.
+const unfinishedKeep = 24 * time.Hour
+
+// prepare creates the folder, and removes what killed backups have left there. It returns an error if the copy would fill the disk: the
 // daemon needs the remaining space.
 func (b *backups) prepare() error {
 	if err := os.MkdirAll(b.folder, b.mode); err != nil {
 		return err
+	}
+	if err := db.SweepBackups(b.folder, b.now().Add(-unfinishedKeep)); err != nil {
+		b.log.Warn("what a killed backup left could not be removed", "error", err, "folder", b.folder)
 	}
 	info, err := os.Stat(b.database)
 	if err != nil {

@@ -67,6 +67,25 @@ func TestTheNewestFewBackupsStay(t *testing.T) {
 	}
 }
 
+// TestWhatAKilledBackupLeftIsRemoved: a copy that nobody has changed for a day is removed before
+// the next backup needs the space.
+func TestWhatAKilledBackupLeftIsRemoved(t *testing.T) {
+	b, now := scheduled(t)
+	for name, age := range map[string]time.Duration{".backup-old": 25 * time.Hour, ".backup-young": time.Hour, "another": 25 * time.Hour} {
+		file := filepath.Join(b.folder, name, "ckpt.db")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600),
+			os.Chtimes(file, time.Time{}, now.Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{".backup-young", "another", "ckpt-20260301T120000Z.db"}, names(t, b)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestAFailedBackupCostsNoOlderOne: the existing backups stay until a newer one
 // has been verified.
 func TestAFailedBackupCostsNoOlderOne(t *testing.T) {

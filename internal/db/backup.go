@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
@@ -33,6 +34,10 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 		return err
 	})
 }
+
+// SweepBackups removes the copies that killed backups have left in a folder, if nobody has changed
+// them since a time.
+func SweepBackups(folder string, since time.Time) error { return sqlite.SweepBackups(folder, since) }
 
 // RestoreBackup puts a backup in the place of the database that opt names, while no daemon has it
 // open: see sqlite.Restore. The audit log records the restore. progress, which may be nil, is

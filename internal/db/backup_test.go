@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -95,5 +97,31 @@ func TestBackupRefusals(t *testing.T) {
 		if dir == filepath.Dir(free) && len(entries) != 0 || dir != filepath.Dir(free) && len(entries) != 1 {
 			t.Errorf("left behind in %s: %v", dir, entries)
 		}
+	}
+}
+
+// TestSweepBackups removes what a backup leaves that is killed before its copy has its name, and
+// nothing that a backup still works on.
+func TestSweepBackups(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	copied := sync.OnceFunc(func() {
+		must(t, exec.Command("cp", "-r", folder, killed).Run())
+		must(t, db.SweepBackups(folder, time.Now().Add(-time.Hour)))
+	})
+	must(t, db.Backup(t.Context(), pathOf(s), filepath.Join(folder, "b.db"), func(int64, int64) { copied() }))
+	left := func() int {
+		list, err := os.ReadDir(killed)
+		must(t, err)
+		return len(list)
+	}
+	if n := left(); n != 1 {
+		t.Fatalf("a killed backup leaves %d files", n)
+	}
+	must(t, db.SweepBackups(killed, time.Now().Add(time.Hour)))
+	if n := left(); n != 0 {
+		t.Errorf("%d files are left", n)
 	}
 }

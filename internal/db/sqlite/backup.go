@@ -7,11 +7,30 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
+
+// unfinished begins the names of the folders in which copies are made.
+const unfinished = ".backup-"
+
+// SweepBackups removes the copies that killed backups have left in a folder, if nobody has changed
+// them since a time.
+func SweepBackups(folder string, since time.Time) error {
+	list, err := os.ReadDir(folder)
+	for _, entry := range list {
+		made := filepath.Join(folder, entry.Name())
+		info, missing := os.Lstat(filepath.Join(made, "ckpt.db"))
+		if strings.HasPrefix(entry.Name(), unfinished) && entry.IsDir() && missing == nil && info.ModTime().Before(since) {
+			err = errors.Join(err, os.RemoveAll(made))
+		}
+	}
+	return err
+}
 
 // Backup writes a copy of a database, also while another process uses it. The copy gets its name
 // only after approve has accepted it and it is on disk. Backup never replaces a file.
@@ -22,7 +41,7 @@ func Backup(ctx context.Context, path, out string, approve func(copied string) e
 	if _, err := os.Lstat(path); err != nil {
 		return &OperatorError{"there is no database to back up", err}
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(out), ".backup-") // closed to others, so that none reads it half-made
+	folder, err := os.MkdirTemp(filepath.Dir(out), unfinished) // closed to others, so that none reads it half-made
 	if err != nil {
 		return &OperatorError{"the backup's folder cannot be written", err}
 	}
