@@ -16,6 +16,7 @@ from unittest import mock
 from ckptsidecar import _spool as spool_module
 from ckptsidecar._lock import Lock
 from ckptsidecar._spool import Spool
+from ckptsidecar._transport import Link
 
 from .harness import World, binary, child, ckptsidecar, until, wait
 
@@ -172,6 +173,22 @@ class Replaying(World):
 
     def keep_all(self, agent: str = "a") -> None:
         self.sidecar().agent(agent).set_policy(routine_keep=0)
+
+    def test_an_operation_that_was_not_begun(self) -> None:
+        """A person is asked only about what may have happened."""
+        self.start()
+        ask = Link.ask
+
+        def unanswered(link: Link, what: Any, until: float) -> Any:
+            reply = ask(link, what, until)
+            if what.path.endswith("/operations"):
+                raise ckptsidecar.Busy("the wait ended", outcome="unknown")
+            return reply
+
+        with self.sidecar(deadline=0.1, fail_open=False).agent("a").run("r") as run:
+            with mock.patch.object(Link, "ask", unanswered), self.assertRaises(ckptsidecar.Busy):
+                run.operation("pay")(lambda: self.fail("it was done"))
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_operations"), [("failed",)])
 
     def test_what_waited_comes_first(self) -> None:
         self.fill()

@@ -3,7 +3,7 @@ import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Core } from './core.js';
 import { decode } from './decode.js';
 import { encode } from './encode.js';
-import { SidecarError } from './errors.js';
+import { isSidecarError, SidecarError } from './errors.js';
 import { understood } from './problem.js';
 import { checkKey, objectOf, post, segment } from './requests.js';
 import { errorText, isDone, keep, known, remember, resultOf, StepContext, told } from './step.js';
@@ -93,7 +93,7 @@ export async function beginOperation<T>(core: Core, name: string, state: unknown
   let open = false;
   try {
     const body = objectOf({ key, name, epoch: core.epoch, labels: options.labels }, { state: before });
-    const begun = await core.send<OperationInfo>(post(`${core.path}/operations`, body, core));
+    const begun = await core.send<OperationInfo>(post(`${core.path}/operations`, body, core)).catch((error: unknown) => notBegun(core, key, error));
     const away = begun instanceof SetAside;
     const replayed = away ? isDone(core, 'operation', key, begun) : begun.replayed === true;
     const result = !replayed ? undefined : away ? known<T>(core, 'operation', key) : keep(core, `operation ${key}`, begun.result as T);
@@ -120,6 +120,15 @@ export async function doOperation<T>(
     throw await operation.fail(thrown);
   }
   return operation.succeed(value);
+}
+
+/** The daemon may have it as open, but nothing was done: so it has failed, and is not uncertain. */
+async function notBegun(core: Core, key: string, error: unknown): Promise<never> {
+  if (isSidecarError(error) && error.outcome === 'unknown') {
+    const ask = post(`${core.path}/operations/${segment(key)}/fail`, objectOf({ epoch: core.epoch, error: errorText(error) }), core);
+    await told(core, error, core.send(ask));
+  }
+  throw error;
 }
 
 /** Tells the daemon, which gives the state back. */

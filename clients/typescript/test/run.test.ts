@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { get, type IncomingMessage } from 'node:http';
-import { test } from 'node:test';
+import { connect, createServer } from 'node:net';
+import { after, test } from 'node:test';
 
 import { type Drift, OperationFailed, type Run, type StepContext } from 'ckptsidecar';
 import { sleep, until, World } from './world.js';
@@ -159,6 +160,37 @@ test('a run that is left is suspended, and one that was ended stays so', async (
   });
   assert.equal((await agent.info('r')).status, 'completed');
 });
+
+test('an operation whose beginning was not answered was not done, and nobody is asked about it', async () => {
+  const world = await World.start();
+  const run = await world.client({ socket: await unanswering(world), deadline: 1000, timeout: 1000, failOpen: false }).agent('a').start();
+  await assert.rejects(run.operation('pay', undefined, () => assert.fail('it was done')), { outcome: 'unknown' });
+  await run.end('interrupted');
+  assert.match(world.run('operations', 'a'), /^pay .* failed /m);
+});
+
+/** A socket before the daemon's that keeps the answers to the beginnings of operations. */
+async function unanswering(world: World): Promise<string> {
+  const path = `${world.socket}-`;
+  let begun = (): void => undefined;
+  const known = new Promise<void>((done) => (begun = done));
+  const server = createServer((client) => {
+    const daemon = connect(world.socket);
+    let kept = false;
+    client.on('data', async (part) => {
+      const request = String(part);
+      kept ||= request.includes('/operations HTTP');
+      if (request.includes('/fail HTTP')) await known;
+      daemon.write(part);
+    });
+    daemon.on('data', (part) => void (kept ? begun() : client.write(part)));
+    daemon.on('close', () => client.destroy());
+    for (const socket of [client, daemon]) socket.on('error', () => undefined);
+  });
+  after(() => void server.close());
+  await new Promise<void>((ready) => server.listen(path, ready));
+  return path;
+}
 
 test('an operation that is left without a success has failed', async () => {
   const agent = sidecar.agent('left-operations');

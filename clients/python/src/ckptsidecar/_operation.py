@@ -46,7 +46,11 @@ class Operation:
         done, result = self._run._operations.get(self.key, (False, None))
         if not done:
             body = {"key": self.key, "name": self.name, "state": state, "labels": dict(self._labels or {}) or None}
-            reply = self._run._session.send(("operations",), body)
+            try:
+                reply = self._run._session.send(("operations",), body)
+            except CkptError as error:
+                self._not_begun(error)
+                raise
             if isinstance(reply, Kept) and not self._run._operations_known:
                 raise type(reply.reason)(
                     f"it is not known whether operation {self.key!r} was done while the daemon is away: {reply.reason.message}"
@@ -57,6 +61,15 @@ class Operation:
                 self._run._operations[self.key] = (True, result)
         self.result = result
         return not done
+
+    def _not_begun(self, error: CkptError) -> None:
+        """The daemon may have it as open, but nothing was done: so it has failed, and is not uncertain."""
+        if error.outcome != "unknown":
+            return
+        try:
+            self._run._session.send(("operations", self.key, "fail"), {"error": error_text(error)})
+        except CkptError as unrecorded:
+            _log.warning("operation %s was not begun, which could not be recorded: %s", self.key, unrecorded)
 
     def _succeed(self) -> None:
         encoded = None if self.result is None else self._run.agent.encode(self.result)
