@@ -88,11 +88,13 @@ func TestALongErrorIsRecorded(t *testing.T) {
 func TestAnEndThatFailedMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	d := started(t)
-	c := d.open(t, func(c *client.Client) { c.Deadline = 100 * time.Millisecond })
+	c := d.open(t)
 	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
 	must(t, err)
 	d.stop()
-	if run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}) == nil {
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if run.End(soon, ckpt.EndRequest{Status: ckpt.RunCompleted}) == nil {
 		t.Fatal("it ended without a daemon")
 	}
 	d.start()

@@ -213,7 +213,7 @@ func joined2(first, second error) error {
 
 // notBegunMost is how long the report may take that an operation was not begun: its caller has
 // given up already.
-const notBegunMost = time.Second
+const notBegunMost = 2 * time.Second
 
 func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt.OperationEnded, error) {
 	return r.endOperationIn(ctx, endMost, key, failed)
