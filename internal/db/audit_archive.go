@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // ArchiveMinAge is the minimum age of an audit log row that is archived.
@@ -44,6 +45,10 @@ func (s *Store) mayArchive(sc ckpt.Scope) error {
 	return nil
 }
 
+// unmadeKeep is how long an archive that is not complete is kept: another process may still work on
+// it.
+const unmadeKeep = 24 * time.Hour
+
 // ArchiveOld archives the audit log's rows that are older than keep into a folder, as the daemon
 // does on its own, and removes rows that an earlier call left. It returns nil if there is nothing
 // to archive.
@@ -53,6 +58,9 @@ func (s *Store) ArchiveOld(ctx context.Context, folder string, keep time.Duratio
 		return nil, err
 	}
 	now := s.Opt.Now()
+	if err := sqlite.SweepUnfinished(folder, now.Add(-unmadeKeep)); err != nil {
+		s.Log.Warn("what a killed archiving left could not be removed", "error", err, "folder", folder)
+	}
 	a, err := audit.Archive(ctx, s.Opt.Path, folder, now, now.Add(-keep), nil)
 	if err != nil || a == nil {
 		return nil, err

@@ -56,10 +56,17 @@ func TestTheLeastKeep(t *testing.T) {
 	s := openWith(t, o)
 	aDayOfSaves(t, s, c, 1)
 	c.add(db.ArchiveMinAge)
+	unmade := filepath.Join(folder, ".making-1") // of a daemon that was killed
+	must(t, os.Mkdir(unmade, 0o700))
+	write(t, filepath.Join(unmade, "ckpt.db"), nil)
+	must(t, os.Chtimes(filepath.Join(unmade, "ckpt.db"), time.Time{}, c.Now().Add(-25*time.Hour)))
 	archived, err := s.ArchiveOld(t.Context(), folder, db.ArchiveMinAge)
 	must(t, err)
 	if archived == nil || archived.Removed == 0 {
 		t.Errorf("no row went to an archive: %+v", archived)
+	}
+	if _, err := os.Lstat(unmade); err == nil {
+		t.Error("an archive that was not completed is left")
 	}
 }
 

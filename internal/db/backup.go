@@ -37,7 +37,9 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 
 // SweepBackups removes the copies that killed backups have left in a folder, if nobody has changed
 // them since a time.
-func SweepBackups(folder string, since time.Time) error { return sqlite.SweepBackups(folder, since) }
+func SweepBackups(folder string, since time.Time) error {
+	return sqlite.SweepUnfinished(folder, since)
+}
 
 // RestoreBackup puts a backup in the place of the database that opt names, while no daemon has it
 // open: see sqlite.Restore. The audit log records the restore. progress, which may be nil, is

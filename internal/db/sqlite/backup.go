@@ -15,17 +15,21 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// unfinished begins the names of the folders in which copies are made.
-const unfinished = ".backup-"
+// How the names of the folders begin in which Backup and Make make their files.
+const (
+	unfinished = ".backup-"
+	unmade     = ".making-"
+)
 
-// SweepBackups removes the copies that killed backups have left in a folder, if nobody has changed
-// them since a time.
-func SweepBackups(folder string, since time.Time) error {
+// SweepUnfinished removes what killed calls of Backup and Make have left in a folder, if nobody has
+// changed it since a time.
+func SweepUnfinished(folder string, since time.Time) error {
 	list, err := os.ReadDir(folder)
 	for _, entry := range list {
 		made := filepath.Join(folder, entry.Name())
 		info, missing := os.Lstat(filepath.Join(made, "ckpt.db"))
-		if strings.HasPrefix(entry.Name(), unfinished) && entry.IsDir() && missing == nil && info.ModTime().Before(since) {
+		ours := strings.HasPrefix(entry.Name(), unfinished) || strings.HasPrefix(entry.Name(), unmade)
+		if ours && entry.IsDir() && missing == nil && info.ModTime().Before(since) {
 			err = errors.Join(err, os.RemoveAll(made))
 		}
 	}
@@ -160,7 +164,7 @@ func (c *copied) publish(name string) error {
 // Make writes a new database file beside existing files: fill writes the contents. The file gets
 // its name only after approve has accepted it and it is on disk. Make never replaces a file.
 func Make(ctx context.Context, out string, fill func(*sqlx.Conn) error, approve func(made string) error) error {
-	folder, err := os.MkdirTemp(filepath.Dir(out), ".making-")
+	folder, err := os.MkdirTemp(filepath.Dir(out), unmade)
 	if err != nil {
 		return &OperatorError{"the folder cannot be written", err}
 	}
