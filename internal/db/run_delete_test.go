@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -58,4 +59,22 @@ func TestDeleteRun(t *testing.T) {
 		t.Errorf("the next save: %+v", next)
 	}
 	sound(t, pathOf(s))
+}
+
+// TestAnotherOwnersForkKeepsNoRun: another owner can have checkpoints with the same ids, from the
+// same export. A fork from one of those neither keeps the run of the first owner nor is named to the
+// first owner.
+func TestAnotherOwnersForkKeepsNoRun(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	from := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(exportOf(t, s, "a")))
+	must(t, err)
+	_, _, err = s.StartRun(t.Context(), bob, ckpt.RunRequest{Agent: "a", Run: "bobs-fork", ForkFrom: ckpt.Ref(from.ID)})
+	must(t, err)
+	_, err = s.DeleteRun(t.Context(), bob, mainRun, false)
+	wantCode(t, err, ckpt.CodeConflict) // his own is kept
+	if _, err := s.DeleteRun(t.Context(), ann, mainRun, false); err != nil {
+		t.Errorf("the other owner's run: %v", err)
+	}
 }
