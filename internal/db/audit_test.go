@@ -256,3 +256,36 @@ func TestCanary(t *testing.T) {
 		t.Errorf("the canary stands in %s audit rows: %s", got, sqlite3(t, path, "SELECT action, detail FROM audit_log WHERE detail LIKE '%canary%'"))
 	}
 }
+
+// TestOwnersWithTheSameIDs: two owners can have checkpoints with the same ids, from the same export.
+// A change by one is none of the other's, also after an agent got another owner. Otherwise verify
+// would call the other's checkpoint changed, and no backup could be made.
+func TestOwnersWithTheSameIDs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	id := save(t, s, ann, "a", ckpt.KindRoutine, `1`).ID
+	_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(exportOf(t, s, "a")))
+	must(t, err)
+	change := func(sc ckpt.Scope, label string, pinned bool) {
+		t.Helper()
+		_, err := s.Patch(t.Context(), sc, id, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"of": label}, Pinned: &pinned})
+		must(t, err)
+	}
+	change(bob, "bob", true)
+	sound(t, path)
+	change(ann, "ann", false)
+	sound(t, path)
+	_, _, err = s.Chown(t.Context(), root, ckpt.ChownRequest{From: bob.Owner, To: "uid:1003", Agent: "a", Force: true}, "")
+	must(t, err)
+	sound(t, path)
+	change(ann, "ann again", true)
+	sound(t, path)
+	must(t, s.Close())
+	forge(t, path, `UPDATE checkpoints SET pinned = 1 - pinned WHERE run_id = 2;`)
+	report, err := audit.Verify(t.Context(), path, nil)
+	must(t, err)
+	if len(report.Problems) != 1 || report.Problems[0].Rule != "audit_row" {
+		t.Errorf("a change that no row records: %v", report.Problems)
+	}
+}

@@ -104,6 +104,12 @@ func (v *verifier) chain(ctx context.Context) error {
 	if err := v.readLinks(ctx); err != nil {
 		return err
 	}
+	if v.version >= ownersSince {
+		err := v.db.SelectContext(ctx, &v.given, `SELECT n, agent, from_owner, to_owner FROM owner_changes ORDER BY n`)
+		if err := v.met(ctx, "owner_changes", err); err != nil {
+			return err
+		}
+	}
 	last, err := v.oldChain(ctx, head.N)
 	if err == nil && v.version >= actsSince {
 		last, err = v.acts(ctx, last, head.N)
@@ -135,7 +141,7 @@ func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHea
 		last = v.follows(last, row.N)
 		last = v.link(last, row.N, row.Hash, row.Prev == last.Hash, oldHash(&row) == row.Hash, to)
 		if row.Action == "change" && row.Outcome == ledger.OutcomeDone {
-			v.noteChange(string(row.Subject), json.RawMessage(row.Detail))
+			v.noteChange(row.N, string(row.Owner), string(row.Agent), string(row.Subject), json.RawMessage(row.Detail))
 		}
 	}
 	return last, v.met(ctx, "audit_log", rows.Err())
@@ -183,15 +189,20 @@ func (v *verifier) changed(ctx context.Context) error {
 		return nil
 	}
 	var rows []struct {
+		N       int64  `db:"n"`
+		Owner   string `db:"owner"`
+		Agent   string `db:"agent"`
 		Subject string `db:"subject"`
 		Detail  string `db:"detail"`
 	}
-	err := v.db.SelectContext(ctx, &rows, `SELECT `+ledger.UUIDOf("a.subject")+` AS subject, t.detail AS detail
-		FROM acts a JOIN act_texts t ON t.n = a.n
+	err := v.db.SelectContext(ctx, &rows, `SELECT a.n, coalesce(p.owner, '') AS owner, coalesce(p.agent, '') AS agent, `+
+		ledger.UUIDOf("a.subject")+` AS subject, t.detail AS detail
+		FROM acts a JOIN act_texts t ON t.n = a.n LEFT JOIN places p ON p.id = a.place
 		WHERE a.action = (SELECT id FROM words WHERE word = 'change') AND a.outcome IS NULL AND a.n <= ?
 		AND t.detail IS NOT NULL ORDER BY a.n`, v.read)
 	for i := range rows {
-		v.noteChange(rows[i].Subject, json.RawMessage(rows[i].Detail))
+		r := &rows[i]
+		v.noteChange(r.N, r.Owner, r.Agent, r.Subject, json.RawMessage(r.Detail))
 	}
 	return v.met(ctx, "acts", err)
 }

@@ -37,12 +37,13 @@ type verifier struct {
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)
-	version  int64              // of the schema
-	read     int64              // the last row of the audit log that was read
-	changes  map[string]changed // changes of checkpoints, by id
-	links    map[int64]string   // hashes of archived rows
-	floor    int64              // the last archived row
-	heads    map[int64]string   // heads that the daemon logged, by row, and that were not met yet
+	version  int64             // of the schema
+	read     int64             // the last row of the audit log that was read
+	changes  map[owned]changed // changes of checkpoints
+	given    []given           // agents that got another owner, in the order of the log
+	links    map[int64]string  // hashes of archived rows
+	floor    int64             // the last archived row
+	heads    map[int64]string  // heads that the daemon logged, by row, and that were not met yet
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {
@@ -66,6 +67,17 @@ func (v *verifier) met(ctx context.Context, what string, err error) error {
 // verifyAtOnce is how many states are read on one snapshot, so that a long check does not keep the
 // write-ahead log of a busy daemon from starting over.
 const verifyAtOnce = 64
+
+// owned names a checkpoint. An id is unique for its owner only.
+type owned struct{ owner, id string }
+
+// given says that an agent got another owner.
+type given struct {
+	N     int64  `db:"n"`
+	Agent string `db:"agent"`
+	From  string `db:"from_owner"`
+	To    string `db:"to_owner"`
+}
 
 // changed is what the newest rows of the audit log say about a checkpoint's labels and pin; nil if
 // they say nothing.

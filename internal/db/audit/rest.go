@@ -13,8 +13,9 @@ import (
 // The audit row of a save has a hash of the checkpoint's other columns, so that verify detects a
 // change. The texts themselves are not in the log, because the log outlives an erasure.
 
-// noteChange notes a change to a checkpoint that a row of the audit log records.
-func (v *verifier) noteChange(id string, text json.RawMessage) {
+// noteChange notes a change to a checkpoint that row n of the audit log records. The owner and the
+// agent are those of that time.
+func (v *verifier) noteChange(n int64, owner, agent, checkpoint string, text json.RawMessage) {
 	var detail struct {
 		Labels     []string `json:"labels"`
 		LabelsHash *string  `json:"labels_hash"`
@@ -23,6 +24,12 @@ func (v *verifier) noteChange(id string, text json.RawMessage) {
 	if json.Unmarshal(text, &detail) != nil {
 		return
 	}
+	for _, g := range v.given {
+		if g.N > n && g.From == owner && g.Agent == agent {
+			owner = g.To
+		}
+	}
+	id := owned{owner, checkpoint}
 	c := v.changes[id]
 	if detail.Labels != nil {
 		c.labels = detail.LabelsHash
@@ -40,6 +47,7 @@ func (v *verifier) noteChange(id string, text json.RawMessage) {
 // restRow has the columns of a checkpoint that verify compares with the row of its save.
 type restRow struct {
 	ID          string   `db:"id"`
+	Owner       string   `db:"owner"`
 	Parent      ckpt.Ref `db:"parent"`
 	CreatedAt   string   `db:"created_at"`
 	ContentType string   `db:"content_type"`
@@ -66,7 +74,7 @@ type saved struct {
 	Pinned bool     `json:"pinned"`
 }
 
-const restColumns = `c.id, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
+const restColumns = `c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
 
 // rests compares checkpoints with the rows of their saves. Some rows that an older version wrote
 // have no hashes.
@@ -137,7 +145,7 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 	if row.Labels != "{}" {
 		now = ledger.ShortHash([]byte(row.Labels))
 	}
-	c := v.changes[row.ID]
+	c := v.changes[owned{row.Owner, row.ID}]
 	if c.labels != nil {
 		labels = *c.labels
 	}

@@ -29,7 +29,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 // daemon.
 func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
 	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {},
-		changes: map[string]changed{}, version: ckpt.SchemaVersion}
+		changes: map[owned]changed{}, version: ckpt.SchemaVersion}
 	for _, check := range []func(context.Context) error{v.chain, v.texts} {
 		if err := check(ctx); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress, changes: map[string]changed{}}
+	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress, changes: map[owned]changed{}}
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
