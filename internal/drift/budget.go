@@ -1,9 +1,7 @@
 package drift
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -116,18 +114,15 @@ func amount(what int, value float64) string {
 	return phrase.Figure(value)
 }
 
-// remember restores what was reported about budgets before a restart.
-func (s *spent) remember(open []ckpt.Finding) {
+// remember restores what was reported before a restart about the limits that the policy
+// has now.
+func (s *spent) remember(open []ckpt.Finding, limits [budgets]float64) {
 	for i := range open {
 		if open[i].Rule != RuleBudget {
 			continue
 		}
-		var e ckpt.Evidence
-		if json.Unmarshal(open[i].Evidence, &e) != nil {
-			continue
-		}
 		for what, unit := range budgetUnits {
-			if strings.HasSuffix(e.Threshold, " "+unit) && open[i].Severity.Rank() > s.told[what].Rank() {
+			if hasLimit(&open[i], "of "+amount(what, limits[what])+" "+unit) && open[i].Severity.Rank() > s.told[what].Rank() {
 				s.told[what] = open[i].Severity
 			}
 		}

@@ -1,7 +1,9 @@
 package drift
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -61,11 +63,8 @@ func (r *run) resumeProgress(past *observer.RunPast) {
 	}
 	p.declared, p.last = true, *past.Progress
 	if past.ProgressAt.After(p.grewAt) {
-		p.grewAt, p.grewStep, p.grewSeq = past.ProgressAt, r.ended, r.seq
-		for i := len(past.Steps) - 1; i >= 0 && past.Steps[i].At.After(past.ProgressAt); i-- {
-			p.grewStep--
-			p.grewSeq = past.Steps[i].AfterSeq
-		}
+		p.grewAt = past.ProgressAt
+		p.grewStep, p.grewSeq = r.placeAt(past, past.ProgressAt)
 		counted := r.steps.steps
 		for i := len(past.Steps) - 1; i >= 0 && past.Steps[i].At.After(past.ProgressAt); i-- {
 			counted -= int64(b2i(!r.set.ignore[past.Steps[i].Tool]))
@@ -73,9 +72,40 @@ func (r *run) resumeProgress(past *observer.RunPast) {
 		r.grew = max(r.grew, counted)
 	}
 	if at := past.Dismissed[RuleNoProgress]; at.After(p.grewAt) {
-		p.grewAt, p.grewStep, p.grewSeq = at, r.ended, r.seq
+		p.grewAt = at
+		p.grewStep, p.grewSeq = r.placeAt(past, at)
 	}
-	p.told = severityOf(past.Open, RuleNoProgress)
+	p.told = r.toldOfStall(past.Open)
+}
+
+// placeAt returns how many steps had ended at a time, and the run's newest checkpoint then.
+func (r *run) placeAt(past *observer.RunPast, at time.Time) (step, seq int64) {
+	step, seq = r.ended, r.seq
+	for i := len(past.Steps) - 1; i >= 0 && past.Steps[i].At.After(at); i-- {
+		step--
+		seq = past.Steps[i].AfterSeq
+	}
+	return step, seq
+}
+
+// toldOfStall returns what was reported about no_progress since progress last grew, for
+// the limit that the policy has now. A finding about an earlier stall can still be open.
+func (r *run) toldOfStall(open []ckpt.Finding) (told ckpt.Severity) {
+	for i := range open {
+		f := &open[i]
+		if f.Rule == RuleNoProgress && !f.At.Before(r.progress.grewAt) && hasLimit(f, "× "+stallLimit(r.set.policy)) &&
+			f.Severity.Rank() > told.Rank() {
+			told = f.Severity
+		}
+	}
+	return told
+}
+
+// hasLimit reports whether the threshold of a finding ends with this limit. The policy
+// can have changed since the finding was made.
+func hasLimit(f *ckpt.Finding, limit string) bool {
+	var e ckpt.Evidence
+	return json.Unmarshal(f.Evidence, &e) == nil && strings.HasSuffix(e.Threshold, " "+limit)
 }
 
 // resumeBudget restores the totals. The newest steps are only a part of them.
@@ -90,7 +120,7 @@ func (r *run) resumeBudget(past *observer.RunPast) {
 		}
 		r.markTold()
 	}
-	r.spent.remember(past.Open)
+	r.spent.remember(past.Open, limits(&r.set.policy.Budget))
 }
 
 func (r *run) resumeAges(past *observer.RunPast) {
@@ -114,15 +144,4 @@ func (r *run) resumeAges(past *observer.RunPast) {
 			d.due.overdue(told.Add(time.Second))
 		}
 	}
-}
-
-// severityOf returns the highest severity of the open findings of a rule.
-func severityOf(open []ckpt.Finding, rule string) ckpt.Severity {
-	var highest ckpt.Severity
-	for i := range open {
-		if open[i].Rule == rule && open[i].Severity.Rank() > highest.Rank() {
-			highest = open[i].Severity
-		}
-	}
-	return highest
 }
