@@ -60,10 +60,8 @@ func (v *validation) text(s *jsonschema.Schema, value string) bool {
 
 func (v *validation) number(s *jsonschema.Schema, x float64) bool {
 	ok := true
-	if s.MultipleOf != nil {
-		if _, rest := math.Modf(x / *s.MultipleOf); rest != 0 {
-			ok = v.no("is not a multiple of %s", limit(*s.MultipleOf))
-		}
+	if s.MultipleOf != nil && !v.isMultiple(x, *s.MultipleOf) {
+		ok = v.no("is not a multiple of %s", limit(*s.MultipleOf))
 	}
 	for _, bound := range []struct {
 		limit  *float64

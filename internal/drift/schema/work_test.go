@@ -48,6 +48,7 @@ func hostileSchemas() []hostileSchema {
 		{"dependent names", metertest.Many(`{"items":{"dependentRequired":{`, 1000, func(i int) string { return fmt.Sprintf(`"a%d":["b"]`, i) }, "}}}"), metertest.Many("[", wide, metertest.Always(`{}`), "]")},
 		{"dependent schemas", metertest.Many(`{"items":{"dependentSchemas":{`, 1000, func(i int) string { return fmt.Sprintf(`"a%d":true`, i) }, "}}}"), metertest.Many("[", wide, metertest.Always(`{}`), "]")},
 		{"multiples", all(`{"items":{"multipleOf":3,"minimum":1,"maximum":5,"exclusiveMinimum":2,"exclusiveMaximum":4}}`), numbers},
+		{"decimal multiples", all(`{"items":{"multipleOf":0.12345678901234}}`), metertest.Many("[", 4*wide, func(i int) string { return fmt.Sprintf("%d.25e200", i) }, "]")},
 		{"lengths", all(`{"items":{"minLength":3,"maxLength":4}}`), shortTexts},
 		{"pattern on short texts", `{"items":{"pattern":"(a?){400}c"}}`, shortTexts},
 		{"pattern on texts", `{"items":{"pattern":"(a?){200}c"}}`, metertest.Many("[", 100, metertest.Always(`"`+strings.Repeat("a", 500)+`"`), "]")},
