@@ -81,24 +81,45 @@ func brokenText(value []byte, deeper int) bool {
 }
 
 // beginsLikeJSON reports whether a text begins with a brace followed by a name or
-// nothing, or with a bracket followed by a text, an object or an array. A bracket
-// followed by a word or a number is a log line.
+// nothing, or with a bracket followed by a text, an object or an array that begins like
+// JSON itself. A bracket followed by a word or a number is a log line. Brackets can also
+// begin a list as Python prints it, a table of TOML or a test of a shell.
 func beginsLikeJSON(s string) bool {
-	b := bytes.TrimLeft([]byte(s[:min(len(s), 256)]), " \t\r\n\ufeff")
-	if len(b) < 2 {
-		return false
-	}
-	rest := bytes.TrimLeft(b[1:], " \t\r\n")
-	if len(rest) == 0 {
-		return false
-	}
-	switch b[0] {
-	case '{':
-		return rest[0] == '"' || rest[0] == '}'
-	case '[':
-		return rest[0] == '"' || rest[0] == '{' || rest[0] == '['
+	rest := bytes.TrimLeft([]byte(s[:min(len(s), 256)]), " \t\r\n\ufeff")
+	for depth := 0; len(rest) > 1; depth++ {
+		first := rest[0]
+		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
+		if len(rest) == 0 {
+			return depth > 0
+		}
+		switch {
+		case first == '{':
+			return rest[0] == '"' || rest[0] == '}'
+		case first != '[':
+			return false
+		case rest[0] == '[' || rest[0] == '{':
+			if len(rest) == 1 {
+				return true
+			}
+		default:
+			return rest[0] == '"' || depth > 0 && beginsValue(rest)
+		}
 	}
 	return false
+}
+
+// beginsValue reports whether a text begins with the end of an array, a number, or a word
+// of JSON.
+func beginsValue(b []byte) bool {
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(b, []byte(word)) {
+			return len(b) == len(word) || !normalise.IsWord(b[len(word)])
+		}
+	}
+	if b[0] == '-' {
+		b = b[1:]
+	}
+	return len(b) > 0 && (b[0] == ']' || normalise.IsDigit(b[0]))
 }
 
 func saysItWasCut(s string) bool {
