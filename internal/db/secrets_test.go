@@ -80,6 +80,36 @@ func TestASavedSecretIsAnsweredAgain(t *testing.T) {
 	}
 }
 
+// TestARepeatedSaveSaysWhatIsStored repeats a save after its agent's policy has begun or ceased to redact. The
+// answer describes the state that is stored, not the one that would be stored now.
+func TestARepeatedSaveSaysWhatIsStored(t *testing.T) {
+	t.Parallel()
+	for _, modes := range [][2]ckpt.SecretsMode{{ckpt.SecretsOff, ckpt.SecretsRedact}, {ckpt.SecretsRedact, ckpt.SecretsOff}} {
+		for _, id := range []string{"01900000-0000-7000-8000-000000000001", ""} {
+			o := options(t.TempDir()+"/ckpt.db", newClock())
+			o.Secrets = secrets.Scan{}
+			s := openWith(t, o)
+			p := ckpt.DefaultPolicy()
+			p.Secrets = modes[0]
+			_, err := s.SetPolicy(t.Context(), ann, "a", p)
+			must(t, err)
+			r := request("a", ckpt.KindRoutine, `{"password":"canary-hunter2"}`)
+			r.ID, r.IdempotencyKey = id, "key"
+			first, err := s.Save(t.Context(), ann, r)
+			must(t, err)
+			p.Secrets = modes[1]
+			_, err = s.SetPolicy(t.Context(), ann, "a", p)
+			must(t, err)
+			again, err := s.Save(t.Context(), ann, r)
+			must(t, err)
+			if !again.Replayed || again.SHA256 != first.SHA256 || again.Size != first.Size || again.AsSent != first.AsSent {
+				t.Errorf("%v: first %s of %d bytes, as sent: %v; then %s of %d bytes, as sent: %v", modes,
+					first.SHA256, first.Size, first.AsSent, again.SHA256, again.Size, again.AsSent)
+			}
+		}
+	}
+}
+
 // TestARefusedSecretIsOnRecord: a state that the policy refuses leaves an audit
 // row.
 func TestARefusedSecretIsOnRecord(t *testing.T) {

@@ -118,6 +118,9 @@ func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool
 	if found && err == nil {
 		v.Saved = v.answer(agent, reply)
 		v.Saved.Replayed = true
+		if err := v.sayWhatIsStored(tx, agent, v.Saved); err != nil {
+			return true, err
+		}
 		if len(v.Request.Trees) > 0 { // the first request may have named none
 			v.Saved.Trees = nil
 			if c, err := tx.Reread(agent.Owner, reply.ID); err == nil {
@@ -126,6 +129,20 @@ func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool
 		}
 	}
 	return found, err
+}
+
+// sayWhatIsStored corrects the answer to a repeated save: its policy may redact more or less now than when
+// the state was stored.
+func (v *Save) sayWhatIsStored(tx *ledger.Tx, agent *ledger.AgentRow, saved *ckpt.Saved) error {
+	var state struct {
+		Size   int64  `db:"size"`
+		SHA256 string `db:"sha256"`
+	}
+	found, err := tx.Get(&state, `SELECT c.size, c.sha256`+ledger.OwnedTables+`?`, saved.ID, agent.Owner)
+	if err == nil && found {
+		saved.Size, saved.SHA256, saved.AsSent = state.Size, state.SHA256, state.SHA256 == v.State.Sent
+	}
+	return err
 }
 
 // openRun makes the agent and the run if they do not exist, and revives a run that was found dead.
