@@ -93,7 +93,11 @@ func policyValue(path []string, typed string) json.RawMessage {
 		return nil
 	case path[0] == "ignore_tools" || path[0] == "shared_keys":
 		if !strings.HasPrefix(strings.TrimSpace(typed), "[") {
-			list, _ := json.Marshal(strings.Split(typed, ","))
+			names := strings.Split(typed, ",")
+			for i := range names {
+				names[i] = strings.TrimSpace(names[i])
+			}
+			list, _ := json.Marshal(names)
 			return list
 		}
 	}

@@ -45,7 +45,7 @@ func TestChangePolicyInside(t *testing.T) {
 	old.Detectors = map[string]ckpt.Detector{"cycle": {Tier: ckpt.TierOff}, "stale": {Critical: 7, Cooldown: 3}}
 	got, err := changedPolicy(old, []string{
 		"detectors.repeat.tier=off", "detectors.my.rule.warn=2.5", "detectors.cycle=", "detectors.stale.cooldown=", "budget.wall_time=2h", "budget.steps=",
-		"ignore_tools=sleep,wait", `shared_keys=["/a,b"]`, "sensitivity=low", `rules=[{"name":"r","when":"true","severity":"info","message":"m"}]`, "schema=workflow-snapshot",
+		"ignore_tools=sleep, wait", `shared_keys=["/a,b"]`, "sensitivity=low", `rules=[{"name":"r","when":"true","severity":"info","message":"m"}]`, "schema=workflow-snapshot",
 	})
 	if err != nil {
 		t.Fatal(err)
