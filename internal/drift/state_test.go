@@ -282,3 +282,16 @@ func TestStatePrintIsBounded(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestPastStatesAreBounded: no policy makes a run keep more than a thousand states in memory.
+func TestPastStatesAreBounded(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	p.Detectors = map[string]ckpt.Detector{RuleLostKeys: {Warn: 1e9}, RuleCounterReversed: {Warn: 1e9}}
+	r := newRun(&p, observer.RunPast{})
+	for i := range 3000 {
+		r.State(observer.StatePrint{Seq: int64(i + 1), Kind: ckpt.KindRoutine})
+	}
+	if n := len(r.states.newest); n > maxDepth {
+		t.Errorf("it keeps %d states", n)
+	}
+}

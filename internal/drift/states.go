@@ -49,10 +49,14 @@ func (s *states) back(n int) []observer.StatePrint {
 	return s.newest[len(s.newest)-n:]
 }
 
+// maxDepth is the most checkpoints that are kept, whatever the policy asks for: the largest
+// window that it can set.
+const maxDepth = 1000
+
 // depth returns how many checkpoints the rules look back.
 func (s *settings) depth() int {
 	size, lost, counter := s.rules[RuleCheckpointSize], s.rules[RuleLostKeys], s.rules[RuleCounterReversed]
-	return max(size.warn.window, int(lost.warn.value), int(counter.warn.value), leastSizes)
+	return min(max(size.warn.window, int(lost.warn.value), int(counter.warn.value), leastSizes), maxDepth)
 }
 
 // stateFound returns the part that all findings of states have.
