@@ -45,7 +45,7 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	r.ended++
 	r.seq, r.now = max(r.seq, p.AfterSeq), later(r.now, p.At)
 	r.spent.add(&p.Measures)
-	found := r.own(nil, p.Broken, r.ended)
+	found := r.own(nil, p.Broken, false)
 	found = r.unparsable(found, &p)
 	counted := !r.set.ignore[p.Tool]
 	if counted {
@@ -130,18 +130,27 @@ func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observ
 	})
 }
 
+// ofStates is added to the name of a rule for the spell that counts checkpoints.
+const ofStates = " of states"
+
 // own reports what rules of the user and the schema found, unless their cooldown prevents
-// it. now counts steps or checkpoints.
-func (r *run) own(found, broken []observer.Found, now int64) []observer.Found {
+// it. It counts checkpoints at a state, and steps at a step. A rule that is tried at both
+// has a spell in each, and a report in one begins the cooldown in the other.
+func (r *run) own(found, broken []observer.Found, atState bool) []observer.Found {
+	here, now, there, then := "", r.ended, ofStates, r.states.count+1
+	if atState {
+		here, now, there, then = there, then, here, now
+	}
 	for _, f := range broken {
 		set, known := r.set.rules[f.Rule]
 		if !known {
 			set = r.set.own(f.Rule)
 		}
 		f.Severity = set.capped(f.Severity)
-		if set.off || !r.tells(f.Rule, f.Severity, now, set.cooldown) {
+		if set.off || !r.tells(f.Rule+here, f.Severity, now, set.cooldown) {
 			continue
 		}
+		r.tells(f.Rule+there, f.Severity, then, set.cooldown)
 		if f.SinceSeq == 0 {
 			f.SinceSeq = r.seq
 		}
@@ -155,7 +164,7 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	if r.set.off {
 		return nil
 	}
-	found := r.own(nil, p.Broken, r.states.count+1)
+	found := r.own(nil, p.Broken, true)
 	for i := range found {
 		found[i].Evidence.Checkpoints = append(found[i].Evidence.Checkpoints, p.ID)
 	}
