@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // replay processes the stored data of a run, so that a new watch continues where the last
@@ -32,6 +33,7 @@ func (r *run) replay(past *observer.RunPast) {
 	}
 	r.goal = goal{first: past.Goal}
 	r.goal.remember(past.Open)
+	r.resumeOwn(past)
 	r.resumeProgress(past)
 	r.resumeBudget(past)
 	r.resumeAges(past)
@@ -50,6 +52,53 @@ func dismissals(byRule map[string]time.Time) []dismissal {
 	}
 	slices.SortFunc(list, func(a, b dismissal) int { return a.at.Compare(b.at) })
 	return list
+}
+
+// resumeOwn restores the cooldowns of the user's rules and of the schema, which are not
+// stored with steps and states: from their findings and from dismissals.
+func (r *run) resumeOwn(past *observer.RunPast) {
+	own := map[string]ckpt.Rule{
+		RuleSchema:        {Severity: ckpt.SeverityCritical},
+		RuleSchemaStopped: {Severity: ckpt.SeverityWarn},
+	}
+	for _, rule := range r.set.policy.Rules {
+		own[rule.Name] = rule
+	}
+	for i := range past.Open {
+		f := &past.Open[i]
+		if rule, known := own[f.Rule]; known && (rule.When == "" || isAbout(f, &rule)) {
+			r.resumeSpell(past, f.Rule, f.Severity, f.At.Time)
+		}
+	}
+	for name, at := range past.Dismissed {
+		if rule, known := own[name]; known {
+			r.resumeSpell(past, name, rule.Severity, at)
+		}
+	}
+}
+
+// isAbout reports whether a finding is about a rule as the policy has it now.
+func isAbout(f *ckpt.Finding, rule *ckpt.Rule) bool {
+	var e ckpt.Evidence
+	return json.Unmarshal(f.Evidence, &e) == nil && (e.Threshold == phrase.Cut(rule.When) || f.Severity == ckpt.SeverityWarn && e.Observed != "true")
+}
+
+// resumeSpell restores that a rule was reported, or its finding dismissed, at a time. It
+// is unknown whether the rule has held since then; it is taken to.
+func (r *run) resumeSpell(past *observer.RunPast, rule string, severity ckpt.Severity, at time.Time) {
+	set, known := r.set.rules[rule]
+	if !known {
+		set = r.set.own(rule)
+	}
+	severity = set.capped(severity)
+	step, _ := r.placeAt(past, at)
+	state := r.states.count
+	for i := len(past.States) - 1; i >= 0 && past.States[i].At.After(at); i-- {
+		state--
+	}
+	r.tells(rule, severity, step, set.cooldown)
+	r.tells(rule+ofStates, severity, state, set.cooldown)
+	r.spells[rule].heldAt, r.spells[rule+ofStates].heldAt = r.ended, r.states.count
 }
 
 // resumeProgress restores the progress that heartbeats declared.
