@@ -28,13 +28,32 @@ func newRun(p *ckpt.Policy, past observer.RunPast) *run {
 	}
 	r.looks, r.states.depth = r.set.stateRules(), r.set.depth()
 	r.steps = newHistory(r.set.reach())
-	for _, g := range r.gauges {
-		for i := range past.Baseline {
-			g.learn(&past.Baseline[i], r.set.rules[g.rule].warn.window)
-		}
-	}
+	r.learn(&past)
 	r.replay(&past)
 	return r
+}
+
+// learn adds the baseline to the gauges, without the steps that the replay will show them.
+func (r *run) learn(past *observer.RunPast) {
+	type place struct {
+		key string
+		at  int64
+	}
+	comes := map[place]bool{}
+	if len(past.Baseline) > 0 {
+		for i := range past.Steps {
+			comes[place{past.Steps[i].Key, past.Steps[i].At.UnixNano()}] = true
+		}
+	}
+	for i := range past.Baseline {
+		p := &past.Baseline[i]
+		if comes[place{p.Key, p.At.UnixNano()}] {
+			continue
+		}
+		for _, g := range r.gauges {
+			g.learn(p, r.set.rules[g.rule].warn.window)
+		}
+	}
 }
 
 // Step counts a step that has ended.

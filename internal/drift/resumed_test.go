@@ -2,6 +2,7 @@ package drift
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -99,5 +100,32 @@ func TestARaisedLimitIsWatched(t *testing.T) {
 	}
 	if got = map[string]int{}; len(r.steps(New().Watch(&p, r.RunPast), 3, 0.1)) > 0 {
 		t.Error("a restart reports the same limits again")
+	}
+}
+
+// TestABaselineCountsEachStepOnce: the first steps of an agent are in the baseline and among the steps that are
+// replayed. A restart during the warm-up must not end it: the next calls, which take twice as long, belong to it.
+func TestABaselineCountsEachStepOnce(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	p.Detectors = map[string]ckpt.Detector{RuleLatencyDrift: {Tier: ckpt.TierWarn}}
+	for _, restarts := range []bool{false, true} {
+		past := observer.RunPast{StartedAt: resumedAt}
+		w := New().Watch(&p, past)
+		for i := range 30 {
+			ms := int64(100)
+			if i >= 10 {
+				ms = 200
+			}
+			s := observer.StepPrint{Key: fmt.Sprint(i), Tool: "t", Sig: observer.UnknownCall, At: resumedAt.Add(time.Duration(i+1) * time.Second)}
+			s.DurationMS = &ms
+			if restarts && i == 10 {
+				past.Baseline = past.Steps
+				w = New().Watch(&p, past)
+			}
+			if found := w.Step(s); len(found) > 0 {
+				t.Errorf("restarts %v: step %d: %s", restarts, i, found[0].Message)
+			}
+			past.Steps, past.TotalSteps = append(past.Steps, s), past.TotalSteps+1
+		}
 	}
 }
