@@ -2,10 +2,10 @@ package drift
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
 )
@@ -24,8 +24,8 @@ func Fits(ctx context.Context, text, data ckpt.JSON) error {
 	if n := valuesIn(data); n > maxSchemaValues {
 		return ckpt.Errorf(ckpt.CodeTooLarge, "the data has %d values, and a schema is tried on at most %d", n, maxSchemaValues)
 	}
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
+	value, err := meter.Value(data)
+	if err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the data is not JSON: %v", err)
 	}
 	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)

@@ -2,12 +2,12 @@ package drift
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/rule"
@@ -152,8 +152,8 @@ func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType 
 	if n := valuesIn(state); n > maxSchemaValues {
 		return []observer.Found{schemaStopped(fmt.Sprintf("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
 	}
-	var value any
-	if json.Unmarshal(state, &value) != nil {
+	value, err := meter.Value(state)
+	if err != nil {
 		return []observer.Found{schemaBroken([]schema.Violation{{What: "is not JSON"}})}, nil
 	}
 	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)

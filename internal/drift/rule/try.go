@@ -2,7 +2,6 @@ package rule
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -158,8 +157,11 @@ func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, p
 
 // decoded returns a JSON value in the form for expressions, nil if it is not valid JSON.
 func decoded(value []byte) any {
-	var v any
-	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
+	if len(value) == 0 {
+		return nil
+	}
+	v, err := meter.Value(value)
+	if err != nil {
 		return nil
 	}
 	return v
