@@ -121,7 +121,7 @@ func TestARestartKnowsTheGoalAndTheProgress(t *testing.T) {
 			t.Errorf("step %d after the restart: %+v", i, found)
 		}
 	}
-	past.Open = []ckpt.Finding{{Rule: RuleGoalChanged, Severity: ckpt.SeverityWarn, Evidence: asJSON(t, ckpt.Evidence{Observed: "count wolves"})}}
+	past.Open = []ckpt.Finding{{Rule: RuleGoalChanged, Severity: ckpt.SeverityWarn, Evidence: asJSON(t, ckpt.Evidence{Threshold: "count sheep", Observed: "count wolves"})}}
 	if found := New().Watch(&policy, past).Goal(start, "count wolves", false); len(found) != 0 {
 		t.Errorf("the same other goal is told again: %+v", found)
 	}

@@ -129,3 +129,25 @@ func TestABaselineCountsEachStepOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestAGoalAfterAnUpdateAndARestart: what was reported about the goal before a goal_update says nothing about the new one.
+func TestAGoalAfterAnUpdateAndARestart(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	w := New().Watch(&p, observer.RunPast{StartedAt: resumedAt})
+	w.Goal(resumedAt, "count sheep", false)
+	found := w.Goal(resumedAt, "shear sheep", false)
+	w.Goal(resumedAt, "count goats", true)
+	if len(found) != 1 {
+		t.Fatalf("%+v", found)
+	}
+	evidence, _ := json.Marshal(found[0].Evidence)
+	open := []ckpt.Finding{{Rule: RuleGoalChanged, Severity: ckpt.SeverityWarn, At: ckpt.Time{Time: resumedAt}, Evidence: evidence}}
+	again := New().Watch(&p, observer.RunPast{StartedAt: resumedAt, Goal: "count goats", Open: open})
+	if live, restarted := len(w.Goal(resumedAt, "shear sheep", false)), len(again.Goal(resumedAt, "shear sheep", false)); live != 1 || restarted != 1 {
+		t.Errorf("reported %d times, after a restart %d times", live, restarted)
+	}
+	again = New().Watch(&p, observer.RunPast{StartedAt: resumedAt, Goal: "count sheep", Open: open})
+	if n := len(again.Goal(resumedAt, "shear sheep", false)); n != 0 {
+		t.Errorf("the same goal was reported %d more times", n)
+	}
+}
