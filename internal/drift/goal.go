@@ -40,12 +40,11 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Foun
 	}}
 }
 
-// remember restores what was reported before a restart about goals other than the first.
-func (g *goal) remember(open []ckpt.Finding) {
-	for i := range open {
-		var e ckpt.Evidence
-		if open[i].Rule == RuleGoalChanged && json.Unmarshal(open[i].Evidence, &e) == nil && e.Threshold == phrase.Cut(g.first) {
-			g.told = e.Observed
-		}
+// remember restores from the evidence of a finding that another goal than the first was
+// reported before a restart.
+func (g *goal) remember(evidence ckpt.JSON) {
+	var e ckpt.Evidence
+	if json.Unmarshal(evidence, &e) == nil && e.Threshold == phrase.Cut(g.first) {
+		g.told = e.Observed
 	}
 }

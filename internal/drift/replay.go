@@ -32,7 +32,12 @@ func (r *run) replay(past *observer.RunPast) {
 		r.State(past.States[i])
 	}
 	r.goal = goal{first: past.Goal}
-	r.goal.remember(past.Open)
+	r.goal.remember(past.DroppedGoal)
+	for i := range past.Open {
+		if past.Open[i].Rule == RuleGoalChanged {
+			r.goal.remember(past.Open[i].Evidence)
+		}
+	}
 	r.resumeOwn(past)
 	r.resumeProgress(past)
 	r.resumeBudget(past)

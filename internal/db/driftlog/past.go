@@ -247,6 +247,10 @@ func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast)
 	for _, row := range rows {
 		all.Dismissed[row.Rule] = row.At.Time
 	}
+	if _, dismissed := all.Dismissed["goal_changed"]; dismissed && err == nil {
+		_, err = tx.Get(&all.DroppedGoal, `SELECT evidence FROM findings WHERE run_id = ? AND rule = 'goal_changed' AND closed = 'dismissed'
+			ORDER BY dismissed_at DESC, id DESC LIMIT 1`, run.ID)
+	}
 	return err
 }
 

@@ -91,6 +91,7 @@ type RunPast struct {
 	Baseline     []StepPrint          // the first MaxBaseline stored steps of each tool of the agent, of any run, oldest first; can be empty
 	Open         []ckpt.Finding       // neither dismissed nor from an earlier beginning of the run
 	Dismissed    map[string]time.Time // by rule: when a finding of it was last dismissed
+	DroppedGoal  ckpt.JSON            // the evidence of the finding of goal_changed that was dismissed last
 	Goal         string               // the goal that was declared first
 	StartedAt    time.Time
 	LastRoutine  time.Time
