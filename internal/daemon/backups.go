@@ -107,8 +107,8 @@ func (b *backups) Run(ctx context.Context) error {
 	}
 }
 
-// due returns the time until the next backup. If the newest backup is from the future, it
-// was made before the clock was set back, and does not count.
+// due returns the time until the next backup. A backup from the future was made before the
+// clock was set back, and does not count.
 func (b *backups) due() time.Duration {
 	list, err := b.list()
 	if err != nil || len(list) == 0 {
@@ -194,14 +194,21 @@ type backupFile struct {
 	bytes int64
 }
 
-// list returns the scheduled backups, oldest first.
+// list returns the scheduled backups, oldest first. Backups from the future were made
+// before the clock was set back, so they come before the others.
 func (b *backups) list() ([]backupFile, error) {
 	b.mu.Lock()
 	folder := b.folder
 	b.mu.Unlock()
-	return listBackups(folder)
+	list, err := listBackups(folder)
+	now, future := b.now(), len(list)
+	for future > 0 && list[future-1].at.After(now) {
+		future--
+	}
+	return slices.Concat(list[future:], list[:future]), err
 }
 
+// listBackups returns the scheduled backups by the times in their names.
 func listBackups(folder string) ([]backupFile, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {

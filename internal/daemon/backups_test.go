@@ -132,6 +132,38 @@ func TestWhenABackupIsDue(t *testing.T) {
 	}
 }
 
+// TestBackupsAfterTheClockWasSetBack: backups with names from the future count as the oldest, so
+// that the next one is not due at once, and the newer ones stay.
+func TestBackupsAfterTheClockWasSetBack(t *testing.T) {
+	b, now := scheduled(t)
+	for range 3 {
+		if _, err := b.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		*now = now.Add(time.Hour)
+	}
+	*now = now.Add(-24 * time.Hour)
+	for range 2 {
+		if due := b.due(); due > 0 {
+			t.Errorf("the next is due in %v", due)
+		}
+		if _, err := b.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if due := b.due(); due != time.Hour {
+			t.Errorf("after a backup the next is due in %v", due)
+		}
+		*now = now.Add(time.Hour)
+	}
+	want := []string{"ckpt-20260228T150000Z.db", "ckpt-20260228T160000Z.db", "ckpt-20260301T140000Z.db"}
+	if diff := cmp.Diff(want, names(t, b)); diff != "" {
+		t.Error(diff)
+	}
+	if s := b.Status(); s.Last.String() != "2026-02-28T16:00:00.000Z" {
+		t.Errorf("status %+v", s)
+	}
+}
+
 // TestTheDaemonBacksItselfUp uses the real store: the backup passes verify, and
 // administrators can see it.
 func TestTheDaemonBacksItselfUp(t *testing.T) {
