@@ -140,7 +140,12 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 	f := c.frameOf(r, run.Agent+" / "+run.Run, "runs")
 	f.Live, f.Of, f.Now, f.Crumb = livePace, ofRun(run.Owner, run.Agent, run.Run), rec.At, run.Owner
 	v := viewRun(f, run, rec, drift, q)
-	if v.Picked, err = c.pick(r.Context(), line, run, rec, drift, q, f); err != nil {
+	findings, err := allSecrets(r.Context(), line, ref, drift)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	if v.Picked, err = c.pick(r.Context(), line, run, rec, findings, q, f); err != nil {
 		c.trouble(w, r, err)
 		return
 	}
@@ -164,6 +169,26 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(text)
+}
+
+// allSecrets returns the findings that report the secrets of a run. A run can have more
+// findings than its page lists.
+func allSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef, drift *ckpt.DriftReport) ([]ckpt.Finding, error) {
+	if drift.Next == "" {
+		return drift.Findings, nil
+	}
+	f := survey.FindingsQuery{Agent: ref.Agent, Run: ref.Run, Rule: ckpt.RuleSecret, Closed: true, Limit: ckpt.MaxLimit}
+	var all []ckpt.Finding
+	for {
+		page, err := line.Findings(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Findings...)
+		if f.Before = string(page.Next); f.Before == "" {
+			return all, nil
+		}
+	}
 }
 
 // recorderQuery reads the view from the address: milliseconds since 1970.
@@ -366,7 +391,7 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 // pick reads the chosen checkpoint, its state, and its differences. Without a choice, it
 // takes the newest checkpoint.
 func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder,
-	drift *ckpt.DriftReport, q url.Values, f frame) (*picked, error) {
+	findings []ckpt.Finding, q url.Values, f frame) (*picked, error) {
 	marks := rec.Checkpoints.Marks
 	var cp *ckpt.Checkpoint
 	var err error
@@ -400,9 +425,9 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 		}
 	}
 	var hide []string
-	if q.Get("show") != "secrets" {
-		hide = secretsIn(state, drift.Findings)
-		p.Masked = len(hide) > 0
+	mask := q.Get("show") != "secrets"
+	if mask {
+		hide = secretsIn(state, findings)
 	}
 	changed := map[string]bool{}
 	switch {
@@ -416,10 +441,14 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 			p.NoDiff = messageOf(err)
 			break
 		}
+		if mask {
+			hide = append(hide, secretsInDiff(d, findings)...)
+		}
 		if p.Groups, changed, p.MoreDiff = diffOf(d, hide); len(p.Groups) == 0 {
 			p.NoDiff = "Nothing has changed."
 		}
 	}
+	p.Masked = len(hide) > 0
 	p.tree(state, changed, hide)
 	return p, nil
 }

@@ -190,17 +190,98 @@ func masked(s string, hide []string) string {
 func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
 	var root any
 	for i := range findings {
-		f := &findings[i]
-		var e struct{ Path, In string }
-		if f.Rule != ckpt.RuleSecret || json.Unmarshal(f.Evidence, &e) != nil || e.In != "" && e.In != "state" {
+		path, is := secretPath(&findings[i])
+		if !is {
 			continue
 		}
 		if root == nil && json.Unmarshal(state, &root) != nil {
 			return nil
 		}
-		values = append(values, texts(lookUp(root, e.Path))...)
+		values = append(values, texts(lookUp(root, path))...)
 	}
 	return values
+}
+
+// secretsInDiff reads the values in a difference at the places where findings report
+// secrets. The newer state no longer has a secret that was replaced or removed, and a large
+// one is not read.
+func secretsInDiff(d *ckpt.Diff, findings []ckpt.Finding) (values []string) {
+	var ops []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	_ = json.Unmarshal(d.Patch, &ops) // without operations, the page shows none
+	in := func(at string, raw json.RawMessage) {
+		var v any
+		if json.Unmarshal(raw, &v) != nil {
+			return
+		}
+		for i := range findings {
+			path, is := secretPath(&findings[i])
+			switch {
+			case !is:
+			case strings.HasPrefix(at+"/", path+"/"):
+				values = append(values, texts(v)...)
+			case strings.HasPrefix(path, at+"/"):
+				values = append(values, texts(lookUp(v, path[len(at):]))...)
+			}
+		}
+	}
+	for _, o := range ops {
+		in(o.Path, o.Value)
+	}
+	for _, list := range [][]ckpt.DiffField{d.Summary.Changed, d.Summary.Removed} {
+		for i := range list {
+			in(list[i].Path, list[i].From)
+		}
+	}
+	return values
+}
+
+// secretPath returns the place of a secret in the state, if the finding reports one.
+func secretPath(f *ckpt.Finding) (path string, is bool) {
+	var e struct{ Path, In string }
+	if f.Rule != ckpt.RuleSecret || json.Unmarshal(f.Evidence, &e) != nil || e.In != "" && e.In != "state" {
+		return "", false
+	}
+	return e.Path, true
+}
+
+// maskedJSON is plainJSON without the values that are secrets. JSON can write the same text
+// in several ways, so the value is read first.
+func maskedJSON(raw string, hide []string) string {
+	var v any
+	d := json.NewDecoder(strings.NewReader(raw))
+	d.UseNumber()
+	if len(hide) == 0 || d.Decode(&v) != nil {
+		return masked(plainJSON(json.RawMessage(raw)), hide)
+	}
+	v = maskedTexts(v, hide)
+	if s, is := v.(string); is {
+		return s
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // a value that was just read can be written
+	return b.String()
+}
+
+// maskedTexts hides secrets in all texts of a value.
+func maskedTexts(v any, hide []string) any {
+	switch v := v.(type) {
+	case string:
+		return masked(v, hide)
+	case []any:
+		for i := range v {
+			v[i] = maskedTexts(v[i], hide)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = maskedTexts(v[name], hide)
+		}
+	}
+	return v
 }
 
 // texts returns all texts in a value.
@@ -222,6 +303,9 @@ func texts(v any) (list []string) {
 
 // lookUp follows a JSON pointer.
 func lookUp(v any, pointer string) any {
+	if pointer == "" {
+		return v
+	}
 	for _, name := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
 		name = jsontext.UnescapePointer(name)
 		switch x := v.(type) {
@@ -363,8 +447,7 @@ func oldValue(f *ckpt.DiffField, rest string) string {
 
 // cutValue returns a JSON value on one line, cut to a length.
 func cutValue(raw string, hide []string) string {
-	text := plainJSON(json.RawMessage(raw))
-	text = strings.TrimSpace(strings.ReplaceAll(masked(text, hide), "\n", "⏎ "))
+	text := strings.TrimSpace(strings.ReplaceAll(strings.TrimSuffix(maskedJSON(raw, hide), "\n"), "\n", "⏎ "))
 	if utf8.RuneCountInString(text) > mostDiffValue {
 		return string([]rune(text)[:mostDiffValue]) + " … " + draw.Bytes(int64(len(raw)))
 	}
