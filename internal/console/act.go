@@ -239,7 +239,7 @@ func actLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	if err != nil {
 		return done{}, err
 	}
-	labels, err := readLabels(q.Get("labels"))
+	labels, err := readLabels(q.Get("labels"), cp.Labels)
 	if err != nil {
 		return done{}, err
 	}
@@ -252,10 +252,19 @@ func actLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (done, 
 	return done{fmt.Sprintf("Checkpoint %d has %s.", cp.Seq, draw.Plural(len(cp.Labels), "label")), s.at(cp)}, nil
 }
 
-// readLabels reads lines of name=value.
-func readLabels(text string) (ckpt.Labels, error) {
+// readLabels reads lines of name=value. A line that is as the form showed it keeps its value:
+// a page replaces some characters of a value by marks.
+func readLabels(text string, was ckpt.Labels) (ckpt.Labels, error) {
+	shown := map[string]string{}
+	for name, value := range was {
+		shown[string(visible([]byte(name+"="+value)))] = name
+	}
 	labels := ckpt.Labels{}
 	for line := range strings.Lines(text) {
+		if name, same := shown[strings.TrimRight(line, "\r\n")]; same {
+			labels[name] = was[name]
+			continue
+		}
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue

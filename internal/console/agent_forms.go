@@ -107,7 +107,7 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 		c.trouble(w, r, err)
 		return
 	}
-	v.Rest = field{ID: "p-" + restField, Name: restField, Label: "Everything else that the agent sets, as JSON", Kind: "fold", Value: string(rest),
+	v.Rest = field{ID: "p-" + restField, Name: restField, Label: "Everything else that the agent sets, as JSON", Kind: "fold", Value: editable(rest),
 		Help: "An object, for example with detectors, budget, rules, schema or ignore_tools. A member that is left out is not set by the agent."}
 	c.show(w, r, http.StatusOK, "policy", v)
 }
@@ -204,6 +204,7 @@ func (c *policyChange) field(name string, number bool, text string) error {
 // rest applies the object with all other values.
 func (c *policyChange) rest(text string, named map[string]bool) error {
 	typed := map[string]json.RawMessage{}
+	text = strings.ReplaceAll(text, "\r\n", "\n") // browsers send \r\n as line ends
 	if strings.TrimSpace(text) != "" {
 		if err := json.Unmarshal([]byte(text), &typed); err != nil || typed == nil {
 			return ckpt.Errorf(ckpt.CodeInvalid, "everything else is not a JSON object: %v", err)
@@ -221,7 +222,7 @@ func (c *policyChange) rest(text string, named map[string]bool) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if compactJSON(c.own[name]) != compactJSON(typed[name]) {
+		if editable(c.own[name]) != editable(typed[name]) {
 			c.set(name, typed[name])
 		}
 	}
@@ -238,15 +239,6 @@ func (c *policyChange) set(name string, raw json.RawMessage) {
 		c.own[name], now = raw, plainJSON(raw)
 	}
 	c.differences = append(c.differences, fmt.Sprintf("− %s: %s\n+ %s: %s", name, before, name, now))
-}
-
-// compactJSON returns a value without white space between its tokens, "" for none.
-func compactJSON(raw json.RawMessage) string {
-	b := &bytes.Buffer{}
-	if len(raw) == 0 || json.Compact(b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
 }
 
 // valueOf returns a typed text as JSON.
