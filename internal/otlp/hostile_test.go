@@ -140,3 +140,32 @@ func TestIDsInJSONAreHexadecimal(t *testing.T) {
 		t.Errorf("a parent that is no id: %+v, %v", batch, err)
 	}
 }
+
+// TestWhatATextTakesIsKnown: a text can be six times as long in JSON, so it is measured before it is
+// written.
+func TestWhatATextTakesIsKnown(t *testing.T) {
+	attribute := func(key string, value []byte) []byte {
+		return field(9, append(field(1, []byte(key)), field(2, value)...))
+	}
+	text := field(1, bytes.Repeat([]byte("<"), 15<<20))
+	list := field(5, bytes.Repeat(field(1, field(1, bytes.Repeat([]byte("<"), 1<<20))), 15))
+	for name, value := range map[string][]byte{"a text": text, "a list of texts": list} {
+		now := uint64(recorded.UnixNano())
+		times := protowire.AppendFixed64(protowire.AppendTag(nil, 7, protowire.Fixed64Type), now)
+		times = protowire.AppendFixed64(protowire.AppendTag(times, 8, protowire.Fixed64Type), now)
+		body := request(field(2, bytes.Join([][]byte{field(1, bytes.Repeat([]byte{1}, 16)), field(2, bytes.Repeat([]byte{2}, 8)), times,
+			attribute("gen_ai.operation.name", field(1, []byte("execute_tool"))), attribute("gen_ai.tool.call.arguments", value)}, nil)))
+		most, err := Weigh(body, Binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch *Batch
+		used := allocated(func() { batch, err = Read(body, Options{Content: observed.Hash, Now: recorded}) })
+		if err != nil || len(batch.Spans) != 1 || batch.Spans[0].Args != nil {
+			t.Fatalf("%s: %+v, %v", name, batch, err)
+		}
+		if used > uint64(most) {
+			t.Errorf("%s: %d MiB may need %d MiB and took %d MiB", name, len(body)>>20, most>>20, used>>20)
+		}
+	}
+}

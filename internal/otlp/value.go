@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 
@@ -49,6 +50,10 @@ func jsonOf(v *common.AnyValue) ckpt.JSON {
 	return b.Bytes()
 }
 
+// full reports whether a value is already longer than is kept. Then nothing more is written,
+// because the value needs memory that nobody has counted.
+func full(b *bytes.Buffer) bool { return b.Len() > ckpt.MaxValue }
+
 func writeValue(b *bytes.Buffer, v *common.AnyValue) {
 	switch v := v.GetValue().(type) {
 	case *common.AnyValue_StringValue:
@@ -68,6 +73,9 @@ func writeValue(b *bytes.Buffer, v *common.AnyValue) {
 	case *common.AnyValue_ArrayValue:
 		b.WriteByte('[')
 		for i, item := range v.ArrayValue.GetValues() {
+			if full(b) {
+				return
+			}
 			if i > 0 {
 				b.WriteByte(',')
 			}
@@ -87,6 +95,9 @@ func writeMembers(b *bytes.Buffer, members []*common.KeyValue) {
 	seen := make(map[string]bool, len(members))
 	for _, member := range members {
 		name := strings.ToValidUTF8(member.GetKey(), "\ufffd")
+		if full(b) {
+			return
+		}
 		if seen[name] {
 			continue
 		}
@@ -101,7 +112,18 @@ func writeMembers(b *bytes.Buffer, members []*common.KeyValue) {
 	b.WriteByte('}')
 }
 
+// writeText writes a text as JSON, in parts: JSON can be six times as long as the text.
 func writeText(b *bytes.Buffer, s string) {
-	text, _ := json.Marshal(s) // a text can always be written
-	b.Write(text)
+	const most = 4 << 10
+	b.WriteByte('"')
+	for len(s) > 0 && !full(b) {
+		n := min(len(s), most)
+		for n < len(s) && n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		text, _ := json.Marshal(s[:n]) // a text can always be written
+		b.Write(text[1 : len(text)-1])
+		s = s[n:]
+	}
+	b.WriteByte('"')
 }
