@@ -293,3 +293,15 @@ func FuzzStatesStayText(f *testing.F) {
 		}
 	})
 }
+
+// TestADifferenceHasABudget: a state with very many new members has a limited number of groups.
+func TestADifferenceHasABudget(t *testing.T) {
+	var ops []string
+	for i := range 50_000 {
+		ops = append(ops, fmt.Sprintf(`{"op":"add","path":"/k%d","value":1}`, i))
+	}
+	groups, changed, more := diffOf(&ckpt.Diff{Patch: []byte("[" + strings.Join(ops, ",") + "]")}, nil)
+	if len(groups) > mostDiffLines || len(changed) != 50_000 || more != 50_000-mostDiffLines {
+		t.Errorf("%d groups, %d changed, %d more", len(groups), len(changed), more)
+	}
+}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -35,5 +36,21 @@ func TestStorageComesInTwoParts(t *testing.T) {
 	}
 	if !strings.Contains(whole, "6.0 kB") {
 		t.Errorf("the logical bytes of three states are not told: %s", whole)
+	}
+}
+
+// TestTheTreeOfALongListNeedsLittleMemory: a page shows the last elements of a list, so that it
+// need not keep the others.
+func TestTheTreeOfALongListNeedsLittleMemory(t *testing.T) {
+	state := []byte(`{"list":[` + strings.Repeat("0,", mostDiffState/2-10) + `0]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	root, ok := treeOf(state, nil, nil)
+	runtime.ReadMemStats(&after)
+	if !ok || root.Kids[0].Size == "" || len(root.Kids[0].Kids) != 4 {
+		t.Errorf("the tree is %+v", root)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		t.Errorf("a state of %d MiB took %d MiB", len(state)>>20, used>>20)
 	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,7 +14,6 @@ import (
 
 // The limits of the part of a state that a page shows.
 const (
-	mostShown     = 256 << 10 // bytes of a state that is drawn as a tree
 	mostTreeNodes = 320
 	mostTreeDepth = 12
 	mostValue     = 90  // characters of a value in a tree
@@ -35,79 +35,59 @@ type node struct {
 // treeOf makes a tree of a JSON state, in the order of the state. The number of nodes is
 // limited. The tree says what it leaves out.
 func treeOf(state []byte, changed map[string]bool, hide []string) (root node, ok bool) {
-	t := &treeMaker{d: json.NewDecoder(bytes.NewReader(state)), left: mostTreeNodes, changed: changed, hide: hide}
-	t.d.UseNumber()
-	root, err := t.value("", 0, "")
-	if err != nil {
+	if jsontext.Check(state) != nil {
 		return node{}, false
 	}
+	t := &treeMaker{left: mostTreeNodes, changed: changed, hide: hide}
+	root = t.value("", state[jsontext.SkipSpace(state, 0):], 0, "")
 	root.Open = true
 	return root, true
 }
 
+// treeMaker reads a checked state in place: what a tree leaves out is only skipped.
 type treeMaker struct {
-	d       *json.Decoder
 	left    int
 	changed map[string]bool // pointers that the difference contains
 	hide    []string        // values that are secrets according to a finding
 }
 
-func (t *treeMaker) value(key string, depth int, pointer string) (node, error) {
+// value makes the node of the value with which the text begins.
+func (t *treeMaker) value(key string, text []byte, depth int, pointer string) node {
 	n := node{Key: key, Changed: t.changed[pointer] && pointer != ""}
-	token, err := t.d.Token()
-	if err != nil {
-		return n, err
-	}
-	switch v := token.(type) {
-	case json.Delim:
-		if v == '{' {
-			return t.object(n, depth, pointer)
-		}
-		return t.array(n, depth, pointer)
-	case string:
-		n.Value = draw.FirstLine(masked(v, t.hide), mostValue)
-		if v == "" {
+	switch text[0] {
+	case '{':
+		t.object(&n, text, depth, pointer)
+	case '[':
+		t.array(&n, text, depth, pointer)
+	case '"':
+		var s string
+		_ = json.Unmarshal(text[:jsontext.ValueEnd(text, 0)], &s) // it was checked
+		n.Value = draw.FirstLine(masked(s, t.hide), mostValue)
+		if s == "" {
 			n.Value = "“”"
 		}
-	case json.Number:
-		n.Value = v.String()
-	case bool:
-		n.Value = map[bool]string{true: "true", false: "false"}[v]
 	default:
-		n.Value = "null"
+		n.Value = string(text[:jsontext.ValueEnd(text, 0)])
 	}
-	return n, nil
+	return n
 }
 
-func (t *treeMaker) object(n node, depth int, pointer string) (node, error) {
+func (t *treeMaker) object(n *node, text []byte, depth int, pointer string) {
 	count, dropped := 0, 0
-	for t.d.More() {
-		name, err := t.d.Token()
-		if err != nil {
-			return n, err
-		}
-		count++
-		if t.left <= 0 || depth >= mostTreeDepth {
+	jsontext.Members(text, func(name string, value []byte) bool {
+		if count++; t.left <= 0 || depth >= mostTreeDepth {
 			dropped++
-			if err := t.skip(); err != nil {
-				return n, err
-			}
-			continue
+			return true
 		}
 		t.left--
-		kid, err := t.value(draw.FirstLine(name.(string), mostValue), depth+1, pointer+"/"+jsontext.EscapePointer(name.(string)))
-		if err != nil {
-			return n, err
-		}
-		n.Kids = append(n.Kids, kid)
-	}
-	_, err := t.d.Token() // }
+		n.Kids = append(n.Kids, t.value(draw.FirstLine(name, mostValue), value, depth+1, pointer+"/"+jsontext.EscapePointer(name)))
+		return true
+	})
 	n.Size = "{" + draw.Count(count) + "}"
 	if dropped > 0 {
 		n.Kids = append(n.Kids, node{Note: draw.Plural(dropped, "more member") + " not shown"})
 	}
 	n.Open = depth == 0 || depth == 1 && count <= 4 && n.flat() || depth == 1 && t.touched(pointer)
-	return n, err
 }
 
 // touched reports whether the difference changes something below a place.
@@ -132,48 +112,31 @@ func (n *node) flat() bool {
 
 // array shows the last three elements of a long list, because new elements are usually at
 // the end.
-func (t *treeMaker) array(n node, depth int, pointer string) (node, error) {
-	// The decoder only moves forward, so the elements are kept as text first.
-	var all []json.RawMessage
-	for t.d.More() {
-		var raw json.RawMessage
-		if err := t.d.Decode(&raw); err != nil {
-			return n, err
+func (t *treeMaker) array(n *node, text []byte, depth int, pointer string) {
+	const most = 8
+	var starts [most]int // of the newest elements
+	count := 0
+	for p := jsontext.SkipSpace(text, 1); text[p] != ']'; {
+		starts[count%most] = p
+		count++
+		if p = jsontext.SkipSpace(text, jsontext.ValueEnd(text, p)); text[p] == ',' {
+			p = jsontext.SkipSpace(text, p+1)
 		}
-		all = append(all, raw)
 	}
-	if _, err := t.d.Token(); err != nil { // ]
-		return n, err
-	}
-	n.Size, n.Open = "["+draw.Count(len(all))+"]", depth == 1 && t.touched(pointer)
+	n.Size, n.Open = "["+draw.Count(count)+"]", depth == 1 && t.touched(pointer)
 	from := 0
-	if len(all) > 8 {
-		from = len(all) - 3
+	if count > most {
+		from = count - 3
 		n.Kids = append(n.Kids, node{Note: "0 … " + draw.Count(from-1) + " not shown"})
 	}
-	for i := from; i < len(all); i++ {
+	for i := from; i < count; i++ {
 		if t.left <= 0 || depth >= mostTreeDepth {
-			n.Kids = append(n.Kids, node{Note: draw.Plural(len(all)-i, "more") + " not shown"})
+			n.Kids = append(n.Kids, node{Note: draw.Plural(count-i, "more") + " not shown"})
 			break
 		}
 		t.left--
-		inner := &treeMaker{d: json.NewDecoder(bytes.NewReader(all[i])), left: t.left, changed: t.changed, hide: t.hide}
-		inner.d.UseNumber()
-		name := draw.Count(i)
-		kid, err := inner.value(name, depth+1, pointer+"/"+strings.ReplaceAll(name, "\u202f", ""))
-		if err != nil {
-			return n, err
-		}
-		t.left = inner.left
-		n.Kids = append(n.Kids, kid)
+		n.Kids = append(n.Kids, t.value(draw.Count(i), text[starts[i%most]:], depth+1, pointer+"/"+strconv.Itoa(i)))
 	}
-	return n, nil
-}
-
-// skip reads one value and ignores it.
-func (t *treeMaker) skip() error {
-	var raw json.RawMessage
-	return t.d.Decode(&raw)
 }
 
 // masked hides values that are secrets according to a finding.
@@ -367,6 +330,10 @@ func diffOf(d *ckpt.Diff, hide []string) (groups []diffGroup, changed map[string
 		top := topOf(o.Path)
 		changed[o.Path] = true
 		if _, ok := index[top]; !ok {
+			if lines >= mostDiffLines {
+				more++
+				continue
+			}
 			index[top] = len(groups)
 			groups = append(groups, diffGroup{Path: draw.FirstLine(top, mostValue)})
 		}
