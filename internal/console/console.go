@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,8 +45,7 @@ type Console struct {
 	options  Options
 	listener net.Listener
 	second   net.Listener // of [::1] on the same port; nil if there is none
-	hosts    map[string]bool
-	origins  map[string]bool
+	host     string       // of Options.Listen
 	doors    *sessions
 	daemon   *daemon
 	pages    *pages
@@ -88,13 +88,12 @@ func New(ctx context.Context, o Options) (*Console, error) {
 		return nil, err
 	}
 	port := c.listener.Addr().(*net.TCPAddr).Port
-	if host, _, _ := net.SplitHostPort(o.Listen); host == "127.0.0.1" {
+	if c.host, _, _ = net.SplitHostPort(o.Listen); c.host == "127.0.0.1" {
 		// A browser can resolve localhost to ::1. Without IPv6, it does not.
 		if second, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(port))); err == nil {
 			c.second = second
 		}
 	}
-	c.hosts, c.origins = names(o, port)
 	return c, nil
 }
 
@@ -114,37 +113,39 @@ func CheckListen(listen string, insecure bool) error {
 		"use `ssh -L` (docs/CONSOLE.md), or say --insecure-listen as well", listen)
 }
 
-// names returns the values of Host that a browser may send, and the origins of the
-// console's own pages. A request with any other value comes from a page whose name was
-// made to point here.
-func names(o Options, port int) (hosts, origins map[string]bool) {
-	hosts, origins = map[string]bool{}, map[string]bool{}
-	allow := func(host string, port int) {
-		name := net.JoinHostPort(host, strconv.Itoa(port))
-		hosts[name], origins["http://"+name] = true, true
+// knows reports whether a browser may send this Host. A request with any other value comes
+// from a page whose name was made to point here. A console that listens on all addresses of
+// the machine does not know them, but the name of a page is no address.
+func (c *Console) knows(host string) bool {
+	name, port := splitHost(host)
+	at := c.listener.Addr().(*net.TCPAddr)
+	if port != strconv.Itoa(at.Port) && (c.options.PortSeen == 0 || port != strconv.Itoa(c.options.PortSeen)) {
+		return false
 	}
-	ports := []int{port}
-	if o.PortSeen != 0 {
-		ports = append(ports, o.PortSeen)
+	_, err := netip.ParseAddr(name)
+	return name == "127.0.0.1" || name == "localhost" || name == "::1" || name == c.host ||
+		c.options.Insecure && at.IP.IsUnspecified() && err == nil
+}
+
+// splitHost returns the name and the port of a Host. Browsers leave out the usual port.
+func splitHost(host string) (name, port string) {
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return name, port
 	}
-	for _, p := range ports {
-		for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
-			allow(host, p)
-		}
-		if host, _, _ := net.SplitHostPort(o.Listen); o.Insecure && host != "" {
-			allow(host, p)
-		}
-	}
-	return hosts, origins
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), "80"
 }
 
 // Address returns the address at which the console listens.
 func (c *Console) Address() string { return c.listener.Addr().String() }
 
-// Link returns a link that opens a session. It works once, for a minute.
+// Link returns a link that opens a session. It works once, for a minute. If the console
+// listens on all addresses, the link has the one of this machine's own browser.
 func (c *Console) Link() (link string, used <-chan struct{}) {
 	token, used := c.doors.newToken()
 	host, port, _ := net.SplitHostPort(c.Address())
+	if c.listener.Addr().(*net.TCPAddr).IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
 	if c.options.PortSeen != 0 {
 		port = strconv.Itoa(c.options.PortSeen)
 	}

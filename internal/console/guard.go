@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
@@ -29,7 +30,7 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
-		if !c.hosts[r.Host] {
+		if !c.knows(r.Host) {
 			w.WriteHeader(http.StatusMisdirectedRequest)
 			return
 		}
@@ -43,7 +44,7 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
 		case http.MethodPost:
-			if r.Header.Get("Sec-Fetch-Site") != "same-origin" || !c.ownOrigin(r) {
+			if !c.fromOwnPage(r) {
 				refuse(w, http.StatusForbidden, "This request does not come from a page of this console.")
 				return
 			}
@@ -56,10 +57,20 @@ func (c *Console) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ownOrigin reports whether a request comes from the same address that it goes to.
-func (c *Console) ownOrigin(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	return c.origins[origin] && origin == "http://"+r.Host
+// fromOwnPage reports whether a request comes from the same address that it goes to.
+func (c *Console) fromOwnPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if site == "" && c.options.Insecure && !isLoopback(r.Host) {
+		site = "same-origin" // browsers say it only to loopback and over TLS
+	}
+	return site == "same-origin" && r.Header.Get("Origin") == "http://"+r.Host
+}
+
+// isLoopback reports whether a Host is of loopback.
+func isLoopback(host string) bool {
+	name, _ := splitHost(host)
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // refuse answers with one line, without a page.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -317,6 +318,71 @@ func TestAddressesBeyondLoopback(t *testing.T) {
 	}
 	if err := CheckListen("0.0.0.0:0", true); err != nil {
 		t.Errorf("with --insecure-listen: %v", err)
+	}
+}
+
+// TestOtherAddressesCanBeOpened sends what browsers send to addresses other than 127.0.0.1: to
+// those that are not of loopback, no Sec-Fetch-Site.
+func TestOtherAddressesCanBeOpened(t *testing.T) {
+	type request struct {
+		host, origin, site string
+		want               int
+	}
+	const opens, other, misdirected = http.StatusSeeOther, http.StatusForbidden, http.StatusMisdirectedRequest
+	for _, c := range []struct {
+		o    Options
+		link string // the beginning of its link, with PORT
+		list []request
+	}{
+		{Options{Listen: "127.0.0.2:0"}, "http://127.0.0.2:PORT/#", []request{
+			{"127.0.0.2:PORT", "http://127.0.0.2:PORT", "same-origin", opens},
+			{"127.0.0.2:PORT", "http://127.0.0.2:PORT", "", other},
+			{"192.0.2.7:PORT", "http://192.0.2.7:PORT", "same-origin", misdirected},
+		}},
+		{Options{PortSeen: 80}, "http://127.0.0.1:80/#", []request{
+			{"127.0.0.1", "http://127.0.0.1", "same-origin", opens}, // browsers leave out this port
+			{"127.0.0.1:PORT", "http://127.0.0.1:PORT", "same-origin", opens},
+			{"evil.example", "http://evil.example", "same-origin", misdirected},
+		}},
+		{Options{Listen: "0.0.0.0:0", Insecure: true}, "http://127.0.0.1:PORT/#", []request{
+			{"192.0.2.7:PORT", "http://192.0.2.7:PORT", "", opens},
+			{"192.0.2.7:PORT", "http://192.0.2.7:PORT", "same-origin", opens},
+			{"192.0.2.7:PORT", "http://192.0.2.7:PORT", "cross-site", other},
+			{"192.0.2.7:PORT", "http://192.0.2.8:PORT", "", other},
+			{"192.0.2.7:PORT", "", "", other},
+			{"192.0.2.7:PORT", "null", "", other},
+			{"192.0.2.7:1", "http://192.0.2.7:1", "", misdirected},
+			{"evil.example:PORT", "http://evil.example:PORT", "", misdirected},
+			{"127.0.0.1:PORT", "http://127.0.0.1:PORT", "same-origin", opens},
+			{"127.0.0.1:PORT", "http://127.0.0.1:PORT", "", other},
+		}},
+		{Options{Listen: ":0", Insecure: true}, "http://127.0.0.1:PORT/#", []request{
+			{"[2001:db8::7]:PORT", "http://[2001:db8::7]:PORT", "", opens},
+		}},
+	} {
+		s := serve(t, c.o)
+		_, port, _ := net.SplitHostPort(s.address)
+		with := func(text string) string { return strings.ReplaceAll(text, "PORT", port) }
+		for _, q := range c.list {
+			link, _ := s.Link()
+			_, code, _ := strings.Cut(link, "#")
+			if !strings.HasPrefix(link, with(c.link)) {
+				t.Errorf("%s has the link %s", c.o.Listen, link)
+			}
+			r := httptest.NewRequest("POST", "/open", strings.NewReader(url.Values{"code": {code}}.Encode()))
+			r.Host = with(q.host)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			for name, value := range map[string]string{"Origin": with(q.origin), "Sec-Fetch-Site": q.site} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
+			}
+			w := httptest.NewRecorder()
+			s.handler().ServeHTTP(w, r)
+			if w.Code != q.want {
+				t.Errorf("%s is answered %d to %+v", c.o.Listen, w.Code, q)
+			}
+		}
 	}
 }
 
