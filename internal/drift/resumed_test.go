@@ -98,8 +98,8 @@ func TestARaisedLimitIsWatched(t *testing.T) {
 			t.Errorf("%s was reported %d times", rule, got[rule])
 		}
 	}
-	if got = map[string]int{}; len(r.steps(New().Watch(&p, r.RunPast), 3, 0.1)) > 0 {
-		t.Error("a restart reports the same limits again")
+	if found := r.steps(New().Watch(&p, r.RunPast), 3, 0.1); len(found) > 0 {
+		t.Errorf("a restart reports the same limits again: %q", found)
 	}
 }
 

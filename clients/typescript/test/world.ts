@@ -112,7 +112,7 @@ export class World {
 }
 
 /** Waits until something is so, and fails where it is not in time. */
-export async function until(what: string, is: () => boolean | Promise<boolean>, within = 10_000): Promise<void> {
+export async function until(what: string, is: () => boolean | Promise<boolean>, within = 60_000): Promise<void> {
   for (const end = Date.now() + within; Date.now() < end; await sleep(10)) if (await is()) return;
   throw new Error(`${what}: not in ${within} ms`);
 }
