@@ -55,7 +55,7 @@ func TestSecretsAreMaskedInDifferences(t *testing.T) {
 		if c.from != "" {
 			d.Summary.Changed = []ckpt.DiffField{{Path: "/config", From: []byte(c.from)}}
 		}
-		groups, _, _ := diffOf(d, append(secretsIn([]byte(c.state), findings), secretsInDiff(d, findings)...))
+		groups, _, _ := diffOf(d, append(secretsIn([]byte(c.state), secretPaths(findings)), secretsInDiff(d, secretPaths(findings))...))
 		if text := textsOf(groups); strings.Contains(text, "hunter22") || strings.Contains(text, "another1") || !strings.Contains(text, "••••") {
 			t.Errorf("%s: the page shows\n%s", name, text)
 		}

@@ -145,7 +145,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, err)
 		return
 	}
-	if v.Picked, err = c.pick(r.Context(), line, run, rec, findings, q, f); err != nil {
+	if v.Picked, err = c.pick(r.Context(), line, run, rec, secretPaths(findings), q, f); err != nil {
 		c.trouble(w, r, err)
 		return
 	}
@@ -391,7 +391,7 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 // pick reads the chosen checkpoint, its state, and its differences. Without a choice, it
 // takes the newest checkpoint.
 func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder,
-	findings []ckpt.Finding, q url.Values, f frame) (*picked, error) {
+	secrets []string, q url.Values, f frame) (*picked, error) {
 	marks := rec.Checkpoints.Marks
 	var cp *ckpt.Checkpoint
 	var err error
@@ -427,7 +427,7 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 	var hide []string
 	mask := q.Get("show") != "secrets"
 	if mask {
-		hide = secretsIn(state, findings)
+		hide = secretsIn(state, secrets)
 	}
 	changed := map[string]bool{}
 	switch {
@@ -442,7 +442,7 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 			break
 		}
 		if mask {
-			hide = append(hide, secretsInDiff(d, findings)...)
+			hide = append(hide, secretsInDiff(d, secrets)...)
 		}
 		if p.Groups, changed, p.MoreDiff = diffOf(d, hide); len(p.Groups) == 0 {
 			p.NoDiff = "Nothing has changed."

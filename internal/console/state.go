@@ -150,13 +150,9 @@ func masked(s string, hide []string) string {
 }
 
 // secretsIn reads the values at the places where findings report secrets.
-func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
+func secretsIn(state []byte, paths []string) (values []string) {
 	var root any
-	for i := range findings {
-		path, is := secretPath(&findings[i])
-		if !is {
-			continue
-		}
+	for _, path := range paths {
 		if root == nil && json.Unmarshal(state, &root) != nil {
 			return nil
 		}
@@ -168,7 +164,10 @@ func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
 // secretsInDiff reads the values in a difference at the places where findings report
 // secrets. The newer state no longer has a secret that was replaced or removed, and a large
 // one is not read.
-func secretsInDiff(d *ckpt.Diff, findings []ckpt.Finding) (values []string) {
+func secretsInDiff(d *ckpt.Diff, paths []string) (values []string) {
+	if len(paths) == 0 {
+		return nil
+	}
 	var ops []struct {
 		Path  string
 		Value json.RawMessage
@@ -179,10 +178,8 @@ func secretsInDiff(d *ckpt.Diff, findings []ckpt.Finding) (values []string) {
 		if json.Unmarshal(raw, &v) != nil {
 			return
 		}
-		for i := range findings {
-			path, is := secretPath(&findings[i])
+		for _, path := range paths {
 			switch {
-			case !is:
 			case strings.HasPrefix(at+"/", path+"/"):
 				values = append(values, texts(v)...)
 			case strings.HasPrefix(path, at+"/"):
@@ -201,13 +198,16 @@ func secretsInDiff(d *ckpt.Diff, findings []ckpt.Finding) (values []string) {
 	return values
 }
 
-// secretPath returns the place of a secret in the state, if the finding reports one.
-func secretPath(f *ckpt.Finding) (path string, is bool) {
-	var e struct{ Path, In string }
-	if f.Rule != ckpt.RuleSecret || json.Unmarshal(f.Evidence, &e) != nil || e.In != "" && e.In != "state" {
-		return "", false
+// secretPaths returns the places in the state where findings report secrets.
+func secretPaths(findings []ckpt.Finding) (paths []string) {
+	for i := range findings {
+		f := &findings[i]
+		var e struct{ Path, In string }
+		if f.Rule == ckpt.RuleSecret && json.Unmarshal(f.Evidence, &e) == nil && (e.In == "" || e.In == "state") {
+			paths = append(paths, e.Path)
+		}
 	}
-	return e.Path, true
+	return paths
 }
 
 // maskedJSON is plainJSON without the values that are secrets. JSON can write the same text
