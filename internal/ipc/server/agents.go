@@ -217,16 +217,13 @@ func (b *importBody) Read(p []byte) (int, error) {
 		b.err = bodyError(err, b.limit)
 		return n, b.err
 	}
-	if first := bytes.IndexByte(p[:n], '\n'); first < 0 {
-		b.line += int64(n)
-		b.err = b.hold()
-	} else {
-		b.line += int64(first)
-		b.err = b.hold()
-		b.line = int64(n - 1 - bytes.LastIndexByte(p[:n], '\n'))
-	}
-	if b.err != nil {
+	end, _, ends := bytes.Cut(p[:n], []byte("\n"))
+	b.line += int64(len(end))
+	if b.err = b.hold(); b.err != nil {
 		return 0, b.err
+	}
+	if ends {
+		b.line = int64(n - 1 - bytes.LastIndexByte(p[:n], '\n'))
 	}
 	return n, err
 }
