@@ -22,6 +22,18 @@ type roaming struct {
 	api   *server.Server
 }
 
+// twoHosts returns an engine with two hosts. Agent a, with a policy, has saved a checkpoint on the first.
+func twoHosts(t *testing.T, policy string) (server *pgtest.Server, url string, one, two *roaming) {
+	t.Helper()
+	server, url = fleetEngine(t)
+	one, two = roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	one.policy("a", policy)
+	if a := one.save("a", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	return server, url, one, two
+}
+
 func roamingHost(t *testing.T, url, name string) *roaming {
 	t.Helper()
 	r := &roaming{clock: &ticks{now: time.Hour}}

@@ -47,12 +47,7 @@ func TestReleaseOfARunThatBegins(t *testing.T) {
 // TestDrainIsTakenBackInTheMiddle: a drain that is taken back while it waits lets go of nothing.
 func TestDrainIsTakenBackInTheMiddle(t *testing.T) {
 	t.Parallel()
-	server, url := fleetEngine(t)
-	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
-	one.policy("a", fleetPolicy)
-	if a := one.save("a", ""); a.status != 201 {
-		t.Fatalf("%+v", a)
-	}
+	server, _, one, two := twoHosts(t, fleetPolicy)
 	waitShipped(t, one)
 	keeper := one.s.shipper.keeper
 	one.clock.pass(11 * time.Second)
@@ -197,12 +192,7 @@ func TestManyHostsHaveTheName(t *testing.T) {
 // has given it to this host.
 func TestBringingMayTakeLong(t *testing.T) {
 	t.Parallel()
-	server, url := fleetEngine(t)
-	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
-	one.policy("a", fleetPolicy)
-	if a := one.save("a", ""); a.status != 201 {
-		t.Fatalf("%+v", a)
-	}
+	server, _, one, two := twoHosts(t, fleetPolicy)
 	one.silent(server)
 	c := two.claimant()
 	c.learn = func(ctx context.Context, _ *pg.Engine, _ string) error { // when the engine has given the run to two
@@ -219,12 +209,7 @@ func TestBringingMayTakeLong(t *testing.T) {
 // of this host.
 func TestPlanOfAClaimThatWasInterrupted(t *testing.T) {
 	t.Parallel()
-	server, url := fleetEngine(t)
-	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
-	one.policy("a", `{"takeover":"auto"}`)
-	if a := one.save("a", ""); a.status != 201 {
-		t.Fatalf("%+v", a)
-	}
+	server, url, one, two := twoHosts(t, `{"takeover":"auto"}`)
 	one.silent(server)
 	one.stop()
 	server.Exec("fleet", `UPDATE fleet_marks SET seen_at = seen_at - interval '1 hour' WHERE db = '`+one.store.ID+`'`)
@@ -251,12 +236,7 @@ func TestPlanOfAClaimThatWasInterrupted(t *testing.T) {
 // was claimed.
 func TestPlanOfAClaimIsToldAgain(t *testing.T) {
 	t.Parallel()
-	server, url := fleetEngine(t)
-	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
-	one.policy("a", fleetPolicy)
-	if a := one.save("a", ""); a.status != 201 {
-		t.Fatalf("%+v", a)
-	}
+	server, _, one, two := twoHosts(t, fleetPolicy)
 	one.silent(server)
 	for range 2 {
 		if p := two.resume("a", `{}`); p.Verdict != "repair" || p.Fleet == nil || p.Fleet.FromHost != "one" {

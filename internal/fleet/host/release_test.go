@@ -74,12 +74,7 @@ func TestRelease(t *testing.T) {
 // TestDrain: a drained host begins nothing, and other hosts can claim its runs at once.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	server, url := fleetEngine(t)
-	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
-	one.policy("a", fleetPolicy)
-	if a := one.save("a", ""); a.status != 201 {
-		t.Fatalf("%+v", a)
-	}
+	server, _, one, two := twoHosts(t, fleetPolicy)
 	if _, err := one.s.API().Drain(t.Context(), fleetUser, fleet.DrainRequest{}); ckpt.CodeOf(err) != ckpt.CodeDenied {
 		t.Errorf("a user drains the host: %v", err)
 	}
