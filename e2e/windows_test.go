@@ -122,6 +122,7 @@ func (w *wine) service(t *testing.T, dir string) {
 		w.run(program, "service", "restart")
 		w.awake(program)
 		w.run(program, "verify")
+		w.moved(t, program, dir)
 		t.Log(w.run(program, "service", "uninstall"))
 		if out := w.run(program, "service", "uninstall"); out != "not installed" {
 			t.Errorf("uninstalled twice: %s", out)
@@ -135,6 +136,22 @@ func (w *wine) service(t *testing.T, dir string) {
 	}
 	if got := w.checkpoints(t); got != "3 0" { // the newest three of four
 		t.Errorf("sqlite3 counts checkpoints and violations: %s", got)
+	}
+}
+
+// moved installs the program from another place while the service runs. From then on, the service must run that one.
+func (w *wine) moved(t *testing.T, program, dir string) {
+	const other = `C:\other.exe`
+	w.put(t, filepath.Join(dir, "ckptsidecar.exe"), "other.exe")
+	pid := regexp.MustCompile(`(?m)^pid +(\d+)`)
+	before := pid.FindString(w.run(program, "service", "status"))
+	t.Log(w.run(other, "service", "install"))
+	w.awake(other)
+	if status := w.run(other, "service", "status"); before == "" || pid.FindString(status) == before || !strings.Contains(status, other) {
+		t.Errorf("installed from another place, the service runs the old program (%s):\n%s", before, status)
+	}
+	if out := w.run(other, "service", "install"); out != "installed and running already" {
+		t.Errorf("installed twice: %s", out)
 	}
 }
 

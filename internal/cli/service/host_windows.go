@@ -70,6 +70,11 @@ func (h *scmHost) installation() ([]step, error) {
 		{say: "have it start after what is more urgent", done: unchanged, do: does(startLate)},
 		{say: "have it started again after a fault: after 2 s, 15 s, then 2 min each", done: unchanged, do: does(recoverLater)},
 		{say: "take all privileges from it but " + strings.Join(privileges, ", "), done: unchanged, do: does(keepPrivileges)},
+		{
+			say:  "stop the service, which still runs as it was before",
+			done: func(changed bool) bool { return !changed || h.state() == svc.Stopped },
+			do:   h.stop,
+		},
 		{say: "start the service", done: func(bool) bool { return h.state() != svc.Stopped }, do: h.start},
 	}, nil
 }
