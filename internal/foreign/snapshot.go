@@ -182,36 +182,16 @@ type snapshotStep struct {
 func (p *Plan) snapshotSteps(s object) {
 	steps := entries(s.values["stepResults"])
 	byID := map[string][]snapshotStep{}
-	var order []string
-	take := func(id string) {
-		if _, there := byID[id]; there {
-			return
-		}
-		byID[id] = nil
-		for _, step := range steps {
-			if step.id == id {
-				byID[id] = append(byID[id], step)
-			}
-		}
-		if len(byID[id]) > 0 {
-			order = append(order, id)
-		}
-	}
-	if len(steps) > 0 {
-		for _, id := range pathNames(s.values["executionPath"]) {
-			take(id)
-		}
-	}
-	seen := map[string]bool{}
-	for _, id := range order {
-		seen[id] = true
+	for _, step := range steps {
+		byID[step.id] = append(byID[step.id], step)
 	}
 	sorted := make([]snapshotStep, 0, len(steps))
-	for _, id := range order {
+	for _, id := range pathNames(s.values["executionPath"]) {
 		sorted = append(sorted, byID[id]...)
+		delete(byID, id)
 	}
 	for _, step := range steps {
-		if !seen[step.id] {
+		if _, left := byID[step.id]; left {
 			sorted = append(sorted, step)
 		}
 	}
