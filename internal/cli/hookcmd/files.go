@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -77,13 +78,11 @@ func (h *snaps) snap(folder string, ref ckpt.RunRef, how ...string) error {
 
 // sweepSnaps removes results that no hook has taken, because its process was killed.
 func sweepSnaps(folder string) {
-	old, err := filepath.Glob(filepath.Join(folder, "snap-*"))
-	if err != nil {
-		return
-	}
-	for _, path := range old {
-		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
-			_ = os.Remove(path)
+	entries, _ := os.ReadDir(folder)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && strings.HasPrefix(entry.Name(), "snap-") && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(filepath.Join(folder, entry.Name()))
 		}
 	}
 }
