@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -70,7 +72,16 @@ func (a *app) backupAside(ctx context.Context, database, out string) error {
 	if err != nil {
 		return err
 	}
+	return backUp(cmd, filepath.Dir(out))
+}
+
+// backUp runs a command that makes a backup in a folder. A command that is killed, because the daemon stops or reads
+// its settings again, leaves nothing there.
+func backUp(cmd *exec.Cmd, folder string) error {
 	said, err := cmd.CombinedOutput()
+	if err != nil && cmd.Process != nil {
+		err = errors.Join(err, daemon.RemoveUnfinished(folder, cmd.Process.Pid))
+	}
 	if text := strings.TrimPrefix(strings.TrimSpace(string(said)), "ckptsidecar: "); err != nil && text != "" {
 		return errors.New(text)
 	}

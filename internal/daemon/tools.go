@@ -53,6 +53,10 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 	return db.Backup(ctx, path, out, progress)
 }
 
+// RemoveUnfinished removes what a process that was killed during a backup has left in the backup's
+// folder.
+func RemoveUnfinished(folder string, pid int) error { return db.RemoveUnfinished(folder, pid) }
+
 // DamagedError describes what is wrong with a file that should be a backup.
 type DamagedError = db.DamagedError
 

@@ -41,6 +41,9 @@ func SweepBackups(folder string, since time.Time) error {
 	return sqlite.SweepUnfinished(folder, since)
 }
 
+// RemoveUnfinished removes what a process that was killed during a backup has left in the backup's folder.
+func RemoveUnfinished(folder string, pid int) error { return sqlite.RemoveUnfinished(folder, pid) }
+
 // RestoreBackup puts a backup in the place of the database that opt names, while no daemon has it
 // open: see sqlite.Restore. The audit log records the restore. progress, which may be nil, is
 // called with the progress of the backup's check. tell, which may be nil, is told what was kept and

@@ -107,8 +107,10 @@ func TestSweepBackups(t *testing.T) {
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	again := filepath.Join(t.TempDir(), "[again")
 	copied := sync.OnceFunc(func() {
 		must(t, exec.Command("cp", "-r", folder, killed).Run())
+		must(t, exec.Command("cp", "-r", folder, again).Run())
 		must(t, db.SweepBackups(folder, time.Now().Add(-time.Hour)))
 	})
 	must(t, db.Backup(t.Context(), pathOf(s), filepath.Join(folder, "b.db"), func(int64, int64) { copied() }))
@@ -121,6 +123,16 @@ func TestSweepBackups(t *testing.T) {
 		t.Fatalf("a killed backup leaves %d files", n)
 	}
 	must(t, db.SweepBackups(killed, time.Now().Add(time.Hour)))
+	if n := left(); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+
+	killed = again // who knows which process was killed need not wait
+	must(t, db.RemoveUnfinished(again, os.Getpid()+1))
+	if n := left(); n != 1 {
+		t.Errorf("%d files are left after the end of another process", n)
+	}
+	must(t, db.RemoveUnfinished(again, os.Getpid()))
 	if n := left(); n != 0 {
 		t.Errorf("%d files are left", n)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,16 +37,25 @@ func SweepUnfinished(folder string, since time.Time) error {
 	return err
 }
 
+// RemoveUnfinished removes what calls of Backup in a process that was killed have left in a folder.
+func RemoveUnfinished(folder string, pid int) error {
+	return removeBeginning(folder, unfinishedOf(pid))
+}
+
+func unfinishedOf(pid int) string { return unfinished + strconv.Itoa(pid) + "-" }
+
 // Backup writes a copy of a database, also while another process uses it. The copy gets its name
 // only after approve has accepted it and it is on disk. Backup never replaces a file.
 func Backup(ctx context.Context, path, out string, approve func(copied string) error) error {
-	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(out); err == nil {
 		return &OperatorError{fmt.Sprintf("%s exists, and a backup never replaces a file: name another file", out), nil}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return &OperatorError{fmt.Sprintf("%s cannot be the name of a backup", out), err}
 	}
 	if _, err := os.Lstat(path); err != nil {
 		return &OperatorError{"there is no database to back up", err}
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(out), unfinished) // closed to others, so that none reads it half-made
+	folder, err := os.MkdirTemp(filepath.Dir(out), unfinishedOf(os.Getpid())) // closed to others, so that none reads it half-made
 	if err != nil {
 		return &OperatorError{"the backup's folder cannot be written", err}
 	}
@@ -152,7 +162,7 @@ func (c *copied) publish(name string) error {
 		return err
 	}
 	if err := os.Link(c.path, name); err != nil { // unlike rename, it never replaces
-		return err
+		return &OperatorError{fmt.Sprintf("the copy cannot get the name %s: name a free one, in a folder whose file system has hard links", name), err}
 	}
 	if err := c.check(name); err != nil {
 		return errors.Join(err, os.Remove(name))

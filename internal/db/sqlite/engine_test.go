@@ -277,8 +277,78 @@ func TestOlderVersionIsCopiedFirst(t *testing.T) {
 		t.Errorf("version %d, %q, %v", version, row, err)
 	}
 	raw(t, path).MustExec(`PRAGMA user_version = 1`)
-	if s, err = Open(t.Context(), next); err == nil {
-		_ = s.Abandon()
-		t.Error("the copy was replaced")
+	if s, err = Open(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if copies := copiesOf(t, path); len(copies) != 2 || copies[1] != copies[0]+"-2" {
+		t.Errorf("after another migration in the same second: %q", copies)
+	}
+}
+
+func copiesOf(t *testing.T, path string) []string {
+	t.Helper()
+	copies, err := filepath.Glob(path + ".v1-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return copies
+}
+
+// TestAFailedMigrationLeavesNoCopy: the database is as it was, so each start that tries again would add a copy of it
+// until the disk is full. The copy stays if it is not certain what is on disk.
+func TestAFailedMigrationLeavesNoCopy(t *testing.T) {
+	for _, one := range []struct {
+		name   string
+		fails  error
+		copies int
+	}{
+		{"an ordinary fault", errors.New("a row of an unknown kind"), 0},
+		{"a fault of the disk", &FatalError{errors.New("the disk does not answer")}, 1},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.db")
+			if err := openAt(t, path).Close(); err != nil {
+				t.Fatal(err)
+			}
+			next := optionsAt(path, 2)
+			next.Schema.Migrate = func(ctx context.Context, conn *sqlx.Conn, _ int64) error {
+				_, err := conn.ExecContext(ctx, `DROP TABLE t`)
+				return errors.Join(err, one.fails)
+			}
+			s, err := Open(t.Context(), next)
+			if err == nil {
+				_ = s.Abandon()
+				t.Fatal("a failed migration was no error")
+			}
+			if copies := copiesOf(t, path); len(copies) != one.copies {
+				t.Errorf("copies: %q", copies)
+			}
+			var rows int64
+			if err := raw(t, path).Get(&rows, `SELECT count(*) FROM t`); err != nil {
+				t.Errorf("the database has changed: %v", err)
+			}
+		})
+	}
+}
+
+// TestBackupNamesThatCannotBe: the error says what is wrong with the name, before anything is copied.
+func TestBackupNamesThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.db")
+	openAt(t, path)
+	for name, want := range map[string]string{
+		path:                    "exists, and a backup never replaces a file",
+		path + "/below.db":      "cannot be",
+		dir + "/missing/out.db": "the backup's folder cannot be written",
+		filepath.Join(dir, strings.Repeat("n", 300)): "cannot be the name of a backup",
+	} {
+		err := Backup(t.Context(), path, name, func(string) error { t.Error("it was copied"); return nil })
+		var operator *OperatorError
+		if !errors.As(err, &operator) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // companions are the suffixes of a database's files, itself included.
@@ -24,4 +27,16 @@ func fill(f *os.File, from, to int64) error {
 		from += int64(len(part))
 	}
 	return f.Sync()
+}
+
+// removeBeginning removes what a folder contains whose name begins so. filepath.Glob would read a bracket in the folder's
+// own name as a pattern.
+func removeBeginning(folder, prefix string) error {
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), prefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		}
+	}
+	return err
 }

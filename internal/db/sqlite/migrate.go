@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -20,13 +22,19 @@ func (e *Engine) migrate(ctx context.Context) error {
 	if version == e.opt.Schema.Version && tables == 1 {
 		return nil
 	}
+	var before string
 	if version > 0 {
-		if err := e.backupBefore(ctx, version); err != nil {
+		if before, err = e.backupBefore(ctx, version); err != nil {
 			return err
 		}
 	}
 	begin := time.Now()
 	err = e.Patiently(ctx, func() error { return e.migrateFrom(ctx, version) })
+	var doubt *FatalError
+	if err != nil && before != "" && !errors.As(err, &doubt) {
+		// Nothing has changed, and each start tries again: copies of failed ones would fill the disk.
+		return errors.Join(err, os.Remove(before))
+	}
 	if err == nil && version > 0 {
 		e.log.Info("migrated the database", "from_version", version, "to_version", e.opt.Schema.Version,
 			"took", time.Since(begin).Round(time.Millisecond))
@@ -53,16 +61,16 @@ func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
 
 // backupBefore copies a database aside before its schema changes. The copy is exact and is not
 // verified: an already damaged checkpoint must not keep the daemon from starting.
-func (e *Engine) backupBefore(ctx context.Context, version int64) error {
+func (e *Engine) backupBefore(ctx context.Context, version int64) (out string, err error) {
 	if err := e.roomToMigrate(version); err != nil {
-		return err
+		return "", err
 	}
-	out := fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z"))
+	out = freeName(fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z")))
 	if err := copyAside(ctx, e.opt.Path, out); err != nil {
-		return &OperatorError{"the database must be migrated, and the copy before the migration failed: " + out, err}
+		return "", &OperatorError{"the database must be migrated, and the copy before the migration failed: " + out, err}
 	}
 	e.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
-	return nil
+	return out, nil
 }
 
 // migrationRoom is the space that a migration needs besides the copy, however small the file is.

@@ -117,11 +117,8 @@ func stagings(path string) string {
 
 // sweep removes the folders with copies that interrupted restores have left.
 func sweep(path string) error {
-	found, err := filepath.Glob(stagings(path) + "*")
-	for _, folder := range found {
-		err = errors.Join(err, os.RemoveAll(folder))
-	}
-	return err
+	folder, prefix := filepath.Split(stagings(path))
+	return removeBeginning(folder, prefix)
 }
 
 // readNote returns nil if no restore was interrupted.
