@@ -34,13 +34,16 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	// If the same form is sent again with the same key, it gets the first answer, whatever has happened since.
+	if result, done := sessionOf(r).done(what, q); done {
+		acted(w, r, result)
+		return
+	}
 	s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
 	if err != nil {
 		c.trouble(w, r, err)
 		return
 	}
-	// If the same form is sent again with the same key, it gets the first answer, whatever has happened to the
-	// run since.
 	if err := s.moved(q); err != nil && q.Get("again") == "" {
 		c.trouble(w, r, err)
 		return
@@ -51,6 +54,11 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, s, what, err)
 		return
 	}
+	acted(w, r, result)
+}
+
+// acted answers a form whose action is done.
+func acted(w http.ResponseWriter, r *http.Request, result done) {
 	if r.Header.Get(headerForm) != "" {
 		refuse(w, http.StatusOK, result.said)
 		return

@@ -292,10 +292,26 @@ func actPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (done,
 		return done{}, ckpt.Errorf(ckpt.CodeInvalid, "the policy cannot be read")
 	}
 	p, err := s.line.ReplacePolicy(ctx, s.ref.Agent, own.Bytes(), q.Get("tag"))
+	if ckpt.CodeOf(err) == ckpt.CodeConflict && q.Get("again") != "" {
+		// The first attempt may have changed the policy, and with it the tag.
+		if now, same := s.hasPolicy(ctx, own.Bytes()); same {
+			p, err = now, nil
+		}
+	}
 	if err != nil {
 		return done{}, err
 	}
 	return done{fmt.Sprintf("The policy of %s is changed: it keeps %s.", s.ref.Agent, keepsText(p)), s.page}, nil
+}
+
+// hasPolicy returns the agent's policy if its own part is this one.
+func (s *subject) hasPolicy(ctx context.Context, own ckpt.JSON) (now *ckpt.Policy, same bool) {
+	layers, err := s.line.PolicyLayers(ctx, s.ref.Agent)
+	if err != nil {
+		return nil, false
+	}
+	wanted, err := wellformed.OwnPolicy(own)
+	return &layers.Policy, err == nil && bytes.Equal(layers.Agent, wanted)
 }
 
 // mostPruned is how many checkpoints the form of a prune lists.

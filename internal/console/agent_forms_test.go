@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,6 +48,16 @@ func TestPolicyIsChangedOnce(t *testing.T) {
 	}
 	if answers[0] != answers[1] {
 		t.Errorf("the same form is answered with %q and %q", answers[0], answers[1])
+	}
+	forgets := &world{browser: w.console.open(), t: t} // a session that does not know what was done
+	lost := maps.Clone(first)
+	lost.Set("csrf", forgets.csrf)
+	if status, text := forgets.act("policy", lost); status != 409 {
+		t.Errorf("the same change from another session is answered with %d: %s", status, text)
+	}
+	lost.Set("again", "1")
+	if status, text := forgets.act("policy", lost); status != 200 {
+		t.Errorf("a change whose answer was lost is answered with %d: %s", status, text)
 	}
 	if status, text := w.act("policy", second); status != 409 {
 		t.Errorf("who saw an older policy is answered with %d: %s", status, text)
@@ -176,5 +188,39 @@ func TestWhatIf(t *testing.T) {
 	of = "" // all agents
 	if all := ask("2"); all != strict {
 		t.Errorf("of all agents: %s\nof the only one: %s", all, strict)
+	}
+}
+
+// TestAPolicyWithALargeSchema changes another setting of a policy whose schema is larger than an ordinary header.
+func TestAPolicyWithALargeSchema(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	description, err := json.Marshal(strings.Repeat("long and \"quoted\" ", 3000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.SetOwnPolicy(t.Context(), "coder", ckpt.JSON(`{"schema":{"description":`+string(description)+`}}`)); err != nil {
+		t.Fatal(err)
+	}
+	page := w.page("ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}}.Encode())
+	_, after, _ := strings.Cut(page, `name="tag" value="`)
+	tag, _, _ := strings.Cut(after, `"`)
+	_, after, _ = strings.Cut(page, `name="rest"`)
+	_, after, _ = strings.Cut(after, ">")
+	rest, _, _ := strings.Cut(after, "</textarea>")
+	typed := url.Values{"owner": {w.owner}, "agent": {"coder"}, "tag": {unescaped(tag)}, "routine_keep": {"5"}, "rest": {unescaped(rest)}}
+	if page := w.page("ask/policy?" + typed.Encode()); !strings.Contains(page, "routine_keep: not set") || strings.Contains(page, "schema:") {
+		t.Errorf("the difference is wrong: %.2000s", page)
+	}
+}
+
+// TestTheChainIsChecked opens the page that makes the daemon check its audit log.
+func TestTheChainIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	if page := w.page("audit/chain"); !strings.Contains(page, "Chain holds") {
+		t.Errorf("the chain is not checked: %s", page)
 	}
 }

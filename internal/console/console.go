@@ -36,7 +36,7 @@ type Options struct {
 // The limits of a console.
 const (
 	maxConnections = 64
-	maxHeader      = 16 << 10
+	maxHeader      = 1 << 20     // the form of a policy sends all of it in the address
 	lastAnswers    = time.Second // how long a console still answers after its end has begun
 )
 

@@ -178,16 +178,16 @@ func (v *fleetView) addFilters(hosts []fleet.HostShown, q url.Values) {
 }
 
 func (v *fleetView) addRuns(page *fleet.Runs, hosts []fleet.HostShown, q url.Values) {
-	here, others := map[string]bool{}, map[string]bool{}
+	others := map[string]bool{}
 	for _, h := range hosts {
-		here[h.DB], others[h.DB] = h.This, !h.This
+		others[h.DB] = !h.This
 	}
 	for _, r := range page.Runs {
 		row := fleetRun{RunShown: r, Status: draw.StatusBadge(ckpt.RunStatus(r.Status))}
 		if at, err := ckpt.ParseTime(r.UpdatedAt); err == nil {
 			row.Changed = &at
 		}
-		if here[r.DB] || !v.Admin {
+		if r.This {
 			row.Here = runPath(v.Base, r.Owner, r.Agent, r.Run)
 		}
 		if others[r.DB] {

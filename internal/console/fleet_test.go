@@ -36,7 +36,7 @@ func fleetForTests() *fleetView {
 	v.addFilters(hosts, url.Values{"status": {"running"}})
 	next := "2026-11-22T12:00:00.000Z/u-2"
 	v.addRuns(&fleet.Runs{Next: &next, Runs: []fleet.RunShown{
-		{UID: "u-1", DB: "db-1", Host: "alpha", Owner: "uid:1001", Agent: "coder", Run: "one", Status: "running", Seq: 4, UpdatedAt: noon.String()},
+		{UID: "u-1", DB: "db-1", Host: "alpha", This: true, Owner: "uid:1001", Agent: "coder", Run: "one", Status: "running", Seq: 4, UpdatedAt: noon.String()},
 		{UID: "u-2", DB: "db-2", Host: "beta", Owner: "uid:1001", Agent: "<i>bot</i>", Run: "v5", Status: "interrupted", Term: 1, Seq: 1200, UpdatedAt: noon.String()},
 	}}, hosts, url.Values{"status": {"running"}})
 	return v

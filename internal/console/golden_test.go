@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -303,5 +305,38 @@ func TestADifferenceHasABudget(t *testing.T) {
 	groups, changed, more := diffOf(&ckpt.Diff{Patch: []byte("[" + strings.Join(ops, ",") + "]")}, nil)
 	if len(groups) > mostDiffLines || len(changed) != 50_000 || more != 50_000-mostDiffLines {
 		t.Errorf("%d groups, %d changed, %d more", len(groups), len(changed), more)
+	}
+}
+
+// TestATableSaysWhatItLeavesOut draws a recorder with more marks than a table has rows, and with marks that are only
+// counted.
+func TestATableSaysWhatItLeavesOut(t *testing.T) {
+	rec := crashed()
+	for i := range 500 {
+		rec.Steps.Marks = append(rec.Steps.Marks, survey.StepMark{Key: "step", StartedAt: after(float64(i % 100))})
+	}
+	rec.Operations.Bins = []survey.OperationBin{{I: 200, Count: 7, Uncertain: 2}}
+	rec.Findings.Bins = []survey.FindingBin{{I: 201, Count: 9, Open: 4, Worst: ckpt.SeverityCritical}}
+	table := tableOf(rec, "run")
+	if len(table.Rows) != mostRows || table.Earlier == "" {
+		t.Errorf("%d rows, and %q are left out", len(table.Rows), table.Earlier)
+	}
+	for what, how := range map[string]string{"operations, together": "0 failed, 2 uncertain", "findings, together": "4 open, the worst critical"} {
+		if !slices.ContainsFunc(table.Rows, func(r recRow) bool { return r.What == what && r.How == how }) {
+			t.Errorf("the table has no %s: %+v", what, table.Rows[:10])
+		}
+	}
+	page := drawn(t, "run", runViewForTests(rec, &ckpt.DriftReport{}, url.Values{"as": {"table"}}))
+	if !strings.Contains(string(page), "Not shown: "+table.Earlier) {
+		t.Error("the page does not say what it leaves out")
+	}
+}
+
+// TestRunsOfOtherHostsAreNotHere: an ordinary user does not see the hosts of the fleet.
+func TestRunsOfOtherHostsAreNotHere(t *testing.T) {
+	v := &fleetView{frame: frameForTests()}
+	v.addRuns(&fleet.Runs{Runs: []fleet.RunShown{{DB: "db-1", This: true, Agent: "a", Run: "one"}, {DB: "db-2", Agent: "a", Run: "one"}}}, nil, url.Values{})
+	if v.Runs[0].Here == "" || v.Runs[1].Here != "" {
+		t.Errorf("the links are %q and %q", v.Runs[0].Here, v.Runs[1].Here)
 	}
 }

@@ -49,7 +49,7 @@ func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run,
 
 // viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
-	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " \\\n  --run " + run.Run}
+	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " --run " + run.Run}
 	if v.Verdict.Word == "" {
 		v.Verdict = draw.Badge{Icon: "play", Word: string(p.Verdict)}
 	}

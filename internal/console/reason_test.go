@@ -1,8 +1,12 @@
 package console
 
 import (
+	"net/url"
 	"slices"
 	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // TestChangesOfCheckpointsSayWhy sends each form about a checkpoint, and finds
@@ -62,5 +66,40 @@ func TestPinTwiceIsPinned(t *testing.T) {
 	}
 	if !cp.Pinned {
 		t.Error("the second form has undone the first")
+	}
+}
+
+// TestAnswerTwiceIsAnswered sends the form that ends a run twice. The second time, the run has moved on, because the
+// first one was acted on.
+func TestAnswerTwiceIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	if _, err := w.client.SetOwnPolicy(ctx, "coder", ckpt.JSON(`{"autoresume":false}`)); err != nil {
+		t.Fatal(err)
+	}
+	soon := ckpt.Duration(time.Second)
+	if _, _, err := w.client.StartRun(ctx, ckpt.RunRequest{Agent: "coder", Run: "one", HeartbeatTimeout: &soon}); err != nil {
+		t.Fatal(err)
+	}
+	w.save("coder", "one", `{"n": 1}`)
+	prompts := new(ckpt.PromptPage) // the run sends no heartbeat, so the daemon asks how it shall go on
+	for len(prompts.Prompts) == 0 {
+		var err error
+		if prompts, err = w.client.Prompts(ctx, ckpt.PromptFilter{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	values, _ := w.form("ask/answer?" + url.Values{"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "prompt": {prompts.Prompts[0].ID}}.Encode())
+	values.Set("choice", string(ckpt.ChoiceAbandon))
+	values.Set("reason", "it is no use")
+	for i := range 2 {
+		if status, text := w.act("answer", values); status != 200 {
+			t.Fatalf("the form, sent %d times, is answered with %d: %s", i+1, status, text)
+		}
+	}
+	if run, err := w.client.Run(ctx, ckpt.RunRef{Agent: "coder", Run: "one"}); err != nil || run.Status != ckpt.RunFailed {
+		t.Error(run, err)
 	}
 }

@@ -328,7 +328,10 @@ func zoomLinks(page string, l *draw.Timeline, rec *survey.Recorder, chosen strin
 }
 
 // recTable is the recorder as a table.
-type recTable struct{ Rows []recRow }
+type recTable struct {
+	Rows    []recRow // the newest first
+	Earlier string   // how many rows are left out; "" for none
+}
 
 type recRow struct {
 	At         ckpt.Time
@@ -370,20 +373,24 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 		}
 		add(x.At, "finding", x.Rule, how, "")
 	}
-	bins := func(what string, list []survey.StepBin) {
-		for _, b := range list {
-			at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
-			add(at, what, draw.Count(b.Count), draw.Count(b.Failed)+" failed", "")
-		}
+	bin := func(i int, what string, count int64, how string) {
+		add(ckpt.At(rec.From.Add(time.Duration(i)*time.Duration(rec.BinMS)*time.Millisecond)), what+", together", draw.Count(count), how, "")
 	}
-	bins("steps, together", rec.Steps.Bins)
+	for _, b := range rec.Steps.Bins {
+		bin(b.I, "steps", b.Count, draw.Count(b.Failed)+" failed")
+	}
+	for _, b := range rec.Operations.Bins {
+		bin(b.I, "operations", b.Count, draw.Count(b.Failed)+" failed, "+draw.Count(b.Uncertain)+" uncertain")
+	}
 	for _, b := range rec.Checkpoints.Bins {
-		at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
-		add(at, "checkpoints, together", draw.Count(b.Routine+b.PreOperation+b.Recovery), "", "")
+		bin(b.I, "checkpoints", b.Routine+b.PreOperation+b.Recovery, draw.Count(b.Suspect)+" suspect")
+	}
+	for _, b := range rec.Findings.Bins {
+		bin(b.I, "findings", b.Count, draw.Count(b.Open)+" open, the worst "+string(b.Worst))
 	}
 	slices.SortStableFunc(t.Rows, func(a, b recRow) int { return b.At.Compare(a.At.Time) })
-	if len(t.Rows) > mostRows {
-		t.Rows = t.Rows[:mostRows]
+	if n := len(t.Rows) - mostRows; n > 0 {
+		t.Rows, t.Earlier = t.Rows[:mostRows], draw.Plural(n, "earlier row")
 	}
 	return t
 }

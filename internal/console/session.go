@@ -193,22 +193,14 @@ func (s *sessions) close(x *session) {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// once performs the action of a form about an agent. What the form saw no longer exists
-// after the action. Therefore the session itself remembers the first answer for the same
-// form. The daemon knows the keys of the other forms.
+// once performs the action of a form. What the form saw may no longer exist after the action.
+// Therefore the session remembers the first answer for the same form.
 func (x *session) once(what string, q url.Values, do func() (done, error)) (done, error) {
-	if _, is := agentForms[what]; !is {
-		return do()
-	}
-	same := maps.Clone(q)
-	for _, name := range []string{"csrf", "again", "yes"} {
-		same.Del(name)
-	}
-	form := what + "?" + same.Encode()
+	form := formText(what, q)
 	x.acting.Lock()
 	defer x.acting.Unlock()
-	if i := slices.IndexFunc(x.did, func(d did) bool { return d.form == form }); i >= 0 {
-		return x.did[i].result, nil
+	if result, was := x.answered(form); was {
+		return result, nil
 	}
 	result, err := do()
 	if err != nil || q.Get("key") == "" {
@@ -218,6 +210,30 @@ func (x *session) once(what string, q url.Values, do func() (done, error)) (done
 		x.did = x.did[1:]
 	}
 	return result, nil
+}
+
+// done returns the first answer for the same form. If the form is being acted on, it waits for
+// that.
+func (x *session) done(what string, q url.Values) (result done, was bool) {
+	x.acting.Lock()
+	defer x.acting.Unlock()
+	return x.answered(formText(what, q))
+}
+
+func (x *session) answered(form string) (result done, was bool) {
+	if i := slices.IndexFunc(x.did, func(d did) bool { return d.form == form }); i >= 0 {
+		return x.did[i].result, true
+	}
+	return done{}, false
+}
+
+// formText identifies a form that was filled in.
+func formText(what string, q url.Values) string {
+	same := maps.Clone(q)
+	for _, name := range []string{"csrf", "again", "yes"} {
+		same.Del(name)
+	}
+	return what + "?" + same.Encode()
 }
 
 // note keeps a sentence for the next page of the session.

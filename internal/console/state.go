@@ -425,7 +425,7 @@ func cutValue(raw string, hide []string) string {
 // every character that a page cannot show.
 func editable(state []byte) string {
 	var b bytes.Buffer
-	if json.Indent(&b, state, "", "  ") != nil {
+	if json.Indent(&b, bytes.TrimSpace(state), "", "  ") != nil { // Indent keeps what follows the value
 		return string(state)
 	}
 	if !bytes.ContainsFunc(b.Bytes(), hidden) {

@@ -86,6 +86,7 @@ type RunShown struct {
 	UID       string `json:"uid"`
 	DB        string `json:"db"`
 	Host      string `json:"host"`
+	This      bool   `json:"this"` // the host of the daemon that answers has the run
 	Owner     string `json:"owner"`
 	Principal string `json:"principal"` // of the owner, "" if a former version has shipped the run
 	Agent     string `json:"agent"`

@@ -105,7 +105,14 @@ func (v *view) FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 func (v *view) FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error) {
 	q.For, q.Owner = v.asker(sc)
 	v.auditRead(sc, "read_fleet_runs", q.Agent, "")
-	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*fleet.Runs, error) { return e.Runs(ctx, q) })
+	runs, err := askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*fleet.Runs, error) { return e.Runs(ctx, q) })
+	if err != nil {
+		return nil, err
+	}
+	for i := range runs.Runs {
+		runs.Runs[i].This = runs.Runs[i].DB == v.shipper.host.DB
+	}
+	return runs, nil
 }
 
 // askEngine asks the engine on a connection of its own. Only administrators see the
