@@ -43,7 +43,7 @@ func serveFor(t *testing.T) string {
 	})
 	client := client.Client{Socket: socket}
 	defer client.Close()
-	for end := time.Now().Add(10 * time.Second); client.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); client.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the daemon does not become ready")
 		}

@@ -77,6 +77,9 @@ func setPath(fields map[string]json.RawMessage, path []string, value json.RawMes
 	if text := fields[path[0]]; text != nil && json.Unmarshal(text, &inner) != nil {
 		return fmt.Errorf("%s has no parts", path[0])
 	}
+	if inner == nil { // the text is null
+		inner = map[string]json.RawMessage{}
+	}
 	if err := setPath(inner, path[1:], value); err != nil {
 		return err
 	}

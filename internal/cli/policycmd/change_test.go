@@ -1,6 +1,7 @@
 package policycmd
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -57,6 +58,14 @@ func TestChangePolicyInside(t *testing.T) {
 	want.Rules, want.Schema = []ckpt.Rule{{Name: "r", When: "true", Severity: "info", Message: "m"}}, ckpt.JSON(`"workflow-snapshot"`)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	var set map[string]json.RawMessage
+	text, err := changePolicy(ckpt.JSON(`{"detectors":{"repeat":null}}`), []string{"budget=null", "budget.steps=5", "detectors.repeat.warn=3"})
+	if err == nil {
+		err = json.Unmarshal(text, &set)
+	}
+	if err != nil || string(set["budget"]) != `{"steps":5}` || string(set["detectors"]) != `{"repeat":{"warn":3}}` {
+		t.Errorf("what was null is now %s: %v", text, err)
 	}
 	for _, bad := range []string{"detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
 		if _, err := changedPolicy(old, []string{bad}); err == nil {

@@ -123,16 +123,25 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	if (c.File == "") == (len(c.Settings) == 0) {
 		return cli.Usagef("nothing to set: give key=value …, or --file FILE")
 	}
-	own, err := c.policy(ctx, a)
+	own, changes, err := c.given(ctx, a)
 	if err != nil {
 		return err
 	}
 	if c.Agent != ckpt.AllAgents {
-		now, err := a.Client().SetOwnPolicy(ctx, c.Agent, own)
+		now, err := c.setAgents(ctx, a, own, changes)
 		if err != nil {
 			return err
 		}
 		return writePolicy(a, now)
+	}
+	if own == nil {
+		layers, err := a.Client().PolicyLayers(ctx, ckpt.AllAgents)
+		if err != nil {
+			return err
+		}
+		if own, err = changePolicy(ownLayer(ckpt.AllAgents, layers), changes); err != nil {
+			return err
+		}
 	}
 	set, err := a.Client().SetOwnerPolicy(ctx, own)
 	if err != nil {
@@ -145,31 +154,48 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	return writeLayers(a, &set.PolicyLayers)
 }
 
-// policy returns the values to set, as a JSON object.
-func (c *policySetCmd) policy(ctx context.Context, a *cli.App) (ckpt.JSON, error) {
+// given returns the whole policy of a file, or else the changes.
+func (c *policySetCmd) given(ctx context.Context, a *cli.App) (own ckpt.JSON, changes []string, err error) {
 	if c.File != "" {
 		text, err := a.Read(ctx, c.File)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		_, err = wellformed.ParsePolicy(text)
-		return text, cli.Checked(err)
+		return text, nil, cli.Checked(err)
 	}
-	changes, err := c.changes(ctx, a)
-	if err != nil {
-		return nil, err
+	if changes, err = c.changes(ctx, a); err == nil {
+		_, err = changePolicy(ckpt.JSON("{}"), changes)
 	}
-	if _, err := changePolicy(ckpt.JSON("{}"), changes); err != nil {
-		return nil, err
+	return nil, changes, err
+}
+
+// changesAtMost is how often the changes are made anew because another program has changed the policy in between.
+const changesAtMost = 5
+
+// setAgents sets the policy of one agent: own, or what it is now with the changes.
+func (c *policySetCmd) setAgents(ctx context.Context, a *cli.App, own ckpt.JSON, changes []string) (*ckpt.Policy, error) {
+	if own != nil {
+		return a.Client().SetOwnPolicy(ctx, c.Agent, own)
 	}
-	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent can have a policy before its first save
-		return changePolicy(ckpt.JSON("{}"), changes)
+	operator := client.Operator{Client: a.Client()}
+	for try := 1; ; try++ {
+		layers, tag, err := operator.PolicyOf(ctx, c.Agent)
+		if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent can have a policy before its first save
+			layers, tag, err = new(ckpt.PolicyLayers), "", nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		changed, err := changePolicy(ownLayer(c.Agent, layers), changes)
+		if err != nil {
+			return nil, err
+		}
+		set, err := operator.ReplacePolicy(ctx, c.Agent, changed, tag)
+		if ckpt.CodeOf(err) != ckpt.CodeConflict || try == changesAtMost {
+			return set, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return changePolicy(ownLayer(c.Agent, layers), changes)
 }
 
 // changes returns the typed settings, including those in files.

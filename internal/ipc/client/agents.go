@@ -101,6 +101,7 @@ func (c *Client) SetOwnerPolicy(ctx context.Context, set ckpt.JSON) (*ckpt.Owner
 		return nil, err
 	}
 	a.repeatable = true
+	a.because(ctx)
 	answer := new(ckpt.OwnerPolicySet)
 	_, err = c.fetch(ctx, a, answer)
 	answer.Policy.Fill()

@@ -26,7 +26,7 @@ var routes = []route{
 	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", params: []string{"layers"}, do: (*call).getPolicy},
 	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", params: reasonParams, write: true, do: (*call).putPolicy},
 	{name: "policy", method: "GET", path: "/v1/policy", do: (*call).getOwnerPolicy},
-	{name: "set_owner_policy", method: "PUT", path: "/v1/policy", write: true, do: (*call).putOwnerPolicy},
+	{name: "set_owner_policy", method: "PUT", path: "/v1/policy", params: reasonParams, write: true, do: (*call).putOwnerPolicy},
 	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", params: []string{"run", "files"}, do: (*call).exportAgent},
 	{name: "export", method: "GET", path: "/v1/export", params: []string{"agents", "files"}, do: (*call).exportAgents},
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
