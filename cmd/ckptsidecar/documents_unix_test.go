@@ -46,7 +46,7 @@ var notRun = []struct{ page, begins, why string }{
 	{"docs/FLEET.md", "ckptsidecar exec --agent coder --standby", "it needs PostgreSQL; examples/fleet/standby.sh does the same"},
 	{"docs/FLEET.md", "GRANT SELECT", "it needs PostgreSQL"},
 	{"docs/HOOKS.md", "ckptsidecar hook install", "it asks; TestStories/hook plays it, and docs/QUICKSTART.md with --yes"},
-	{"docs/HOWTO.md", "sudo ckptsidecar agents", "it needs a second user; TestStories/chown plays it"},
+	{"docs/HOWTO.md", "ckptsidecar agents --owner", "it needs a second user; TestStories/chown plays it"},
 	{"docs/HOWTO.md", "ckptsidecar export --all", "it installs a service; make e2e-systemd does"},
 	{"docs/LANGGRAPH.md", "pip install", "it needs PyPI"},
 	{"docs/OPERATIONS.md", "scrape_configs", "it needs Prometheus"},

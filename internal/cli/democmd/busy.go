@@ -121,7 +121,11 @@ func fillBusyHost(ctx context.Context, a *cli.App, pace float64) error {
 	if a.JSON {
 		return a.WriteJSON(map[string]any{"runs": len(page.Runs), "seconds": time.Since(began).Seconds()})
 	}
-	term.Printf(a.Stdout, "%s in %.0f s. Look at them with: ckptsidecar console\n", term.Count(len(page.Runs), "run"), time.Since(began).Seconds())
+	look := "ckptsidecar console"
+	if a.Socket != "" {
+		look += " --socket " + cli.ShellWord(a.Socket)
+	}
+	term.Printf(a.Stdout, "%s in %.0f s. Look at them with: %s\n", term.Count(len(page.Runs), "run"), time.Since(began).Seconds(), look)
 	return nil
 }
 
