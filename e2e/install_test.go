@@ -31,6 +31,20 @@ func (m *machine) serviceOfTheSystem(t *testing.T) {
 	if after := m.sh(traces); after != before {
 		t.Errorf("a dry run left:\n%s", after)
 	}
+	// An installation was interrupted: the file with the accounts is written, and there are no accounts.
+	m.sh("mkdir -p /etc/sysusers.d; /opt/here/ckptsidecar service install; systemctl stop ckptsidecar.socket ckptsidecar.service; " +
+		"userdel ckptsidecar; groupdel ckptsidecar-audit; rm -r /var/lib/ckptsidecar")
+	t.Log(m.run("/opt/here/ckptsidecar", "service", "install"))
+	m.until(10*time.Second, "the daemon", m.answers)
+	// Another one was interrupted after it had replaced the program.
+	old := m.run("systemctl", "show", "--property=MainPID", "ckptsidecar.service")
+	m.sh("cp /opt/here/ckptsidecar /usr/local/bin/new && mv /usr/local/bin/new /usr/local/bin/ckptsidecar")
+	t.Log(m.run("/opt/here/ckptsidecar", "service", "install"))
+	m.until(10*time.Second, "the daemon", m.answers)
+	if now := m.run("systemctl", "show", "--property=MainPID", "ckptsidecar.service"); now == old {
+		t.Error("the replaced program still runs")
+	}
+	m.run("/opt/here/ckptsidecar", "service", "uninstall")
 	for round := range 2 {
 		t.Log(m.run("/opt/here/ckptsidecar", "service", "install"))
 		m.until(10*time.Second, "the daemon", m.answers)

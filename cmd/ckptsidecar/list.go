@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -78,16 +77,15 @@ func (c *listCmd) follow(ctx context.Context, a *app) error {
 			return change.Agent == c.Agent && (c.InRun == "" || change.Run == c.InRun) &&
 				(change.What == survey.ChangedCheckpoint || change.What == survey.ChangedFinding)
 		},
-		Read: func() ([]ckpt.Checkpoint, error) {
-			page, err := c.pages(ctx, a)
+		Read: func(before string) ([]ckpt.Checkpoint, ckpt.Ref, error) {
+			page, err := c.page(ctx, a, before, c.Limit)
 			switch {
 			case ckpt.CodeOf(err) == ckpt.CodeNotFound: // the agent's first save creates it
-				return nil, nil
+				return nil, "", nil
 			case err != nil:
-				return nil, err
+				return nil, "", err
 			}
-			slices.Reverse(page.Checkpoints)
-			return page.Checkpoints, nil
+			return page.Checkpoints, page.Next, nil
 		},
 		Version: func(c *ckpt.Checkpoint) string {
 			return fmt.Sprint(c.ID, c.Pinned, c.Suspect, c.Labels)
@@ -98,11 +96,9 @@ func (c *listCmd) follow(ctx context.Context, a *app) error {
 
 // pages reads one page, or with --all every page.
 func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, error) {
-	filter := ckpt.CheckpointFilter{Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label, Suspect: c.Suspect}
 	var all *ckpt.CheckpointPage
 	_, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
-		filter.Before, filter.Limit = before, limit
-		page, err := a.Client().Checkpoints(ctx, filter)
+		page, err := c.page(ctx, a, before, limit)
 		if err != nil {
 			return "", err
 		}
@@ -113,6 +109,12 @@ func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, erro
 		return page.Next, nil
 	})
 	return all, err
+}
+
+func (c *listCmd) page(ctx context.Context, a *app, before string, limit int) (*ckpt.CheckpointPage, error) {
+	return a.Client().Checkpoints(ctx, ckpt.CheckpointFilter{
+		Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label, Suspect: c.Suspect, Before: before, Limit: limit,
+	})
 }
 
 func checkpointTable(list []ckpt.Checkpoint, s *term.Style) *term.Table {

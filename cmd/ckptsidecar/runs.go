@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -83,16 +82,16 @@ func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) err
 	filter.Limit = c.Limit
 	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Run]{
 		Concerns: func(change *survey.Change) bool { return c.Agent == "" || change.Agent == c.Agent },
-		Read: func() ([]ckpt.Run, error) {
+		Read: func(before string) ([]ckpt.Run, ckpt.Ref, error) {
+			filter.Before = before
 			page, err := a.Client().Runs(ctx, filter)
 			switch {
 			case ckpt.CodeOf(err) == ckpt.CodeNotFound:
-				return nil, nil
+				return nil, "", nil
 			case err != nil:
-				return nil, err
+				return nil, "", err
 			}
-			slices.Reverse(page.Runs)
-			return page.Runs, nil
+			return page.Runs, page.Next, nil
 		},
 		Version: func(r *ckpt.Run) string {
 			return fmt.Sprint(r.Agent, "/", r.Run, r.Status, r.Epoch, r.Attempt, r.PID, r.Goal, r.StartedAt)

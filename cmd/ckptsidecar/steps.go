@@ -69,7 +69,7 @@ func (c *stepsCmd) follow(ctx context.Context, a *app, ref ckpt.RunRef) error {
 		Concerns: func(change *survey.Change) bool {
 			return change.Agent == c.Agent && change.Run == cmp.Or(ref.Run, ckpt.MainRun) && change.What == survey.ChangedStep
 		},
-		Read: func() (steps []ckpt.Step, err error) {
+		Read: func(string) (steps []ckpt.Step, _ ckpt.Ref, err error) {
 			settled := true
 			err = cli.EachPage(from, func(at string) (string, bool, error) {
 				page, err := a.Client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: at, Limit: ckpt.MaxLimit})
@@ -86,7 +86,8 @@ func (c *stepsCmd) follow(ctx context.Context, a *app, ref ckpt.RunRef) error {
 				}
 				return string(page.Next), page.Next != "", nil
 			})
-			return steps, err
+			slices.Reverse(steps)
+			return steps, "", err
 		},
 		Version: func(s *ckpt.Step) string { return fmt.Sprint(s.Key, " ", s.Attempt, s.Status) },
 		Table:   func(steps []ckpt.Step) *term.Table { return stepTable(steps, a.Out) },

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -24,20 +26,81 @@ func (f *Following) Check(p *Paged) error {
 
 // Watched is a list that is followed.
 type Watched[Entry any] struct {
-	Concerns func(*survey.Change) bool         // whether a change can affect the list
-	Read     func() ([]Entry, error)           // the newest entries, oldest first
-	Version  func(*Entry) string               // differs if the entry must be shown again
-	Table    func(entries []Entry) *term.Table // the entries for people
+	Concerns func(*survey.Change) bool // whether a change can affect the list
+	// Read reads one page, the newest entries first. before is "", or where the last page has said that the next one
+	// begins. next is "" on the last page.
+	Read    func(before string) (page []Entry, next ckpt.Ref, err error)
+	Version func(*Entry) string               // differs if the entry must be shown again
+	Table   func(entries []Entry) *term.Table // the entries for people
+}
+
+// mostPages is how many pages of new entries are read after a change.
+const mostPages = 20
+
+// shown remembers which versions of entries were shown.
+type shown struct {
+	known map[string]bool
+	order []string
+}
+
+// shownMost is how many versions are remembered at least.
+const shownMost = 10_000
+
+// add remembers a version. It returns false if it was known.
+func (s *shown) add(version string) bool {
+	if s.known[version] {
+		return false
+	}
+	s.known[version] = true
+	s.order = append(s.order, version)
+	return true
+}
+
+// trim forgets the oldest versions. The last read had this many entries.
+func (s *shown) trim(read int) {
+	if n := len(s.order) - shownMost - 2*read; n > 0 {
+		for _, version := range s.order[:n] {
+			delete(s.known, version)
+		}
+		s.order = slices.Clone(s.order[n:])
+	}
+}
+
+// fresh reads the entries that were not shown yet, oldest first. It reads on as long as a page has nothing else. At the
+// beginning, one page is enough.
+func (w *Watched[Entry]) fresh(s *shown, began bool) (list []Entry, err error) {
+	read, before := 0, ckpt.Ref("")
+	for range mostPages {
+		page, next, err := w.Read(string(before))
+		if err != nil {
+			return nil, err
+		}
+		read += len(page)
+		met := false
+		for i := range page {
+			if s.add(w.Version(&page[i])) {
+				list = append(list, page[i])
+			} else {
+				met = true
+			}
+		}
+		if before = next; met || !began || next == "" {
+			break
+		}
+	}
+	s.trim(read)
+	slices.Reverse(list)
+	return list, nil
 }
 
 // Follow writes the entries of a list, and then each new or changed entry, until ctx ends.
 // With --json, each is one line.
 func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
-	var seen map[string]bool
+	seen, began := &shown{known: map[string]bool{}}, false
 	show := func(fresh []Entry) error {
 		if !a.JSON {
 			t := w.Table(fresh)
-			if seen != nil {
+			if began {
 				t.Headless()
 			}
 			t.Write(a.Stdout, a.Out)
@@ -54,22 +117,11 @@ func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
 		if c.What != survey.ChangedBegin && c.What != survey.ChangedAll && !w.Concerns(&c) {
 			return nil
 		}
-		entries, err := w.Read()
-		if err != nil {
-			return err
-		}
-		var fresh []Entry
-		now := make(map[string]bool, len(entries))
-		for i := range entries {
-			version := w.Version(&entries[i])
-			if now[version] = true; !seen[version] {
-				fresh = append(fresh, entries[i])
-			}
-		}
-		if len(fresh) > 0 || seen == nil {
+		fresh, err := w.fresh(seen, began)
+		if err == nil && (len(fresh) > 0 || !began) {
 			err = show(fresh)
+			began = true
 		}
-		seen = now
 		return err
 	})
 	if ctx.Err() != nil { // Ctrl-C ends following

@@ -32,6 +32,7 @@ const (
 const (
 	firstBackup = time.Minute
 	retryBackup = time.Hour
+	longestWait = 10 * time.Minute // after that, the clock is looked at again
 )
 
 // backups copies the database when it is time, and removes the oldest copies when a newer
@@ -92,19 +93,33 @@ func (b *backups) Run(ctx context.Context) error {
 	if b.interval == 0 {
 		return nil
 	}
-	pause := max(min(firstBackup, b.interval/10), b.due())
+	pause, again := max(min(firstBackup, b.interval/10), b.due()), false
 	for {
-		if periodic.Wait(ctx, pause) != nil {
+		if b.wait(ctx, pause, again) != nil {
 			return nil
 		}
 		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
 			b.log.Error("no new backup was made", "error", err, "folder", b.folder)
 			b.failed(ctx, err)
-			pause = min(retryBackup, b.interval)
+			pause, again = min(retryBackup, b.interval), true
 			continue
 		}
-		pause = max(time.Second, b.due())
+		pause, again = max(time.Second, b.due()), false
 	}
+}
+
+// wait waits for a time, and for a shorter one if the next backup is due before. Timers stand still while the machine
+// sleeps, so the clock decides. again says that a failed backup is tried again after the time.
+func (b *backups) wait(ctx context.Context, pause time.Duration, again bool) error {
+	for pause > longestWait {
+		if err := periodic.Wait(ctx, longestWait); err != nil {
+			return err
+		}
+		if pause -= longestWait; !again {
+			pause = min(pause, max(time.Second, b.due()))
+		}
+	}
+	return periodic.Wait(ctx, pause)
 }
 
 // due returns the time until the next backup. A backup from the future was made before the

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -130,6 +131,28 @@ func TestWhenABackupIsDue(t *testing.T) {
 	if problem := b.problem(b.Status(), *now); !strings.Contains(problem, "due every 1h") {
 		t.Errorf("an overdue backup is told as %q", problem)
 	}
+}
+
+// TestBackupsAfterTheMachineHasSlept: timers stand still meanwhile, and the clock does not.
+func TestBackupsAfterTheMachineHasSlept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, now := scheduled(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- b.Run(ctx) }()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		*now = now.Add(24 * time.Hour)
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if got := names(t, b); len(got) != 2 {
+			t.Errorf("there are %q", got)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestBackupsAfterTheClockWasSetBack: backups with names from the future count as the oldest, so

@@ -33,7 +33,7 @@ func (s *service) openScrapes(context.Context) error {
 	}
 	listener, err := net.Listen("tcp", s.daemon.Config.MetricsListen)
 	if err != nil {
-		return fmt.Errorf("metrics.listen: %w", err)
+		return fmt.Errorf("metrics.listen: %w; the service of systemd needs more rights for this, see docs/OPERATIONS.md", err)
 	}
 	s.scrapes.listener = listener
 	return nil

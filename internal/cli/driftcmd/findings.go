@@ -3,7 +3,6 @@ package driftcmd
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -79,13 +78,13 @@ func (c *driftFindingsCmd) follow(ctx context.Context, a *cli.App, f survey.Find
 		Concerns: func(change *survey.Change) bool {
 			return (c.Agent == "" || change.Agent == c.Agent) && change.What == survey.ChangedFinding
 		},
-		Read: func() ([]ckpt.Finding, error) {
+		Read: func(before string) ([]ckpt.Finding, ckpt.Ref, error) {
+			f.Before = before
 			page, err := client.Operator{Client: a.Client()}.Findings(ctx, f)
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
-			slices.Reverse(page.Findings)
-			return page.Findings, nil
+			return page.Findings, page.Next, nil
 		},
 		Version: func(f *ckpt.Finding) string { return fmt.Sprint(f.ID, f.Severity, f.Closed) },
 		Table:   func(findings []ckpt.Finding) *term.Table { return foundTable(findings, a.Out) },

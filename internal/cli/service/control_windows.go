@@ -91,8 +91,12 @@ func scmStateText(s svc.State) string {
 	return text
 }
 
-// stateTimeout is how long to wait for a start or a stop.
-const stateTimeout = 40 * time.Second
+// How long to wait for a start and for a stop. A start can migrate or check a large database. It may take as long as the
+// daemon reports that it is starting.
+const (
+	startTimeout = 20 * time.Minute
+	stopTimeout  = 40 * time.Second
+)
 
 func (h *scmHost) start(ctx context.Context) error {
 	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS,
@@ -100,7 +104,7 @@ func (h *scmHost) start(ctx context.Context) error {
 	if err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
 		return err
 	}
-	return h.until(ctx, svc.Running)
+	return h.until(ctx, svc.Running, startTimeout)
 }
 
 func (h *scmHost) stop(ctx context.Context) error {
@@ -111,12 +115,12 @@ func (h *scmHost) stop(ctx context.Context) error {
 	if err != nil && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
 		return err
 	}
-	return h.until(ctx, svc.Stopped)
+	return h.until(ctx, svc.Stopped, stopTimeout)
 }
 
 // until waits for a state. It does not wait for a service that stops instead of starting.
-func (h *scmHost) until(ctx context.Context, want svc.State) error {
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+func (h *scmHost) until(ctx context.Context, want svc.State, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
 		state := h.state()
@@ -128,7 +132,7 @@ func (h *scmHost) until(ctx context.Context, want svc.State) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after %v it is still %s", stateTimeout, scmStateText(state))
+			return fmt.Errorf("after %v it is still %s", most, scmStateText(state))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +21,9 @@ import (
 var programFolders = []string{"/usr/bin", "/usr/local/bin"}
 
 const copiedProgram = "/usr/local/bin/ckptsidecar"
+
+// daemonFolder is the folder of the database of the system's service.
+const daemonFolder = "/var/lib/ckptsidecar"
 
 // installed is a file that belongs to an installation.
 type installed struct {
@@ -61,16 +65,30 @@ func (h *systemdHost) files() ([]installed, error) {
 // accounts returns the user, the groups and the folders of the system's service.
 func (h *systemdHost) accounts() []installed {
 	const users, folders = "/etc/sysusers.d/ckptsidecar.conf", "/etc/tmpfiles.d/ckptsidecar.conf"
-	run := func(name string, args ...string) *step {
+	// An earlier installation may have written the file and failed at the command.
+	run := func(made func() bool, name string, args ...string) *step {
 		s := commandStep(name, args...)
-		s.done = func(changed bool) bool { return !changed }
+		s.done = func(changed bool) bool { return !changed && made() }
 		return &s
 	}
 	return []installed{
-		{users, []byte(packaging.File("systemd/ckptsidecar.sysusers")), 0o644, run("systemd-sysusers", users)},
-		{folders, []byte(packaging.File("systemd/ckptsidecar.tmpfiles")), 0o644, run("systemd-tmpfiles", "--create", folders)},
+		{users, []byte(packaging.File("systemd/ckptsidecar.sysusers")), 0o644, run(hasAccounts, "systemd-sysusers", users)},
+		{folders, []byte(packaging.File("systemd/ckptsidecar.tmpfiles")), 0o644, run(hasFolder, "systemd-tmpfiles", "--create", folders)},
 	}
 }
+
+// hasAccounts reports whether the user and the groups of the system's service exist.
+func hasAccounts() bool {
+	_, err := user.Lookup("ckptsidecar")
+	for _, name := range []string{"ckptsidecar", "ckptsidecar-audit"} {
+		if err == nil {
+			_, err = user.LookupGroup(name)
+		}
+	}
+	return err == nil
+}
+
+func hasFolder() bool { return isThere(daemonFolder) }
 
 // namedProgram returns the program that the service must be told about, "" if systemd
 // finds it without help.

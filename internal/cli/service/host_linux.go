@@ -66,9 +66,11 @@ func (h *systemdHost) installation() ([]step, error) {
 		}
 	}
 	steps = append(steps,
-		h.systemctl("daemon-reload").unless(func(changed bool) bool { return !changed }),
+		h.systemctl("daemon-reload").unless(func(changed bool) bool { return !changed && !h.isStale() }),
 		h.systemctl(append([]string{"enable"}, bothUnits...)...).unless(func(bool) bool { return h.are("is-enabled") }),
-		h.systemctl("restart", "ckptsidecar.service").unless(func(changed bool) bool { return !changed || !h.are("is-active") }),
+		h.systemctl("restart", "ckptsidecar.service").unless(func(changed bool) bool {
+			return !changed && !h.runsRemoved() || !h.are("is-active")
+		}),
 		h.systemctl(append([]string{"start"}, bothUnits...)...).unless(func(bool) bool { return h.are("is-active") }),
 	)
 	if me, err := user.Current(); h.user && err == nil && !isThere("/var/lib/systemd/linger/"+me.Username) {
@@ -116,7 +118,7 @@ func (h *systemdHost) kept() []string {
 		return []string{"your checkpoints and settings"}
 	}
 	list := []string{}
-	for _, what := range [][2]string{{"/var/lib/ckptsidecar", "the checkpoints"}, {"/etc/ckptsidecar", "the settings"}} {
+	for _, what := range [][2]string{{daemonFolder, "the checkpoints"}, {"/etc/ckptsidecar", "the settings"}} {
 		if isThere(what[0]) {
 			list = append(list, what[0]+", "+what[1])
 		}

@@ -40,6 +40,26 @@ func (h *systemdHost) are(question string) bool {
 		exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[1]})...).Run() == nil
 }
 
+// isStale reports whether systemd has units in memory that differ from their files.
+func (h *systemdHost) isStale() bool {
+	for _, unit := range bothUnits {
+		if shown, err := h.show(context.Background(), unit, "NeedDaemonReload"); err == nil && shown["NeedDaemonReload"] == "yes" {
+			return true
+		}
+	}
+	return false
+}
+
+// runsRemoved reports whether the daemon still runs a program whose file was replaced.
+func (h *systemdHost) runsRemoved() bool {
+	shown, err := h.show(context.Background(), bothUnits[1], "MainPID")
+	if err != nil || shown["MainPID"] == "" || shown["MainPID"] == "0" {
+		return false
+	}
+	program, err := os.Readlink("/proc/" + shown["MainPID"] + "/exe")
+	return err == nil && strings.HasSuffix(program, " (deleted)")
+}
+
 func (s step) unless(done func(changed bool) bool) step {
 	s.done = done
 	return s
