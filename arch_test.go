@@ -154,7 +154,7 @@ var arrows = map[string][]string{
 	},
 	"internal/cli/view": {root, "internal/cli", "internal/cli/term"},
 	"internal/cli/supervise": {
-		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet/lease", "internal/ipc/client", "internal/osfile",
+		root, "client", "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet/lease", "internal/ipc/client", "internal/osfile",
 	},
 	"internal/cli/driftcmd": {
 		root, "internal/drift/observer", "internal/cli", "internal/cli/term", "internal/cli/view", "internal/drift",

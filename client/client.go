@@ -83,3 +83,20 @@ func (c *Client) Replay(ctx context.Context) (Replayed, error) {
 	c.init()
 	return c.spool.replay(ctx)
 }
+
+// ReplayRun sends the spooled writes of one run for this client's daemon. Call it before you resume
+// or end a run that another process has worked on: the daemon refuses what comes later. If some
+// writes still wait, the error says why. A spool that cannot be read holds nothing up.
+func (c *Client) ReplayRun(ctx context.Context, agent, run string) (Replayed, error) {
+	c.init()
+	run = cmp.Or(run, ckpt.MainRun)
+	if _, _, err := c.spool.waiting(); err != nil {
+		return Replayed{}, nil
+	}
+	defer c.spool.lock(agent, run)()
+	r, err := c.spool.replayWhere(ctx, ofRun(agent, run))
+	if err = cmp.Or(err, r.cause); err == nil {
+		return r, nil
+	}
+	return r, ckpt.Wrap(ckpt.CodeBusy, err, "earlier writes of run %s of agent %s still wait in the spool: %s", run, agent, reason(err))
+}

@@ -23,6 +23,8 @@ type Replayed struct {
 	Other    int      `json:"other"`    // they belong to another daemon, or come from a newer version
 	Why      string   `json:"why"`      // why the first write of those in Left still waits
 	Aside    []string `json:"aside"`    // the files that were put aside
+
+	cause error // why the first write of those in Left still waits
 }
 
 // replay sends all writes that belong to this daemon.
@@ -87,16 +89,26 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 	case passes(err) || ctx.Err() != nil:
 		blocked[run] = true
 		r.Left++
-		if r.Why == "" {
-			r.Why = ckpt.AsError(err).Message
-		}
-		var nobody *DialError
-		if errors.As(err, &nobody) {
-			r.Why = nobody.Error()
+		if r.cause == nil {
+			r.cause, r.Why = err, reason(err)
 		}
 		return nil
 	}
 	return s.putAside(dir, name, ckpt.AsError(err), r)
+}
+
+// reason returns why a write still waits, for people.
+func reason(err error) string {
+	var nobody *DialError
+	if errors.As(err, &nobody) {
+		return nobody.Error()
+	}
+	return ckpt.AsError(err).Message
+}
+
+// ofRun chooses the writes of one run.
+func ofRun(agent, run string) func(*spooled) bool {
+	return func(h *spooled) bool { return h.Agent == agent && h.Run == run }
 }
 
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
@@ -198,7 +210,7 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	if early {
 		return errWaits
 	}
-	result, err := s.replayWhere(ctx, func(h *spooled) bool { return h.Agent == agent && h.Run == run })
+	result, err := s.replayWhere(ctx, ofRun(agent, run))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measured = time.Time{}

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -40,6 +43,9 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(r.Check()); err != nil {
 		return err
 	}
+	if err := c.replay(ctx, a, r.Run); err != nil {
+		return err
+	}
 	plan, _, err := a.Client().Resume(ctx, r)
 	if err != nil {
 		return err
@@ -51,6 +57,21 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 		return &cli.ExitError{Code: code}
 	}
 	return nil
+}
+
+// replay sends the spooled writes of the run first: after the claim, the daemon would refuse
+// them. The spool has no writes of other owners.
+func (c *resumeCmd) replay(ctx context.Context, a *app, run string) error {
+	if c.DryRun || a.Owner != "" {
+		return nil
+	}
+	sender := &client.Client{Socket: a.Socket, Log: slog.New(slog.DiscardHandler)}
+	defer sender.Close()
+	done, err := sender.ReplayRun(ctx, c.Agent, run)
+	if done.Rejected > 0 {
+		a.Tell("the daemon refused %s from the spool for good; to see them: ckptsidecar spool list", term.Count(done.Rejected, "write"))
+	}
+	return err
 }
 
 func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {

@@ -93,6 +93,8 @@ type planForAgent struct {
 	Checkpoint *struct {
 		State json.RawMessage `json:"state"`
 	} `json:"checkpoint"`
+	Attempt          int                    `json:"attempt"`
+	CompletedSteps   []ckpt.CompletedStep   `json:"completed_steps"`
 	InterruptedSteps []ckpt.InterruptedStep `json:"interrupted_steps"`
 }
 

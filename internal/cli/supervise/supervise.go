@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	agent "github.com/ckptsidecar/ckptsidecar/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
@@ -92,6 +94,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.sender = &agent.Client{Socket: socket, SpoolDir: s.a.Env(agent.EnvSpool), Log: slog.New(slog.DiscardHandler)}
+	defer s.sender.Close()
 	for {
 		end, err := s.attempt(ctx, socket)
 		if err != nil {
@@ -184,8 +188,12 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 		if err == nil || first || !away(err) {
 			return plan, err
 		}
-		if tries == 1 {
+		switch {
+		case tries > 1:
+		case daemon.Unreachable(err):
 			s.note("daemon_away", "the daemon is away; exec starts the command when the daemon is back")
+		default:
+			s.note("daemon_away", "the run cannot be claimed now: %s; exec tries again", cli.MessageOf(err))
 		}
 		if !s.pause(pauses.NextBackOff()) {
 			return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the daemon was away"}
@@ -212,8 +220,24 @@ func (s *supervisor) standsBy(err error) time.Duration {
 func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this process too
 	defer cancel()
+	if err := s.replay(ctx); err != nil {
+		return nil, err
+	}
 	plan, _, err := s.client.Resume(ctx, r)
 	return plan, err
+}
+
+// replay sends what the command has spooled while the daemon was away. After the next
+// claim or the end of the run, the daemon would refuse it.
+func (s *supervisor) replay(ctx context.Context) error {
+	done, err := s.sender.ReplayRun(ctx, s.cmd.Agent, s.cmd.InRun)
+	if done.Sent > 0 {
+		s.note("replayed", "sent %s from the spool", term.Count(done.Sent, "write"))
+	}
+	if done.Rejected > 0 {
+		s.note("refused", "the daemon refused %s from the spool for good; to see them: ckptsidecar spool list", term.Count(done.Rejected, "write"))
+	}
+	return err
 }
 
 // away reports whether a call failed because no daemon answers at the moment.
@@ -375,6 +399,9 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	tries := 0
 	run, err := retry(ctx, func() (*ckpt.Run, error) {
 		tries++
+		if err := s.replay(ctx); err != nil {
+			return nil, err
+		}
 		return s.client.Run(ctx, s.ref(nil))
 	})
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	agent "github.com/ckptsidecar/ckptsidecar/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -17,9 +18,10 @@ type supervisor struct {
 	a       *cli.App
 	cmd     *Command
 	client  *client.Client
-	path    string   // of the program
-	folder  string   // for the plan; only this user can read it
-	lock    *os.File // shows that this supervisor is alive
+	sender  *agent.Client // for what the command has spooled
+	path    string        // of the program
+	folder  string        // for the plan; only this user can read it
+	lock    *os.File      // shows that this supervisor is alive
 	signals chan os.Signal
 
 	epoch    int64
