@@ -23,7 +23,7 @@ const (
 type Client struct {
 	Socket   string        // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
 	Owner    string        // whose agents; "" for the caller's own. Only administrators can set it
-	Deadline time.Duration // how long a call waits for a daemon that is away, busy or silent; 0 means DefaultDeadline, below 0 not at all
+	Deadline time.Duration // how long a call waits for a daemon that is away, busy or silent; 0 means DefaultDeadline, below 0 not at all, except a minute for a daemon that is silent
 	// FailOpen lets the agent continue without a daemon: a write that cannot be sent within the
 	// deadline is spooled.
 	FailOpen  bool
@@ -60,6 +60,8 @@ func (c *Client) deadline() time.Duration { return cmp.Or(c.Deadline, DefaultDea
 
 // send sends a write that was made at the given time and waited in the spool since.
 func (c *Client) send(ctx context.Context, r *client.Request, made ckpt.Time) error {
+	ctx, cancel := within(ctx, silenceMost)
+	defer cancel()
 	_, err := c.wire.Send(ctx, r, made)
 	return err
 }

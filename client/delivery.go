@@ -26,13 +26,16 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 		return d.tryToSend(ctx, send)
 	}
 	defer d.spool.lock(r.Agent, r.Run)()
-	err := d.spool.clear(ctx, r.Agent, r.Run)
-	if err == nil {
-		if err = d.tryToSend(ctx, send); !passes(err) {
+	err := d.tryToSend(ctx, func(ctx context.Context) error {
+		if err := d.spool.clear(ctx, r.Agent, r.Run); err != nil {
 			return err
 		}
+		return send(ctx)
+	})
+	if !passes(err) {
+		return err
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(context.Cause(ctx), errSilent) {
 		return err // the agent itself has canceled the call
 	}
 	return d.keep(r, err)
@@ -40,15 +43,25 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 
 // tryToSend tries to send until the deadline.
 func (d *delivery) tryToSend(ctx context.Context, send func(context.Context) error) error {
-	if d.deadline > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d.deadline, errSilent)
-		defer cancel()
+	limit := d.deadline
+	if limit <= 0 {
+		limit = silenceMost
 	}
+	ctx, cancel := within(ctx, limit)
+	defer cancel()
 	return send(ctx)
 }
 
+// silenceMost is how long a request waits for its answer if nothing else limits it.
+const silenceMost = time.Minute
+
 var errSilent = errors.New("the daemon did not answer in time")
+
+// within limits how long the daemon may take. When that is over, the agent has not canceled
+// anything.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, errSilent)
+}
 
 // keep spools a write. If that fails, it does what DropWhenFull says.
 func (d *delivery) keep(r *client.Request, why error) error {

@@ -45,3 +45,36 @@ func TestACanceledOperationWasNotBegun(t *testing.T) {
 		}
 	}
 }
+
+// TestASilentDaemonHoldsNobodyUp: a daemon that does not answer at all is as good as none, also
+// when writes of the run wait already.
+func TestASilentDaemonHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	c := d.open(t, failOpen)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run, err := d.open(t).Agent("a").Start(ctx, client.RunOptions{})
+	must(t, err)
+	run.Agent = c.Agent("a")
+	must(t, d.cmd.Process.Signal(syscall.SIGSTOP))
+	for i := range 3 {
+		saved, err := run.Save(ctx, state{Step: i})
+		if err != nil || saved.Fate != client.Spooled {
+			t.Fatalf("save %d: %+v, %v", i, saved, err)
+		}
+	}
+	_, err = client.Step(ctx, run, "s", func(context.Context) (int, error) { return 7, nil })
+	must(t, err)
+	must(t, d.cmd.Process.Signal(syscall.SIGCONT))
+	if r, err := c.Replay(ctx); err != nil || r.Left+r.Rejected+r.Other > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	steps, err := c.Wire().Steps(ctx, ckpt.RunRef{Agent: "a"}, ckpt.ListFilter{})
+	if err != nil || len(steps.Steps) != 1 || string(steps.Steps[0].Result) != "7" {
+		t.Errorf("%+v, %v", steps, err)
+	}
+	if ids := all(t, c, "a"); len(ids) != 3 {
+		t.Errorf("%d saves are there", len(ids))
+	}
+}

@@ -298,7 +298,7 @@ func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, 
 
 // giveUp ends the run as interrupted, so that it can be resumed.
 func (r *Run) giveUp(why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endMost)
+	ctx, cancel := within(context.Background(), endMost)
 	defer cancel()
 	if r.Lost() != nil {
 		r.work.stop()

@@ -97,7 +97,7 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 
 // finishStep reports how a step ended, even if its context ended.
 func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
+	ctx, cancel := within(context.WithoutCancel(ctx), endMost)
 	defer cancel()
 	step, _, err := r.Agent.client.wire.FinishStep(ctx, r.ref(), end)
 	what, err := fate(err)
@@ -220,7 +220,7 @@ func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt
 }
 
 func (r *Run) endOperationIn(ctx context.Context, most time.Duration, key string, failed error) (*ckpt.OperationEnded, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	ctx, cancel := within(context.WithoutCancel(ctx), most)
 	defer cancel()
 	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded}
 	if failed != nil {
