@@ -182,6 +182,9 @@ func (s *spool) waiting() (dir string, names []string, err error) {
 	if dir, err = s.folder(); err != nil {
 		return "", nil, err
 	}
+	if err := checkFolder(dir); err != nil {
+		return "", nil, err
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return dir, nil, nil

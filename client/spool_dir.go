@@ -25,7 +25,16 @@ func openFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	return checkFolder(dir)
+}
+
+// checkFolder refuses a folder in which another user could add or remove files. There is
+// nothing wrong with a folder that does not exist yet.
+func checkFolder(dir string) error {
 	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

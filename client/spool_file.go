@@ -31,6 +31,13 @@ var errNewer = errors.New("a newer version of the client wrote it")
 
 // readFile reads a file of the spool and checks it.
 func readFile(path string) (*spooled, []byte, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errors.New("it is a link, a folder or a device, not a file that a client wrote")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err

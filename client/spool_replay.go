@@ -200,6 +200,9 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	s.mu.Lock()
 	dir, err := s.folder()
 	if err == nil {
+		err = checkFolder(dir)
+	}
+	if err == nil {
 		err = s.measure(dir)
 	}
 	empty, early := s.files == 0, time.Now().Before(s.retry)
