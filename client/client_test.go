@@ -285,6 +285,35 @@ func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
 	}
 }
 
+// TestNoWriteOvertakesOneThatStays: a write that can be neither sent nor set aside still comes
+// before the next one of its run.
+func TestNoWriteOvertakesOneThatStays(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	c := d.open(t, failOpen)
+	for i := range 2 {
+		_, err := c.Agent("a").Save(t.Context(), i)
+		must(t, err)
+	}
+	files, _ := filepath.Glob(filepath.Join(d.dir, "spool", "*.ckpt"))
+	must(t, os.Truncate(files[0], 10))
+	note := filepath.Join(d.dir, "spool", "rejected", strings.TrimSuffix(filepath.Base(files[0]), ".ckpt")+".json")
+	must(t, os.MkdirAll(note, 0o700))
+	d.start()
+	c = d.open(t, failOpen)
+	if saved, err := c.Agent("a").Save(t.Context(), 2); err != nil || saved.Fate != client.Spooled {
+		t.Errorf("%+v, %v", saved, err)
+	}
+	must(t, os.Remove(note))
+	if r, err := c.Replay(t.Context()); err != nil || r.Sent != 2 || r.Rejected != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var last int
+	if _, err := c.Agent("a").Latest(t.Context(), &last); err != nil || last != 2 {
+		t.Errorf("the last state is %d, %v", last, err)
+	}
+}
+
 // TestASpooledBodyThatWasChangedIsNotSent changes a waiting body in the spool.
 // A body of the same length is detected by its hash, a shorter one by its size.
 func TestASpooledBodyThatWasChangedIsNotSent(t *testing.T) {

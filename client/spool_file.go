@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,13 @@ const (
 // errNewer means that a later version of the client wrote the file. The file is left
 // alone.
 var errNewer = errors.New("a newer version of the client wrote it")
+
+// unreadable reports whether the system could not read a file now. Nothing is known about
+// the file then: it is not damaged.
+func unreadable(err error) bool {
+	var system *fs.PathError
+	return errors.As(err, &system) && !errors.Is(err, fs.ErrPermission)
+}
 
 // readFile reads a file of the spool and checks it.
 func readFile(path string) (*spooled, []byte, error) {
@@ -67,8 +75,11 @@ func readHead(in *bufio.Reader) (*spooled, error) {
 		if err == nil || len(line) > headMost {
 			break
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
+		if errors.Is(err, io.EOF) {
 			return nil, errors.New("the first line is not whole")
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
 		}
 	}
 	if len(line) > headMost {

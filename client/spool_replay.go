@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,6 +69,8 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 	case errors.Is(err, errNewer):
 		r.Other++
 		return nil
+	case unreadable(err): // it can be a write of any run, which no other may overtake
+		return err
 	case err != nil:
 		return s.putAside(dir, name, ckpt.Errorf(ckpt.CodeCorrupt, "%v", err), r)
 	case !s.isOurs(head):
@@ -112,11 +116,14 @@ func ofRun(agent, run string) func(*spooled) bool {
 }
 
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
+	if err := reject(dir, name, why); err != nil {
+		return err
+	}
 	r.Rejected++
 	r.Aside = append(r.Aside, name)
 	s.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name),
 		"code", string(why.Code), "error", why.Message)
-	return reject(dir, name, why)
+	return nil
 }
 
 // isOurs reports whether a file belongs to the daemon that this client uses.
@@ -152,7 +159,10 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
 			_, err = f.Write(note)
-			return l, errors.Join(err, f.Close())
+			if err = errors.Join(err, f.Close()); err != nil {
+				_ = os.Remove(l.path) // nobody holds it
+			}
+			return l, err
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -217,12 +227,11 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measured = time.Time{}
-	if result.Left > 0 {
-		s.retry = time.Now().Add(retryAfter)
-		if err == nil {
-			err = errWaits
-		}
-		return err
+	if err = cmp.Or(err, result.cause); err == nil {
+		return nil
 	}
-	return nil
+	if result.Sent == 0 {
+		s.retry = time.Now().Add(retryAfter)
+	}
+	return fmt.Errorf("%w: %w", errWaits, err)
 }
