@@ -113,7 +113,11 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
 	return c.delivery.tryToSend(ctx, func(ctx context.Context) error {
-		if err := c.spool.clear(ctx, r.Agent.Name, r.Name); err != nil {
+		sendSpooled := c.spool.clearAtStart
+		if c.deadline() < 0 {
+			sendSpooled = c.spool.clear
+		}
+		if err := sendSpooled(ctx, r.Agent.Name, r.Name); err != nil {
 			return err
 		}
 		plan, _, err := c.wire.Resume(ctx, request)

@@ -43,6 +43,7 @@ type spool struct {
 	bytes    int64
 	measured time.Time
 	retry    time.Time // after a failure, nothing is sent before this time
+	waits    error     // that failure
 }
 
 // runLock keeps the writes of one run in order. It exists as long as a caller holds it or
@@ -199,5 +200,3 @@ func (s *spool) waiting() (dir string, names []string, err error) {
 }
 
 const retryAfter = time.Second
-
-var errWaits = errors.New("earlier writes of this run still wait in the spool")

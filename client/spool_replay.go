@@ -215,13 +215,16 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	if err == nil {
 		err = s.measure(dir)
 	}
-	empty, early := s.files == 0, time.Now().Before(s.retry)
+	empty, waits := s.files == 0, s.waits
+	if time.Now().After(s.retry) {
+		waits = nil
+	}
 	s.mu.Unlock()
 	if err != nil || empty {
 		return nil // a spool that cannot be read does not hold the run up
 	}
-	if early {
-		return errWaits
+	if waits != nil {
+		return waits
 	}
 	result, err := s.replayWhere(ctx, ofRun(agent, run))
 	s.mu.Lock()
@@ -230,8 +233,32 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	if err = cmp.Or(err, result.cause); err == nil {
 		return nil
 	}
+	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
 	if result.Sent == 0 {
-		s.retry = time.Now().Add(retryAfter)
+		s.retry, s.waits = time.Now().Add(retryAfter), err
 	}
-	return fmt.Errorf("%w: %w", errWaits, err)
+	return err
+}
+
+// clearPause is the pause before the start of a run looks again for a daemon that is away.
+const clearPause = 50 * time.Millisecond
+
+// clearAtStart sends the spooled writes of a run that starts. It waits for the daemon until
+// ctx ends.
+func (s *spool) clearAtStart(ctx context.Context, agent, run string) error {
+	for {
+		s.mu.Lock()
+		s.retry = time.Time{}
+		s.mu.Unlock()
+		err := s.clear(ctx, agent, run)
+		var nobody *DialError
+		if err == nil || errors.As(err, &nobody) && nobody.Stranger() {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(clearPause):
+		}
+	}
 }

@@ -3,11 +3,16 @@
 package client_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
@@ -60,4 +65,36 @@ func TestLinksInTheSpoolAreNotFollowed(t *testing.T) {
 	if r, err := c.Replay(t.Context()); err != nil || r.Sent != 0 || r.Rejected != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestAStartWaitsForTheDaemonAlsoWithASpool: a run with waiting writes begins with the daemon that
+// comes within the deadline, and goes on from what waited.
+func TestAStartWaitsForTheDaemonAlsoWithASpool(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	_, err := d.open(t, failOpen).Agent("a").Save(t.Context(), 7)
+	must(t, err)
+	away, err := net.Listen("unix", d.socket)
+	must(t, err)
+	type begun struct {
+		run *client.Run
+		err error
+	}
+	done := make(chan begun, 1)
+	go func() {
+		c := d.open(t, failOpen, func(c *client.Client) { c.Deadline = time.Minute })
+		run, err := c.Agent("a").Start(context.Background(), client.RunOptions{})
+		done <- begun{run, err}
+	}()
+	conn, err := away.Accept() // the first attempt fails
+	must(t, err)
+	must(t, errors.Join(away.Close(), conn.Close()))
+	d.start()
+	b := <-done
+	must(t, b.err)
+	var got int
+	if found, err := b.run.Restore(&got); !b.run.Plan.Claimed || !found || err != nil || got != 7 {
+		t.Errorf("the plan is %+v, the state %d, %v", b.run.Plan, got, err)
+	}
+	must(t, b.run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
 }
