@@ -498,3 +498,29 @@ func TestStepsTellTurnsAndNegativeAnswers(t *testing.T) {
 		t.Errorf("the steps are %q, want %q", seen, want)
 	}
 }
+
+// TestFilesOfAnotherDaemonCostNothing: a client reads their first lines once and never their
+// bodies, and does not wait for somebody who sends them.
+func TestFilesOfAnotherDaemonCostNothing(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	other := d.open(t, failOpen, func(c *client.Client) { c.Socket += "other" })
+	_, err := other.Agent("a").Save(t.Context(), "the state")
+	must(t, err)
+	spool := filepath.Join(d.dir, "spool")
+	files, _ := filepath.Glob(filepath.Join(spool, "*.ckpt"))
+	content, err := os.ReadFile(files[0])
+	must(t, err)
+	d.start()
+	must(t, os.WriteFile(filepath.Join(spool, "replay.lock"), []byte(`{"pid":1,"host":"another host","token":"t"}`), 0o600))
+	c := d.open(t, failOpen, func(c *client.Client) { c.Deadline = time.Minute })
+	for i, broken := range []string{strings.Replace(string(content), "the state", "thE state", 1), "not even a first line"} {
+		must(t, os.WriteFile(files[0], []byte(broken), 0o600))
+		if saved, err := c.Agent("a").Save(t.Context(), i); err != nil || saved.Fate != client.Stored {
+			t.Errorf("%+v, %v", saved, err)
+		}
+		if r, err := c.Replay(t.Context()); err != nil || r.Other != 1 || r.Rejected != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}

@@ -42,8 +42,9 @@ type spool struct {
 	files    int
 	bytes    int64
 	measured time.Time
-	retry    time.Time // after a failure, nothing is sent before this time
-	waits    error     // that failure
+	known    map[string]glance // the waiting files that were looked at, by name; it is replaced, never changed
+	retry    time.Time         // after a failure, nothing is sent before this time
+	waits    error             // that failure
 }
 
 // runLock keeps the writes of one run in order. It exists as long as a caller holds it or

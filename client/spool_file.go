@@ -39,14 +39,7 @@ func unreadable(err error) bool {
 
 // readFile reads a file of the spool and checks it.
 func readFile(path string) (*spooled, []byte, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("it is a link, a folder or a device, not a file that a client wrote")
-	}
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,6 +58,27 @@ func readFile(path string) (*spooled, []byte, error) {
 		return nil, nil, errors.New("the body differs from the one that was written: its size or hash is wrong")
 	}
 	return head, body, nil
+}
+
+// readHeadOf reads and checks only the first line of a file of the spool.
+func readHeadOf(path string) (*spooled, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readHead(bufio.NewReader(f))
+}
+
+func openFile(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is a link, a folder or a device, not a file that a client wrote")
+	}
+	return os.Open(path)
 }
 
 func readHead(in *bufio.Reader) (*spooled, error) {

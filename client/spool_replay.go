@@ -31,14 +31,18 @@ type Replayed struct {
 
 // replay sends all writes that belong to this daemon.
 func (s *spool) replay(ctx context.Context) (Replayed, error) {
-	return s.replayWhere(ctx, func(*spooled) bool { return true })
+	return s.replayWhere(ctx, func(glance) bool { return true })
 }
 
 // replayWhere sends the chosen writes in order. If one must wait, the later ones
 // of its run wait too.
-func (s *spool) replayWhere(ctx context.Context, chosen func(*spooled) bool) (r Replayed, err error) {
+func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Replayed, err error) {
 	dir, names, err := s.waiting()
-	if err != nil || len(names) == 0 {
+	if err != nil {
+		return r, err
+	}
+	files, err := s.choose(dir, names, chosen, &r)
+	if err != nil || len(files) == 0 {
 		return r, err
 	}
 	lock, err := takeLock(ctx, dir)
@@ -48,41 +52,79 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(*spooled) bool) (r 
 	defer lock.leave()
 	sweepTemps(dir)
 	blocked := map[[2]string]bool{}
-	for _, name := range names {
+	for _, f := range files {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
-		if err := s.replayOne(ctx, dir, name, chosen, blocked, &r); err != nil {
+		lock.touch()
+		if err := s.replayOne(ctx, dir, f, blocked, &r); err != nil {
 			return r, err
 		}
-		lock.touch()
 	}
 	return r, nil
 }
 
-func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*spooled) bool, blocked map[[2]string]bool, r *Replayed) error {
-	path := filepath.Join(dir, name)
+// glance is what a client remembers of a waiting file. Therefore it reads the first line of
+// each file once, and the body only to send it.
+type glance struct {
+	name, agent, run, endpoint string
+	newer                      bool
+}
+
+// choose returns the chosen files of this daemon, in their order, and the damaged ones.
+func (s *spool) choose(dir string, names []string, chosen func(glance) bool, r *Replayed) ([]glance, error) {
+	s.mu.Lock()
+	known := s.known
+	s.mu.Unlock()
+	seen := make(map[string]glance, len(names))
+	var files []glance
+	for _, name := range names {
+		g, ok := known[name]
+		if !ok {
+			head, err := readHeadOf(filepath.Join(dir, name))
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // another replayer was faster
+				continue
+			case unreadable(err): // it can be a write of any run, which no other may overtake
+				return nil, err
+			case errors.Is(err, errNewer):
+				g = glance{name: name, newer: true}
+			case err != nil: // replayOne puts it aside
+				files = append(files, glance{name: name})
+				continue
+			default:
+				g = glance{name: name, agent: head.Agent, run: head.Run, endpoint: head.Endpoint}
+			}
+		}
+		seen[name] = g
+		switch {
+		case g.newer || !s.isOurs(g.endpoint):
+			r.Other++
+		case chosen(g):
+			files = append(files, g)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = seen
+	return files, nil
+}
+
+func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map[[2]string]bool, r *Replayed) error {
+	run := [2]string{g.agent, g.run}
+	if blocked[run] {
+		r.Left++
+		return nil
+	}
+	name, path := g.name, filepath.Join(dir, g.name)
 	head, body, err := readFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // another replayer was faster
 		return nil
-	case errors.Is(err, errNewer):
-		r.Other++
-		return nil
-	case unreadable(err): // it can be a write of any run, which no other may overtake
+	case unreadable(err):
 		return err
 	case err != nil:
 		return s.putAside(dir, name, ckpt.Errorf(ckpt.CodeCorrupt, "%v", err), r)
-	case !s.isOurs(head):
-		r.Other++
-		return nil
-	case !chosen(head):
-		return nil
-	}
-	run := [2]string{head.Agent, head.Run}
-	if blocked[run] {
-		r.Left++
-		return nil
 	}
 	err = s.send(ctx, &client.Request{Method: head.Method,
 		Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
@@ -111,8 +153,8 @@ func reason(err error) string {
 }
 
 // ofRun chooses the writes of one run.
-func ofRun(agent, run string) func(*spooled) bool {
-	return func(h *spooled) bool { return h.Agent == agent && h.Run == run }
+func ofRun(agent, run string) func(glance) bool {
+	return func(g glance) bool { return g.agent == agent && g.run == run }
 }
 
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
@@ -127,9 +169,9 @@ func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 }
 
 // isOurs reports whether a file belongs to the daemon that this client uses.
-func (s *spool) isOurs(h *spooled) bool {
+func (s *spool) isOurs(endpoint string) bool {
 	mine := s.socket
-	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(client.Usual(), h.Endpoint+mine)
+	return endpoint == mine || (endpoint == "" || mine == "") && slices.Contains(client.Usual(), endpoint+mine)
 }
 
 // A lock prevents two processes from replaying the same writes. It only saves work:
@@ -229,8 +271,10 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	result, err := s.replayWhere(ctx, ofRun(agent, run))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.measured = time.Time{}
-	if err = cmp.Or(err, result.cause); err == nil {
+	if err = cmp.Or(err, result.cause); err != nil || result.Sent+result.Rejected > 0 {
+		s.measured = time.Time{}
+	}
+	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
