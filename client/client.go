@@ -47,7 +47,7 @@ func (c *Client) init() {
 	c.once.Do(func() {
 		c.wire = &client.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
 		socket := cmp.Or(c.Socket, os.Getenv(client.EnvSocket))
-		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), socket: socket, send: c.send, log: c.log}
+		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), socket: socket, owner: c.Owner, send: c.send, log: c.log}
 		c.delivery = &delivery{spool: c.spool, deadline: c.deadline(), failOpen: c.FailOpen, dropWhenFull: c.DropWhenFull, log: c.log}
 		c.wire.Outbox = c.delivery
 		if c.Autostart {
@@ -96,7 +96,7 @@ func (c *Client) ReplayRun(ctx context.Context, agent, run string) (Replayed, er
 		return Replayed{}, nil
 	}
 	defer c.spool.lock(agent, run)()
-	r, err := c.spool.replayWhere(ctx, ofRun(agent, run))
+	r, err := c.spool.replayWhere(ctx, c.spool.ofRun(agent, run))
 	if err = cmp.Or(err, r.cause); err == nil {
 		return r, nil
 	}

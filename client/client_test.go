@@ -524,3 +524,20 @@ func TestFilesOfAnotherDaemonCostNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsOfAnotherOwnerAreNotThisRun: what waits for a run of the same name of another owner is
+// not sent before a write of this run.
+func TestRunsOfAnotherOwnerAreNotThisRun(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	_, err := d.open(t, failOpen, func(c *client.Client) { c.Owner = "uid:7" }).Agent("a").Save(t.Context(), 1)
+	must(t, err)
+	d.start()
+	c := d.open(t, failOpen, func(c *client.Client) { c.Deadline = time.Minute })
+	if saved, err := c.Agent("a").Save(t.Context(), 2); err != nil || saved.Fate != client.Stored {
+		t.Errorf("%+v, %v", saved, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(d.dir, "spool", "*.ckpt")); len(files) != 1 {
+		t.Errorf("these wait: %v", files)
+	}
+}

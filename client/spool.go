@@ -33,6 +33,7 @@ type spool struct {
 	dir    string // "" for the default folder
 	most   int64
 	socket string                                                  // the endpoint that the user has chosen, "" if none
+	owner  string                                                  // whose agents; "" for the user's own
 	send   func(context.Context, *client.Request, ckpt.Time) error // sends a write that was made at the given time
 	log    func() *slog.Logger
 

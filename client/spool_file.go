@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +130,12 @@ func (h *spooled) check() error {
 		}
 	}
 	return fmt.Errorf("requests of this kind are never spooled: %s %s", h.Method, h.Path)
+}
+
+// owner returns whose agent the request is about, "" for the agents of the user who sends it.
+func (h *spooled) owner() string {
+	query, _ := url.ParseQuery(h.Query)
+	return query.Get("owner")
 }
 
 // reject moves a file aside, together with the reason.

@@ -51,7 +51,7 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Re
 	}
 	defer lock.leave()
 	sweepTemps(dir)
-	blocked := map[[2]string]bool{}
+	blocked := map[[3]string]bool{}
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
@@ -67,8 +67,8 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Re
 // glance is what a client remembers of a waiting file. Therefore it reads the first line of
 // each file once, and the body only to send it.
 type glance struct {
-	name, agent, run, endpoint string
-	newer                      bool
+	name, agent, run, owner, endpoint string
+	newer                             bool
 }
 
 // choose returns the chosen files of this daemon, in their order, and the damaged ones.
@@ -93,7 +93,7 @@ func (s *spool) choose(dir string, names []string, chosen func(glance) bool, r *
 				files = append(files, glance{name: name})
 				continue
 			default:
-				g = glance{name: name, agent: head.Agent, run: head.Run, endpoint: head.Endpoint}
+				g = glance{name: name, agent: head.Agent, run: head.Run, owner: head.owner(), endpoint: head.Endpoint}
 			}
 		}
 		seen[name] = g
@@ -110,8 +110,8 @@ func (s *spool) choose(dir string, names []string, chosen func(glance) bool, r *
 	return files, nil
 }
 
-func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map[[2]string]bool, r *Replayed) error {
-	run := [2]string{g.agent, g.run}
+func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map[[3]string]bool, r *Replayed) error {
+	run := [3]string{g.owner, g.agent, g.run}
 	if blocked[run] {
 		r.Left++
 		return nil
@@ -153,8 +153,8 @@ func reason(err error) string {
 }
 
 // ofRun chooses the writes of one run.
-func ofRun(agent, run string) func(glance) bool {
-	return func(g glance) bool { return g.agent == agent && g.run == run }
+func (s *spool) ofRun(agent, run string) func(glance) bool {
+	return func(g glance) bool { return g.agent == agent && g.run == run && g.owner == s.owner }
 }
 
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
@@ -268,7 +268,7 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	if waits != nil {
 		return waits
 	}
-	result, err := s.replayWhere(ctx, ofRun(agent, run))
+	result, err := s.replayWhere(ctx, s.ofRun(agent, run))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err = cmp.Or(err, result.cause); err != nil || result.Sent+result.Rejected > 0 {

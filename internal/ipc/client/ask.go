@@ -21,11 +21,12 @@ type ask struct {
 	method, path string // the path is escaped
 	query        values
 	header       http.Header
-	rawQuery     string // used instead of query
+	rawQuery     string // used instead of query if asKept is true
 	body         []byte
 	contentType  string
 	write        bool
 	repeatable   bool // repeating it changes nothing
+	asKept       bool // it was written down earlier; its query has the owner, if any
 	conditional  bool // the answer can be "not modified", which has no body
 
 	agent, run string // whose it is, if an outbox may keep it; else ""

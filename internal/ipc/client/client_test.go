@@ -334,3 +334,21 @@ func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
 var ref = ckpt.RunRef{Agent: "a", Run: "r:1@x+y"}
 
 const id1 = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+// TestAKeptRequestIsSentAsItIs: a request that was kept without an owner is about the agents of the
+// user, whoever sends it.
+func TestAKeptRequestIsSentAsItIs(t *testing.T) {
+	queries := make(chan string, 2)
+	c := daemon(t, func(_ int64, c net.Conn, r *http.Request) {
+		queries <- r.URL.RawQuery
+		answerWith(c, 200, "", "{}")
+	})
+	c.Owner = "uid:7"
+	for _, query := range []string{"", "owner=uid%3A8"} {
+		_, err := c.Send(t.Context(), &Request{Method: http.MethodPost, Path: "/v1/agents/a/runs/main/end", Query: query}, ckpt.Time{})
+		expect.OK(t, err)
+		if got := <-queries; got != query {
+			t.Errorf("%q was sent as %q", query, got)
+		}
+	}
+}

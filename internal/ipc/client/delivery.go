@@ -46,7 +46,7 @@ type Request struct {
 // Send sends a kept request. It neither repeats nor keeps it.
 func (c *Client) Send(ctx context.Context, r *Request, at ckpt.Time) (replayed bool, err error) {
 	a := &ask{method: r.Method, path: r.Path, header: http.Header{ipc.HeaderSpooled: {at.String()}}, body: r.Body, write: true,
-		repeatable: true, rawQuery: r.Query}
+		repeatable: true, asKept: true, rawQuery: r.Query}
 	for name, value := range r.Header {
 		a.header[http.CanonicalHeaderKey(name)] = []string{value}
 	}

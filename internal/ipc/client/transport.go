@@ -283,7 +283,7 @@ func readAll(resp *http.Response) ([]byte, error) {
 // head writes the head of a request.
 func (c *Client) head(a *ask) ([]byte, error) {
 	query := a.rawQuery
-	if query == "" {
+	if !a.asKept {
 		parameters := a.query
 		parameters.add(ipc.OwnerParameter, c.Owner)
 		query = parameters.encode()
