@@ -46,7 +46,7 @@ type Client struct {
 func (c *Client) init() {
 	c.once.Do(func() {
 		c.wire = &client.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
-		socket := cmp.Or(c.Socket, os.Getenv(client.EnvSocket))
+		socket := wholeEndpoint(cmp.Or(c.Socket, os.Getenv(client.EnvSocket)))
 		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), socket: socket, owner: c.Owner, send: c.send, log: c.log}
 		c.delivery = &delivery{spool: c.spool, deadline: c.deadline(), failOpen: c.FailOpen, dropWhenFull: c.DropWhenFull, log: c.log}
 		c.wire.Outbox = c.delivery

@@ -171,6 +171,7 @@ func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 // isOurs reports whether a file belongs to the daemon that this client uses.
 func (s *spool) isOurs(endpoint string) bool {
 	mine := s.socket
+	endpoint = wholeEndpoint(endpoint)
 	return endpoint == mine || (endpoint == "" || mine == "") && slices.Contains(client.Usual(), endpoint+mine)
 }
 

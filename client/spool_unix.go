@@ -22,6 +22,16 @@ func usualSpool() (string, error) {
 	return "", fmt.Errorf("no folder to spool to: set %s, XDG_STATE_HOME or HOME", EnvSpool)
 }
 
+// wholeEndpoint returns the whole path of a socket, "" for none: a relative one has another
+// meaning for a client in another folder.
+func wholeEndpoint(socket string) string {
+	whole, err := filepath.Abs(socket)
+	if socket == "" || err != nil {
+		return socket
+	}
+	return whole
+}
+
 // checkOwner refuses a folder in which another user could add or remove files.
 func checkOwner(dir string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)

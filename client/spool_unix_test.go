@@ -98,3 +98,17 @@ func TestAStartWaitsForTheDaemonAlsoWithASpool(t *testing.T) {
 	}
 	must(t, b.run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
 }
+
+// TestARelativeSocketIsTheSameDaemon: a client in another folder finds what a client with a
+// relative path has spooled.
+func TestARelativeSocketIsTheSameDaemon(t *testing.T) {
+	d := newDaemon(t)
+	t.Chdir(d.dir)
+	_, err := d.open(t, failOpen, func(c *client.Client) { c.Socket = "s" }).Agent("a").Save(t.Context(), 1)
+	must(t, err)
+	t.Chdir(t.TempDir())
+	d.start()
+	if r, err := d.open(t).Replay(t.Context()); err != nil || r.Sent != 1 || r.Other != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -17,6 +17,9 @@ func usualSpool() (string, error) {
 	return "", fmt.Errorf("no folder to spool to: set %s or LocalAppData", EnvSpool)
 }
 
+// wholeEndpoint does nothing: the name of a pipe is always whole.
+func wholeEndpoint(pipe string) string { return pipe }
+
 // checkOwner does nothing: everything below LocalAppData belongs to the user.
 func checkOwner(string, fs.FileInfo) error { return nil }
 
