@@ -116,7 +116,7 @@ func (c *installCmd) command(a *cli.App) (string, error) {
 	if found, err := exec.LookPath("ckptsidecar"); err == nil && sameFile(found, self) {
 		program = "ckptsidecar"
 	}
-	words := []string{commandWord(program), "hook", "--for", c.For}
+	words := []string{pathWord(program), "hook", "--for", c.For}
 	for _, word := range c.options.words() {
 		words = append(words, commandWord(word))
 	}
@@ -125,7 +125,7 @@ func (c *installCmd) command(a *cli.App) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		words = append(words, "--socket", commandWord(socket))
+		words = append(words, "--socket", pathWord(socket))
 	}
 	return strings.Join(words, " "), nil
 }

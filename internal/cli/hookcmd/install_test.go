@@ -25,7 +25,7 @@ func TestTheInstalledSocketIsFoundFromEveryFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := c.command(newApp(filepath.Join("run", "s")))
-	if err != nil || !strings.HasSuffix(got, " --socket "+commandWord(want)) {
+	if err != nil || !strings.HasSuffix(got, " --socket "+pathWord(want)) {
 		t.Errorf("the command is %s, error %v", got, err)
 	}
 }

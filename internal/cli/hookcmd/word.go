@@ -1,0 +1,32 @@
+package hookcmd
+
+import (
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+)
+
+// commandWord quotes a word for the shell that runs hooks.
+func commandWord(word string) string { return quote(runtime.GOOS, word) }
+
+// pathWord quotes a path for the shell that runs hooks. On Windows, every shell accepts
+// slashes.
+func pathWord(path string) string { return quote(runtime.GOOS, filepath.ToSlash(path)) }
+
+// quote quotes a word for any shell that runs hooks on a system. On Windows these are cmd,
+// PowerShell and Git's bash, which all accept double quotes. They take a backslash as it
+// is, except before a quote.
+func quote(system, word string) string {
+	if system != "windows" {
+		return cli.ShellWord(word)
+	}
+	if word != "" && !strings.ContainsAny(word, " \t\"&|<>^()%!';*?[]$`\\") {
+		return word
+	}
+	word = regexp.MustCompile(`(\\*)"`).ReplaceAllString(word, `${1}${1}\"`)
+	word = regexp.MustCompile(`\\+$`).ReplaceAllString(word, `${0}${0}`)
+	return `"` + word + `"`
+}
