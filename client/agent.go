@@ -120,6 +120,8 @@ func (a *Agent) Restore(ctx context.Context, v any, opts ...RestoreOptions) (*ck
 		o := opts[0]
 		r.Checkpoint, r.Kind, r.Clean, r.Run, r.Reason = o.Checkpoint, o.Kind, o.Clean, o.Run, o.Reason
 	}
+	ctx, cancel := a.client.forAnswer(ctx)
+	defer cancel()
 	c, _, err := a.client.wire.Restore(ctx, r)
 	if err != nil {
 		return nil, err
@@ -143,6 +145,8 @@ func decodeState(c *ckpt.Checkpoint, v any) error {
 
 // Latest reads the newest checkpoint into v. It records nothing.
 func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
+	ctx, cancel := a.client.forAnswer(ctx)
+	defer cancel()
 	c, err := a.client.wire.Latest(ctx, ckpt.CheckpointFilter{Agent: a.Name}, v != nil)
 	if err != nil || v == nil {
 		return c, err
@@ -153,17 +157,23 @@ func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
 // List returns the newest checkpoints, newest first. It sets f.Agent to this agent.
 func (a *Agent) List(ctx context.Context, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
 	f.Agent = a.Name
+	ctx, cancel := a.client.forAnswer(ctx)
+	defer cancel()
 	return a.client.wire.Checkpoints(ctx, f)
 }
 
 // Diff compares two checkpoints: an RFC 6902 patch, and a summary by field.
 func (a *Agent) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
+	ctx, cancel := a.client.forAnswer(ctx)
+	defer cancel()
 	return a.client.wire.Diff(ctx, from, to)
 }
 
 // SetPolicy replaces the agent's own policy. Start with ckptsidecar.DefaultPolicy: values equal to
 // the defaults are left to the policies for all agents. It returns the effective policy.
 func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, error) {
+	ctx, cancel := a.client.forAnswer(ctx)
+	defer cancel()
 	return a.client.wire.SetPolicy(ctx, a.Name, p)
 }
 

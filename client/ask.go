@@ -51,7 +51,9 @@ func (r *Run) Ask(ctx context.Context, question string, q Question) (*ckpt.Promp
 	if request.Schema, err = schemaText(q.Schema); err != nil {
 		return nil, err
 	}
-	p, _, err := r.Agent.client.wire.AskQuestion(ctx, request)
+	asking, cancel := r.Agent.client.forAnswer(ctx)
+	defer cancel()
+	p, _, err := r.Agent.client.wire.AskQuestion(asking, request)
 	if err != nil {
 		r.noteLost(err)
 		return nil, err

@@ -21,9 +21,12 @@ const (
 // Client talks to the daemon. The zero Client is ready to use. It is safe for concurrent use:
 // requests use one connection, in order. It must not be copied after first use.
 type Client struct {
-	Socket   string        // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
-	Owner    string        // whose agents; "" for the caller's own. Only administrators can set it
-	Deadline time.Duration // how long a call waits for a daemon that is away, busy or silent; 0 means DefaultDeadline, below 0 not at all, except a minute for a daemon that is silent
+	Socket string // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
+	Owner  string // whose agents; "" for the caller's own. Only administrators can set it
+	// Deadline is how long a call waits for a daemon that is away, busy or silent. 0 means
+	// DefaultDeadline, below 0 not at all. For the answer of a silent daemon, reads and questions
+	// wait for at least a minute, and so do all calls if Deadline is below 0.
+	Deadline time.Duration
 	// FailOpen lets the agent continue without a daemon: a write that cannot be sent within the
 	// deadline is spooled.
 	FailOpen  bool
@@ -48,7 +51,7 @@ func (c *Client) init() {
 		c.wire = &client.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
 		socket := wholeEndpoint(cmp.Or(c.Socket, os.Getenv(client.EnvSocket)))
 		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), socket: socket, owner: c.Owner, send: c.send, log: c.log}
-		c.delivery = &delivery{spool: c.spool, deadline: c.deadline(), failOpen: c.FailOpen, dropWhenFull: c.DropWhenFull, log: c.log}
+		c.delivery = &delivery{spool: c.spool, deadline: c.deadline(), silence: silenceMost, failOpen: c.FailOpen, dropWhenFull: c.DropWhenFull, log: c.log}
 		c.wire.Outbox = c.delivery
 		if c.Autostart {
 			c.wire.Absent = (&starter{probe: c.Socket, socket: socket, log: c.log}).start
@@ -57,6 +60,12 @@ func (c *Client) init() {
 }
 
 func (c *Client) deadline() time.Duration { return cmp.Or(c.Deadline, DefaultDeadline) }
+
+// forAnswer limits a call that is not spooled, so that a silent daemon does not hold the agent up
+// for ever.
+func (c *Client) forAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	return within(ctx, max(c.delivery.deadline, c.delivery.silence))
+}
 
 // send sends a write that was made at the given time and waited in the spool since.
 func (c *Client) send(ctx context.Context, r *client.Request, made ckpt.Time) error {

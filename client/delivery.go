@@ -15,6 +15,7 @@ import (
 type delivery struct {
 	spool        *spool
 	deadline     time.Duration // below 0 for no waiting
+	silence      time.Duration // how long to wait for an answer if there is no deadline
 	failOpen     bool
 	dropWhenFull bool
 	log          func() *slog.Logger
@@ -45,7 +46,7 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 func (d *delivery) tryToSend(ctx context.Context, send func(context.Context) error) error {
 	limit := d.deadline
 	if limit <= 0 {
-		limit = silenceMost
+		limit = d.silence
 	}
 	ctx, cancel := within(ctx, limit)
 	defer cancel()

@@ -21,7 +21,7 @@ func TestOnlyTheAgentCancelsAWrite(t *testing.T) {
 	}
 	write := func(ctx context.Context, deadline time.Duration) error {
 		s := &spool{dir: filepath.Join(t.TempDir(), "spool"), most: 1 << 20, log: slog.Default}
-		d := &delivery{spool: s, deadline: deadline, failOpen: true, log: slog.Default}
+		d := &delivery{spool: s, deadline: deadline, silence: silenceMost, failOpen: true, log: slog.Default}
 		return d.Write(ctx, &client.Request{Agent: "a", Run: "main", Method: "POST", Path: "/v1/agents/a/runs/main/end"}, forever)
 	}
 	kept := func(t *testing.T, err error) {

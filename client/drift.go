@@ -28,6 +28,8 @@ func (r *Run) OnDrift(f func(ckpt.DriftVerdict)) {
 func (r *Run) Report(ctx context.Context, f ckpt.FindingRequest) (*ckpt.PostedFinding, error) {
 	f.Run, f.Epoch = r.Name, r.epoch
 	f.Severity = cmp.Or(f.Severity, ckpt.SeverityWarn)
+	ctx, cancel := r.Agent.client.forAnswer(ctx)
+	defer cancel()
 	posted, _, err := r.Agent.client.wire.PostFinding(ctx, r.Agent.Name, f)
 	r.noteLost(err)
 	if posted != nil {
@@ -39,6 +41,8 @@ func (r *Run) Report(ctx context.Context, f ckpt.FindingRequest) (*ckpt.PostedFi
 // Dismiss says that a finding was wrong, or has been dealt with. Checkpoints that were suspect only
 // because of it are clean again.
 func (r *Run) Dismiss(ctx context.Context, finding, reason string) (*ckpt.DismissedFinding, error) {
+	ctx, cancel := r.Agent.client.forAnswer(ctx)
+	defer cancel()
 	dismissed, _, err := r.Agent.client.wire.Dismiss(ctx, ckpt.DismissRequest{ID: finding, Reason: reason})
 	if dismissed != nil {
 		r.noteDrift(dismissed.Drift)

@@ -142,6 +142,8 @@ func (r *Run) describe(ctx context.Context) error {
 		p := ckpt.Duration(o.ProgressTimeout)
 		q.ProgressTimeout = &p
 	}
+	ctx, cancel := r.Agent.client.forAnswer(ctx)
+	defer cancel()
 	_, _, err := r.Agent.client.wire.StartRun(ctx, q)
 	return err
 }
