@@ -58,6 +58,13 @@ func TestASilentDaemonHoldsNobodyUp(t *testing.T) {
 	must(t, err)
 	run.Agent = c.Agent("a")
 	must(t, d.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		_, err := syscall.Wait4(d.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			t.Fatal(err)
+		}
+	}
 	for i := range 3 {
 		saved, err := run.Save(ctx, state{Step: i})
 		if err != nil || saved.Fate != client.Spooled {
