@@ -322,6 +322,21 @@ func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatClaimsItsRunIsStartedAgain: the command may claim the run itself, and be killed
+// before the next heartbeat.
+func TestAnAgentThatClaimsItsRunIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "claimer", "--heartbeat", "10m", "--heartbeat-timeout", "20m", "--backoff", "1ms", "--", "claimer")
+	if code := s.play(nil, 0, time.Second, nil); code != 0 {
+		t.Errorf("exec ended with %d", code)
+	}
+	run, err := s.client.Run(t.Context(), ckpt.RunRef{Agent: "claimer"})
+	if err != nil || run.Status != ckpt.RunCompleted || run.Attempt != 6 {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
 // TestNobodyOutlivesExec: when the supervisor is killed, its child dies too, so
 // that two never work at once.
 func TestNobodyOutlivesExec(t *testing.T) {

@@ -143,7 +143,7 @@ func (b *beater) beat(ctx context.Context) error {
 		b.send(news{event: newsFenced, why: fmt.Sprintf("host %s of the fleet has claimed run %s (term %d): stopping this command",
 			run.Host, run.Run, run.Term)})
 		return nil
-	case run.Epoch != b.epoch && !b.adopt(run):
+	case run.Epoch != b.epoch && !b.adopt(b.child, run):
 		b.send(news{event: newsFenced, why: fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil
@@ -181,11 +181,11 @@ func (b *beater) beat(ctx context.Context) error {
 
 // adopt accepts a new epoch if the child itself, or one of its children, has resumed the
 // run again.
-func (b *beater) adopt(run *ckpt.Run) bool {
-	if run.Epoch < b.epoch || !b.child.owns(run.PID) {
+func (s *supervisor) adopt(c *child, run *ckpt.Run) bool {
+	if run.Epoch < s.epoch || !c.owns(run.PID) {
 		return false
 	}
-	b.epoch = run.Epoch
+	s.epoch = run.Epoch
 	return true
 }
 

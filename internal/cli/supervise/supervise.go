@@ -295,7 +295,7 @@ next:
 
 // watch waits for the child: it passes signals on and reacts to the beater.
 func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
-	end := &outcome{}
+	end := &outcome{child: c}
 	ctx, stop := context.WithCancel(ctx)
 	b := &beater{supervisor: s, child: c, news: make(chan news, 1), lastBeat: time.Now()}
 	quiet := make(chan struct{})
@@ -408,7 +408,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	case err != nil:
 		s.note("untold", "the end of the run could not be reported to the daemon: %s", cli.MessageOf(err))
 		return false
-	case run.Epoch != s.epoch:
+	case run.Epoch != s.epoch && !s.adopt(end.child, run):
 		return true
 	case endedByOwner(run): // asked to stop because of drift, it may have reported that it was interrupted
 		return !end.drift || !run.Status.Resumable()

@@ -33,6 +33,7 @@ type supervisor struct {
 
 // outcome is how an attempt ended.
 type outcome struct {
+	child  *child
 	code   int           // the child's exit code
 	why    string        // the reason for the end, in words
 	lived  time.Duration // how long it ran
