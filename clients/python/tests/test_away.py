@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -170,6 +171,10 @@ class Away(World):
                 for i in range(5):
                     run.save({"i": i})
                 run.step("done")(lambda: "effect")
+                run.operation("pay")(lambda: {"paid": (1,)})
+                run._session.send(("operations",), {"key": "pay", "name": "pay"})  # as the TypeScript client asks again
+                with contextlib.suppress(ZeroDivisionError):
+                    run.operation("fails")(lambda: 1 / 0)
                 run._steps.begin("half", "half", None)
                 os.kill(os.getpid(), 9)
 
@@ -180,6 +185,8 @@ class Away(World):
             self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
             self.assertEqual([s["key"] for s in run.plan.interrupted_steps], ["half"])
             self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
+            self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})
+            self.assertEqual(run.operation("fails")(lambda: "later"), "later")
             run.end("suspended")
         self.start()
         # And one with the daemon gets all of it, before its plan is made.
@@ -187,6 +194,25 @@ class Away(World):
             self.assertEqual(run.state, {"i": 4})
             self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
             self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
+            self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})
+        self.daemon.sound(self)
+
+    def test_what_the_agent_has_found_out(self) -> None:
+        """An operation that died in the middle, without a daemon, and took effect, as its agent knows."""
+
+        def work() -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket, deadline=0.0).agent("dies").run("r") as run:
+                with run.operation("pay"):
+                    os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(work)), -9)
+        agent = self.sidecar(deadline=0.0).agent("dies")
+        with self.quiet(), agent.run("r", resolve=lambda o: ("succeeded", {"paid": 1})) as run:
+            self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": 1})
+            run.end("suspended")
+        self.start()
+        with self.sidecar().agent("dies").run("r") as run:
+            self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": 1})
         self.daemon.sound(self)
 
     def test_fenced_is_never_spooled(self) -> None:

@@ -6,6 +6,14 @@ import type { Plan } from './plan.js';
 import type { SpoolHeader } from './spool.js';
 import type { Checkpoint, Json, Kind, Labels, OperationInfo, Program } from './wire.js';
 
+/** By plan: the results of the steps and operations that the spool says were done. A state that was saved later does not end that. */
+const done = new WeakMap<Plan, Map<string, unknown>>();
+
+/** What was done before, by `step KEY` and `operation KEY`, where a plan was made from the spool. */
+export function doneBefore(plan: Plan): Iterable<[string, unknown]> {
+  return done.get(plan) ?? [];
+}
+
 /** What the spool tells of a run. */
 class Told {
   checkpoint: Stored | null = null;
@@ -13,6 +21,7 @@ class Told {
   readonly done = new Map<string, { key: string; name: string; result: Json }>();
   readonly begun = new Map<string, { key: string; name: string; args: Json; at: string }>();
   readonly open = new Map<string, OperationInfo>();
+  readonly ever = new Map<string, unknown>();
 
   take(header: SpoolHeader, body: Buffer): void {
     if (header.method === 'PUT') {
@@ -30,21 +39,27 @@ class Told {
 
   private step(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
     const key = path[1] ?? String(said['key']);
+    if (!path[1] && this.ever.has(`step ${key}`)) return; // it was not done again
     const name = this.begun.get(key)?.name ?? String(said['name'] ?? key);
     if (!path[1] && (said['status'] ?? 'started') === 'started') {
       this.begun.set(key, { key, name, args: said['args'] ?? null, at: header.created_at });
       return;
     }
     this.begun.delete(key);
-    if ((said['status'] ?? 'succeeded') === 'succeeded') this.done.set(key, { key, name, result: revive(said['result'] ?? null) as Json });
+    if ((said['status'] ?? 'succeeded') !== 'succeeded') return;
+    const result = revive(said['result'] ?? null) as Json;
+    this.done.set(key, { key, name, result });
+    this.ever.set(`step ${key}`, result);
   }
 
   private operation(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
     if (path[1]) {
       this.open.delete(path[1]);
+      if (path[2] === 'succeed') this.ever.set(`operation ${path[1]}`, revive(said['result'] ?? null));
       return;
     }
     const key = String(said['key']);
+    if (this.ever.has(`operation ${key}`)) return; // it was not done again
     const none = { attempt: 1, checkpoint: null, ended_at: null, result: null, error: null, replayed: false };
     if (said['state'] !== undefined) {
       this.checkpoint = checkpointOf({ ...header, query: 'kind=pre_operation' }, Buffer.from(JSON.stringify(said['state'])));
@@ -56,7 +71,7 @@ class Told {
 
   private over(): void {
     this.checkpoint = this.program = null;
-    for (const list of [this.done, this.begun, this.open]) list.clear();
+    for (const list of [this.done, this.begun, this.open, this.ever]) list.clear();
   }
 }
 
@@ -71,13 +86,13 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
     const found = await spool!.read(file).catch(() => undefined);
     if (found?.header?.version === 1) told.take(found.header, found.body);
   }
-  const fresh = names.length === 0 || (!told.checkpoint && told.done.size + told.begun.size + told.open.size === 0);
+  const fresh = names.length === 0 || (!told.checkpoint && told.ever.size + told.begun.size + told.open.size === 0);
   const reasons = [`The daemon is away: ${away.message}.`];
   if (fresh) reasons.push('The spool has nothing of this run, so it starts from the beginning; it is not known whether the daemon has something to resume.');
   else reasons.push('The run goes on from what its former process has spooled.');
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
   delivery.settings.warn(`agent ${name.agent}, run ${name.run}, starts without the daemon. ${reasons.join(' ')}`);
-  return {
+  const plan: Plan<S> = {
     verdict: told.open.size > 0 ? 'ask' : fresh ? 'fresh' : told.begun.size > 0 ? 'repair' : 'resume',
     reasons,
     ...name,
@@ -99,6 +114,8 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
     questions: [],
     offline: true,
   };
+  done.set(plan, told.ever);
+  return plan;
 }
 
 function interrupted(step: { key: string; name: string; args: Json; at: string }): Plan['interrupted_steps'][number] {

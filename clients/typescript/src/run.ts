@@ -12,6 +12,7 @@ import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
 import { Heartbeat } from './heartbeat.js';
 import { learn } from './learn.js';
+import { doneBefore } from './offline.js';
 import { understood } from './problem.js';
 import { type Answered, answered, expiry, type QuestionOptions, Unanswered, wait } from './question.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
@@ -68,6 +69,7 @@ export class Run<S = any> implements AsyncDisposable {
       this.core.loaded({ bytes, contentType, dropped: [], simplified: [] });
     }
     for (const step of plan.completed_steps) this.core.done.set(`step ${step.key}`, step.result);
+    for (const [what, result] of doneBefore(plan)) this.core.done.set(what, result);
     this.heartbeat = new Heartbeat(this.core, options);
     watch(this, options.signals ?? ['SIGTERM', 'SIGINT']);
     if (options.autosave !== undefined) this.autosave(options.autosave);

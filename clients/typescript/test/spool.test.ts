@@ -307,11 +307,13 @@ test('a run that dies without a daemon goes on from the spool', async () => {
   const first = await client().agent('dies').start({ signals: [], initial: { n: 0 } });
   assert.deepEqual([first.plan?.verdict, first.plan?.offline, first.epoch], ['fresh', true, undefined]);
   await first.step('before', () => 1);
+  await first.operation('earlier', undefined, () => ({ paid: new Date(0) }));
+  await assert.rejects(first.operation('fails', undefined, () => Promise.reject(new Error('no'))));
   await first.save({ n: 1 });
   let done = 0;
   await first.step('paid', () => ++done);
   void first.step('hangs', () => new Promise(() => undefined), { args: { to: 'x' } });
-  await until('it is spooled', () => world.spooled().length === 6);
+  await until('it is spooled', () => world.spooled().length === 10);
   await first.stop; // its process dies here
   const second = await client().agent('dies').start({ signals: [], force: true });
   assert.deepEqual([second.plan?.verdict, second.state], ['repair', { n: 1 }]);
@@ -319,8 +321,11 @@ test('a run that dies without a daemon goes on from the spool', async () => {
   assert.deepEqual(second.plan?.interrupted_steps.map((s) => [s.key, s.args]), [['hangs', { to: 'x' }]]);
   assert.equal(await second.step('paid', () => ++done), 1);
   assert.equal(done, 1);
+  assert.equal(await second.step('before', () => assert.fail('it was done')), 1);
+  assert.deepEqual(await second.operation('earlier', undefined, () => assert.fail('it was done')), { paid: new Date(0) });
+  assert.equal(await second.operation('fails', undefined, () => 'later'), 'later');
   void second.operation('risky', { n: 2 }, () => new Promise(() => undefined));
-  await until('it is spooled', () => world.spooled().length === 8);
+  await until('it is spooled', () => world.spooled().length === 16);
   await assert.rejects(client().agent('dies').start({ force: true }), { code: 'ask', message: /Nobody knows whether "risky" took effect. Start the daemon/ });
   await world.start();
   await assert.rejects(client().agent('dies').start({ force: true }), { code: 'ask' });

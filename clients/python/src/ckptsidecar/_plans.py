@@ -105,8 +105,8 @@ def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
     return answers
 
 
-def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str, bytes]]:
-    """What the spool knows of a run whose daemon is away: a plan, and the results of the steps that succeeded."""
+def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str, bytes], dict[str, Any]]:
+    """What the spool knows of a run whose daemon is away: a plan, and what the steps and operations that succeeded gave."""
     reason = f"The daemon is away ({why.message}), so only what lies in the spool is known."
     plan = Plan("offline", [reason], *lane, None)
     known = _Known()
@@ -124,7 +124,7 @@ def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str
     plan.uncertain_operations = list(known.open.values())
     if plan.uncertain_operations:
         plan.verdict = "ask"
-    return plan, known.done
+    return plan, known.done, known.succeeded
 
 
 class _Known:
@@ -135,6 +135,7 @@ class _Known:
         self.done: dict[str, bytes] = {}
         self.names: dict[str, str] = {}
         self.open: dict[str, dict[str, Any]] = {}
+        self.succeeded: dict[str, Any] = {}  # the results of operations
 
     def learn(self, request: Spooled) -> None:
         if request.method == "PUT":
@@ -166,9 +167,13 @@ class _Known:
 
     def _operation(self, part: list[str], body: dict[str, Any]) -> None:
         if len(part) == 1:
-            self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
-        else:
-            self.open.pop(unquote(part[1]), None)
+            if body["key"] not in self.succeeded:  # else it was not done again
+                self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
+            return
+        key = unquote(part[1])
+        self.open.pop(key, None)
+        if part[2] == "succeed":
+            self.succeeded[key] = drive(read(body.get("result")))
 
 
 def is_away(error: CkptError) -> bool:

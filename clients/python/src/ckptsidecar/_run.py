@@ -134,6 +134,8 @@ class Run:
         if any(self._details.values()) and self.epoch is not None and not self._session.supervised:
             self._session.register(self._details)
         self._steps.learn(self.plan)
+        for key, result in self._session.known_operations.items():
+            self._operations[key] = (True, result)
         if self.plan.attempt > 1:
             self._learn_operations()
 

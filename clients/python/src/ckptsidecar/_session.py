@@ -33,6 +33,7 @@ class Session:
         self.lane = (agent.name, self.run)
         self.epoch: Optional[int] = None
         self.known: dict[str, bytes] = {}  # results of steps that only the spool knows
+        self.known_operations: dict[str, Any] = {}  # and of operations
         self.supervised = False
         self.progress: Optional[float] = None
         self.drift = DriftWatch()
@@ -87,9 +88,11 @@ class Session:
         self.agent.sidecar._ask(_requests.post(path, body))
 
     def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
-        plan, self.known = from_spool(self._delivery.spool, self.lane, why)
+        plan, self.known, self.known_operations = from_spool(self._delivery.spool, self.lane, why)
         for answer in resolved(plan, resolve):
             plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != answer.key]
+            if answer.status == "succeeded":
+                self.known_operations[answer.key] = answer.result
             verb = "succeed" if answer.status == "succeeded" else "fail"
             self.send(("operations", answer.key, verb), {"result": _requests.value_json(answer.result)})
         if plan.verdict == "ask":
