@@ -201,6 +201,28 @@ class Replaying(World):
         self.assertEqual([bool(r) for (r,) in reasons], [True, True, True, False])
         self.daemon.sound(self)
 
+    def test_what_another_client_has_spooled_since(self) -> None:
+        """A client that has seen that nothing waits looks again before it reads or resumes the run."""
+        self.start()
+        first = self.sidecar().agent("a")
+        first.save({"n": 0})
+        other = self.sidecar(deadline=0.0)
+        run = other.agent("a").run(heartbeat=0, sigterm=False)
+        run.begin()
+        with self.quiet():
+            for n in (1, 2):
+                self.daemon.stop()
+                self.assertTrue((run.save if n == 2 else other.agent("a").save)({"n": n}).spooled)
+                other._delivery.close(flush=False)
+                self.start()
+                if n == 1:
+                    latest = first.latest()
+                    assert latest is not None
+                    self.assertEqual(latest.state, {"n": 1})
+        with first.run(force=True, sigterm=False) as taken:
+            self.assertEqual(taken.state, {"n": 2})
+        self.assertEqual((self.waiting(), os.path.isdir(os.path.join(self.spool, "rejected"))), ([], False))
+
     def test_a_replayer_that_dies(self) -> None:
         """It is killed before and after each answer, and the next one goes on: each save is there once, in order."""
         ids = self.fill(4)

@@ -99,6 +99,11 @@ export class Backlog {
     this.clear.add(key);
   }
 
+  /** Another client may have spooled something of a run since it was looked at. */
+  forget(run: RunName): void {
+    this.clear.delete(runKey(run.agent, run.run));
+  }
+
   /** Spools a request. */
   async add(ask: SpoolAsk, reason: SidecarError): Promise<SetAside> {
     const { spool, warn, socket } = this.settings;
@@ -111,7 +116,7 @@ export class Backlog {
       if (this.lost++ === 0) warn(`writes are lost from now on: ${messageOf(reason)}; and ${messageOf(error)}`);
       return new SetAside('nowhere', error as SidecarError);
     }
-    this.clear.delete(runKey(ask.agent, ask.run));
+    this.forget(ask);
     if (!(reason instanceof Behind) && this.added++ === 0) warn(`writes wait in the spool ${spool.folder} from now on: ${messageOf(reason)}`);
     this.drainLater();
     return new SetAside('spool', reason);

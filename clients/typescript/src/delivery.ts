@@ -74,6 +74,7 @@ export class Delivery implements Line {
   /** A call that must see what waits in the spool of a run, which therefore goes first. */
   afterSpool(run: { agent: string; run: string }, ask: Ask, until: Until): Promise<Answer> {
     return this.turn(async () => {
+      this.backlog.forget(run);
       await this.backlog.settle(run, until, false);
       return this.persist((send, own) => send(own), until, this.owned(ask), false);
     });

@@ -160,6 +160,24 @@ test('a resume and a look see what waits', async () => {
   await world.client().agent('seen').run((run) => assert.deepEqual([run.plan?.verdict, run.state], ['resume', { n: 2 }]));
 });
 
+test('a client that has seen that nothing waits looks again before it reads or resumes', async () => {
+  const world = await World.start();
+  const first = world.client().agent('shared');
+  await first.save({ n: 0 });
+  const owner = await world.client().agent('shared').start({ signals: [], heartbeatEvery: 3_600_000 });
+  for (const n of [1, 2]) {
+    await world.stop();
+    const other = world.client(patient);
+    if (n === 1) assert.equal((await other.agent('shared').save({ n })).stored, 'spool');
+    else assert.equal((await other.join(owner.share()).save({ n })).stored, 'spool');
+    other.close(); // so that it does not empty the spool by itself
+    await world.start();
+    if (n === 1) assert.deepEqual((await first.latest())?.state, { n });
+  }
+  await first.run((run) => assert.deepEqual(run.state, { n: 2 }), { force: true });
+  assert.deepEqual([world.spooled(), world.spooled('rejected')], [[], []]);
+});
+
 test('it empties by itself once the daemon is back, without another call', async () => {
   const world = absent();
   const agent = world.client(patient).agent('drains');

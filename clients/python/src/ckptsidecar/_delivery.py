@@ -85,6 +85,7 @@ class Delivery:
         """Sends what waits of a run and makes a request, both once; raises CkptError."""
         self._mine()
         with self._turn:
+            self._clean.discard(lane)
             try:
                 self._settle(lane, deadline(self.settings.deadline))
                 reply = self.link.ask(ask, deadline(self.settings.deadline))
@@ -166,9 +167,10 @@ class Delivery:
     # The spool
 
     def settle(self, lane: Lane) -> None:
-        """Sends what waits of a run, before it is resumed; raises CkptError where that cannot be done."""
+        """Sends what waits of a run, before it is read or resumed; raises CkptError where that cannot be done."""
         self._mine()
         with self._turn:
+            self._clean.discard(lane)  # another client may have spooled since
             self._settle(lane, deadline(self.settings.deadline))
 
     def _settle(self, lane: Lane, until: float) -> None:
