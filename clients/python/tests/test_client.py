@@ -152,6 +152,9 @@ class Client(World):
         self.assertEqual(self.sidecar(owner="uid:0").agent("mine").restore().state, {"a": 1})
         with self.assertRaises(ckptsidecar.NotFound):
             self.sidecar(owner="uid:4242").agent("mine").restore()
+        with self.sidecar(owner="uid:4242").agent("theirs").run() as run:
+            run.progress(0.5)
+        self.assertEqual(self.daemon.rows("SELECT owner, progress FROM audit_runs WHERE agent = 'theirs'"), [("uid:4242", 0.5)])
 
 
 class Connecting(World):

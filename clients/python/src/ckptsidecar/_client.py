@@ -18,6 +18,7 @@ from ._transport import Ask, Link
 from .models import Checkpoint, Diff, body_of, checkpoint_of, with_state
 from ._replay import Replayed
 from ._spool import Spool
+from ._spool_form import Lane
 
 DEFAULT_SPOOL_BYTES = 1 << 30
 
@@ -208,10 +209,17 @@ class Sidecar:
     # For this package
 
     def _deliver(self, ask: Ask) -> Union[Reply, Kept]:
+        return self._delivery.deliver(self._owned(ask))
+
+    def _attempt(self, lane: Lane, ask: Ask) -> Reply:
+        """Makes a request about a run once. It is never spooled."""
+        return self._delivery.attempt(lane, self._owned(ask))
+
+    def _owned(self, ask: Ask) -> Ask:
         if self._owner is not None:
             owner = _requests.query(("owner", self._owner))
             ask.query = f"{ask.query}&{owner}" if ask.query else owner
-        return self._delivery.deliver(ask)
+        return ask
 
     def _ask(self, ask: Ask) -> Reply:
         """Makes a request that is never spooled."""

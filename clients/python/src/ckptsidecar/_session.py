@@ -110,7 +110,7 @@ class Session:
             if self.epoch is not None:
                 return True
             try:
-                plan = plan_of(self._delivery.attempt(self.lane, self._resume(self._claim)))
+                plan = plan_of(self.agent.sidecar._attempt(self.lane, self._resume(self._claim)))
             except CkptError as error:
                 if is_away(error):
                     return False
@@ -182,7 +182,7 @@ class Session:
         body = _requests.members({"epoch": self.epoch, "progress": self.progress})
         headers = {"Content-Type": _requests.JSON}
         ask = Ask("POST", f"{self._path}/heartbeat", "", headers, body, write=True, repeatable=True)
-        self.drift.read(self._delivery.attempt(self.lane, ask))
+        self.drift.read(self.agent.sidecar._attempt(self.lane, ask))
 
     def _lose(self, error: CkptError) -> None:
         self._lost = error if isinstance(error, Fenced) else None
