@@ -228,6 +228,41 @@ class Runs(World):
         self.assertEqual(self.agent.restore(run="t").state, {"now": 2})
         self.daemon.sound(self)
 
+    def test_an_exception_whose_state_cannot_be_saved(self) -> None:
+        """The run ends all the same, and the exception is what comes out."""
+        self.agent.set_policy(schema={"properties": {"i": {"type": "integer"}}})
+        state: dict[str, Any] = {"i": 1}
+        with self.quiet() as log, self.assertRaises(ckptsidecar.SchemaMismatch):
+            with self.agent.run("refused", on_error="failed") as run:
+                run.save(state)
+                state["i"] = "one"
+                run.save(state)
+        self.assertIn("could not be saved", log.output[0])
+        with self.quiet(), self.assertRaises(KeyError):
+            with self.agent.run("raises", state=lambda: 1 / 0, on_error="failed") as run:
+                run.save({"i": 1})
+                raise KeyError("lost")
+        with self.quiet(), self.assertRaises(KeyboardInterrupt):
+            with self.agent.run("interrupt", state=lambda: 1 / 0) as run:
+                raise KeyboardInterrupt()
+        self.assertEqual([self.status(run) for run in ("refused", "raises", "interrupt")], ["failed", "failed", "interrupted"])
+
+    def test_an_exception_while_the_daemon_is_away(self) -> None:
+        """The state at the exception does not come into the spool: nobody could go back from it."""
+        agent = self.sidecar(deadline=1.0).agent("a")
+        state = {"i": 1}
+        with self.quiet(), self.assertRaises(KeyError):
+            with agent.run("r", heartbeat=0) as run:
+                run.save(state)
+                state["i"] = 2
+                self.daemon.stop()
+                raise KeyError("lost")
+        self.start()
+        self.sidecar().replay()
+        self.assertEqual(self.status("r"), "interrupted")
+        with self.sidecar().agent("a").run("r") as run:
+            self.assertEqual((run.plan.verdict, run.state), ("resume", {"i": 1}))
+
     @unittest.skipUnless(hasattr(signal, "setitimer"), "there are no timers that interrupt")
     def test_an_interrupt_waits_for_the_write_in_hand(self) -> None:
         """What is saved after an interrupt must not be overtaken by the save that was interrupted."""

@@ -218,6 +218,11 @@ export class Run<S = any> implements AsyncDisposable {
     return (this.ending = this.finish(status, options));
   }
 
+  /** @internal Ends the run with the state that was saved last. */
+  endAsSaved(status: EndStatus, options: EndOptions): Promise<RunInfo | undefined> {
+    return (this.ending = this.finish(status, options, false));
+  }
+
   /** For `Sidecar.join` in another thread or process. */
   share(): SharedRun {
     return { agent: this.agent, run: this.run, epoch: this.epoch };
@@ -292,10 +297,10 @@ export class Run<S = any> implements AsyncDisposable {
     return this.core.isSaved(encoded) ? undefined : this.core.save(encoded, options);
   }
 
-  private async finish(status: EndStatus, options: EndOptions): Promise<RunInfo | undefined> {
+  private async finish(status: EndStatus, options: EndOptions, save = true): Promise<RunInfo | undefined> {
     this.core.check();
     this.rest();
-    await this.saveIfChanged();
+    if (save) await this.saveIfChanged();
     const { result, error, continuationPrompt } = options;
     const encoded = result === undefined ? undefined : encode(result, 'drop', 'the result of the run');
     const members = { epoch: this.epoch, status, error: error?.slice(0, 16_000), continuation_prompt: continuationPrompt };
@@ -311,7 +316,10 @@ export class Run<S = any> implements AsyncDisposable {
     await Promise.race([this.working ?? this.idle(), over, hurry]);
     clearTimeout(timer);
     if (this.ending) await this.ending.catch(() => undefined);
-    if (!this.core.over) await this.end('interrupted', { error: reason });
+    if (this.core.over) return;
+    this.rest();
+    await this.saveIfChanged().catch((error: unknown) => this.warn(`was asked to stop, and its state could not be saved: ${messageOf(error)}`));
+    await this.endAsSaved('interrupted', { error: reason });
   }
 
   /** When no step or operation is going on. */

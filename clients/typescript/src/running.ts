@@ -16,12 +16,18 @@ export async function runOn<T, S>(run: Run<S>, work: (run: Run<S>) => T | Promis
     await run.stopped;
     throw run.signal.reason;
   }
-  if (!run.over) await run.end('completed', { result: value });
+  if (run.over) return value;
+  try {
+    await run.end('completed', { result: value });
+  } catch (thrown) {
+    await abandoned(run, thrown, options, false); // its last state was refused, for example
+    throw thrown;
+  }
   return value;
 }
 
-/** The work threw: a state to go back to is saved, and the run ends so that it can be resumed. */
-async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>): Promise<void> {
+/** The work threw: a state to go back to is saved where it can be, and the run ends so that it can be resumed. */
+async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>, recover = true): Promise<void> {
   if (run.stopped) {
     await run.stopped.catch(() => undefined);
     return;
@@ -31,11 +37,15 @@ async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>
     return;
   }
   try {
-    await run.recover(thrown);
+    if (recover) await run.recover(thrown);
+  } catch (error) {
+    run.warn(`failed (${messageOf(thrown)}), and its state could not be saved: ${messageOf(error)}`);
+  }
+  try {
     if (supervised(run)) run.rest(); // what its process ends itself is not started again
-    else await run.end(options.onError ?? 'interrupted', { error: messageOf(thrown) });
+    else await run.endAsSaved(options.onError ?? 'interrupted', { error: messageOf(thrown) });
   } catch (error) {
     run.rest();
-    run.warn(`failed (${messageOf(thrown)}), and that could not be saved: ${messageOf(error)}`);
+    run.warn(`failed (${messageOf(thrown)}), and its end could not be recorded: ${messageOf(error)}`);
   }
 }

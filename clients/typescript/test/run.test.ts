@@ -254,6 +254,34 @@ test('work that throws leaves a way back, and the run can be resumed', async () 
   await agent.run((run) => assert.equal(run.plan?.verdict, 'fresh'));
 });
 
+test('a run whose last state is refused ends all the same', async () => {
+  const agent = sidecar.agent('refused');
+  await agent.setPolicy({ schema: { properties: { n: { type: 'integer' } } } } as never);
+  const bad = async (run: Run): Promise<void> => {
+    await run.save({ n: 1 });
+    run.state.n = 'one';
+  };
+  const refused = { code: 'schema_mismatch' };
+  const failing = badAnd((run) => run.save());
+  await assert.rejects(agent.run(failing, { run: 'saves', onError: 'failed' }), refused);
+  const boom = new Error('the model is away');
+  await assert.rejects(agent.run(badAnd(() => Promise.reject(boom)), { run: 'throws' }), (error) => error === boom);
+  await assert.rejects(agent.run(bad, { run: 'returns' }), refused);
+  const stopped = await agent.start({ run: 'stops', signals: [] });
+  await bad(stopped);
+  await stopped.stop('enough');
+  const ends = ['saves', 'throws', 'returns', 'stops'].map(async (run) => (await agent.info(run)).status);
+  assert.deepEqual(await Promise.all(ends), ['failed', 'interrupted', 'interrupted', 'interrupted']);
+  assert.deepEqual((await agent.latest({ run: 'stops' }))?.state, { n: 1 });
+
+  function badAnd(more: (run: Run) => Promise<unknown>): (run: Run) => Promise<void> {
+    return async (run) => {
+      await bad(run);
+      await more(run);
+    };
+  }
+});
+
 test('an explicit run ends as it is told, once', async () => {
   const agent = sidecar.agent('explicit');
   const run = await agent.start({ run: 'r' });

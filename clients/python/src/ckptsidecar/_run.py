@@ -15,9 +15,11 @@ from typing import Any, Callable, Generator, Mapping, Optional, Sequence, Union
 from . import _ask, _requests
 from ._ask import Answer, Waiting, answer_of
 from ._autosave import Autosave
+from ._base_cache import saver
 from ._drift import Drift, OnDrift
 from ._encode import Encoded, dumps
 from ._files import Folder
+from ._ids import new_id
 from .errors import CkptError, Conflict, Fenced
 from .models import Plan, Saved, is_json
 from ._operation import Operation
@@ -171,14 +173,17 @@ class Run:
         if error is None or isinstance(error, SystemExit) and error.code in (None, 0):
             self.end("completed")
             return
+        status = "interrupted"
         try:
             if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+                status = self._on_error
                 self._put_aside(error)
-                self.end(self._on_error, error=error_text(error))
-            else:
-                if self._current is not None:
-                    self._save(self._current(), {})
-                self.end("interrupted", error=error_text(error))
+            elif self._current is not None:
+                self._save(self._current(), {})
+        except Exception as unsaved:  # the run ends all the same
+            _log.error("the last state of run %s of agent %s could not be saved: %s", self.name, self.agent.name, unsaved)
+        try:
+            self.end(status, error=error_text(error))
         except CkptError as unsaid:  # not instead of the error that ends the run
             _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
 
@@ -196,11 +201,16 @@ class Run:
             encoded = Encoded(checkpoint.state_bytes or b"null", [], [])
         else:
             return
-        # Where the state is as it was last saved, only that is sent, and the daemon stores no copy.
-        self._save(
-            encoded,
-            {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}},
-        )
+        self._session.ready()
+        ask = _requests.save(
+            self.agent.name, new_id(), encoded.data, kind="recovery", content_type=encoded.content_type, run=self.name,
+            epoch=self.epoch, parent=None, step=None, labels={"reason": "exception"}, metadata={"error": type(error).__name__},
+            program=None,
+        )  # fmt: skip
+        if self.agent.sidecar._acked is not None:
+            saver(self.agent.sidecar._acked, ask)  # where the state is as it was last saved, only that is sent
+        # Not by way of the spool: a resume goes on from the newest checkpoint, and only the daemon can go back to another.
+        self._session.drift.read(self.agent.sidecar._attempt(self._session.lane, ask))
         self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
 
     def end(
