@@ -215,6 +215,18 @@ class Away(World):
             self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": 1})
         self.daemon.sound(self)
 
+    def test_a_plan_from_a_folder_that_others_may_write(self) -> None:
+        """Who starts without the daemon takes no state from it."""
+        with self.quiet():
+            self.sidecar(deadline=0.0).agent("a").save({"planted": True})
+        os.chmod(self.spool, 0o777)
+        with self.assertRaises(ckptsidecar.SpoolError) as caught:
+            self.sidecar(deadline=0.0).agent("a").run().begin()
+        self.assertIn("chmod 700", str(caught.exception))
+        os.chmod(self.spool, 0o700)
+        with self.quiet(), self.sidecar(deadline=0.0).agent("a").run() as run:
+            self.assertEqual(run.state, {"planted": True})
+
     def test_fenced_is_never_spooled(self) -> None:
         self.start()
         agent = self.sidecar().agent("fenced")

@@ -1,7 +1,7 @@
 import type { Delivery } from './delivery.js';
 import { isJSON, type Stored, withState } from './checkpoint.js';
 import { revive } from './decode.js';
-import type { SidecarError } from './errors.js';
+import { messageOf, type SidecarError } from './errors.js';
 import type { Plan } from './plan.js';
 import type { SpoolHeader } from './spool.js';
 import type { Checkpoint, Json, Kind, Labels, OperationInfo, Program } from './wire.js';
@@ -81,14 +81,19 @@ class Told {
  */
 export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; run: string }, away: SidecarError): Promise<Plan<S>> {
   const told = new Told();
-  const { spool, names } = await delivery.backlog.waiting(name).catch(() => ({ spool: undefined, names: [] as string[] }));
+  let unread: unknown;
+  const { spool, names } = await delivery.backlog.waiting(name).catch((error: unknown) => {
+    unread = error;
+    return { spool: undefined, names: [] as string[] };
+  });
   for (const file of names) {
     const found = await spool!.read(file).catch(() => undefined);
     if (found?.header?.version === 1) told.take(found.header, found.body);
   }
   const fresh = names.length === 0 || (!told.checkpoint && told.ever.size + told.begun.size + told.open.size === 0);
   const reasons = [`The daemon is away: ${away.message}.`];
-  if (fresh) reasons.push('The spool has nothing of this run, so it starts from the beginning; it is not known whether the daemon has something to resume.');
+  if (unread) reasons.push(`It is not known what the spool has of this run, so it starts from the beginning: ${messageOf(unread)}.`);
+  else if (fresh) reasons.push('The spool has nothing of this run, so it starts from the beginning; it is not known whether the daemon has something to resume.');
   else reasons.push('The run goes on from what its former process has spooled.');
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
   delivery.settings.warn(`agent ${name.agent}, run ${name.run}, starts without the daemon. ${reasons.join(' ')}`);

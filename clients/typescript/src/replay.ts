@@ -41,6 +41,7 @@ export class Replayer {
   /** The runs of which requests wait for the daemon at an endpoint, with the files' names in order. */
   async waiting(endpoint: string | undefined): Promise<Map<string, string[]>> {
     const names = await this.spool.names();
+    if (names.length > 0) this.spool.check();
     const runs = new Map<string, string[]>();
     const there = new Set(names);
     for (const name of this.known.keys()) if (!there.has(name)) this.known.delete(name);

@@ -2,7 +2,7 @@
 // its form, which the clients of all languages share.
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fsync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
+import { closeSync, constants, fsync, openSync, renameSync, type Stats, statSync, write, writeSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, readFile, rename, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -149,7 +149,17 @@ export class Spool {
     await mkdir(this.folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error;
     });
-    const found = statSync(this.folder);
+    const found = this.check() ?? statSync(this.folder); // which throws, because it was removed just now
+    await this.names(); // so that what is written now comes after all that is there
+    this.close();
+    if (!windows) this.handle = openSync(this.folder, 'r'); // Windows flushes no folders; the rename is enough there
+    this.inode = found.ino;
+  }
+
+  /** Refuses a folder that others could change. Undefined where there is none. */
+  check(): Stats | undefined {
+    const found = statSync(this.folder, { throwIfNoEntry: false });
+    if (!found) return undefined;
     if (!found.isDirectory()) throw spoolError(`the spool ${this.folder} is not a folder: remove it, or name another with CKPTSIDECAR_SPOOL`);
     if (!windows && found.uid !== process.getuid!()) {
       throw spoolError(`the spool ${this.folder} belongs to another user: name a folder that you own with CKPTSIDECAR_SPOOL`);
@@ -157,10 +167,7 @@ export class Spool {
     if (!windows && (found.mode & 0o022) !== 0) {
       throw spoolError(`others may write to the spool ${this.folder}: take that right away with "chmod go-w ${this.folder}"`);
     }
-    await this.names(); // so that what is written now comes after all that is there
-    this.close();
-    if (!windows) this.handle = openSync(this.folder, 'r'); // Windows flushes no folders; the rename is enough there
-    this.inode = found.ino;
+    return found;
   }
 
   /** Lets go of the folder. */

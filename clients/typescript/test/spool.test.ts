@@ -132,6 +132,27 @@ test('a spool that cannot be written is an error that says why', async () => {
   assert.deepEqual(world.spooled(), []);
 });
 
+test('nothing is taken from a spool that others may write to', async () => {
+  const world = absent();
+  const writer = world.client(patient);
+  writer.close(); // so that it does not empty the spool by itself
+  await writer.agent('a').save({ planted: true });
+  chmodSync(world.spool, 0o777);
+  const refused = /others may write to the spool .*chmod go-w/;
+  const run = await world.client(patient).agent('a').start({ signals: [] });
+  assert.deepEqual([run.plan?.verdict, run.state], ['fresh', undefined]);
+  assert.match(run.plan!.reasons.join(' '), refused);
+  await assert.rejects(run.save({ n: 1 }), { code: 'spool', message: refused });
+  await world.start();
+  const client = world.client();
+  assert.equal((await client.agent('a').save({ n: 1 })).stored, 'daemon');
+  assert.match(world.warnings.join(' '), refused);
+  await assert.rejects(client.replay(), { code: 'spool', message: refused });
+  assert.equal(world.spooled().length, 1);
+  chmodSync(world.spool, 0o700);
+  assert.equal((await client.replay()).sent, 1);
+});
+
 test('what waits goes before what is new, in one client and in the next', async () => {
   const world = absent();
   const client = world.client(patient);

@@ -110,6 +110,7 @@ def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str
     reason = f"The daemon is away ({why.message}), so only what lies in the spool is known."
     plan = Plan("offline", [reason], *lane, None)
     known = _Known()
+    spool.check()
     for name in spool.waiting(lane):
         try:
             known.learn(spool.read(name))

@@ -73,10 +73,13 @@ class Spool:
         self._checked = True
 
     def check(self) -> None:
-        """Refuses a folder that others could write to, by SpoolError."""
+        """Refuses a folder that others could write to, by SpoolError. One that is not there is fine."""
         if WINDOWS:
             return
-        info = os.lstat(self.folder)
+        try:
+            info = os.lstat(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
         if not stat.S_ISDIR(info.st_mode):
             raise SpoolError(f"the spool {self.folder} is not a folder: remove it, or set CKPTSIDECAR_SPOOL")
         if info.st_uid != os.geteuid() or info.st_mode & 0o022:
