@@ -116,6 +116,16 @@ class Runs(World):
         self.assertIn("ZeroDivisionError", rows[1][3])
         self.daemon.sound(self)
 
+    def test_the_result_of_an_operation_is_never_refused(self) -> None:
+        """What it came from has happened."""
+        with self.quiet() as log, self.sidecar(refuse=True).agent("a").run() as run:
+            self.assertEqual(run.operation("odd")(lambda: {"fine": 1, "not": threading.Lock}), {"fine": 1, "not": threading.Lock})
+            run.operation("bytes")(lambda: b"raw")
+        self.assertIn("of the result of operation odd, /not", log.output[0])
+        self.assertEqual(len(log.output), 2)
+        rows = self.daemon.rows("SELECT key, status, json_extract(result, '$.fine') FROM audit_operations ORDER BY key")
+        self.assertEqual(rows, [("bytes", "succeeded", None), ("odd", "succeeded", 1)])
+
     def test_after_a_crash(self) -> None:
         def first() -> None:
             with ckptsidecar.Sidecar(self.daemon.socket).agent("a").run("r") as run:

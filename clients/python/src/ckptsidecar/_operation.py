@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any, Callable, Mapping, Optional
 
 from ._delivery import Kept
-from ._encode import Encoded
+from ._encode import Encoded, dumps
 from .errors import AlreadyDone, CkptError, Fenced
 from .models import Checkpoint, body_of, checkpoint_of, cut_state
 from ._plans import error_text
+from ._steps import warn_of
 from ._typed import drive, read
 from ._types import Claimed
 
@@ -72,10 +73,12 @@ class Operation:
             _log.warning("operation %s was not begun, which could not be recorded: %s", self.key, unrecorded)
 
     def _succeed(self) -> None:
-        encoded = None if self.result is None else self._run.agent.encode(self.result)
-        if encoded is not None and encoded.content_type != "application/json":
-            encoded = None
+        encoded = None
+        if type(self.result) is bytes:
             _log.warning("the result of operation %s is bytes and is not kept", self.key)
+        elif self.result is not None:  # never refused: what it came from has happened
+            encoded = dumps(self.result, default=self._run.agent.sidecar._default)
+            warn_of(f"operation {self.key}", encoded)
         body = {"result": encoded.data if encoded else None}
         self._run._session.send(("operations", self.key, "succeed"), body)
         self._run._operations[self.key] = (True, self.result)

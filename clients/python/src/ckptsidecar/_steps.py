@@ -90,7 +90,7 @@ class Steps:
     def succeed(self, key: str, result: Any, measures: Mapping[str, Any]) -> None:
         """Records that a step was done."""
         encoded = dumps(result)
-        _warn(key, encoded)
+        warn_of(f"step {key}", encoded)
         body = {"status": "succeeded", "result": None if result is None else encoded.data, **measures}
         self._session.send(("steps", key, "finish"), body)
         self._remember(key, encoded.data)
@@ -168,6 +168,7 @@ def _ms(began: float) -> int:
     return int((time.perf_counter() - began) * 1000)
 
 
-def _warn(key: str, encoded: Encoded) -> None:
+def warn_of(what: str, encoded: Encoded) -> None:
+    """Tells what of a result could not be kept."""
     for trace in encoded.dropped[:5]:
-        _log.warning("of the result of step %s, %s (%s) %s", key, trace.path or "all", trace.type, trace.reason)
+        _log.warning("of the result of %s, %s (%s) %s", what, trace.path or "all", trace.type, trace.reason)
