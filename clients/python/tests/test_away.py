@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
-from .harness import World, child, ckptsidecar, percentile, report, until, wait
+from .harness import World, binary, child, ckptsidecar, percentile, report, until, wait
 
 
 class Away(World):
@@ -285,6 +286,28 @@ class Away(World):
         self.sidecar().replay()  # with so short a deadline they may lie there
         self.assertEqual([s["i"] for s in self.states("late", "r")], [0, 1])
         self.assertEqual(self.daemon.rows("SELECT status, epoch FROM audit_runs"), [("completed", run.epoch)])
+
+    def test_claimed_after_an_answer(self) -> None:
+        """A run that a person must decide about first is claimed once that was done."""
+        self.start()
+
+        def work() -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket).agent("a").run("r") as run, run.operation("pay"):
+                os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(work)), -9)
+        self.daemon.stop()
+        with self.quiet():
+            run = self.sidecar(deadline=0.05).agent("a").run("r", heartbeat=0.05)
+            run.begin()
+            self.start()
+            query = "SELECT status FROM audit_operations"
+            self.assertTrue(until(lambda: self.daemon.rows(query) == [("uncertain",)], 60))  # it was answered: ask
+            self.assertIsNone(run.epoch)
+            command = [binary(), "--socket", self.daemon.socket, "operation", "resolve", "a", "--run", "r", "pay", "succeeded"]
+            subprocess.run(command, check=True, capture_output=True)
+            self.assertTrue(until(lambda: run.epoch, 60))
+        run.__exit__(None, None, None)
 
     def test_a_run_that_needs_the_daemon(self) -> None:
         with self.assertRaises(ckptsidecar.NoDaemon):

@@ -46,6 +46,7 @@ class Session:
         self._lost: Optional[CkptError] = None  # why the run is not ours any more
         self._claiming = threading.RLock()
         self._claim = new_id()  # so that a claim whose answer did not come is not made twice
+        self._asked = False  # whether a person must decide before the run is claimed
 
     # Beginning
 
@@ -77,8 +78,8 @@ class Session:
         refuse(plan)
         return plan
 
-    def _resume(self, key: Optional[str] = None) -> Ask:
-        body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, **self._timeouts}
+    def _resume(self, key: Optional[str] = None, *, dry_run: Optional[bool] = None) -> Ask:
+        body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, "dry_run": dry_run, **self._timeouts}
         return _requests.post(f"{self._path}/resume", body, key=key)
 
     def _resolve(self, answer: Answer) -> None:
@@ -110,7 +111,7 @@ class Session:
             if self.epoch is not None:
                 return True
             try:
-                plan = plan_of(self.agent.sidecar._attempt(self.lane, self._resume(self._claim)))
+                plan = self._late_plan()
             except CkptError as error:
                 if is_away(error):
                     return False
@@ -121,6 +122,17 @@ class Session:
             if plan.claimed:
                 self.epoch = plan.epoch
             return plan.claimed
+
+    def _late_plan(self) -> Plan:
+        """Claims the run. While a person must decide first it only looks whether that was done: each claim is recorded."""
+        if self._asked:
+            plan = plan_of(self.agent.sidecar._attempt(self.lane, self._resume(dry_run=True)))
+            if plan.verdict == "ask":
+                return plan
+            self._claim = new_id()  # the same request would get the same answer
+        plan = plan_of(self.agent.sidecar._attempt(self.lane, self._resume(self._claim)))
+        self._asked = plan.verdict == "ask"
+        return plan
 
     # Writing
 
