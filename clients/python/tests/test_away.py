@@ -221,9 +221,11 @@ class Away(World):
         with self.quiet():
             self.sidecar(deadline=0.0).agent("a").save({"planted": True})
         os.chmod(self.spool, 0o777)
-        with self.assertRaises(ckptsidecar.SpoolError) as caught:
-            self.sidecar(deadline=0.0).agent("a").run().begin()
-        self.assertIn("chmod 700", str(caught.exception))
+        with self.quiet(), self.assertRaises(ckptsidecar.SpoolError):
+            with self.sidecar(deadline=0.0).agent("a").run() as run:
+                self.assertEqual((run.plan.verdict, run.state), ("offline", None))
+                self.assertIn("chmod 700", " ".join(run.plan.reasons))
+                run.save({"n": 1})
         os.chmod(self.spool, 0o700)
         with self.quiet(), self.sidecar(deadline=0.0).agent("a").run() as run:
             self.assertEqual(run.state, {"planted": True})

@@ -284,6 +284,38 @@ class Replaying(World):
                 thread.join()
         self.assertEqual((self.numbers(), self.waiting()), (list(range(30)), []))
 
+    def test_a_folder_that_fails(self) -> None:
+        """A save goes to the spool, or raises SpoolError, and no error of the system comes out."""
+        self.fill(1)
+        self.start()
+        self.keep_all()
+        full = OSError(28, "No space left on device")
+        with mock.patch.object(Lock, "take", side_effect=full):
+            made = self.sidecar()
+            self.assertTrue(made.agent("a").save({"n": 1}).spooled)
+            self.assertFalse(made.agent("other").save({"n": 1}).spooled)  # the daemon is not away
+            with mock.patch.object(Spool, "write", side_effect=ckptsidecar.SpoolError("it is full")):
+                with self.assertRaises(ckptsidecar.SpoolError) as caught:
+                    made.agent("a").save({"n": 2})
+            self.assertIn("cannot be replayed: No space left", str(caught.exception))
+            with self.assertRaises(ckptsidecar.SpoolError):
+                made.replay()
+        with mock.patch.object(Spool, "waiting", side_effect=full), self.quiet():
+            run = self.sidecar().agent("a").run("r", heartbeat=0, sigterm=False)
+            self.assertIn("No space left", run.begin().reasons[-1])
+        self.sidecar().replay()
+        self.assertEqual(self.numbers(), [0, 1])
+
+    def test_who_waits_for_another_replayer(self) -> None:
+        """The daemon is not away: other runs go on."""
+        self.fill(1)
+        self.start()
+        self.assertTrue(Lock(os.path.join(self.spool, "replay.lock")).take())
+        made = self.sidecar(deadline=2.0)
+        self.assertTrue(made.agent("a").save({"n": 1}).spooled)
+        self.assertIsNone(made._delivery._away)
+        self.assertFalse(made.agent("other").save({"n": 1}).spooled)
+
     def test_the_lock(self) -> None:
         self.fill(1)
         lock = Lock(os.path.join(self.spool, "replay.lock"))

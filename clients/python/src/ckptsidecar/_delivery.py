@@ -10,10 +10,10 @@ import threading
 import time
 from typing import Optional, Union
 
-from .errors import AWAY, Busy, CkptError, SpoolError, Stranger
+from .errors import AWAY, CkptError, SpoolError, Stranger
 from ._http import Reply
 from ._transport import Ask, Link, deadline
-from ._replay import Replayed, replay
+from ._replay import Behind, Replayed, replay
 from ._spool import Spool
 from ._spool_form import Lane
 from ._turn import Turn
@@ -32,10 +32,6 @@ class Settings:
     timeout: float = 60.0  # seconds that the answer to one request may take where nothing else can be done
     fail_open: bool = True  # what changes a run is spooled after the deadline; else it raises
     on_spool_error: str = "raise"  # or "drop": what becomes of a write that the spool does not take
-
-
-class _Behind(Busy):
-    """The daemon is there, but what waits in the spool was not all sent in time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Delivery:
                 self._settle(lane, deadline(self.settings.deadline))
                 reply = self.link.ask(ask, deadline(self.settings.deadline))
             except CkptError as error:
-                if error.code in AWAY and not isinstance(error, _Behind):
+                if error.code in AWAY and not isinstance(error, Behind):
                     self._give_up(error)
                 raise
             self._back()
@@ -109,7 +105,7 @@ class Delivery:
         except CkptError as error:
             if not may_wait or error.code not in AWAY:
                 raise
-            if not isinstance(error, _Behind):
+            if not isinstance(error, Behind):
                 self._give_up(error)
             return self._keep(ask, error)
 
@@ -176,8 +172,14 @@ class Delivery:
     def _settle(self, lane: Lane, until: float) -> None:
         if lane in self._clean:
             return
+        try:
+            self._send_waiting(lane, until)
+        except OSError as error:
+            raise Behind(f"the spool {self.spool.folder} cannot be replayed: {error.strerror or error}") from error
+        self._note_clean(lane)
+
+    def _send_waiting(self, lane: Lane, until: float) -> None:
         if not self.spool.waiting(lane):
-            self._note_clean(lane)
             return
         if self._away is not None and self.settings.fail_open and time.monotonic() < self._rest_until:
             raise self._away
@@ -191,9 +193,8 @@ class Delivery:
                     raise
                 time.sleep(wait)
         if left:
-            raise _Behind(f"{left} writes of agent {lane[0]}, run {lane[1]} wait in the spool {self.spool.folder}")
+            raise Behind(f"{left} writes of agent {lane[0]}, run {lane[1]} wait in the spool {self.spool.folder}")
         self._back()
-        self._note_clean(lane)
 
     def _note_clean(self, lane: Lane) -> None:
         """Remembers a run. Forgetting it costs one look at the spool."""
@@ -205,7 +206,10 @@ class Delivery:
         """Sends all that waits; raises CkptError where nobody answers."""
         self._mine()
         with self._turn:
-            done = replay(self.spool, self.link, None, float("inf"), self.settings.timeout)
+            try:
+                done = replay(self.spool, self.link, None, float("inf"), self.settings.timeout)
+            except OSError as error:
+                raise SpoolError(f"the spool {self.spool.folder} cannot be replayed: {error.strerror or error}") from error
             self._back()
             return done
 
@@ -222,12 +226,12 @@ class Delivery:
                 try:
                     # Not for long: others wait for the turn.
                     done = replay(self.spool, self.link, None, deadline(0.2), self.settings.deadline)
+                except (Behind, SpoolError, OSError):  # of another replayer, or of the folder
+                    pause = min(pause * 2, _LONGEST_REST)
+                    continue
                 except CkptError as error:
                     self._give_up(error)
                     pause = self._rest
-                    continue
-                except OSError:  # of the folder
-                    pause = min(pause * 2, _LONGEST_REST)
                     continue
                 if done.sent:
                     _log.warning("%d writes of the spool were sent, %d are waiting", done.sent, done.left)

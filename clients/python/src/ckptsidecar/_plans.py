@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
 from . import _requests
-from .errors import AWAY, CkptError, NeedsOperator, Unsafe
+from .errors import AWAY, CkptError, NeedsOperator, SpoolError, Unsafe
 from ._http import Reply
 from .models import Checkpoint, Plan, checkpoint_of, plan_of
 from ._spool import Spool
@@ -110,8 +110,14 @@ def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str
     reason = f"The daemon is away ({why.message}), so only what lies in the spool is known."
     plan = Plan("offline", [reason], *lane, None)
     known = _Known()
-    spool.check()
-    for name in spool.waiting(lane):
+    names: list[str] = []
+    try:
+        spool.check()
+        names = spool.waiting(lane)
+    except (SpoolError, OSError) as error:
+        unread = error.message if isinstance(error, SpoolError) else error
+        plan.reasons.append(f"It is not known what the spool has of this run, so it starts from the beginning: {unread}.")
+    for name in names:
         try:
             known.learn(spool.read(name))
         except (Damaged, TooNew, OSError, ValueError):

@@ -17,6 +17,10 @@ _PROBE = Ask("GET", "/healthz")
 _PATIENCE, _LONGEST = 10.0, 60.0  # seconds for one request, with one more for each MiB
 
 
+class Behind(Busy):
+    """The daemon is there, but what waits in the spool must go first, and could not all be sent now."""
+
+
 class Replayed(NamedTuple):
     """What a replay did: how many requests the daemon took, how many it refused for good, how many wait on."""
 
@@ -26,7 +30,7 @@ class Replayed(NamedTuple):
 
 
 def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: float) -> Replayed:
-    """Sends what waits of a run, or of all, in order; raises CkptError where nobody answers.
+    """Sends what waits of a run, or of all, in order; raises CkptError where nobody answers, OSError of the folder.
 
     What belongs to another daemon is left alone. After ``until`` it begins no second request. It
     first asks whether the daemon answers at all, for at most ``probe`` seconds.
@@ -39,7 +43,7 @@ def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: 
     lock = spool.lock()
     while lock is None:
         if time.monotonic() > until:
-            raise Busy("another process is replaying the spool")
+            raise Behind("another process is replaying the spool")
         time.sleep(0.05)
         if not spool.waiting(lane, link.owns):
             return Replayed(0, 0, 0)
