@@ -171,18 +171,20 @@ class Away(World):
             with agent.run("r") as run:
                 for i in range(5):
                     run.save({"i": i})
+                with contextlib.suppress(ZeroDivisionError):
+                    run.operation("fails", {"i": 5, "before": ("ü",)})(lambda: 1 / 0)
                 run.step("done")(lambda: "effect")
                 run.operation("pay")(lambda: {"paid": (1,)})
-                run._session.send(("operations",), {"key": "pay", "name": "pay"})  # as the TypeScript client asks again
+                run._session.send(("operations",), {"key": "pay", "name": "pay", "state": 0})  # as the TypeScript client asks again
                 with contextlib.suppress(ZeroDivisionError):
-                    run.operation("fails")(lambda: 1 / 0)
+                    run.step("broken")(lambda: 1 / 0)
                 run._steps.begin("half", "half", None)
                 os.kill(os.getpid(), 9)
 
         self.assertEqual(wait(child(work)), -9)
         # The next one starts without the daemon too: it goes on from the spool.
         with self.quiet(), self.sidecar(deadline=0.0).agent("dies").run("r") as run:
-            self.assertEqual((run.plan.verdict, run.state), ("offline", {"i": 4}))
+            self.assertEqual((run.plan.verdict, run.state), ("offline", {"i": 5, "before": ("ü",)}))
             self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
             self.assertEqual([s["key"] for s in run.plan.interrupted_steps], ["half"])
             self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
@@ -192,7 +194,7 @@ class Away(World):
         self.start()
         # And one with the daemon gets all of it, before its plan is made.
         with self.sidecar().agent("dies").run("r") as run:
-            self.assertEqual(run.state, {"i": 4})
+            self.assertEqual(run.state, {"i": 5, "before": ("ü",)})
             self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
             self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
             self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})

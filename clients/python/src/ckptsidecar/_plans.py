@@ -55,9 +55,13 @@ def _plan_from(raw: dict[str, Any]) -> Plan:
         if "state_base64" in checkpoint:
             state: Optional[bytes] = base64.b64decode(checkpoint["state_base64"])
         else:
-            state = json.dumps(checkpoint.get("state"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+            state = _json(checkpoint.get("state"))
         plan.checkpoint = checkpoint_of(checkpoint, state)
     return plan
+
+
+def _json(state: Any) -> bytes:
+    return json.dumps(state, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def refuse(plan: Plan) -> None:
@@ -155,7 +159,7 @@ class _Known:
         elif part[0] == "steps":
             self._step(part, json.loads(request.body))
         elif part[0] == "operations":
-            self._operation(part, json.loads(request.body))
+            self._operation(part, json.loads(request.body), request)
 
     def _saved(self, request: Spooled) -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}
@@ -171,11 +175,20 @@ class _Known:
             self.names[body["key"]] = body["name"]
         elif body.get("status", "succeeded") == "succeeded":
             self.done[unquote(part[1])] = json.dumps(body.get("result")).encode()
+        else:
+            self.names.pop(unquote(part[1]), None)
 
-    def _operation(self, part: list[str], body: dict[str, Any]) -> None:
+    def _operation(self, part: list[str], body: dict[str, Any], request: Spooled) -> None:
         if len(part) == 1:
-            if body["key"] not in self.succeeded:  # else it was not done again
-                self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
+            if body["key"] in self.succeeded:
+                return  # it was not done again
+            self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
+            if body.get("state") is not None:
+                state = _json(body["state"])
+                self.checkpoint = Checkpoint(
+                    "", request.agent, request.run, "pre_operation", created_at=request.created_at, size=len(state),
+                    state_bytes=state,
+                )  # fmt: skip
             return
         key = unquote(part[1])
         self.open.pop(key, None)

@@ -132,7 +132,7 @@ class Run:
     def _learn(self) -> None:
         checkpoint = self.plan.checkpoint
         if checkpoint is not None and checkpoint.state_bytes is not None:
-            self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id)
+            self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id or None)
         if any(self._details.values()) and self.epoch is not None and not self._session.supervised:
             self._session.register(self._details)
         self._steps.learn(self.plan)
