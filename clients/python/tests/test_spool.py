@@ -303,6 +303,7 @@ class Replaying(World):
         with mock.patch.object(Spool, "waiting", side_effect=full), self.quiet():
             run = self.sidecar().agent("a").run("r", heartbeat=0, sigterm=False)
             self.assertIn("No space left", run.begin().reasons[-1])
+            self.sidecar().close()
         self.sidecar().replay()
         self.assertEqual(self.numbers(), [0, 1])
 

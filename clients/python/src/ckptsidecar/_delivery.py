@@ -250,7 +250,7 @@ class Delivery:
                 if flush and self.spool.folder and self.spool.waiting():
                     replay(self.spool, self.link, None, deadline(self.settings.deadline), self.settings.deadline)
             except (CkptError, OSError) as error:
-                _log.warning("%d writes stay in the spool %s: %s", len(self.spool.waiting()), self.spool.folder, error)
+                _log.warning("what waits stays in the spool %s: %s", self.spool.folder, error)
             self.link.close()
             self._closed = threading.Event()
             self._drainer = None
