@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -216,8 +218,24 @@ class Connecting(World):
 
         self.assertEqual(wait(child(other)), 0)
 
+    def end_all(self, program: str) -> None:
+        """Ends the daemons of a program: one that started late goes on when the one that had been faster has ended."""
+
+        def found() -> bool:
+            ended = False
+            for pid in os.listdir("/proc") if os.path.isdir("/proc") else []:
+                with contextlib.suppress(OSError):
+                    if pid.isdigit() and os.readlink(f"/proc/{pid}/exe") == program:
+                        os.kill(int(pid), signal.SIGKILL)
+                        ended = True
+            return ended
+
+        until(lambda: not found())
+
     def test_autostart(self) -> None:
-        os.environ["PATH"] = os.path.dirname(self.installed()) + os.pathsep + os.environ["PATH"]
+        program = self.installed()
+        os.environ["PATH"] = os.path.dirname(program) + os.pathsep + os.environ["PATH"]
+        self.addCleanup(self.end_all, program)
 
         def use(n: int) -> None:
             with ckptsidecar.Sidecar(autostart=True) as sidecar:
