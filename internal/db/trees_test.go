@@ -481,6 +481,12 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 }
 
 func TestABudgetTakesTreesFromTheOldest(t *testing.T) {
+	for _, pause := range []time.Duration{time.Minute, 2 * time.Hour} { // while the contents are leased, and after that
+		t.Run(pause.String(), func(t *testing.T) { budgetTakesTrees(t, pause) })
+	}
+}
+
+func budgetTakesTrees(t *testing.T, pause time.Duration) {
 	c := newClock()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 	o.MaxAgentFiles = 100 << 10
@@ -508,22 +514,24 @@ func TestABudgetTakesTreesFromTheOldest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.add(2 * time.Hour)
+		c.add(pause)
 	}
-	_, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: ids[1]})
-	wantCode(t, err, ckpt.CodeNotFound)
-	if !strings.Contains(err.Error(), "the files of an agent may take 102400 bytes") {
-		t.Errorf("it does not say why: %v", err)
+	for _, id := range ids[1:4] {
+		_, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: id})
+		wantCode(t, err, ckpt.CodeNotFound)
+		if !strings.Contains(err.Error(), "the files of an agent may take 102400 bytes") {
+			t.Errorf("it does not say why: %v", err)
+		}
 	}
-	for _, id := range []string{ids[0], ids[5]} {
-		if _, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: id}); err != nil {
-			t.Errorf("checkpoint %s: %v", id, err)
+	for _, i := range []int{0, 4, 5} { // the pinned one, and the newest ones that fit
+		if _, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: ids[i]}); err != nil {
+			t.Errorf("checkpoint %d: %v", i, err)
 		}
 	}
 	if scan(t, o.Path, `SELECT count(*) FROM audit_log WHERE action = 'let_go_of_files'`) == "0" {
 		t.Error("the audit log does not say it")
 	}
-	_, err = s.PutContents(t.Context(), ann, "coder", stream(nil, noise()+noise()))
+	_, err := s.PutContents(t.Context(), ann, "coder", stream(nil, noise()+noise()))
 	wantCode(t, err, ckpt.CodeQuota)
 	shut(t, s)
 	sound(t, o.Path)

@@ -83,6 +83,19 @@ func letGo(tx *ledger.Tx, id *int64) error {
 	return tx.Exec(`UPDATE trees SET until = ? WHERE id = ? AND until IS NULL`, tx.Now, *id)
 }
 
+// endLeases ends the leases of a tree that no checkpoint names any more, and of its contents, so that
+// their room is free at once. A client that still needs one of them is told that it is missing, and
+// sends it again.
+func endLeases(tx *ledger.Tx, id int64) error {
+	const unnamed = ` AND NOT EXISTS (SELECT 1 FROM checkpoint_trees x WHERE x.tree_id = ?2)`
+	err := tx.Exec(`UPDATE content_leases SET until = ?1 WHERE until > ?1
+		AND content_id IN (SELECT content_id FROM tree_lists WHERE tree_id = ?2)`+unnamed, tx.Now, id)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE trees SET until = ?1 WHERE id = ?2 AND (until IS NULL OR until > ?1)`+unnamed, tx.Now, id)
+}
+
 // treeGoing is a tree whose lease has ended.
 type treeGoing struct {
 	ID      int64   `db:"id"`
@@ -406,7 +419,7 @@ func (s *Files) letGoOldest(tx *ledger.Tx, agent *ledger.AgentRow) (int, error) 
 		return 0, err
 	}
 	for _, id := range ids {
-		if err := letGo(tx, &id); err != nil {
+		if err := endLeases(tx, id); err != nil {
 			return 0, err
 		}
 	}
