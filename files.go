@@ -156,7 +156,7 @@ type ContentRefused struct {
 }
 
 // AttachRequest adds trees to a saved checkpoint. This is possible once, and within a minute of the
-// save.
+// save, also if the run has ended since.
 type AttachRequest struct {
 	Checkpoint     string   `json:"-"`
 	Trees          []string `json:"trees"` // at most MaxTrees, each with a different root

@@ -362,6 +362,20 @@ func TestAttachOnceWithinAMinute(t *testing.T) {
 	}
 	_, err = attach(cp.ID, nil, other)
 	wantCode(t, err, ckpt.CodeConflict)
+	over := request("coder", ckpt.KindRoutine, `1`)
+	over.Run = "over"
+	last, err := s.Save(t.Context(), ann, over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "coder", Run: "over"}, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Attach(t.Context(), ann, ckpt.AttachRequest{Checkpoint: last.ID, Trees: []string{id}, Epoch: new(int64(0))})
+	wantCode(t, err, ckpt.CodeFenced)
+	if _, _, err = s.Attach(t.Context(), ann, ckpt.AttachRequest{Checkpoint: last.ID, Trees: []string{id}}); err != nil {
+		t.Errorf("a run that has ended since takes no files: %v", err)
+	}
 	late := save(t, s, ann, "coder", ckpt.KindRoutine, `2`)
 	c.add(61 * time.Second)
 	_, err = attach(late.ID, nil, id)
@@ -376,7 +390,7 @@ func TestAttachOnceWithinAMinute(t *testing.T) {
 	if err != nil || !answer.Replayed || len(answer.Trees) > 0 {
 		t.Errorf("a save that is made again with a tree answers %v: %v", answer, err)
 	}
-	expect.Equal(t, "audit rows", scan(t, s.Opt.Path, `SELECT count(*) FROM audit_log WHERE action = 'attach_files' AND outcome = 'done'`), "1")
+	expect.Equal(t, "audit rows", scan(t, s.Opt.Path, `SELECT count(*) FROM audit_log WHERE action = 'attach_files' AND outcome = 'done'`), "2")
 	c.add(2 * time.Hour)
 	sweep(t, s)
 	r := request("coder", ckpt.KindRoutine, `3`)

@@ -190,8 +190,8 @@ func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 			"See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
 }
 
-// Attach gives a checkpoint its trees after it was saved: once, and within a minute. Repeating the
-// call with the same trees returns the first result.
+// Attach gives a checkpoint its trees after it was saved: once, and within a minute, also if the run
+// has ended since. Repeating the call with the same trees returns the first result.
 func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (c *ckpt.Checkpoint, replayed bool, err error) {
 	if err := checkAttach(&r); err != nil {
 		return nil, false, err
@@ -218,7 +218,7 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 				"checkpoint %s was saved at %s, and takes files only for one minute: "+
 					"save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
 		default:
-			if err := s.MayWrite(run, sc, r.Epoch); err != nil {
+			if err := s.MayComplete(run, sc, r.Epoch); err != nil {
 				return err
 			}
 			err = s.Name(tx, agent, run, &ledger.CheckpointRow{N: at.N, ID: at.ID, Seq: at.Seq}, r.Trees, "")

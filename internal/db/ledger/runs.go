@@ -145,6 +145,18 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 
 // MayWrite refuses a fenced writer and a write to a run that has ended.
 func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
+	if err := s.MayComplete(r, sc, epoch); err != nil {
+		return err
+	}
+	if !r.EndedAt.IsZero() {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to start a new attempt, or name another run", r.Name, r.Status)
+	}
+	return nil
+}
+
+// MayComplete refuses a fenced writer. The run may have ended since it saved what the writer
+// completes.
+func (s *Core) MayComplete(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	if err := s.OwnedHere(r); err != nil {
 		return err
 	}
@@ -157,13 +169,7 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 				"stop, or resume the run; if both belong together, name epoch %d",
 			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
-	if err := r.mayOwn(); err != nil {
-		return err
-	}
-	if !r.EndedAt.IsZero() {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to start a new attempt, or name another run", r.Name, r.Status)
-	}
-	return nil
+	return r.mayOwn()
 }
 
 // isLeftBehind says whether a writer that names no epoch is a process from before the run's owner
