@@ -332,14 +332,21 @@ func kept(value ckpt.JSON) ckpt.JSON {
 	if len(value) <= maxKept {
 		return value
 	}
+	return encoded(cut(value))
+}
+
+// cut returns what is kept of a large value.
+func cut(value ckpt.JSON) map[string]any {
 	sum := sha256.Sum256(value)
-	short, err := json.Marshal(map[string]any{
-		"cut": true, "bytes": len(value), "sha256": hex.EncodeToString(sum[:]), "begin": limit(string(value), maxKept/4),
-	})
+	return map[string]any{"cut": true, "bytes": len(value), "sha256": hex.EncodeToString(sum[:]), "begin": limit(string(value), maxKept/4)}
+}
+
+func encoded(members map[string]any) ckpt.JSON {
+	text, err := json.Marshal(members)
 	if err != nil {
 		return nil
 	}
-	return short
+	return text
 }
 
 // prefix returns the beginning of the key of a call whose product gives it no id. It
@@ -384,7 +391,7 @@ func (c *call) toolName() string {
 // begin records that a tool call begins. For a risky call it also begins an operation.
 func (c *call) begin(ctx context.Context) (string, error) {
 	key := c.newKey()
-	step := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput)}
+	step := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: keptArgs(c.in.Tool, c.in.ToolInput)}
 	begun, _, err := c.Client.BeginStep(ctx, c.ref, step)
 	if ckpt.CodeOf(err) == ckpt.CodeConflict { // the run had ended, but the session goes on
 		if _, err = c.register(ctx, c.request()); err == nil {
@@ -414,7 +421,7 @@ func (c *call) end(ctx context.Context) (string, error) {
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return "", err
 	}
-	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded,
+	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: keptArgs(c.in.Tool, c.in.ToolInput), Status: ckpt.StepSucceeded,
 		Result: kept(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
 	if failure := c.in.failure(); failure != "" {
 		r.Status, r.Error, r.Outcome = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2)), c.in.Outcome()

@@ -1,0 +1,112 @@
+package hook
+
+import (
+	"encoding/json"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// writers are the tools of coding agents that write files, in lower case without
+// separators between words.
+var writers = map[string]bool{
+	"write": true, "edit": true, "multiedit": true, "notebookedit": true, "writefile": true, "replace": true, patchTool: true,
+	"createfile": true, "strreplace": true, "editfile": true,
+}
+
+// patchTool is the writer whose arguments name files in the lines of a patch.
+const patchTool = "applypatch"
+
+// pathMembers are the arguments that name a file.
+var pathMembers = []string{"file_path", "path", "notebook_path", "absolute_path", "filename"}
+
+// patchLines are the beginnings of the lines in a patch that name files.
+var patchLines = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
+
+// writer returns the name of a tool as writers has it.
+func writer(tool string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(tool))
+}
+
+// Writes returns the files that a call of a tool writes, as its arguments name them. The
+// arguments of a shell name none.
+func Writes(tool string, args ckpt.JSON) (paths []string) {
+	name := writer(tool)
+	if !writers[name] {
+		return nil
+	}
+	var members map[string]any
+	if json.Unmarshal(args, &members) != nil {
+		return nil
+	}
+	for _, member := range pathMembers {
+		if path, is := members[member].(string); is && path != "" {
+			paths = append(paths, path)
+		}
+	}
+	if name != patchTool {
+		return paths
+	}
+	for _, value := range members {
+		text, _ := value.(string)
+		for line := range strings.Lines(text) {
+			if path, is := patched(line); is {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// patched returns the file that a line of a patch names.
+func patched(line string) (path string, is bool) {
+	line = strings.TrimRight(line, "\r\n")
+	for _, begin := range patchLines {
+		if path, is = strings.CutPrefix(line, begin); is {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// keptArgs returns the arguments of a tool as they are kept. If they are large, the members that
+// name the files that the call writes stay, so that Writes still finds them.
+func keptArgs(tool string, args ckpt.JSON) ckpt.JSON {
+	name := writer(tool)
+	var members map[string]any
+	if len(args) <= maxKept || !writers[name] || json.Unmarshal(args, &members) != nil {
+		return kept(args)
+	}
+	short := cut(args)
+	for _, member := range pathMembers {
+		if path, is := members[member].(string); is && len(path) <= maxPath {
+			short[member] = path
+		}
+	}
+	if name == patchTool {
+		for member, value := range members {
+			text, _ := value.(string)
+			if _, is := short[member]; is || text == "" {
+				continue
+			}
+			if lines := fileLines(text); lines != "" {
+				short[member] = lines
+			}
+		}
+	}
+	return encoded(short)
+}
+
+// maxPath is the most bytes of a path that is kept of large arguments.
+const maxPath = 4 << 10
+
+// fileLines returns the lines of a patch that name files, up to a quarter of what is kept.
+func fileLines(patch string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(patch) {
+		if _, is := patched(line); is && lines.Len()+len(line) <= maxKept/4 {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
+}
