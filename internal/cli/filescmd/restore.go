@@ -634,10 +634,10 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	} else {
 		contents, done := contentsOf(a, j.Agent)
 		defer done()
-		err = changedText(a, j.Continue(ctx, f, contents))
+		err = j.Continue(ctx, f, contents)
 	}
 	if err != nil {
-		return err
+		return p.changedText(a, err)
 	}
 	if c.Back || j.TakesBack {
 		a.Tell("%s the files are as they were before the restore", a.Err.Green("back:"))
@@ -653,15 +653,29 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 	return p.keepRestored(ctx, a, ref, j)
 }
 
-// changedText lists the files that have changed in the meantime.
-func changedText(a *cli.App, err error) error {
+// changedText lists the files that have changed in the meantime, and says what to do about them.
+func (p *place) changedText(a *cli.App, err error) error {
 	var changed *rewind.ChangedError
 	if !errors.As(err, &changed) {
 		return err
 	}
 	tellChanged(a, changed)
-	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`",
-		term.Count(len(changed.Items), "file"))
+	count := term.Count(len(changed.Items), "file")
+	if j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root)); err == nil && j == nil {
+		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed since: begin the restore again", count)
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`", count)
+}
+
+// cannotGoBack lists the files whose restore is not undone, and says what to do about them.
+func cannotGoBack(a *cli.App, refused []rewind.Item, may allowed) error {
+	tellChanged(a, &rewind.ChangedError{Items: refused})
+	count := term.Count(len(refused), "file")
+	if may.Aside || may.Overwrite {
+		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s cannot be replaced: move such files away, and repeat the command", count)
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed since the restore: "+
+		"`ckptsidecar files restore --back` with --aside keeps such files under another name, with --overwrite it replaces them", count)
 }
 
 func tellChanged(a *cli.App, e *rewind.ChangedError) {
@@ -683,7 +697,7 @@ func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewin
 		return err
 	}
 	if refused := plan.Refused(); len(refused) > 0 {
-		return changedText(a, &rewind.ChangedError{Items: refused})
+		return cannotGoBack(a, refused, may)
 	}
 	id, err := shortID()
 	if err != nil {

@@ -1,8 +1,11 @@
 package filescmd
 
 import (
+	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,5 +61,41 @@ func TestAnEditDuringARestoreIsAConflict(t *testing.T) {
 	err := p.failed(t.Context(), a, nil, &rewind.ChangedError{Items: []rewind.Item{{Path: "a", Refuse: "it has changed"}}})
 	if ckpt.CodeOf(err) != ckpt.CodeConflict {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestWhatToDoAboutFilesThatChanged: the message of an interrupted restore names a command that helps.
+func TestWhatToDoAboutFilesThatChanged(t *testing.T) {
+	t.Parallel()
+	for phase, want := range map[rewind.Phase]string{rewind.Staging: "begin the restore again", rewind.Moving: "files restore --back"} {
+		root, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &place{root: root, folder: t.TempDir()}
+		if err := os.WriteFile(filepath.Join(p.root, "a"), []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path := rewind.JournalPath(p.folder, p.root)
+		text, err := json.Marshal(rewind.Journal{Phase: phase, Items: []rewind.Item{{Path: "a", Do: rewind.Remove, Before: &ckpt.TreeEntry{Path: "a", Mode: "0600"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env := map[string]string{"CKPTSIDECAR_FILES": p.folder}
+		a := &cli.App{Flags: &cli.Flags{}, Stderr: io.Discard, Env: func(name string) string { return env[name] }}
+		err = (&restoreCmd{Continue: true, Root: p.root}).afterCrash(t.Context(), a)
+		if ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v", phase, err)
+		}
+	}
+	refused := []rewind.Item{{Path: "a", Refuse: "it has changed since the restore"}}
+	for may, want := range map[allowed]string{{}: "--aside", {Aside: true}: "move", {Overwrite: true}: "move"} {
+		err := cannotGoBack(&cli.App{Stderr: io.Discard}, refused, may)
+		if ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %v, the error is %v", may, err)
+		}
 	}
 }
