@@ -26,25 +26,44 @@ type place struct {
 // placeOf returns the place of a named folder. For "", it takes the project of the
 // current folder.
 func placeOf(a *cli.App, named string) (*place, error) {
-	if named == "" {
-		here, err := os.Getwd()
-		if err != nil {
-			return nil, err
-		}
-		named = hook.Root(here)
-	}
-	root, err := filepath.Abs(named)
+	root, err := rootOf(named)
 	if err != nil {
 		return nil, err
-	}
-	if real, err := filepath.EvalSymlinks(root); err == nil {
-		root = real
 	}
 	folder, err := StateFolder(a.Env)
 	if err != nil {
 		return nil, err
 	}
 	return &place{root: root, folder: folder}, nil
+}
+
+// rootOf returns the path of a named folder, without links. For "", it takes the project
+// of the current folder.
+func rootOf(named string) (string, error) {
+	if named == "" {
+		here, err := os.Getwd()
+		if err != nil {
+			return "", err
+		}
+		named = hook.Root(here)
+	}
+	root, err := filepath.Abs(named)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	return root, nil
+}
+
+// argument returns what to add to a command so that it takes this folder, "" if it does so
+// anyway. flag comes before the path, and is "" or ends with a space.
+func (p *place) argument(flag string) string {
+	if here, err := rootOf(""); err == nil && here == p.root {
+		return ""
+	}
+	return " " + flag + cli.ShellWord(p.root)
 }
 
 var errNoFolder = errors.New("there is no folder for the index of files: set CKPTSIDECAR_FILES")

@@ -160,7 +160,8 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	case !apply:
 		r.a.Tell("nothing was changed: add --apply to restore")
 	default:
-		r.a.Tell("%s %s; to undo: `ckptsidecar files undo`", r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"))
+		r.a.Tell("%s %s; to undo: `ckptsidecar files undo%s`",
+			r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"), r.place.argument(""))
 	}
 	return nil
 }
@@ -184,8 +185,8 @@ func (p *place) idle() error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
 	if err == nil && j != nil {
 		err = ckpt.Errorf(ckpt.CodeConflict, "a restore of %s was interrupted %s: "+
-			"`ckptsidecar files restore --continue` finishes it, --back takes it back",
-			p.root, term.Moment(j.Started))
+			"`ckptsidecar files restore --continue%s` finishes it, --back takes it back",
+			p.root, term.Moment(j.Started), p.argument("--root "))
 	}
 	return err
 }
@@ -520,7 +521,8 @@ func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why er
 		return errors.Join(why, err)
 	}
 	if err := p.back(ctx, a, f, j, allowed{}); err != nil {
-		return fmt.Errorf("%w; undoing the restore failed too: %w; try again with `ckptsidecar files restore --continue` or --back", why, err)
+		return fmt.Errorf("%w; undoing the restore failed too: %w; try again with `ckptsidecar files restore --continue%s` or --back",
+			why, err, p.argument("--root "))
 	}
 	return fmt.Errorf("%w; everything is as it was before", why)
 }
@@ -644,7 +646,7 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 		return nil
 	}
 	noteRestored(ctx, a, j)
-	a.Tell("%s %s; to undo: `ckptsidecar files undo`", a.Err.Green("restored:"), term.Count(len(j.Items), "file"))
+	a.Tell("%s %s; to undo: `ckptsidecar files undo%s`", a.Err.Green("restored:"), term.Count(len(j.Items), "file"), p.argument(""))
 	ref, end, err := keptIn(ctx, a, j.Agent, j.Run)
 	if err != nil {
 		return err
@@ -664,18 +666,19 @@ func (p *place) changedText(a *cli.App, err error) error {
 	if j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root)); err == nil && j == nil {
 		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed since: begin the restore again", count)
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`", count)
+	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back%s`", count, p.argument("--root "))
 }
 
 // cannotGoBack lists the files whose restore is not undone, and says what to do about them.
-func cannotGoBack(a *cli.App, refused []rewind.Item, may allowed) error {
+func (p *place) cannotGoBack(a *cli.App, refused []rewind.Item, may allowed) error {
 	tellChanged(a, &rewind.ChangedError{Items: refused})
 	count := term.Count(len(refused), "file")
 	if may.Aside || may.Overwrite {
 		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s cannot be replaced: move such files away, and repeat the command", count)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed since the restore: "+
-		"`ckptsidecar files restore --back` with --aside keeps such files under another name, with --overwrite it replaces them", count)
+		"`ckptsidecar files restore --back%s` with --aside keeps such files under another name, with --overwrite it replaces them",
+		count, p.argument("--root "))
 }
 
 func tellChanged(a *cli.App, e *rewind.ChangedError) {
@@ -697,7 +700,7 @@ func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewin
 		return err
 	}
 	if refused := plan.Refused(); len(refused) > 0 {
-		return cannotGoBack(a, refused, may)
+		return p.cannotGoBack(a, refused, may)
 	}
 	id, err := shortID()
 	if err != nil {

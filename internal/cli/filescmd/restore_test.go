@@ -67,7 +67,7 @@ func TestAnEditDuringARestoreIsAConflict(t *testing.T) {
 // TestWhatToDoAboutFilesThatChanged: the message of an interrupted restore names a command that helps.
 func TestWhatToDoAboutFilesThatChanged(t *testing.T) {
 	t.Parallel()
-	for phase, want := range map[rewind.Phase]string{rewind.Staging: "begin the restore again", rewind.Moving: "files restore --back"} {
+	for phase, want := range map[rewind.Phase]string{rewind.Staging: "begin the restore again", rewind.Moving: "files restore --back --root "} {
 		root, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -92,8 +92,8 @@ func TestWhatToDoAboutFilesThatChanged(t *testing.T) {
 		}
 	}
 	refused := []rewind.Item{{Path: "a", Refuse: "it has changed since the restore"}}
-	for may, want := range map[allowed]string{{}: "--aside", {Aside: true}: "move", {Overwrite: true}: "move"} {
-		err := cannotGoBack(&cli.App{Stderr: io.Discard}, refused, may)
+	for may, want := range map[allowed]string{{}: "files restore --back --root ", {Aside: true}: "move", {Overwrite: true}: "move"} {
+		err := (&place{root: t.TempDir()}).cannotGoBack(&cli.App{Stderr: io.Discard}, refused, may)
 		if ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %v, the error is %v", may, err)
 		}
