@@ -241,20 +241,21 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 // saved.
 func (r *restorer) later(ctx context.Context, w *rewind.Wish) (newest ckpt.Time, err error) {
 	newest = r.tree.CapturedAt
-	list, err := r.since(ctx, r.checkpoint.Run) // newest first
+	own, err := r.since(ctx, r.checkpoint.Run)
 	if err != nil {
 		return newest, err
 	}
+	var others []ckpt.Checkpoint // of earlier restores after the end of the run
 	for i := range r.runs {
 		if run := &r.runs[i]; string(run.ParentRun) == r.checkpoint.Run && strings.HasPrefix(run.Run, restoreRun) {
 			more, err := r.since(ctx, run.Run)
 			if err != nil {
 				return newest, err
 			}
-			list = append(list, more...)
+			others = append(others, more...)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b ckpt.Checkpoint) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
+	list := newestFirst(own, others)
 	last, seen := "", map[string]bool{}
 	for i := len(list) - 1; i >= 0; i-- {
 		c := &list[i]
@@ -285,7 +286,7 @@ func (r *restorer) since(ctx context.Context, run string) (list []ckpt.Checkpoin
 		}
 		for i := range page.Checkpoints {
 			c := &page.Checkpoints[i]
-			if run == r.checkpoint.Run && c.Seq <= r.checkpoint.Seq || c.CreatedAt.Before(r.checkpoint.CreatedAt.Time) {
+			if !isLater(c, r.checkpoint) {
 				return "", false, nil
 			}
 			list = append(list, *c)
@@ -293,6 +294,25 @@ func (r *restorer) since(ctx context.Context, run string) (list []ckpt.Checkpoin
 		return string(page.Next), page.Next != "", nil
 	})
 	return list, err
+}
+
+// isLater reports whether a checkpoint is newer than another one. In one run, the number says
+// so: the clock may have been set back in between.
+func isLater(c, than *ckpt.Checkpoint) bool {
+	if c.Run == than.Run {
+		return c.Seq > than.Seq
+	}
+	return !c.CreatedAt.Before(than.CreatedAt.Time)
+}
+
+// newestFirst joins the checkpoints of a run, newest first, with those of others.
+func newestFirst(own, others []ckpt.Checkpoint) []ckpt.Checkpoint {
+	if len(others) == 0 {
+		return own
+	}
+	list := slices.Concat(own, others)
+	slices.SortStableFunc(list, func(a, b ckpt.Checkpoint) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
+	return list
 }
 
 // allRuns returns all runs of the agent.

@@ -2,6 +2,7 @@ package filescmd
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -96,6 +97,42 @@ func TestWhatToDoAboutFilesThatChanged(t *testing.T) {
 		err := (&place{root: t.TempDir()}).cannotGoBack(&cli.App{Stderr: io.Discard}, refused, may)
 		if ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %v, the error is %v", may, err)
+		}
+	}
+}
+
+// TestLaterCheckpointsAfterTheClockWasSetBack: the numbers of a run say which of its checkpoints is newer.
+func TestLaterCheckpointsAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	at := func(run string, seq int64, after time.Duration) ckpt.Checkpoint {
+		return ckpt.Checkpoint{ID: fmt.Sprint(run, seq), Run: run, Seq: seq, CreatedAt: ckpt.At(noon.Add(after))}
+	}
+	target := at("r", 2, 0)
+	for _, c := range []struct {
+		of   ckpt.Checkpoint
+		want bool
+	}{
+		{at("r", 1, -time.Minute), false},
+		{at("r", 1, time.Hour), false},
+		{at("r", 2, 0), false},
+		{at("r", 3, time.Minute), true},
+		{at("r", 3, -time.Hour), true},
+		{at("restore-1", 1, -time.Minute), false},
+		{at("restore-1", 1, time.Minute), true},
+	} {
+		if got := isLater(&c.of, &target); got != c.want {
+			t.Errorf("%s at %s is newer: %v", c.of.ID, c.of.CreatedAt, got)
+		}
+	}
+	own := []ckpt.Checkpoint{at("r", 4, -time.Hour), at("r", 3, time.Minute)}
+	for want, others := range map[string][]ckpt.Checkpoint{"r4 r3": nil, "restore-11 r3 r4": {at("restore-1", 1, time.Hour)}} {
+		var ids []string
+		for _, c := range newestFirst(own, others) {
+			ids = append(ids, c.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("the order is %s, not %s", got, want)
 		}
 	}
 }
