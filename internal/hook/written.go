@@ -2,6 +2,7 @@ package hook
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -21,16 +22,34 @@ const patchTool = "applypatch"
 var pathMembers = []string{"file_path", "path", "notebook_path", "absolute_path", "filename"}
 
 // patchLines are the beginnings of the lines in a patch that name files.
-var patchLines = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
+var patchLines = []string{"*** Add File: ", updateLine, deleteLine, "*** Move to: "}
+
+const (
+	updateLine = "*** Update File: "
+	deleteLine = "*** Delete File: "
+)
 
 // writer returns the name of a tool as writers has it.
 func writer(tool string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(tool))
 }
 
+// creators are the writers that need no file. The others can only change one, unless the text
+// that they replace is empty.
+var creators = map[string]bool{"write": true, "writefile": true, "createfile": true}
+
+// oldMembers are the arguments with the text that is replaced.
+var oldMembers = []string{"old_string", "old_str"}
+
+// Written is a file that a call of a tool writes.
+type Written struct {
+	Path  string // as the call names it
+	Edits bool   // the call succeeds only if the file exists
+}
+
 // Writes returns the files that a call of a tool writes, as its arguments name them. The
 // arguments of a shell name none.
-func Writes(tool string, args ckpt.JSON) (paths []string) {
+func Writes(tool string, args ckpt.JSON) (files []Written) {
 	name := writer(tool)
 	if !writers[name] {
 		return nil
@@ -41,32 +60,40 @@ func Writes(tool string, args ckpt.JSON) (paths []string) {
 	}
 	for _, member := range pathMembers {
 		if path, is := members[member].(string); is && path != "" {
-			paths = append(paths, path)
+			files = append(files, Written{path, !creators[name] && !replacesNothing(members)})
 		}
 	}
 	if name != patchTool {
-		return paths
+		return files
 	}
 	for _, value := range members {
 		text, _ := value.(string)
 		for line := range strings.Lines(text) {
-			if path, is := patched(line); is {
-				paths = append(paths, path)
+			if file, is := patched(line); is {
+				files = append(files, file)
 			}
 		}
 	}
-	return paths
+	return files
+}
+
+// replacesNothing reports whether the text to replace is empty. Such a call creates the file.
+func replacesNothing(args map[string]any) bool {
+	if edits, is := args["edits"].([]any); is && len(edits) > 0 {
+		args, _ = edits[0].(map[string]any)
+	}
+	return slices.ContainsFunc(oldMembers, func(member string) bool { return args[member] == "" })
 }
 
 // patched returns the file that a line of a patch names.
-func patched(line string) (path string, is bool) {
+func patched(line string) (file Written, is bool) {
 	line = strings.TrimRight(line, "\r\n")
 	for _, begin := range patchLines {
-		if path, is = strings.CutPrefix(line, begin); is {
-			return path, true
+		if path, is := strings.CutPrefix(line, begin); is {
+			return Written{path, begin == updateLine || begin == deleteLine}, true
 		}
 	}
-	return "", false
+	return Written{}, false
 }
 
 // keptArgs returns the arguments of a tool as they are kept. If they are large, the members that
@@ -81,6 +108,11 @@ func keptArgs(tool string, args ckpt.JSON) ckpt.JSON {
 	for _, member := range pathMembers {
 		if path, is := members[member].(string); is && len(path) <= maxPath {
 			short[member] = path
+		}
+	}
+	for _, member := range oldMembers {
+		if members[member] == "" {
+			short[member] = ""
 		}
 	}
 	if name == patchTool {

@@ -10,16 +10,23 @@ import (
 )
 
 func TestWrites(t *testing.T) {
+	creates := func(path string) Written { return Written{path, false} }
+	edits := func(path string) Written { return Written{path, true} }
 	for _, c := range []struct {
 		tool, args string
-		want       []string
+		want       []Written
 	}{
-		{"Write", `{"file_path":"/p/a.go","content":"x"}`, []string{"/p/a.go"}},
-		{"Edit", `{"file_path":"sub/b.go"}`, []string{"sub/b.go"}},
-		{"NotebookEdit", `{"notebook_path":"/p/n.ipynb"}`, []string{"/p/n.ipynb"}},
-		{"write_file", `{"absolute_path":"/p/c"}`, []string{"/p/c"}},
-		{"replace", `{"file_path":"/p/d"}`, []string{"/p/d"}},
-		{"apply_patch", `{"input":"*** Begin Patch\n*** Add File: e\n+x\n*** Update File: f/g\n*** Move to: h\n*** End Patch\n"}`, []string{"e", "f/g", "h"}},
+		{"Write", `{"file_path":"/p/a.go","content":"x"}`, []Written{creates("/p/a.go")}},
+		{"Edit", `{"file_path":"sub/b.go","old_string":"1"}`, []Written{edits("sub/b.go")}},
+		{"Edit", `{"file_path":"sub/b.go","old_string":""}`, []Written{creates("sub/b.go")}},
+		{"MultiEdit", `{"file_path":"c","edits":[{"old_string":"1"},{"old_string":""}]}`, []Written{edits("c")}},
+		{"MultiEdit", `{"file_path":"c","edits":[{"old_string":""}]}`, []Written{creates("c")}},
+		{"NotebookEdit", `{"notebook_path":"/p/n.ipynb"}`, []Written{edits("/p/n.ipynb")}},
+		{"write_file", `{"absolute_path":"/p/c"}`, []Written{creates("/p/c")}},
+		{"replace", `{"file_path":"/p/d"}`, []Written{edits("/p/d")}},
+		{"replace", `{"file_path":"/p/d","old_string":""}`, []Written{creates("/p/d")}},
+		{"apply_patch", `{"input":"*** Begin Patch\n*** Add File: e\n+x\n*** Update File: f/g\n*** Move to: h\n*** Delete File: i\n*** End Patch\n"}`,
+			[]Written{creates("e"), edits("f/g"), creates("h"), edits("i")}},
 		{"Write", `{"file_path":7}`, nil},
 		{"Write", `{"content":"*** Add File: e\n"}`, nil},
 		{"Read", `{"file_path":"/p/a"}`, nil},
@@ -27,7 +34,7 @@ func TestWrites(t *testing.T) {
 		{"Write", `nonsense`, nil},
 	} {
 		if got := Writes(c.tool, ckpt.JSON(c.args)); !slices.Equal(got, c.want) {
-			t.Errorf("%s %s: %q and not %q", c.tool, c.args, got, c.want)
+			t.Errorf("%s %s: %v and not %v", c.tool, c.args, got, c.want)
 		}
 	}
 }
@@ -38,13 +45,15 @@ func TestLargeArgumentsStillNameTheirFiles(t *testing.T) {
 	for _, c := range []struct {
 		tool string
 		args map[string]string
-		want []string
+		want []Written
 	}{
-		{"Write", map[string]string{"content": large, "file_path": "/p/a.go"}, []string{"/p/a.go"}},
+		{"Write", map[string]string{"content": large, "file_path": "/p/a.go"}, []Written{{"/p/a.go", false}}},
+		{"Edit", map[string]string{"old_string": "x", "new_string": large, "file_path": "a"}, []Written{{"a", true}}},
+		{"Edit", map[string]string{"old_string": "", "new_string": large, "file_path": "a"}, []Written{{"a", false}}},
 		{"Write", map[string]string{"content": "", "file_path": large}, nil},
 		{"Bash", map[string]string{"command": large, "path": "/p/a.go"}, nil},
 		{"apply_patch", map[string]string{"begin": "x", "input": "*** Add File: e\n" + large + "*** Update File: f/g\r\n*** Move to: h\n" + large},
-			[]string{"e", "f/g", "h"}},
+			[]Written{{"e", false}, {"f/g", true}, {"h", false}}},
 	} {
 		args, err := json.Marshal(c.args)
 		if err != nil {
@@ -55,7 +64,7 @@ func TestLargeArgumentsStillNameTheirFiles(t *testing.T) {
 			t.Errorf("%s: %d bytes of %d are kept", c.tool, len(short), len(args))
 		}
 		if got := Writes(c.tool, short); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q and not %q", c.tool, got, c.want)
+			t.Errorf("%s: %v and not %v", c.tool, got, c.want)
 		}
 	}
 	patch, err := json.Marshal(map[string]string{"input": strings.Repeat("*** Add File: <a>\n", 20_000)})

@@ -350,6 +350,8 @@ func withNewest(later [][]ckpt.FileChange, changes []ckpt.FileChange, seen map[s
 // sub-agents, and those of other active runs.
 func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time) error {
 	w.Wrote, w.Fresh, w.Others = map[string]bool{}, map[string]time.Time{}, map[string]string{}
+	first := firstWrites{at: map[string]time.Time{}, edited: map[string]bool{}}
+	w.Edited = first.edited
 	this := r.checkpoint.Run
 	folder, err := r.sessionFolder(ctx, this, r.tree.Root)
 	if err != nil {
@@ -374,7 +376,8 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 					return err
 				}
 			}
-			for _, path := range writtenBy(s, r.tree.Root, in) {
+			for _, file := range writtenBy(s, r.tree.Root, in) {
+				path := file.Path
 				switch {
 				case !ours:
 					w.Others[path] = run.Run
@@ -386,6 +389,7 @@ func (r *restorer) written(ctx context.Context, w *rewind.Wish, newest ckpt.Time
 					fallthrough
 				default:
 					w.Wrote[path] = true
+					first.note(path, s.StartedAt.Time, file.Edits)
 				}
 			}
 			return nil

@@ -2,23 +2,41 @@ package filescmd
 
 import (
 	"path/filepath"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// writtenBy returns the paths below a root that a step has written, if its arguments name
+// writtenBy returns the files below a root that a step has written, if its arguments name
 // them. Relative paths begin in folder.
-func writtenBy(s *ckpt.Step, root, folder string) (paths []string) {
-	for _, path := range hook.Writes(s.Name, s.Args) {
+func writtenBy(s *ckpt.Step, root, folder string) (files []hook.Written) {
+	for _, file := range hook.Writes(s.Name, s.Args) {
+		path := file.Path
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
 		}
 		relative, err := filepath.Rel(root, path)
 		if relative = filepath.ToSlash(relative); err == nil && tree.CheckPath(relative) == nil {
-			paths = append(paths, relative)
+			files = append(files, hook.Written{Path: relative, Edits: file.Edits})
 		}
 	}
-	return paths
+	return files
+}
+
+// firstWrites finds paths that a tool had edited before one created them.
+type firstWrites struct {
+	at     map[string]time.Time // the first call that wrote a path
+	edited map[string]bool
+}
+
+// note notes a call that wrote a path. The calls may come in any order.
+func (f *firstWrites) note(path string, at time.Time, edits bool) {
+	switch first, is := f.at[path]; {
+	case !is || at.Before(first):
+		f.at[path], f.edited[path] = at, edits
+	case at.Equal(first):
+		f.edited[path] = f.edited[path] || edits
+	}
 }

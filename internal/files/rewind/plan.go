@@ -18,6 +18,7 @@ type Wish struct {
 	Whole  bool                 // that tree is complete
 	Later  [][]ckpt.FileChange  // the changes from that tree to each later tree of the run, oldest first; only paths but for the last
 	Wrote  map[string]bool      // paths that the run's write tools have named since the checkpoint
+	Edited map[string]bool      // of these: those that a tool edited before one created them
 	Fresh  map[string]time.Time // paths that they have written since the newest tree, and when the last write had ended
 	Listed map[string]bool      // of the paths in Fresh: those that a tree made now would have
 	Others map[string]string    // paths that another running run has written since, with the name of that run
@@ -190,6 +191,8 @@ func (m *maker) staysBecause(path string) string {
 		return "checkpoints do not contain it, so it may be older"
 	case m.o.Remove:
 		return ""
+	case m.Edited[path]:
+		return "a tool edited it before one created it, so it may be older; --remove removes it"
 	case !m.Wrote[path]:
 		return "it was created after the checkpoint; --remove removes it"
 	case !m.Whole:

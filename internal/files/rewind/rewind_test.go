@@ -380,28 +380,30 @@ func TestIncompleteTreesAndLeftOutPaths(t *testing.T) {
 // TestFilesThatMayBeOlderStay: a tool has written files that the checkpoint's tree does not have. They are not removed
 // if they may have existed already.
 func TestFilesThatMayBeOlderStay(t *testing.T) {
-	was, is := world{"a": "1"}, world{"a": "1", "ignored": "edited", "new": "created"}
-	all := map[string]bool{"ignored": true, "new": true}
-	fresh := map[string]time.Time{"ignored": time.Now(), "new": time.Now()}
+	was, is := world{"a": "1"}, world{"a": "1", "ignored": "edited", "ignored before": "edited", "new": "created"}
+	all := map[string]bool{"ignored": true, "ignored before": true, "new": true}
+	fresh := map[string]time.Time{"ignored": time.Now(), "ignored before": time.Now(), "new": time.Now()}
+	edited := map[string]bool{"ignored": true, "ignored before": true}
+	listed := map[string]bool{"ignored before": true, "new": true}
 	for name, c := range map[string]struct {
 		whole bool
 		o     Options
 		stay  []string
 	}{
-		"whole":              {true, Options{}, []string{"ignored"}},
+		"whole":              {true, Options{}, []string{"ignored", "ignored before"}},
 		"whole, remove":      {true, Options{Remove: true}, []string{"ignored"}},
-		"incomplete":         {false, Options{Partial: true}, []string{"ignored", "new"}},
+		"incomplete":         {false, Options{Partial: true}, []string{"ignored", "ignored before", "new"}},
 		"incomplete, remove": {false, Options{Partial: true, Remove: true}, []string{"ignored"}},
 	} {
 		root := t.TempDir()
 		is.make(t, root)
-		w := &Wish{Target: was.entries(), Whole: c.whole, Wrote: all, Fresh: fresh, Listed: map[string]bool{"new": true}}
+		w := &Wish{Target: was.entries(), Whole: c.whole, Wrote: all, Edited: edited, Fresh: fresh, Listed: listed}
 		p := Make(w, open(t, root), c.o)
 		var stay []string
 		for _, s := range p.Stays {
 			stay = append(stay, s.Path)
 		}
-		if !slices.Equal(stay, c.stay) || len(p.Items)+len(stay) != 2 || len(p.Refused()) != 0 {
+		if !slices.Equal(stay, c.stay) || len(p.Items)+len(stay) != 3 || len(p.Refused()) != 0 {
 			t.Errorf("%s: %q stay, and %+v", name, stay, p.Items)
 		}
 	}
