@@ -17,12 +17,35 @@ func writtenBy(s *ckpt.Step, root, folder string) (files []hook.Written) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
 		}
-		relative, err := filepath.Rel(root, path)
-		if relative = filepath.ToSlash(relative); err == nil && tree.CheckPath(relative) == nil {
+		relative, is := below(root, path)
+		if !is { // the path of a root has no links
+			relative, is = below(root, withoutLinks(path))
+		}
+		if is {
 			files = append(files, hook.Written{Path: relative, Edits: file.Edits})
 		}
 	}
 	return files
+}
+
+// below returns a path as a tree of this root would have it.
+func below(root, path string) (relative string, is bool) {
+	relative, err := filepath.Rel(root, path)
+	relative = filepath.ToSlash(relative)
+	return relative, err == nil && tree.CheckPath(relative) == nil
+}
+
+// withoutLinks returns a path in which the folders that exist are no links.
+func withoutLinks(path string) string {
+	folder := filepath.Dir(path)
+	if folder == path {
+		return path
+	}
+	real, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		real = withoutLinks(folder)
+	}
+	return filepath.Join(real, filepath.Base(path))
 }
 
 // firstWrites finds paths that a tool had edited before one created them.

@@ -1,13 +1,17 @@
 package filescmd
 
 import (
+	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
 func TestWrittenBy(t *testing.T) {
@@ -50,5 +54,35 @@ func TestFirstWrites(t *testing.T) {
 	want := map[string]bool{"edited, then created": true, "created, then edited": false, "edited and created at once": true}
 	if !maps.Equal(f.edited, want) {
 		t.Errorf("edited first: %v", f.edited)
+	}
+}
+
+// TestWrittenThroughALink: the root has no links in its path, and a tool may name a file by a path with links.
+func TestWrittenThroughALink(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, link := filepath.Join(dir, "real", "project"), filepath.Join(dir, "link")
+	if err := os.MkdirAll(filepath.Join(root, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", link); err != nil {
+		t.Skipf("no links can be made: %v", err)
+	}
+	for path, want := range map[string][]hook.Written{
+		filepath.Join(link, "project", "a"):              {{Path: "a"}},
+		filepath.Join(link, "project", "sub", "b"):       {{Path: "sub/b"}},
+		filepath.Join(link, "project", "gone", "d", "c"): {{Path: "gone/d/c"}},
+		filepath.Join(link, "other", "a"):                nil,
+		filepath.Join(dir, "gone", "project", "a"):       nil,
+	} {
+		args, err := json.Marshal(map[string]string{"file_path": path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := writtenBy(&ckpt.Step{Name: "Write", Args: args}, root, root); !slices.Equal(got, want) {
+			t.Errorf("%s: %v and not %v", path, got, want)
+		}
 	}
 }
