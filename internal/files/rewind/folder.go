@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"unicode"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
@@ -67,21 +66,56 @@ func (f *Folder) Close() error {
 	return f.root.Close()
 }
 
-// Folds reports whether the file system ignores the case of letters.
+// Folds reports whether the file system ignores the case of letters in names of the folder.
 func (f *Folder) Folds() bool {
-	name := filepath.Base(f.Path)
-	swapped := strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
+	return foldsIn(f.Path, f.someNames(), func(folder string) bool {
+		info, err := os.Stat(folder)
+		return err == nil && deviceOf(info) == f.device
+	}, func(one, other string) bool {
+		is, err1 := os.Lstat(one)
+		too, err2 := os.Lstat(other)
+		return err1 == nil && err2 == nil && os.SameFile(is, too)
+	})
+}
+
+// foldsIn is Folds for a folder with these names. The first name with a letter decides. If
+// there is none, it is a name on the path of the folder, as long as the folder above is here,
+// which is on the same file system. same reports whether two paths are one file.
+func foldsIn(path string, names []string, here func(folder string) bool, same func(one, other string) bool) bool {
+	for _, name := range names {
+		if other := swapCase(name); other != name {
+			return same(filepath.Join(path, name), filepath.Join(path, other))
 		}
-		return unicode.ToUpper(r)
-	}, name)
-	if swapped == name {
-		return false
 	}
-	one, err1 := os.Stat(f.Path)
-	other, err2 := os.Stat(filepath.Join(filepath.Dir(f.Path), swapped))
-	return err1 == nil && err2 == nil && os.SameFile(one, other)
+	for up := filepath.Dir(path); up != path && here(up); path, up = up, filepath.Dir(up) {
+		name := filepath.Base(path)
+		if other := swapCase(name); other != name {
+			return same(path, filepath.Join(up, other))
+		}
+	}
+	return false
+}
+
+// swapCase exchanges the case of the letters that every file system without case treats the
+// same.
+func swapCase(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r ^ ' '
+		}
+		return r
+	}, name)
+}
+
+// someNames returns some names in the folder.
+func (f *Folder) someNames() (names []string) {
+	dir, err := f.root.Open(".")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ = dir.Readdirnames(100)
+	return names
 }
 
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }

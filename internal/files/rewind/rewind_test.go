@@ -862,3 +862,33 @@ func TestAWayBackThatCannotBeginLeavesTheRestore(t *testing.T) {
 		}
 	}
 }
+
+// TestFolds: which file systems ignore the case of letters. A name must have a letter to tell.
+func TestFolds(t *testing.T) {
+	exact := func(one, other string) bool { return one == other }
+	for _, c := range []struct {
+		path  string
+		names []string
+		same  func(one, other string) bool
+		want  bool
+	}{
+		{"/home/ann/2048", []string{"1.2", "README"}, strings.EqualFold, true},
+		{"/home/ann/2048", []string{"README"}, exact, false},
+		{"/home/ann/2048", nil, strings.EqualFold, true},
+		{"/home/ann/2048", nil, exact, false},
+		{"/home/Ann/src", []string{"42"}, strings.EqualFold, true},
+		{"/mnt/2048", nil, strings.EqualFold, false}, // /mnt/2048 is in another file system than /mnt
+		{"/2048", nil, strings.EqualFold, false},
+	} {
+		here := func(folder string) bool { return folder != filepath.FromSlash("/mnt") }
+		if got := foldsIn(filepath.FromSlash(c.path), c.names, here, c.same); got != c.want {
+			t.Errorf("%s with %q: %v", c.path, c.names, got)
+		}
+	}
+	root := filepath.Join(t.TempDir(), "2048")
+	world{"README": "1"}.make(t, root)
+	_, err := os.Lstat(filepath.Join(root, "readme"))
+	if got := open(t, root).Folds(); got != (err == nil) {
+		t.Errorf("it is %v here", got)
+	}
+}
