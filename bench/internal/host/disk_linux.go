@@ -53,7 +53,7 @@ func (d *Disk) Settle() error { return unix.Syncfs(int(d.dir.Fd())) }
 func (d *Disk) Free() (int64, error) {
 	var s unix.Statfs_t
 	err := unix.Fstatfs(int(d.dir.Fd()), &s)
-	return int64(s.Bavail) * s.Bsize, err
+	return int64(s.Bavail) * s.Frsize, err
 }
 
 // Kind returns the name of the file system.
