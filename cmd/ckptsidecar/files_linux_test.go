@@ -178,6 +178,35 @@ func (w *filesWorld) oldOrNew(was, is map[string]string, when string) {
 	}
 }
 
+// TestACheckpointOfTwoFolders: --root may name a folder as one does, or as the checkpoint does.
+func TestACheckpointOfTwoFolders(t *testing.T) {
+	t.Parallel()
+	w := newFilesWorld(t)
+	root, err := filepath.EvalSymlinks(w.root)
+	must(t, err)
+	var trees []string
+	for _, folder := range []string{root, "/elsewhere"} {
+		stored, err := w.client.PutTree(t.Context(), ckpt.TreeRequest{Agent: "a", Root: folder, Complete: true})
+		must(t, err)
+		trees = append(trees, stored.ID)
+	}
+	saved, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte("{}"), Trees: trees})
+	must(t, err)
+	for typed, want := range map[string]string{".": root, "../project/": root, root: root, "/elsewhere": "/elsewhere"} {
+		if out := w.do("files", "list", saved.ID, "--root", typed); !strings.Contains(out, " in "+want+",") {
+			t.Errorf("--root %s lists %s", typed, out)
+		}
+		var d ckpt.FilesDiff
+		must(t, json.Unmarshal([]byte(w.do("files", "diff", saved.ID, saved.ID, "--root", typed, "--json")), &d))
+		if d.Root != want {
+			t.Errorf("--root %s compares %s", typed, d.Root)
+		}
+	}
+	if out, code := w.command("ckptsidecar", "files", "list", saved.ID, "--root", ".."); code != 3 {
+		t.Errorf("a folder of no tree: %d, %s", code, out)
+	}
+}
+
 // TestAHostileRepository uses a repository with programs planted in its settings, links that lead outside, and
 // names that other systems interpret differently. Nothing is run, and nothing outside is read or changed.
 func TestAHostileRepository(t *testing.T) {

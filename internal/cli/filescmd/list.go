@@ -109,7 +109,17 @@ func (c *diffCmd) compare(ctx context.Context, a *cli.App) (*ckpt.FilesDiff, rea
 	}
 	stored := func(e *ckpt.TreeEntry) ([]byte, error) { return a.Client().Content(ctx, first.Agent, e.SHA256) }
 	if c.B != "" {
-		d, err := changesOf(ctx, a, c.A, c.B, c.Root)
+		root := c.Root
+		if root != "" {
+			trees, err := treesOf(ctx, a, c.A)
+			if err == nil {
+				root, err = rootIn(trees, root)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+		d, err := changesOf(ctx, a, c.A, c.B, root)
 		return d, func(e *ckpt.TreeEntry, _ bool) ([]byte, error) { return stored(e) }, err
 	}
 	t, err := treeOf(ctx, a, c.A, c.Root)

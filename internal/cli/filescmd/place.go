@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 
@@ -87,28 +88,50 @@ func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error
 	return hook.ProjectOf(root).Choose(ctx, a.Client())
 }
 
-// treeOf returns the head of the tree with this root that a checkpoint names. Without a
-// root, the checkpoint must have exactly one tree.
-func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tree, error) {
+// treesOf returns the heads of the trees that a checkpoint names.
+func treesOf(ctx context.Context, a *cli.App, checkpoint string) ([]ckpt.Tree, error) {
 	page, err := a.Client().Files(ctx, ckpt.FilesFilter{Checkpoint: checkpoint, Limit: 1})
+	if err == nil && len(page.Trees) == 0 {
+		err = ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s has no files", checkpoint)
+	}
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case len(page.Trees) == 0:
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s has no files", checkpoint)
-	case root == "" && len(page.Trees) > 1:
-		return nil, cli.Usagef("the checkpoint has files of %d folders: choose one with --root, for example %s", len(page.Trees), page.Trees[0].Root)
-	case root == "":
-		return &page.Trees[0], nil
+	return page.Trees, nil
+}
+
+// rootIn returns the root that a person means: the folder of that name here if a tree has it,
+// else the name as it is. The trees may be of another computer.
+func rootIn(trees []ckpt.Tree, named string) (string, error) {
+	root, err := rootOf(named)
+	if err == nil && slices.ContainsFunc(trees, func(t ckpt.Tree) bool { return t.Root == root }) {
+		return root, nil
 	}
-	for i := range page.Trees {
-		if page.Trees[i].Root == root {
-			return &page.Trees[i], nil
+	return named, err
+}
+
+// treeOf returns the head of the tree with this root that a checkpoint names. Without a
+// root, the checkpoint must have exactly one tree.
+func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tree, error) {
+	trees, err := treesOf(ctx, a, checkpoint)
+	if err == nil && root != "" {
+		root, err = rootIn(trees, root)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case root == "" && len(trees) > 1:
+		return nil, cli.Usagef("the checkpoint has files of %d folders: choose one with --root, for example %s", len(trees), trees[0].Root)
+	case root == "":
+		return &trees[0], nil
+	}
+	for i := range trees {
+		if trees[i].Root == root {
+			return &trees[i], nil
 		}
 	}
-	if len(page.Trees) == 1 {
-		return &page.Trees[0], nil // the folder was moved, or is a copy
+	if len(trees) == 1 {
+		return &trees[0], nil // the folder was moved, or is a copy
 	}
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint %s has no files of %s", checkpoint, root)
 }
