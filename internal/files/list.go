@@ -296,6 +296,9 @@ func (l *lister) walk(folder string, depth int, above []*rules) {
 // walkIncluded adds the files that files.include names.
 func (l *lister) walkIncluded(folder string) {
 	entries, err := os.ReadDir(l.full(folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && folder != "" && coveredBy(l.include, folder+"/x") {
+		l.unopened(l.full(folder))
+	}
 	if err != nil || l.ctx.Err() != nil || l.isFull() {
 		return
 	}

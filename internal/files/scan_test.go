@@ -715,6 +715,23 @@ func TestScanNamesWhatItCannotOpen(t *testing.T) {
 	if got := why(found, deep); got != ckpt.LeftOutUnreadable {
 		t.Errorf("left out for %q", got)
 	}
+	// Ignored, and included.
+	top, _, _ := strings.Cut(deep, "/")
+	write(t, root, ".gitignore", "/"+top+"/\nclosed/\n")
+	write(t, root, "closed/f", "x")
+	must(t, os.Chmod(filepath.Join(root, "closed"), 0))
+	_, err = os.ReadDir(filepath.Join(root, "closed"))
+	closed := err != nil // root may read it
+	for pattern, complete := range map[string]bool{"*.log": true, "/" + top + "/": false, "/closed/": true} {
+		s := later(root)
+		s.Choice = &Choice{Include: []string{pattern}}
+		found = scanned(t, s, empty(root))
+		left := why(found, "closed") == ckpt.LeftOutUnreadable
+		if found.Tree.Complete != complete || left != (closed && pattern == "/closed/") {
+			t.Errorf("with %.10s included, complete is %v, left out is %v", pattern, found.Tree.Complete, found.Tree.LeftOut)
+		}
+	}
+	must(t, os.Chmod(filepath.Join(root, "closed"), 0o755))
 
 	root = filepath.Join(folder(t), "sub")
 	write(t, root, "../.git/HEAD", "")
