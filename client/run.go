@@ -96,7 +96,10 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 		return nil, &NotResumableError{r.Plan}
 	}
 	if err := r.describe(ctx); err != nil {
-		return nil, err
+		if !a.client.FailOpen || !passes(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		a.client.log().Warn("a run has no description, because the daemon went away at its start", "agent", a.Name, "run", r.Name, "error", err)
 	}
 	if r.epoch != nil && a.client.FailOpen {
 		_ = a.client.delivery.tryToSend(ctx, func(ctx context.Context) error { r.done.learn(ctx, r); return nil })
@@ -112,6 +115,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 // claim sends the spooled writes of the run, and then asks how to continue.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
+	c.spool.lookAgain() // another process may have spooled something just now
 	return c.delivery.tryToSend(ctx, func(ctx context.Context) error {
 		sendSpooled := c.spool.clearAtStart
 		if c.deadline() < 0 {

@@ -146,6 +146,13 @@ func idOf(r *client.Request) string {
 	return id.String()
 }
 
+// lookAgain makes the next write look into the folder, however short ago the last look was.
+func (s *spool) lookAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measured = time.Time{}
+}
+
 // measure counts the files and their bytes, at most once a second. The caller holds s.mu.
 func (s *spool) measure(dir string) error {
 	if time.Since(s.measured) < measureEvery {

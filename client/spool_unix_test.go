@@ -99,6 +99,44 @@ func TestAStartWaitsForTheDaemonAlsoWithASpool(t *testing.T) {
 	must(t, b.run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
 }
 
+// TestAStartSeesWhatAnotherProcessHasSpooled: a client that has just looked into the folder looks
+// again before it claims a run.
+func TestAStartSeesWhatAnotherProcessHasSpooled(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	first, second := d.open(t, failOpen), d.open(t, failOpen)
+	_, err := first.Agent("a").Save(t.Context(), 1)
+	must(t, err)
+	d.stop()
+	_, err = second.Agent("a").Save(t.Context(), 2)
+	must(t, err)
+	d.start()
+	_, err = first.Agent("b").Save(t.Context(), 1)
+	must(t, err)
+	run, err := first.Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	var got int
+	if _, err := run.Restore(&got); err != nil || got != 2 {
+		t.Errorf("the run goes on from %d, %v", got, err)
+	}
+	if waiting, refused := spooled(t, d); waiting != 0 || refused != 0 {
+		t.Errorf("%d writes wait, %d were refused", waiting, refused)
+	}
+	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
+}
+
+// spooled counts the files in the spool of a test.
+func spooled(t *testing.T, d *daemon) (waiting, refused int) {
+	t.Helper()
+	for folder, n := range map[string]*int{"spool/*.ckpt": &waiting, "spool/rejected/*.ckpt": &refused} {
+		files, err := filepath.Glob(filepath.Join(d.dir, folder))
+		must(t, err)
+		*n = len(files)
+	}
+	return waiting, refused
+}
+
 // TestARelativeSocketIsTheSameDaemon: a client in another folder finds what a client with a
 // relative path has spooled.
 func TestARelativeSocketIsTheSameDaemon(t *testing.T) {
