@@ -463,25 +463,32 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 	cp := saveWith(t, s, ann, "coder", `1`, id)
 	path := s.Opt.Path
 	shut(t, s)
-	text := f["src/pkg0/file0.go"]
+	text, exchanged := f["src/pkg0/file0.go"], f["src/pkg2/file2.go"]
 	sqlite3(t, path, `DROP TRIGGER contents_are_never_changed; DROP TRIGGER tree_files_are_never_changed;
 		UPDATE contents SET data = zeroblob(length(data)) WHERE lower(hex(sha256)) = '`+hashOf(text)+`';
+		UPDATE contents SET (data, pieces, size) = (SELECT data, pieces, size FROM contents WHERE lower(hex(sha256)) = '`+hashOf(f["src/pkg3/file3.go"])+`')
+			WHERE lower(hex(sha256)) = '`+hashOf(exchanged)+`';
 		UPDATE tree_files SET mode = '0755' WHERE path = 'src/pkg1/file1.go'`)
 	report, err := audit.Verify(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := map[string]string{}
+	rules := map[string][]string{}
 	for _, p := range report.Problems {
-		rules[p.Rule] = p.Subject
+		rules[p.Rule] = append(rules[p.Rule], p.Subject)
 	}
-	expect.Equal(t, "content that verify names", rules["content"], hashOf(text))
-	expect.Equal(t, "tree that verify names", rules["tree"], id)
+	damaged := []string{hashOf(text), hashOf(exchanged)}
+	slices.Sort(damaged)
+	slices.Sort(rules["content"])
+	sameAs(t, "contents that verify names", rules["content"], damaged)
+	sameAs(t, "trees that verify names", rules["tree"], []string{id})
 	s = openWith(t, options(path, newClock()))
-	_, err = s.Content(t.Context(), ann, "coder", hashOf(text))
-	wantCode(t, err, ckpt.CodeCorrupt)
-	if !strings.Contains(ckpt.AsError(err).Message, hashOf(text)) {
-		t.Errorf("the error does not name the content: %v", err)
+	for _, sum := range damaged {
+		_, err = s.Content(t.Context(), ann, "coder", sum)
+		wantCode(t, err, ckpt.CodeCorrupt)
+		if !strings.Contains(ckpt.AsError(err).Message, sum) {
+			t.Errorf("the error does not name the content: %v", err)
+		}
 	}
 	if _, err := s.FilesOf(t.Context(), ann, ckpt.FilesFilter{Checkpoint: cp.ID}); err != nil {
 		t.Fatal(err)
