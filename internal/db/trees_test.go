@@ -466,7 +466,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 	text, exchanged := f["src/pkg0/file0.go"], f["src/pkg2/file2.go"]
 	sqlite3(t, path, `DROP TRIGGER contents_are_never_changed; DROP TRIGGER tree_files_are_never_changed;
 		UPDATE contents SET data = zeroblob(length(data)) WHERE lower(hex(sha256)) = '`+hashOf(text)+`';
-		UPDATE contents SET (data, pieces, size) = (SELECT data, pieces, size FROM contents WHERE lower(hex(sha256)) = '`+hashOf(f["src/pkg3/file3.go"])+`')
+		UPDATE contents SET (data, pieces, size, fresh) = (SELECT data, pieces, size, fresh FROM contents WHERE lower(hex(sha256)) = '`+hashOf(f["src/pkg3/file3.go"])+`')
 			WHERE lower(hex(sha256)) = '`+hashOf(exchanged)+`';
 		UPDATE tree_files SET mode = '0755' WHERE path = 'src/pkg1/file1.go'`)
 	report, err := audit.Verify(t.Context(), path, nil)
