@@ -63,7 +63,7 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the state is larger than the %d bytes that are allowed", limits.MaxBody)
 	}
 	return &ckpt.SaveRequest{
-		IdempotencyKey: c.key, Agent: c.agent, Run: e.Run, Kind: e.Kind, Epoch: e.Epoch, Parent: e.Parent, Step: e.Step,
+		IdempotencyKey: c.key, Agent: c.agent, Run: e.Run, Kind: e.Kind, Epoch: e.Epoch, Parent: e.Parent, ForkFrom: e.ForkFrom, Step: e.Step,
 		Labels: e.Labels, Metadata: object(e.Metadata), Program: e.Program, ContentType: ckpt.ContentTypeJSON, State: e.State, Trees: trees,
 	}, ckpt.CheckKind(e.Kind)
 }

@@ -127,7 +127,7 @@ func TestEverythingOfASaveArrives(t *testing.T) {
 	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error { got = r; return errSeen }
 	epoch := int64(3)
 	want := ckpt.SaveRequest{
-		ID: id1, Agent: "a", Run: "r:1@x", Kind: ckpt.KindPreOperation, Epoch: &epoch, Parent: id2, Step: "tool/ü 1",
+		ID: id1, Agent: "a", Run: "r:1@x", Kind: ckpt.KindPreOperation, Epoch: &epoch, Parent: id2, ForkFrom: id2, Step: "tool/ü 1",
 		Labels: ckpt.Labels{"team": "a=b&c", "x/y": "é;"}, Metadata: json.RawMessage("{\"n\":1.50,\n\t\"s\":\"é\U0001F600\x7f<\"}"),
 		Program: &ckpt.Program{Source: "print('é')\n\x00", Executed: 5}, ContentType: "application/json", State: []byte(`{"x": 1}`),
 	}
