@@ -20,24 +20,20 @@ type operationRow struct {
 
 const operationColumns = `id, key, name, attempt, status, checkpoint, started_at, ended_at, result, error`
 
-// findOperation returns the newest attempt of a key, nil if there is none.
-func findOperation(tx *ledger.Tx, runID int64, key string) (*operationRow, error) {
+// Which attempt of a key counts. A person may have resolved an early attempt as succeeded after a
+// later one failed.
+const (
+	newestAttempt    = `attempt DESC`
+	doneAttempt      = `status = 'succeeded' DESC, attempt DESC`
+	uncertainAttempt = `status = 'uncertain' DESC, status = 'succeeded' DESC, attempt DESC`
+)
+
+// findOperation returns the first attempt of a key in an order, nil if there is none.
+func findOperation(tx *ledger.Tx, runID int64, key, order string) (*operationRow, error) {
 	var row operationRow
-	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY attempt DESC LIMIT 1`, runID, key)
+	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY `+order+` LIMIT 1`, runID, key)
 	if err != nil || !found {
 		return nil, err
-	}
-	return &row, nil
-}
-
-// findUncertain returns the newest uncertain attempt of an operation's key, or the newest attempt
-// if none is uncertain.
-func findUncertain(tx *ledger.Tx, runID int64, newest *operationRow) (*operationRow, error) {
-	var row operationRow
-	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations 
-		WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
-	if err != nil || !found {
-		return newest, err
 	}
 	return &row, nil
 }
@@ -78,7 +74,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 			return nil, err
 		}
 		tx.Touches(run)
-		old, err := findOperation(tx, run.ID, r.Key)
+		old, err := findOperation(tx, run.ID, r.Key, doneAttempt)
 		if err != nil {
 			return nil, err
 		}
@@ -231,10 +227,11 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 		return nil, err
 	}
 	tx.Touches(run)
-	o, err := findOperation(tx, run.ID, r.Key)
-	if err == nil && r.Resolve && o != nil {
-		o, err = findUncertain(tx, run.ID, o)
+	which := newestAttempt
+	if r.Resolve {
+		which = uncertainAttempt
 	}
+	o, err := findOperation(tx, run.ID, r.Key, which)
 	if err != nil {
 		return nil, err
 	}
@@ -298,6 +295,8 @@ func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	case o.Status == ckpt.OperationOpen:
 		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: "+
 			"only uncertain operations can be resolved", r.Key)
+	case o.Status == ckpt.OperationSucceeded:
+		return ckpt.Errorf(ckpt.CodeConflict, "operation %s already succeeded: to act again, begin one with another key", r.Key)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "operation %s already %s: begin it again for another attempt", r.Key, o.Status)
 }

@@ -176,3 +176,37 @@ func TestEveryUncertainAttemptIsAsked(t *testing.T) {
 		t.Errorf("after it was resolved: %+v", plan)
 	}
 }
+
+// TestAResolvedAttemptIsNotDoneAgain: an operation that a person resolved as succeeded is done,
+// also if a later attempt failed. The person may repeat the call.
+func TestAResolvedAttemptIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}
+	for range 2 { // the second attempt leaves the first uncertain
+		_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin)
+		must(t, err)
+	}
+	_, _, err := s.EndOperation(t.Context(), as(11), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed})
+	must(t, err)
+	p.kill(11)
+	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
+	for _, again := range []bool{false, true} {
+		ended, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded, Resolve: true})
+		must(t, err)
+		if ended.Attempt != 1 || ended.Replayed != again {
+			t.Errorf("resolved: attempt %d, replayed %t, want attempt 1, replayed %t", ended.Attempt, ended.Replayed, again)
+		}
+	}
+	_, _, err = s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true})
+	wantCode(t, err, ckpt.CodeConflict)
+	if plan := claim(t, s, 12); !plan.Claimed {
+		t.Errorf("after it was resolved: %+v", plan)
+	}
+	o, _, err := s.BeginOperation(t.Context(), as(12), mainRun, begin)
+	must(t, err)
+	if !o.Replayed || o.Attempt != 1 || o.Status != ckpt.OperationSucceeded {
+		t.Errorf("it is begun again: %+v", o)
+	}
+}
