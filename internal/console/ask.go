@@ -119,21 +119,24 @@ func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	return v, nil
 }
 
-// operation finds an operation of the run by its key: its newest attempt.
+// operation finds an operation of the run by its key: its newest uncertain attempt, else its newest
+// attempt.
 func (s *subject) operation(ctx context.Context, key string) (*ckpt.Operation, error) {
-	before := ""
-	for range 20 {
-		page, err := s.line.Operations(ctx, s.ref, ckpt.ListFilter{Before: before, Limit: ckpt.MaxLimit})
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Operations {
-			if page.Operations[i].Key == key {
-				return &page.Operations[i], nil
+	for _, status := range []ckpt.OperationStatus{ckpt.OperationUncertain, ""} {
+		f := ckpt.ListFilter{Status: string(status), Limit: ckpt.MaxLimit}
+		for range 20 {
+			page, err := s.line.Operations(ctx, s.ref, f)
+			if err != nil {
+				return nil, err
 			}
-		}
-		if before = string(page.Next); before == "" {
-			break
+			for i := range page.Operations {
+				if page.Operations[i].Key == key {
+					return &page.Operations[i], nil
+				}
+			}
+			if f.Before = string(page.Next); f.Before == "" {
+				break
+			}
 		}
 	}
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "the run has no such operation")

@@ -103,3 +103,30 @@ func TestAnswerTwiceIsAnswered(t *testing.T) {
 		t.Error(run, err)
 	}
 }
+
+// TestAnEarlierAttemptIsResolved: the form is about the attempt with an unknown outcome, also if a
+// later attempt failed.
+func TestAnEarlierAttemptIsResolved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	ref := ckpt.RunRef{Agent: "coder", Run: "one"}
+	for range 2 { // the second attempt leaves the first uncertain
+		if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "push", Name: "push branch"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: "push", Status: ckpt.OperationFailed}); err != nil {
+		t.Fatal(err)
+	}
+	values, page := w.form("ask/resolve?" + url.Values{
+		"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("push")}, "status": {"succeeded"},
+	}.Encode())
+	if values.Get("attempt") != "1" {
+		t.Fatalf("the form is about attempt %q: %s", values.Get("attempt"), page)
+	}
+	values.Set("reason", "the branch is there")
+	if status, text := w.act("resolve", values); status != 200 {
+		t.Errorf("the form is answered with %d: %s", status, text)
+	}
+}

@@ -169,6 +169,9 @@ func TestEveryUncertainAttemptIsAsked(t *testing.T) {
 	}
 	p.kill(11)
 	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
+	if v := overview(t, s, ann); len(v.Needs) != 1 || v.Needs[0].Operation != "pay" || v.Needs[0].Attempt != 1 {
+		t.Errorf("the overview lists %+v, want attempt 1 of pay", v.Needs)
+	}
 	if _, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ const (
 	selectUncertain = `SELECT ` + needOf +
 		`, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
 		WHERE x.status = 'uncertain' AND ` + ofOwner + ` AND r.ended_at IS NULL
-		AND NOT EXISTS (SELECT 1 FROM operations n WHERE n.run_id = x.run_id AND n.key = x.key AND n.attempt > x.attempt)`
+		AND NOT EXISTS (SELECT 1 FROM operations n WHERE n.run_id = x.run_id AND n.key = x.key AND n.attempt > x.attempt
+			AND n.status IN ('open', 'uncertain'))`
 	selectPrompts = `SELECT ` + needOf + `, x.id, x.kind, substr(x.question, 1, ` + textOf200 +
 		`) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
 		x.checkpoint, x.at AS since FROM prompts x` + needRuns + `
