@@ -1068,7 +1068,7 @@ ranked AS (
     FROM intact WHERE kind = 'routine'
 ),
 pieces AS (
-    SELECT c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
+    SELECT c.slot, c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
            json_extract(p.value, '$[2]') AS length
     FROM checkpoints c, json_each(c.pieces) p WHERE c.pieces IS NOT NULL
 ),
@@ -1114,7 +1114,7 @@ last AS (
            coalesce((SELECT lower(hex(hash)) FROM acts ORDER BY n DESC LIMIT 1), (SELECT hash FROM audit_log_3 ORDER BY n DESC LIMIT 1), '') AS hash
 )
 SELECT 'routine_excess', f.id, 'routine checkpoint number ' || k.place || ' of its run; the policy keeps ' || p.routine_keep
-FROM free f JOIN ranked k ON k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
+FROM free f JOIN ranked k ON k.run_id = f.run_id AND k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
 WHERE f.kind = 'routine' AND p.routine_keep > 0 AND k.place > p.routine_keep AND r.ended_at IS NULL
 UNION ALL -- age is judged when retention last looked and could trust the clock; what changed since then waits for it to look again
 SELECT 'recovery_expired', f.id, 'made ' || f.created_at || ', kept for ' || a.recovery_keep_s || ' s, ages last judged ' || m.value
@@ -1154,7 +1154,7 @@ SELECT 'piece_missing', p.id, 'segment ' || p.segment || ' is missing or too sho
 FROM pieces p LEFT JOIN segments s ON s.id = p.segment WHERE s.id IS NULL OR p.start < 0 OR p.start + p.length > s.size
 UNION ALL
 SELECT 'state_size', id, 'the pieces have ' || sum(length) || ' bytes, the state ' || size
-FROM pieces GROUP BY id HAVING sum(length) <> size
+FROM pieces GROUP BY slot HAVING sum(length) <> size
 UNION ALL
 SELECT 'sequence', a.name || '/' || r.name, 'last_seq ' || r.last_seq || ', removed ' || r.removed || ', there ' || count(c.n)
 FROM runs r JOIN agents a ON a.id = r.agent_id LEFT JOIN checkpoints c ON c.run_id = r.id

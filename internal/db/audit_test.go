@@ -289,3 +289,27 @@ func TestOwnersWithTheSameIDs(t *testing.T) {
 		t.Errorf("a change that no row records: %v", report.Problems)
 	}
 }
+
+// TestAnImportBesideItsOriginIsSound: the checks of the database keep apart what two owners have
+// under the same ids: the pieces of a state, and the place of a checkpoint in its run.
+func TestAnImportBesideItsOriginIsSound(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	var ids []string
+	for i := range 3 { // as many as the policy keeps, with states in pieces
+		saved, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRoutine, noise(uint64(i), 60_000)))
+		must(t, err)
+		ids = append(ids, saved.ID)
+	}
+	_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(exportOf(t, s, "a")))
+	must(t, err)
+	sound(t, o.Path)
+	pinned := true
+	for _, id := range ids {
+		_, err := s.Patch(t.Context(), bob, id, ckpt.CheckpointPatch{Pinned: &pinned})
+		must(t, err)
+	}
+	save(t, s, bob, "a", ckpt.KindRoutine, `1`)
+	sound(t, o.Path)
+}
