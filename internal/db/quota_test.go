@@ -172,3 +172,41 @@ func TestTrimOfTheDatabase(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 }
+
+// TestTrimOfOwnersWithTheSameIDs: an owner who has imported another's checkpoints has the same ids.
+// The budget of the database removes the copy that it names, once.
+func TestTrimOfOwnersWithTheSameIDs(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	var ids []string
+	for i := range 10 {
+		saved, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 60_000)))
+		must(t, err)
+		ids = append(ids, saved.ID)
+	}
+	_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(exportOf(t, s, "a")))
+	must(t, err)
+	pinned := true
+	for _, id := range ids[:5] {
+		_, err := s.Patch(t.Context(), bob, id, ckpt.CheckpointPatch{Pinned: &pinned})
+		must(t, err)
+	}
+	must(t, s.Close())
+	o.MaxBytes = 1 << 20
+	s = openWith(t, o)
+	gone, _, err := s.Trim(t.Context(), 0, retention.Budget, 0, false)
+	must(t, err)
+	if len(gone) == 0 {
+		t.Fatal("nothing was removed")
+	}
+	if got := len(seqs(t, s, ann, "a")) + len(seqs(t, s, bob, "a")); got != 20-len(gone) {
+		t.Errorf("%d of 20 checkpoints stay after %d were removed", got, len(gone))
+	}
+	for _, id := range ids[:5] {
+		if _, err := s.Checkpoint(t.Context(), bob, id, false); err != nil {
+			t.Errorf("a pinned checkpoint: %v", err)
+		}
+	}
+	sound(t, o.Path)
+}

@@ -160,9 +160,9 @@ func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64
 		return err
 	}
 	var histories []retention.History
-	owners := map[string]trimmed{}
-	for _, id := range ids {
-		h, err := p.historyOf(id, owners)
+	held := map[heldIn]trimmed{}
+	for i, id := range ids {
+		h, err := p.historyOf(id, i, held)
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64
 	}
 	verdicts, _ := budget(histories, over)
 	for _, v := range verdicts {
-		t, ok := owners[v.ID]
+		t, ok := held[heldIn{v.Run, v.ID}]
 		if !v.Remove || !ok || (p.limit > 0 && !p.dry && len(p.removed) >= p.limit) {
 			continue
 		}
@@ -188,7 +188,14 @@ type trimmed struct {
 	row   ledger.HeldRow
 }
 
-func (p *pruning) historyOf(id int64, owners map[string]trimmed) (retention.History, error) {
+// heldIn is the index of a history and the id of a checkpoint in it. Two owners can have the same ids.
+type heldIn struct {
+	run int
+	id  string
+}
+
+// historyOf reads the history of a run, and adds its checkpoints to all under the index of the history.
+func (p *pruning) historyOf(id int64, index int, all map[heldIn]trimmed) (retention.History, error) {
 	run, agent, err := p.store.RunWithAgent(p.tx, id)
 	if err != nil {
 		return retention.History{}, err
@@ -204,7 +211,7 @@ func (p *pruning) historyOf(id int64, owners map[string]trimmed) (retention.Hist
 			return h, err
 		}
 		h.Checkpoints = append(h.Checkpoints, held)
-		owners[row.ID] = trimmed{agent, run, row}
+		all[heldIn{index, row.ID}] = trimmed{agent, run, row}
 	}
 	return h, nil
 }

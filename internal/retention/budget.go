@@ -28,7 +28,7 @@ func Budget(runs []History, over int64) (remove []Verdict, short int64) {
 			break
 		}
 		over -= max(s.size, 0)
-		remove = append(remove, Verdict{ID: s.id, Remove: true, Reason: s.turn.reason()})
+		remove = append(remove, Verdict{Run: s.run, ID: s.id, Remove: true, Reason: s.turn.reason()})
 	}
 	return remove, max(over, 0)
 }

@@ -30,6 +30,7 @@ type History struct {
 
 // Verdict is the decision of retention about one checkpoint.
 type Verdict struct {
+	Run    int // of [Budget]: the index of the history that the checkpoint is in
 	ID     string
 	Remove bool
 	Reason string // one phrase, for the audit log and for people
