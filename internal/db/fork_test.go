@@ -108,3 +108,47 @@ func TestForkFrom(t *testing.T) {
 	wantCode(t, start(second.ID), ckpt.CodeConflict)
 	sound(t, s.Opt.Path)
 }
+
+// TestAForkBegunAnewIsNoFork: a fork that has ended and begins again begins with nothing, also one
+// in another agent, unless it is forked again.
+func TestAForkBegunAnewIsNoFork(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	from := ckpt.Ref(save(t, s, ann, "a", ckpt.KindRoutine, `1`).ID)
+	begin := func(agent string, pid int, from ckpt.Ref) *ckpt.Run {
+		t.Helper()
+		run, _, err := s.StartRun(t.Context(), as(pid), ckpt.RunRequest{Agent: agent, Run: "r", PID: pid, ForkFrom: from})
+		must(t, err)
+		return run
+	}
+	end := func(agent string) {
+		t.Helper()
+		_, _, err := s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: agent, Run: "r"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
+		must(t, err)
+	}
+	_, err := s.Save(t.Context(), as(1), &ckpt.SaveRequest{Agent: "other", Run: "r", Kind: ckpt.KindRoutine,
+		ContentType: ckpt.ContentTypeJSON, State: []byte(`2`), ForkFrom: from})
+	must(t, err)
+	begin("a", 1, from)
+	for i, agent := range []string{"a", "other"} {
+		pid := 20 + i
+		end(agent)
+		if run := begin(agent, pid, ""); run.ForkedFrom != "" {
+			t.Errorf("%s: it is still a fork of %s", agent, run.ForkedFrom)
+		}
+		p.kill(pid)
+		plan, _, err := s.Resume(t.Context(), as(30), ckpt.ResumeRequest{Agent: agent, Run: "r", PID: 30})
+		if err != nil {
+			t.Errorf("%s: it cannot be resumed: %v", agent, err)
+			continue
+		}
+		if plan.Checkpoint != nil {
+			t.Errorf("%s: it goes on from %s of run %s", agent, plan.Checkpoint.ID, plan.Checkpoint.Run)
+		}
+	}
+	end("a")
+	if run := begin("a", 40, from); run.ForkedFrom != from {
+		t.Errorf("forked again, it is a fork of %q", run.ForkedFrom)
+	}
+	sound(t, s.Opt.Path)
+}

@@ -176,9 +176,9 @@ func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 	}
 	run.Epoch++
 	run.Attempt++
-	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
+	run.BaseSeq, run.Head, run.ForkedFrom, run.AccumulatedMS = run.LastSeq, "", "", 0
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.Now, ckpt.Time{}, nil
-	return tx.Exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
+	return tx.Exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, forked_from = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
 		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL,
 		external_session = NULL,
 		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`,
