@@ -31,6 +31,14 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 	must(t, err)
 	_, _, err = s.BeginOperation(t.Context(), ann, ref, ckpt.OperationRequest{Key: "pay", Name: "pay"})
 	must(t, err)
+	for range 2 { // the second attempt leaves the first uncertain
+		_, _, err = s.BeginOperation(t.Context(), ann, ref, ckpt.OperationRequest{Key: "mail", Name: "mail"})
+		must(t, err)
+	}
+	prompt, _, err := s.AskQuestion(t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Question: "Go on?"})
+	must(t, err)
+	finding, _, err := s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "own", Severity: ckpt.SeverityWarn, Message: "odd"})
+	must(t, err)
 	var id int64
 	must(t, s.RO.GetContext(t.Context(), &id, `SELECT id FROM runs WHERE name = 'main'`))
 	s.SetElsewhere(map[int64]ledger.Elsewhere{id: {Host: "build-2", Term: 3}})
@@ -82,6 +90,26 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 		},
 		"a forced resume": func(ckpt.RunRef) error {
 			_, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
+			return err
+		},
+		"how an operation ended": func(ckpt.RunRef) error {
+			_, _, err := s.EndOperation(t.Context(), ann, ref, ckpt.OperationEnd{Key: "mail", Status: ckpt.OperationFailed, Resolve: true})
+			return err
+		},
+		"a question": func(ref ckpt.RunRef) error {
+			_, _, err := s.AskQuestion(t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Question: "And now?", Epoch: ref.Epoch})
+			return err
+		},
+		"a finding": func(ref ckpt.RunRef) error {
+			_, _, err := s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "own", Severity: ckpt.SeverityWarn, Message: "new", Epoch: ref.Epoch})
+			return err
+		},
+		"an answer": func(ckpt.RunRef) error {
+			_, _, err := s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: prompt.ID, Choice: "yes"})
+			return err
+		},
+		"a dismissal": func(ckpt.RunRef) error {
+			_, _, err := s.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: finding.ID, Reason: "it is fine"})
 			return err
 		},
 		"a restore": func(ckpt.RunRef) error {

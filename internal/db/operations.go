@@ -281,6 +281,9 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 func (s *Store) runToEnd(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ledger.RunRow, error) {
 	if r.Resolve {
 		_, run, err := s.knownRun(tx, sc, ref)
+		if err == nil {
+			err = s.OwnedHere(run)
+		}
 		return run, err
 	}
 	return s.needRun(tx, sc, ref)

@@ -128,6 +128,9 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, ledger.NoRun(p.Agent, p.Run))
 		}
+		if err := s.OwnedHere(run); err != nil {
+			return nil, err
+		}
 		if p.Kind == ckpt.PromptQuestion {
 			var answered *ckpt.Prompt
 			answered, again, err = s.answerQuestion(tx, sc, run, a, e)

@@ -90,6 +90,9 @@ func (s *Drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReque
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, noFinding(r.ID))
 		}
+		if err := s.OwnedHere(run); err != nil {
+			return nil, err
+		}
 		return s.dismiss(tx, sc, agent, run, r.ID, e)
 	})
 }
