@@ -24,7 +24,7 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
-	if err := withdrawDecisions(tx, run); err != nil {
+	if err := s.withdrawDecisions(tx, run); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -53,7 +53,8 @@ func (s *Store) tellOfPrompt(tx *ledger.Tx, p *ckpt.Prompt) error {
 
 // withdrawDecisions closes decision prompts that no person has answered and that are no longer
 // needed. The run's own questions stay: a resumed run asks them again.
-func withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
+func (s *Store) withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
+	tx.OnCommit(s.prompts.Tell)
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
 		WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
@@ -159,8 +160,9 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 		return nil, err
 	}
 	if changed == 0 {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "prompt %s is already answered", a.ID)
+		return nil, closedBefore(tx, a.ID)
 	}
+	tx.OnCommit(s.prompts.Tell)
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
 		if err = s.reinitialize(tx, run); err == nil {
@@ -179,6 +181,28 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 		return nil, err
 	}
 	return readPrompt(tx, a.ID)
+}
+
+// closedBefore says why a decision takes no answer any more.
+func closedBefore(tx *ledger.Tx, id string) error {
+	p, err := readPrompt(tx, id)
+	switch {
+	case err != nil:
+		return err
+	case p == nil:
+		return noPrompt(id)
+	case p.Status == ckpt.PromptWithdrawn:
+		return withdrawn(p)
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "prompt %s is already answered", id)
+}
+
+func noPrompt(id string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "prompt %s no longer exists", id)
+}
+
+func withdrawn(p *ckpt.Prompt) error {
+	return ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: its run went on or ended without the answer", p.ID, p.AnsweredAt)
 }
 
 // readPrompt reads a prompt as this transaction has left it, nil if it is gone.

@@ -157,7 +157,7 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
 	p, err := readPrompt(tx, a.ID)
 	if err != nil || p == nil {
-		return nil, false, ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeNotFound, "prompt %s no longer exists", a.ID))
+		return nil, false, ledger.ErrOr(err, noPrompt(a.ID))
 	}
 	switch p.Status {
 	case ckpt.PromptAnswered:
@@ -168,8 +168,7 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	case ckpt.PromptExpired:
 		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s expired at %s: no agent waits for the answer", a.ID, p.ExpiresAt)
 	case ckpt.PromptWithdrawn:
-		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: "+
-			"its run went on or ended without the answer", a.ID, p.AnsweredAt)
+		return nil, false, withdrawn(p)
 	}
 	err = tx.Exec(`UPDATE prompts SET answer = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ? WHERE id = ?`,
 		ckpt.Ref(a.Choice), a.Data, tx.Now, sc.Caller.Owner, run.LastSeq, a.ID)

@@ -305,9 +305,11 @@ func TestQuestionsBesideDecisions(t *testing.T) {
 	}
 	_, _, err = a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: "yes"})
 	expect.Code(t, err, ckpt.CodeInvalid)
+	changed := a.PromptsChanged()
 	if _, _, err = a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume}); err != nil {
 		t.Fatal(err)
 	}
+	wantTold(t, changed)
 	a.answered(p, "yes")
 	text := exportOf(t, a.Store, "a")
 	other := newAsker(t)

@@ -179,7 +179,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 			return err
 		}
 	}
-	if err := withdrawDecisions(tx, run); err != nil {
+	if err := s.withdrawDecisions(tx, run); err != nil {
 		return err
 	}
 	if err := ownRun(tx, agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {

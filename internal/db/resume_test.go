@@ -565,3 +565,38 @@ func TestTheIntactOneBehindManyDamagedOnes(t *testing.T) {
 		t.Errorf("%s, %d skipped: %q", plan.Verdict, len(plan.Skipped), plan.Reasons)
 	}
 }
+
+// wantTold fails the test unless a change of the prompts was told. It is told before the call returns.
+func wantTold(t testing.TB, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	default:
+		t.Error("whoever waits for the prompt is not told")
+	}
+}
+
+// TestAWithdrawnDecision: a claim that needs no answer withdraws the prompt. Whoever waits for the
+// answer is told, and a late answer is told why it is refused.
+func TestAWithdrawnDecision(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)})
+	must(t, err)
+	p.kill(11)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictAsk)
+	_, _, err = s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true})
+	must(t, err)
+	changed := s.PromptsChanged()
+	if resolved := claim(t, s, 12); !resolved.Claimed {
+		t.Fatalf("after it was resolved: %+v", resolved)
+	}
+	wantTold(t, changed)
+	_, _, err = s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
+	wantCode(t, err, ckpt.CodeConflict)
+	if !strings.Contains(err.Error(), "was withdrawn") {
+		t.Errorf("a late answer is refused with %v", err)
+	}
+}
