@@ -48,6 +48,11 @@ func TestOwnersQuota(t *testing.T) {
 	save(t, s, bob, "a", ckpt.KindRecovery, `"of another owner"`)
 	must(t, s.Close())
 	s = openWith(t, o)
+	_, err := s.DeleteRun(t.Context(), ann, mainRun, true)
+	wantCode(t, err, ckpt.CodeDenied)
+	if rows, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{Action: "delete_run", Outcome: "denied"}); err != nil || len(rows.Audit) != 1 {
+		t.Errorf("a refusal of an owner without space has the rows %+v, %v", rows, err)
+	}
 	full()
 	if _, err := s.Delete(t.Context(), ann, ids[0]); err != nil {
 		t.Fatal(err)

@@ -109,9 +109,7 @@ func (s *Core) RefusedBefore(e AuditEntry, err error) {
 		return
 	}
 	e.Reason = ckpt.AsError(err).Message
-	if s.recordable(&e) {
-		s.Record(e)
-	}
+	s.Record(e)
 }
 
 // Refused records a refusal that happened before any other method was called.
