@@ -28,7 +28,7 @@ func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind
 	if err != nil || !forked {
 		return gone, err
 	}
-	freed, err := s.retainForked(tx, run, e)
+	freed, err := s.retainForked(tx, run, e.Into(0)) // the row of the save is not about the other run
 	return append(gone, freed...), err
 }
 
