@@ -157,9 +157,9 @@ func (s *Store) noneRuns(tx *ledger.Tx, a *ledger.Given) error {
 	}
 	for i := range runs {
 		if s.OwnerAlive(&runs[i]) {
-			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is alive (process %d): "+
+			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is alive (%s): "+
 				"nothing was moved; stop the agent, or force it",
-				runs[i].Name, a.Name, runs[i].PID.Int64)
+				runs[i].Name, a.Name, signOfOwner(&runs[i]))
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return nil
 	}
 	if s.OwnerAlive(run) {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): end it first", run.Name, run.PID.Int64)
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (%s): end it first", run.Name, signOfOwner(run))
 	}
 	var operation string
 	_, err = tx.Get(&operation, `SELECT key || ' is ' || status FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)

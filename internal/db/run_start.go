@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -111,13 +112,21 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
 	}
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0,
-		run.Status == ckpt.RunRunning && run.Process() == owner:
+		run.Status == ckpt.RunRunning && run.PID.Valid && run.Process() == owner:
 		return nil
 	case s.OwnerAlive(run):
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
+			"run %s has an owner that is alive (%s): name another run, or resume it with force", run.Name, signOfOwner(run))
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
+}
+
+// signOfOwner says what shows that the owner of a run is alive.
+func signOfOwner(run *ledger.RunRow) string {
+	if run.PID.Valid {
+		return fmt.Sprintf("process %d", run.PID.Int64)
+	}
+	return "by its heartbeats"
 }
 
 // checkFork refuses a fork from a checkpoint that is not this agent's, or into a run that has

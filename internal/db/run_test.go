@@ -67,6 +67,26 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
+// TestStartAgainWithoutAProcess: if the owner is known by its heartbeats only, nobody can tell whether
+// a second call is the same owner.
+func TestStartAgainWithoutAProcess(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	beat := ckpt.Duration(30 * time.Second)
+	begin := func(run string, beat *ckpt.Duration) error {
+		_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: run, HeartbeatTimeout: beat})
+		return err
+	}
+	must(t, begin("beats", &beat))
+	err := begin("beats", &beat)
+	wantCode(t, err, ckpt.CodeConflict)
+	if !strings.Contains(err.Error(), "heartbeat") {
+		t.Errorf("the error does not say what shows that the owner is alive: %v", err)
+	}
+	must(t, begin("nobody", nil))
+	must(t, begin("nobody", nil))
+}
+
 // TestFencing: after a second owner has resumed, every kind of write of the
 // first is refused.
 func TestFencing(t *testing.T) {
