@@ -353,3 +353,47 @@ func TestPreOperationAloneGoesByAge(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestALongRetentionGetsOn: a policy that is applied to many runs, by a change or by a prune, shows
+// after each run that it makes progress. Otherwise the watchdog would take the writer for stuck.
+func TestALongRetentionGetsOn(t *testing.T) {
+	t.Parallel()
+	o := options(t.TempDir()+"/ckpt.db", newClock())
+	var s *db.Store
+	var watched bool
+	var looked time.Time // when the plan last gave an answer
+	calls := 0
+	o.Retention = func(h retention.History, p ckpt.Policy, now time.Time) []retention.Verdict {
+		verdicts := retention.Plan(h, p, now)
+		if !watched {
+			return verdicts
+		}
+		if stalled := s.Stalled(); calls > 0 && stalled > time.Since(looked) {
+			t.Errorf("call %d of the plan: the writer is seen standing still for %v, since before the call before it", calls, stalled)
+		}
+		calls++
+		waitFor(t, "some time to pass", func() bool { return s.Stalled() > 5*time.Millisecond })
+		looked = time.Now()
+		return verdicts
+	}
+	s = openWith(t, o)
+	for i := range 4 {
+		r := request("a", ckpt.KindRoutine, `1`)
+		r.Run = fmt.Sprint("r", i)
+		_, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+	}
+	for name, do := range map[string]func() error{
+		"a change": func() error {
+			_, err := s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"routine_keep":1}`))
+			return err
+		},
+		"a prune": func() error { _, _, err := s.Prune(t.Context(), ann, ckpt.PruneRequest{Agent: "a"}, ""); return err },
+	} {
+		watched, calls = true, 0
+		must(t, do())
+		if watched = false; calls < 4 {
+			t.Errorf("%s asked the plan %d times about 4 runs", name, calls)
+		}
+	}
+}

@@ -34,6 +34,7 @@ func (p *pruning) runs(ids []int64) error {
 			}
 			return err
 		}
+		p.tx.GotOn()
 	}
 	return nil
 }

@@ -167,6 +167,7 @@ func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64
 			return err
 		}
 		histories = append(histories, h)
+		p.tx.GotOn()
 	}
 	verdicts, _ := budget(histories, over)
 	for _, v := range verdicts {

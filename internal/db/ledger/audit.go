@@ -98,6 +98,7 @@ func (tx *Tx) writeLog() error {
 			return err
 		}
 		rows = rows[n:]
+		tx.GotOn()
 	}
 	return nil
 }

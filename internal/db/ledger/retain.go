@@ -111,6 +111,7 @@ func (s *Core) RetainAll(tx *Tx, agent *AgentRow, e AuditEntry) ([]string, error
 			return nil, err
 		}
 		gone = append(gone, ids...)
+		tx.GotOn()
 	}
 	return gone, nil
 }
@@ -158,6 +159,7 @@ func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunR
 		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
 			return nil, err
 		}
+		tx.gotOnAt(i)
 	}
 	verdicts := plan(h, p, now)
 	needed := false
@@ -171,11 +173,19 @@ func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunR
 		}
 		h.Checkpoints[i].NeededBy = by
 		needed = needed || by != ""
+		tx.gotOnAt(i)
 	}
 	if needed {
 		verdicts = plan(h, p, now)
 	}
 	return verdicts, nil
+}
+
+// gotOnAt reports progress at every hundredth row.
+func (tx *Tx) gotOnAt(i int) {
+	if i%100 == 99 {
+		tx.GotOn()
+	}
 }
 
 // Complete adds the facts about a checkpoint that are in other tables.
@@ -264,6 +274,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 		if err := tx.auditRemoval(e, agent.Owner, agent.Name, run.Name, &row, reasons[i]); err != nil {
 			return nil, err
 		}
+		tx.gotOnAt(i)
 	}
 	run.Removed += int64(len(gone))
 	run.StoredBytes -= freed
