@@ -440,7 +440,7 @@ var tables = map[string][]string{
 		"checkpoint_trees", "content_leases", "content_secrets", "content_uses", "contents", "tree_files", "trees",
 	},
 	"internal/db/spans":     {"observed", "runs", "spans", "steps"},
-	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
+	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes"},
 	"internal/db/archive": {
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},

@@ -188,9 +188,7 @@ func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, 
 		if err := s.removeBy(tx, sc, agent, run, gone, e); err != nil {
 			return 0, false, err
 		}
-		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1)
-			WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, run.ID)
-		if err != nil {
+		if err := tx.MoveHead(run.ID); err != nil {
 			return 0, false, err
 		}
 	}

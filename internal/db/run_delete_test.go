@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
 // TestDeleteRun removes a whole run, and refuses while it is needed.
@@ -76,5 +77,39 @@ func TestAnotherOwnersForkKeepsNoRun(t *testing.T) {
 	wantCode(t, err, ckpt.CodeConflict) // his own is kept
 	if _, err := s.DeleteRun(t.Context(), ann, mainRun, false); err != nil {
 		t.Errorf("the other owner's run: %v", err)
+	}
+}
+
+// TestTheHeadStaysAfterTheBeginning: when the head is removed, the run does not go back to what it
+// had saved before it was begun anew.
+func TestTheHeadStaysAfterTheBeginning(t *testing.T) {
+	t.Parallel()
+	removals := map[string]func(s *db.Store, before, after string) error{
+		"delete": func(s *db.Store, before, after string) error { _, err := s.Delete(t.Context(), ann, after); return err },
+		"clear": func(s *db.Store, before, after string) error {
+			pinned := true
+			if _, err := s.Patch(t.Context(), ann, before, ckpt.CheckpointPatch{Pinned: &pinned}); err != nil {
+				return err
+			}
+			_, err := s.ClearRun(t.Context(), ann, mainRun)
+			return err
+		},
+	}
+	for name, remove := range removals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _, _ := openRuns(t)
+			before := save(t, s, ann, "a", ckpt.KindRoutine, `"before"`)
+			_, _, err := s.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted})
+			must(t, err)
+			start(t, s, 11)
+			saved := save(t, s, as(11), "a", ckpt.KindRoutine, `"after"`)
+			must(t, remove(s, before.ID, saved.ID))
+			o, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "k", Name: "n"})
+			must(t, err)
+			if o.Checkpoint != "" {
+				t.Errorf("the operation begins with the state of %s, want none (before is %s)", o.Checkpoint, before.ID)
+			}
+		})
 	}
 }

@@ -139,8 +139,7 @@ func (g *graphRemoving) remove(run *ledger.RunRow, rows []ledger.HeldRow) error 
 	}
 	g.left -= len(rows)
 	g.removed += int64(len(rows))
-	return g.tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1)
-		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, run.ID)
+	return g.tx.MoveHead(run.ID)
 }
 
 // GraphDeleteRuns removes the checkpoints of LangGraph's runs, by the run_id in their metadata.

@@ -282,6 +282,13 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 	return ids, nil
 }
 
+// MoveHead moves the head of a run, if it was removed, to the newest checkpoint since the run was
+// begun anew, or to none.
+func (tx *Tx) MoveHead(runID int64) error {
+	return tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 AND seq > runs.base_seq ORDER BY seq DESC LIMIT 1)
+		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, runID)
+}
+
 // RemoveInline deletes those rows that have no pieces; RemoveRows does the rest and reports all.
 func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	for i := range gone {

@@ -159,7 +159,7 @@ func (s *Saves) deleteOne(tx *ledger.Tx, sc ckpt.Scope, id string, e ledger.Audi
 		}
 	}
 	if string(run.Head) == id {
-		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1) WHERE id = ?1`, run.ID)
+		err = tx.MoveHead(run.ID)
 	}
 	return &ckpt.Removal{
 		Checkpoint: id, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq,
