@@ -65,7 +65,11 @@ func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	base, err := c.server.store.Checkpoint(ctx, c.scope, id, true)
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeNotFound, err == nil && (base.Agent != c.agent || base.Owner != c.scope.Whose()):
-		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not, or no longer, a checkpoint of this agent: send the whole state", id)
+		repeated := ""
+		if c.key != "" {
+			repeated = "if this repeats a request, look first whether the newest checkpoint is already what you want; if not, "
+		}
+		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not, or no longer, a checkpoint of this agent: %ssend the whole state", id, repeated)
 	case err != nil:
 		return nil, err
 	case !ckpt.IsJSON(base.ContentType):

@@ -244,6 +244,10 @@ func TestPatchSaves(t *testing.T) {
 		}
 		expect.Equal(t, c.form+" "+c.query+" "+shown(c.body), r.problem(t).Code, c.code)
 	}
+	again := w.send("POST", saves+"?kind=recovery&base="+id1, `{}`, "Content-Type: "+ipc.TypeMergePatch, "Idempotency-Key: k")
+	if p := again.problem(t); p.Code != ckpt.CodeBaseMissing || !strings.Contains(p.Detail, "the newest checkpoint") {
+		t.Errorf("a patch with a key whose base is gone is answered with %+v", p)
+	}
 	put := w.send("PUT", saves+"/"+id2+"?kind=routine", `{"any":"thing"}`, "Content-Type: "+ipc.TypeMergePatch)
 	expect.Equal(t, "a PUT of a patch is a state "+put.body, put.status, 201)
 	w.wantStateOf(id2, `{"any":"thing"}`)
