@@ -7,6 +7,9 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // work records a run of the agent "a" that makes one call this many times with
@@ -159,4 +162,50 @@ func TestEvaluateManySteps(t *testing.T) {
 		t.Fatalf("%d runs, %d steps, %v", e.Runs, e.Steps, err)
 	}
 	t.Logf("20,005 steps of 501 runs were judged in %v", time.Since(began).Round(time.Millisecond))
+}
+
+// TestCalibrationWithoutRuns requests a calibration for an agent that has no
+// completed run.
+func TestCalibrationWithoutRuns(t *testing.T) {
+	t.Parallel()
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
+	for range 2 {
+		if err := d.TickDrift(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.work("good", 1)
+	d.reopen()
+	if err := d.TickDrift(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "good"})
+	if err != nil || r.Calibration == nil || r.Calibration.Runs != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// mistaken is a drift detector that panics when it scores a run.
+type mistaken struct{ observer.Watcher }
+
+func (mistaken) Score(*ckpt.Policy, *observer.RecordedRun) float64 { panic("the detector has a mistake") }
+
+// TestMistakenDetectorStopsNoTick: if a detector panics while it scores a run,
+// the run does not count, and the tick goes on.
+func TestMistakenDetectorStopsNoTick(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t, func(o *db.Options) { o.Drift = mistaken{drift.New()} })
+	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
+	d.work("good", 1)
+	if err := d.TickDrift(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "good"})
+	if err != nil || r.Calibration == nil || r.Calibration.Runs != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if n := d.Watches.Panics.Load(); n != 1 {
+		t.Errorf("%d panics were counted", n)
+	}
 }

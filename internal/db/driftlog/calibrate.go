@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
@@ -75,7 +76,14 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 			if err != nil {
 				return err
 			}
-			score = s.Opt.Drift.Score(&agent.Settings, run)
+			made, _ := makePrint(s, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: row.Name}, func() (*float64, error) {
+				score := s.Opt.Drift.Score(&agent.Settings, run)
+				return &score, nil
+			})
+			if made == nil {
+				continue
+			}
+			score = *made
 		}
 		g.scores[as] = score
 	}

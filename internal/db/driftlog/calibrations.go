@@ -108,9 +108,6 @@ func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (f
 func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.groups == nil {
-		c.groups, c.looked = map[calibratedGroup]*calibrated{}, map[int64]time.Time{}
-	}
 	before := c.groups[of]
 	c.groups[of] = g
 	if before == nil {

@@ -298,7 +298,7 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, of *totals, all *observer
 	return nil
 }
 
-// makePrint keeps a bug in a detector from failing a save.
+// makePrint keeps a bug in a detector from failing a save or a tick. What it returns then is the zero value.
 func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
