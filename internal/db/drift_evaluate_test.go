@@ -189,7 +189,9 @@ func TestCalibrationWithoutRuns(t *testing.T) {
 // mistaken is a drift detector that panics when it scores a run.
 type mistaken struct{ observer.Watcher }
 
-func (mistaken) Score(*ckpt.Policy, *observer.RecordedRun) float64 { panic("the detector has a mistake") }
+func (mistaken) Score(*ckpt.Policy, *observer.RecordedRun) float64 {
+	panic("the detector has a mistake")
+}
 
 // TestMistakenDetectorStopsNoTick: if a detector panics while it scores a run,
 // the run does not count, and the tick goes on.

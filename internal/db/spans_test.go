@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -573,5 +574,59 @@ func TestTokens(t *testing.T) {
 	rest, err := o.Tokens(ctx, ann, ckpt.TokenFilter{Limit: 60, Before: string(page.Next)})
 	if err != nil || len(rest.Tokens) != ckpt.MaxTokens+1-60 || rest.Next != "" {
 		t.Errorf("%d tokens are left, %v", len(rest.Tokens), err)
+	}
+}
+
+// TestManySpansOfOneCallAreNotComparedWithEachOther: four times as many spans
+// with the same call id need about four times as much. It counts what is
+// allocated, because that does not depend on the machine.
+func TestManySpansOfOneCallAreNotComparedWithEachOther(t *testing.T) {
+	named := func(s *observed.Span) { s.Call = "call_0" }
+	many := func(from, to int) (list []observed.Span) {
+		for n := from; n < to; n++ {
+			list = append(list, toolSpan("a", n, named))
+		}
+		return list
+	}
+	allocations := func() uint64 {
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		return now.Mallocs
+	}
+	cost := func(n int) (sum uint64) {
+		o := openObserving(t)
+		for _, spans := range [][]observed.Span{many(0, n), many(n, 2*n)} { // the second are also compared with the steps of the first
+			o.send(spans...)
+			before := allocations()
+			o.settle()
+			sum += allocations() - before
+		}
+		if s := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM steps`); s != fmt.Sprint(2*n) {
+			t.Fatalf("%s steps of %d spans", s, 2*n)
+		}
+		return sum
+	}
+	few, more := cost(250), cost(1000)
+	if more > 8*few {
+		t.Errorf("%d allocations for 500 spans, %d for 2000", few, more)
+	}
+}
+
+// TestTraceWithManySpans: a trace with more spans than one transaction takes
+// becomes one run, in the order in which the spans ended.
+func TestTraceWithManySpans(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	const many = 5000
+	var spans []observed.Span
+	for n := range many {
+		spans = append(spans, toolSpan("a", many-n, func(s *observed.Span) { s.ID = fmt.Sprintf("%016x", n+1) }))
+	}
+	o.send(spans...)
+	o.settle()
+	got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*), sum(stretch > 0) FROM steps;
+		SELECT group_concat(json_extract(detail, '$.steps')) FROM audit_log WHERE action = 'observe_run'`)
+	if got != "5000|5000\n4096,904" {
+		t.Errorf("steps, those in order, and steps of each transaction are %s", got)
 	}
 }

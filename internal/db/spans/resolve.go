@@ -3,6 +3,7 @@ package spans
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
@@ -126,26 +127,23 @@ func agentOf(spans []*said, known *trace, former *bound) string {
 // turnsOf finds for each tool the model's answer that it came from: the last one that ended before
 // the tool began, below the same agent. A tool without such an answer is a turn of its own.
 func turnsOf(spans []*said, known *trace) map[string]string {
-	answers := slices.Clone(known.turns)
-	for _, span := range spans {
-		if span.Kind == observed.Inference {
-			answers = append(answers, turn{span.ID, below(span, known), span.EndedNS})
-		}
+	answers := map[string][]turn{} // by agent, in the order in which they ended
+	for _, answer := range append(slices.Clone(known.turns), answersOf(spans, known)...) {
+		answers[answer.below] = append(answers[answer.below], answer)
+	}
+	for _, list := range answers {
+		slices.SortFunc(list, func(a, b turn) int { return cmp.Or(cmp.Compare(a.ended, b.ended), cmp.Compare(a.span, b.span)) })
 	}
 	turns := map[string]string{}
 	for _, span := range spans {
 		if span.Kind != observed.Tool {
 			continue
 		}
-		best := turn{span: span.ID}
-		agent := below(span, known)
-		for _, answer := range answers {
-			later := answer.ended > best.ended || answer.ended == best.ended && answer.span > best.span
-			if answer.below == agent && answer.ended <= span.BeganNS && later {
-				best = answer
-			}
+		from, list := span.ID, answers[below(span, known)]
+		if n := sort.Search(len(list), func(i int) bool { return list[i].ended > span.BeganNS }); n > 0 {
+			from = list[n-1].span
 		}
-		turns[span.Key()] = "span:" + best.span
+		turns[span.Key()] = "span:" + from
 	}
 	return turns
 }

@@ -64,7 +64,8 @@ func (s *Spans) recall(ctx context.Context) error {
 	return nil
 }
 
-// settleSome settles the first of some traces, in one transaction, and returns how many it took.
+// settleSome settles the first of some traces, in one transaction, and returns how many of them have
+// no more spans that wait.
 func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n int, err error) {
 	var groups []*group
 	heard := map[string][]turn{}
@@ -80,6 +81,10 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 			groups = join(groups, resolve(ids[n], found, &known, former))
 			heard[ids[n]] = answersOf(found, &known)
 			spans += len(found)
+			if len(found) == waiting {
+				s.traces.again(owner, ids[n], s.Opt.Now())
+				return nil // the next transaction goes on with this trace
+			}
 			n++
 		}
 		return nil
@@ -100,11 +105,11 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 	return n, nil
 }
 
-// readTrace reads the waiting spans of a trace, and the run of its earlier spans.
+// readTrace reads the waiting spans of a trace that ended first, and the run of its earlier spans.
 func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said, former *bound, err error) {
 	var texts []string
 	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL
-		AND said IS NOT NULL`, owner, id); err != nil {
+		AND said IS NOT NULL ORDER BY json_extract(said, '$.ended_ns'), span LIMIT 0 + ?`, owner, id, waiting); err != nil {
 		return nil, nil, err
 	}
 	for _, text := range texts {

@@ -3,6 +3,7 @@ package spans
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
@@ -55,7 +56,8 @@ type teller struct {
 	steps, late   int64
 	input, output int64
 	cost          float64
-	toldNS        int64 // the end of the newest call that the detectors saw in order
+	earlier       map[string][]earlierStep // by trace and call id: the steps of this run that earlier spans have become
+	toldNS        int64                    // the end of the newest call that the detectors saw in order
 	partial       bool
 	last          *said
 }
@@ -151,19 +153,21 @@ func (t *teller) openObserved() (err error) {
 // addSpans adds the spans one after the other, in the order in which they ended.
 func (t *teller) addSpans() error {
 	t.last = &said{}
+	if err := t.readEarlier(); err != nil {
+		return err
+	}
 	outer := t.outermost()
-	for _, span := range t.spans {
+	for i, span := range t.spans {
+		if i%settleAtOnce == settleAtOnce-1 {
+			t.tx.GotOn()
+		}
 		t.partial = t.partial || span.Partial
 		key := ckpt.Ref("")
 		if span.Kind == observed.Tool && !t.owned {
 			in := outer[span]
 			key = ckpt.Ref(in.Key())
 			if in == span {
-				earlier, err := t.earlierCall(span)
-				if err != nil {
-					return err
-				}
-				if key = ckpt.Ref(earlier); earlier == "" {
+				if key = ckpt.Ref(t.earlierCall(span)); key == "" {
 					key = ckpt.Ref(span.Key())
 					if err := t.addStep(span); err != nil {
 						return err
@@ -190,23 +194,19 @@ func (t *teller) outermost() map[*said]*said {
 	slices.SortFunc(tools, func(a, b *said) int {
 		return cmp.Or(cmp.Compare(a.BeganNS, b.BeganNS), cmp.Compare(b.EndedNS, a.EndedNS), cmp.Compare(a.ID, b.ID))
 	})
-	byCall := map[string][]*said{}
+	newest := map[string]*said{} // by trace and call id; those before it had ended when it began
 	for _, span := range tools {
 		outer[span] = span
 		if span.Call == "" {
 			continue
 		}
-		id := span.Trace + "/" + span.Call
-		for _, have := range byCall[id] {
-			if span.BeganNS <= have.EndedNS && have.BeganNS <= span.EndedNS {
-				outer[span] = have
-				have.fill(span)
-				break
-			}
+		id := span.call()
+		if have := newest[id]; have != nil && span.BeganNS <= have.EndedNS {
+			outer[span] = have
+			have.fill(span)
+			continue
 		}
-		if outer[span] == span {
-			byCall[id] = append(byCall[id], span)
-		}
+		newest[id] = span
 	}
 	return outer
 }
@@ -226,24 +226,53 @@ func (s *said) fill(inner *said) {
 	s.Failed, s.Negative, s.Unparsable = s.Failed || inner.Failed, s.Negative || inner.Negative, s.Unparsable || inner.Unparsable
 }
 
-// earlierCall is the key of a step that was made earlier from another span of the same call.
-func (t *teller) earlierCall(span *said) (key string, err error) {
-	if span.Call == "" {
-		return "", nil
-	}
-	var rows []struct {
-		Step  string    `db:"step"`
-		Began ckpt.Time `db:"started_at"`
-		Ended ckpt.Time `db:"ended_at"`
-	}
-	err = t.tx.List(&rows, `SELECT p.step, x.started_at, x.ended_at FROM spans p JOIN steps x ON x.run_id = p.run_id AND x.key = p.step
-		WHERE p.owner = ? AND p.trace = ? AND p.call = ? AND p.run_id = ?`, t.owner, span.Trace, span.Call, t.run.ID)
-	for _, row := range rows {
-		if !span.Began.After(row.Ended.Time) && !row.Began.After(span.Ended.Time) {
-			return row.Step, nil
+// call names a call in its trace. Calls at different times can have the same name.
+func (s *said) call() string { return s.Trace + "/" + s.Call }
+
+// earlierStep is a step that was made from a span in an earlier transaction.
+type earlierStep struct {
+	Call  string    `db:"call"`
+	Step  string    `db:"step"`
+	Began ckpt.Time `db:"started_at"`
+	Ended ckpt.Time `db:"ended_at"`
+}
+
+// readEarlier reads the steps of this run that were made from earlier spans of the same traces.
+func (t *teller) readEarlier() error {
+	t.earlier = map[string][]earlierStep{}
+	read := map[string]bool{}
+	for _, span := range t.spans {
+		if span.Kind != observed.Tool || span.Call == "" || t.owned || read[span.Trace] {
+			continue
+		}
+		read[span.Trace] = true
+		var rows []earlierStep
+		err := t.tx.List(&rows, `SELECT p.trace || '/' || p.call AS call, x.key AS step, x.started_at, x.ended_at
+			FROM spans p JOIN steps x ON x.run_id = p.run_id AND x.key = p.step
+			WHERE p.owner = ? AND p.trace = ? AND p.run_id = ? AND p.call IS NOT NULL ORDER BY x.started_at, x.id`,
+			t.owner, span.Trace, t.run.ID)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			t.earlier[row.Call] = append(t.earlier[row.Call], row)
 		}
 	}
-	return "", err
+	return nil
+}
+
+// earlierCall is the key of a step that was made earlier from another span of the same call, "" if
+// there is none.
+func (t *teller) earlierCall(span *said) string {
+	if span.Call == "" {
+		return ""
+	}
+	steps := t.earlier[span.call()]
+	after := sort.Search(len(steps), func(i int) bool { return steps[i].Began.After(span.Ended.Time) })
+	if after == 0 || span.Began.After(steps[after-1].Ended.Time) { // such steps do not overlap each other
+		return ""
+	}
+	return steps[after-1].Step
 }
 
 // addStep makes a step of a tool call.
