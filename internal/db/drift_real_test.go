@@ -112,3 +112,48 @@ func TestShippedSchema(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPreviousStateIsOfThisSegment: for an agent's own rules, the previous
+// state is the one that the run goes on from. States that it has left behind
+// do not count.
+func TestPreviousStateIsOfThisSegment(t *testing.T) {
+	t.Parallel()
+	state := func(n int) string { return fmt.Sprintf(`{"iteration":%d}`, n) }
+	with := func(t *testing.T, severity ckpt.Severity) *drifty {
+		d := openReal(t)
+		d.policy(func(p *ckpt.Policy) {
+			p.Rules = []ckpt.Rule{{Name: "went_back", When: "state.iteration < previous.iteration", Severity: severity, Message: "m"}}
+		})
+		start(t, d.Store, 1)
+		return d
+	}
+	t.Run("begun again", func(t *testing.T) {
+		d := with(t, ckpt.SeverityCritical)
+		d.put(state(9))
+		if _, _, err := d.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+			t.Fatal(err)
+		}
+		start(t, d.Store, 1)
+		wantSeverity(t, d.put(state(1)).Drift, ckpt.SeverityNone)
+		wantSeverity(t, d.put(state(0)).Drift, ckpt.SeverityCritical, "went_back")
+	})
+	t.Run("resumed", func(t *testing.T) {
+		d := with(t, ckpt.SeverityCritical)
+		d.put(state(5))
+		good := d.put(state(9))
+		wantSeverity(t, d.put(state(3)).Drift, ckpt.SeverityCritical, "went_back")
+		if plan := claim(t, d.Store, 1); plan.Checkpoint.ID != good.ID {
+			t.Fatalf("resumes from %s", plan.Checkpoint.ID)
+		}
+		wantSeverity(t, d.put(state(8)).Drift, ckpt.SeverityCritical, "went_back")
+	})
+	t.Run("restored", func(t *testing.T) {
+		d := with(t, ckpt.SeverityWarn)
+		early := d.put(state(5))
+		d.put(state(9))
+		if _, _, err := d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: early.ID}); err != nil {
+			t.Fatal(err)
+		}
+		wantSeverity(t, d.put(state(6)).Drift, ckpt.SeverityNone)
+	})
+}

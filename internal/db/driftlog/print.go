@@ -86,18 +86,22 @@ func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r obse
 	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
 	defer cancel()
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		id, err := readRuleRun(ctx, q, key, &r)
-		if err != nil || id == 0 || !forState {
+		row, err := readRuleRun(ctx, q, key, &r)
+		if err != nil || row.ID == 0 || !forState {
 			return err
 		}
-		if r.Last, err = readLastStep(ctx, q, id); err != nil {
+		if r.Last, err = readLastStep(ctx, q, row.ID); err != nil {
+			return err
+		}
+		if row.LastSeq <= row.StretchSeq { // nothing was saved since the run began, went back, or was taken over
+			previous, err = readStateAt(ctx, q, row.ID, row.StretchFrom)
 			return err
 		}
 		if base := s.States.Get(key); base != nil {
 			previous, release = base.State, func() { s.States.Release(base) }
 			return nil
 		}
-		previous, err = readPrevious(ctx, q, id)
+		previous, err = readPrevious(ctx, q, row.ID)
 		return err
 	})
 	if err != nil {
@@ -109,22 +113,27 @@ func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r obse
 	return r, previous, release
 }
 
-func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *observer.RuleRun) (id int64, err error) {
-	var row struct {
-		ID       int64    `db:"id"`
-		Status   string   `db:"status"`
-		Goal     ckpt.Ref `db:"goal"`
-		Attempt  int64    `db:"attempt"`
-		Steps    int64    `db:"steps_ended"`
-		Progress *float64 `db:"progress"`
-	}
-	err = q.GetContext(ctx, &row, `SELECT r.id, r.status, r.goal, r.attempt, r.steps_ended, r.progress FROM runs r JOIN agents a ON a.id = r.agent_id
-		WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
+// ruleRow is what the user's own rules need of a run's row. Its ID is 0 if there is no run.
+type ruleRow struct {
+	ID          int64    `db:"id"`
+	Status      string   `db:"status"`
+	Goal        ckpt.Ref `db:"goal"`
+	Attempt     int64    `db:"attempt"`
+	Steps       int64    `db:"steps_ended"`
+	Progress    *float64 `db:"progress"`
+	LastSeq     int64    `db:"last_seq"`
+	StretchSeq  int64    `db:"stretch_seq"`
+	StretchFrom int64    `db:"stretch_from"`
+}
+
+func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *observer.RuleRun) (row ruleRow, err error) {
+	err = q.GetContext(ctx, &row, `SELECT r.id, r.status, r.goal, r.attempt, r.steps_ended, r.progress, r.last_seq, r.stretch_seq, r.stretch_from
+		FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
 	if ledger.IsNoRows(err) {
-		return 0, nil
+		return row, nil
 	}
 	r.Status, r.Goal, r.Attempt, r.Steps, r.Progress = row.Status, string(row.Goal), row.Attempt, row.Steps, row.Progress
-	return row.ID, err
+	return row, err
 }
 
 func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, error) {
@@ -141,11 +150,23 @@ func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, err
 // it.
 const previousMost = 1 << 20
 
-// readPrevious reads the run's newest state. A damaged state counts as none.
+// readPrevious reads the run's newest state.
 func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
+	return readState(ctx, q, `slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1) AND size <= ?3`, runID, 1, previousMost)
+}
+
+// readStateAt reads the state of one of the run's checkpoints, nil for 0.
+func readStateAt(ctx context.Context, q *sqlx.Tx, runID, seq int64) ([]byte, error) {
+	if seq == 0 {
+		return nil, nil
+	}
+	return readState(ctx, q, `run_id = ? AND kind IN ('routine', 'pre_operation', 'recovery') AND seq = ? AND size <= ?`, runID, seq, previousMost)
+}
+
+// readState reads the state of a checkpoint. A damaged state counts as none.
+func readState(ctx context.Context, q *sqlx.Tx, where string, args ...any) ([]byte, error) {
 	var row blob.StateRow
-	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints
-		WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1) AND size <= ?`, runID, 1, previousMost)
+	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE `+where, args...)
 	if ledger.IsNoRows(err) {
 		return nil, nil
 	}
