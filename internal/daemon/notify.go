@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -69,18 +70,34 @@ func (s *service) setHooks() {
 // lookInterval is how often the daemon checks the state of the storage.
 const lookInterval = 2 * time.Second
 
-// watchStorage sends notices about problems of the store when they begin or change.
+// watchStorage sends a notice when a problem of the store begins.
 func (s *service) watchStorage(ctx context.Context) error {
-	told := ""
+	var known troubles
 	return periodic.Every(ctx, lookInterval, func(ctx context.Context) error {
 		_, problems := s.store.Health()
-		trouble := strings.Join(problems, " ")
-		if trouble != "" && trouble != told {
-			s.announce(ctx, ckpt.NoticeStorage, trouble)
+		if known.begin(problems) {
+			s.announce(ctx, ckpt.NoticeStorage, strings.Join(problems, " "))
 		}
-		told = trouble
 		return nil
 	})
+}
+
+// troubles are the problems that the store has, without their numbers and durations, because these
+// change while a problem lasts.
+type troubles map[string]bool
+
+var changing = regexp.MustCompile(`\d[\d.hmsµn]*`)
+
+// begin notes the present problems, and says whether one of them is new.
+func (t *troubles) begin(problems []string) (news bool) {
+	now := troubles{}
+	for _, problem := range problems {
+		problem = changing.ReplaceAllString(problem, "")
+		now[problem] = true
+		news = news || !(*t)[problem]
+	}
+	*t = now
+	return news
 }
 
 // announce puts a notice of the daemon itself into the queue. If the queue cannot be written, which can

@@ -1,0 +1,35 @@
+package daemon
+
+import "testing"
+
+// TestTroubleIsToldOnce: a problem whose numbers change is the same problem. It is told again only if it has ended
+// and comes back.
+func TestTroubleIsToldOnce(t *testing.T) {
+	t.Parallel()
+	locked := func(since string) string {
+		return "saves are answered with busy: process 4711 (python3) has held the database locked for " + since
+	}
+	log := func(mib string) string {
+		return mib + " MiB wait in the write-ahead log, because a reader holds an old snapshot"
+	}
+	var known troubles
+	for i, step := range []struct {
+		problems []string
+		want     bool
+	}{
+		{nil, false},
+		{[]string{locked("6s")}, true},
+		{[]string{locked("8s")}, false},
+		{[]string{locked("1m0s")}, false},
+		{[]string{locked("1h2m3.5s"), log("1024")}, true},
+		{[]string{locked("1h2m5s"), log("2048")}, false},
+		{[]string{log("2050")}, false},
+		{nil, false},
+		{[]string{log("1030")}, true},
+		{[]string{"a write has been blocked for 7s: the disk or a lock does not answer"}, true},
+	} {
+		if got := known.begin(step.problems); got != step.want {
+			t.Errorf("step %d, %q: told %v, want %v", i, step.problems, got, step.want)
+		}
+	}
+}
