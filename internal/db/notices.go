@@ -48,19 +48,20 @@ func (s *Store) SetHooks(hooks []ledger.Hook) error {
 	}})
 }
 
-// DueDeliveries returns deliveries that are due, and when the next one is due: the zero time if
-// none waits.
+// DueDeliveries returns up to limit deliveries of each hook that are due, and when the next one will
+// be due: the zero time if there is none.
 func (s *Store) DueDeliveries(ctx context.Context, limit int) (due []outbox.Delivery, next time.Time, err error) {
 	now := ckpt.At(s.Opt.Now())
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		err := q.SelectContext(ctx, &due, `SELECT d.notice, d.hook, n.id, n.type, CAST(n.body AS BLOB) AS body, d.attempts
-			FROM deliveries d JOIN notices n ON n.n = d.notice WHERE d.state = 'pending' AND d.next_at <= ?
-			ORDER BY d.next_at, d.notice LIMIT 0 + ?`, now, limit)
+			FROM (SELECT notice, hook, attempts, next_at, row_number() OVER (PARTITION BY hook ORDER BY next_at, notice) AS place
+				FROM deliveries WHERE state = 'pending' AND next_at <= ?) d
+			JOIN notices n ON n.n = d.notice WHERE d.place <= ? ORDER BY d.next_at, d.notice`, now, limit)
 		if err != nil {
 			return err
 		}
 		var at *ckpt.Time
-		if err := q.GetContext(ctx, &at, `SELECT min(next_at) FROM deliveries WHERE state = 'pending'`); err != nil {
+		if err := q.GetContext(ctx, &at, `SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND next_at > ?`, now); err != nil {
 			return err
 		}
 		if at != nil {

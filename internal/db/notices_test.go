@@ -96,3 +96,26 @@ func TestTheQueueOfNoticesIsBounded(t *testing.T) {
 		expect.Equal(t, "dead", dead, step.dead)
 	}
 }
+
+// TestADeadHookHidesNoOther: a hook with many due deliveries leaves room for
+// those of the others.
+func TestADeadHookHidesNoOther(t *testing.T) {
+	t.Parallel()
+	a := newAsker(t)
+	expect.OK(t, a.SetHooks([]db.Hook{{Name: "ops", Types: []ckpt.NoticeType{ckpt.NoticePrompt}}, {Name: "pager", Types: []ckpt.NoticeType{ckpt.NoticeStorage}}}))
+	for i := range 20 {
+		a.ask(ckpt.QuestionRequest{Key: fmt.Sprint(i), Question: "?"})
+	}
+	a.clock.add(time.Second)
+	_, err := a.Announce(t.Context(), ckpt.NoticeStorage, "the disk is full")
+	expect.OK(t, err)
+	list, _, err := a.DueDeliveries(t.Context(), 8)
+	expect.OK(t, err)
+	count := map[string]int{}
+	for _, d := range list {
+		count[d.Hook]++
+	}
+	if count["ops"] != 8 || count["pager"] != 1 {
+		t.Errorf("due are %v", count)
+	}
+}

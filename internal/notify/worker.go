@@ -13,10 +13,10 @@ import (
 
 // Limits of the attempts.
 const (
-	MaxAttempts = 14 // with a first pause of 1 s the last attempt is about 16 hours after the first
+	MaxAttempts = 14 // with a first pause of 1 s the last attempt is about 13.5 hours after the first
 
-	atOnce     = 4               // attempts at the same time
-	batch      = 32              // how many deliveries one query reads
+	atOnce     = 4               // attempts of one hook at the same time
+	batch      = 32              // how many deliveries of a hook one query reads
 	errorPause = 5 * time.Second // after the queue could not be read or written
 	forgetting = time.Hour
 )
@@ -37,26 +37,49 @@ type Worker struct {
 	Now    func() time.Time
 }
 
-// Run delivers what is due until ctx ends. It wakes up only for the next due delivery, a new notice,
+// Run delivers what is due until ctx ends. A hook that does not answer holds up only its own
+// notices. Run wakes up only for the next due delivery, a new notice, the end of a hook's attempts,
 // or the deletion of old notices.
 func (w *Worker) Run(ctx context.Context) error {
 	forget := time.NewTicker(forgetting)
 	defer forget.Stop()
+	var hooks sync.WaitGroup
+	defer hooks.Wait()
+	busy, idle := map[string]bool{}, make(chan string)
 	for {
 		changed := w.Store.NoticesChanged() // before the read, so that no change is missed
-		pause, err := w.Once(ctx)
+		due, next, err := w.Store.DueDeliveries(ctx, batch)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			w.Log.Error("notices are waiting, because their queue cannot be used", "error", err)
+		pause := forgetting
+		switch {
+		case err != nil:
+			w.Log.Error("notices are waiting, because their queue cannot be read", "error", err)
 			pause = errorPause
+		case !next.IsZero():
+			pause = max(next.Sub(w.Now()), time.Millisecond)
+		}
+		for hook, list := range ofEachHook(due) {
+			if busy[hook] {
+				continue
+			}
+			busy[hook] = true
+			hooks.Go(func() {
+				w.attemptAll(ctx, list)
+				select {
+				case idle <- hook:
+				case <-ctx.Done():
+				}
+			})
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-changed:
+		case hook := <-idle:
+			delete(busy, hook)
 		case <-forget.C:
 			if err := w.Store.ForgetDelivered(ctx); err != nil {
 				w.Log.Error("old notices could not be deleted", "error", err)
@@ -69,18 +92,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Once makes an attempt at each delivery that is due, and returns the time until the next one.
-func (w *Worker) Once(ctx context.Context) (pause time.Duration, err error) {
-	due, next, err := w.Store.DueDeliveries(ctx, batch)
-	if err != nil {
-		return 0, err
+func ofEachHook(due []outbox.Delivery) map[string][]outbox.Delivery {
+	list := map[string][]outbox.Delivery{}
+	for _, d := range due {
+		list[d.Hook] = append(list[d.Hook], d)
 	}
-	if len(due) == 0 {
-		if next.IsZero() {
-			return forgetting, nil
-		}
-		return max(next.Sub(w.Now()), time.Millisecond), nil
-	}
+	return list
+}
+
+// attemptAll makes an attempt at each of some deliveries of one hook, and records the results. If
+// they cannot be recorded, it waits before the hook is tried again.
+func (w *Worker) attemptAll(ctx context.Context, due []outbox.Delivery) {
 	results := make([]outbox.Attempt, len(due))
 	var group sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -95,7 +117,13 @@ func (w *Worker) Once(ctx context.Context) (pause time.Duration, err error) {
 	if ctx.Err() != nil { // attempts that were interrupted do not count
 		results = onlyDelivered(results)
 	}
-	return 0, w.Store.NoteDelivered(context.WithoutCancel(ctx), results)
+	if err := w.Store.NoteDelivered(context.WithoutCancel(ctx), results); err != nil {
+		w.Log.Error("notices are waiting, because their queue cannot be written", "hook", due[0].Hook, "error", err)
+		select {
+		case <-time.After(errorPause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func onlyDelivered(results []outbox.Attempt) (list []outbox.Attempt) {
