@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -209,5 +210,45 @@ func TestMistakenDetectorStopsNoTick(t *testing.T) {
 	}
 	if n := d.Watches.Panics.Load(); n != 1 {
 		t.Errorf("%d panics were counted", n)
+	}
+}
+
+// TestPolicyIsReadOnce: the evaluation of many runs and their calibration read
+// a large policy once, not once for each run. It counts bytes that are
+// allocated, because these do not depend on the machine.
+func TestPolicyIsReadOnce(t *testing.T) {
+	const runs, size = 400, 200 << 10
+	d := openReal(t)
+	d.work("first", 1)
+	d.policy(func(p *ckpt.Policy) {
+		p.FalseAlarms = 0.2
+		p.Schema = ckpt.JSON(`{"description":"` + strings.Repeat("x", size) + `"}`)
+	})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, d.options.Path, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO runs (agent_id, name, status, started_at, updated_at, ended_at, steps_ended, workflow)
+		SELECT agent_id, 'run' || i, 'completed', started_at, updated_at, ended_at, 1, workflow FROM runs, n WHERE name = 'first'`, runs))
+	d.Store = openWith(t, d.options)
+	for what, do := range map[string]func() error{
+		"evaluate": func() error {
+			e, err := d.Evaluate(t.Context(), ann, ckpt.EvaluateRequest{Agent: "a"})
+			if err == nil && e.Runs != 1 {
+				t.Errorf("%d runs have steps", e.Runs)
+			}
+			return err
+		},
+		"calibrate": func() error { return d.TickDrift(t.Context()) },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > runs*size/2 {
+			t.Errorf("%s: %d MiB were allocated for %d runs", what, n>>20, runs)
+		}
 	}
 }

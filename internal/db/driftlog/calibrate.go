@@ -17,6 +17,7 @@ import (
 const (
 	calibrateAgain = time.Minute // the same agent's runs are not looked at more often
 	calibrateRuns  = 50          // the most runs that one tick scores
+	calibrateMost  = 10_000      // the newest runs of an agent, of all its workflows together, that count
 )
 
 // calibrate scores good runs that have no score yet, and computes thresholds from the scores.
@@ -51,7 +52,8 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 	var rows []recordedRow
 	err := s.RO.SelectContext(ctx, &rows, `SELECT `+recordedColumns+recordedTables+`WHERE r.id IN (
 		SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY workflow ORDER BY ended_at DESC, id DESC) AS place
-			FROM runs WHERE agent_id = ? AND status = 'completed' AND steps_ended > 0) WHERE place <= ?)`, agent.ID, observer.MaxCalibrated)
+			FROM runs WHERE agent_id = ? AND status = 'completed' AND steps_ended > 0) WHERE place <= ?)
+		ORDER BY r.ended_at DESC, r.id DESC LIMIT 0 + ?`, agent.ID, observer.MaxCalibrated, calibrateMost)
 	if err != nil {
 		return sqlite.ReadError(err)
 	}
@@ -72,7 +74,7 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 				continue
 			}
 			*left--
-			run, err := s.recorded(ctx, row, false)
+			run, err := s.recorded(ctx, row, nil)
 			if err != nil {
 				return err
 			}

@@ -25,27 +25,50 @@ func (s *Drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateReq
 	}
 	s.AuditRead(sc, "evaluate_drift", r.Agent, r.Run)
 	evaluator := s.Opt.Drift.Evaluator()
+	agents := map[int64]*judgedAgent{}
 	for i := range rows {
 		row := &rows[i]
-		agent := ledger.AgentRow{Name: row.Agent, Policy: row.Policy}
-		if _, err := agent.Parsed(); err != nil {
-			return nil, err
+		agent := agents[row.AgentID]
+		if agent == nil {
+			if agent, err = s.readJudged(ctx, row, &r); err != nil {
+				return nil, err
+			}
+			agents[row.AgentID] = agent
 		}
-		r.Change(&agent.Settings)
-		if err := s.Opt.Drift.Check(&agent.Settings); err != nil {
-			return nil, err
-		}
-		run, err := s.recorded(ctx, row, true)
+		run, err := s.recorded(ctx, row, &agent.own)
 		if err != nil {
 			return nil, err
 		}
 		if len(run.Steps) > 0 {
-			evaluator.Judge(&agent.Settings, run, r.Run != "")
+			evaluator.Judge(&agent.asked, run, r.Run != "")
 		}
 	}
 	result := evaluator.Result()
 	result.More = more
 	return result, nil
+}
+
+// judgedAgent is an agent whose runs are judged again.
+type judgedAgent struct {
+	own   ckpt.Policy
+	asked ckpt.Policy // with the settings in the request
+}
+
+func (s *Drifts) readJudged(ctx context.Context, row *recordedRow, r *ckpt.EvaluateRequest) (*judgedAgent, error) {
+	agent := ledger.AgentRow{Name: row.Agent}
+	err := s.RO.GetContext(ctx, &agent.Policy, `SELECT policy FROM agents WHERE id = ?`, row.AgentID)
+	if ledger.IsNoRows(err) {
+		err = ckpt.Errorf(ckpt.CodeConflict, "agent %s was just deleted: evaluate again", row.Agent)
+	}
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	if _, err := agent.Parsed(); err != nil {
+		return nil, err
+	}
+	judged := &judgedAgent{agent.Settings, agent.Settings}
+	r.Change(&judged.asked)
+	return judged, s.Opt.Drift.Check(&judged.asked)
 }
 
 // recordedRuns returns the newest runs that match, oldest first, as many as can be judged at once.

@@ -76,7 +76,7 @@ func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name strin
 	}
 	var runs []judged
 	for i := range rows {
-		run, err := s.recorded(ctx, &rows[i].recordedRow, true)
+		run, err := s.recorded(ctx, &rows[i].recordedRow, &agent.Settings)
 		if err != nil {
 			return nil, err
 		}

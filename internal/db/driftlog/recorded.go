@@ -18,7 +18,6 @@ type recordedRow struct {
 	AgentID   int64          `db:"agent_id"`
 	Owner     string         `db:"owner"`
 	Agent     string         `db:"agent"`
-	Policy    string         `db:"policy"`
 	Name      string         `db:"name"`
 	Workflow  ckpt.Ref       `db:"workflow"`
 	Status    ckpt.RunStatus `db:"status"`
@@ -29,14 +28,14 @@ type recordedRow struct {
 }
 
 const (
-	recordedColumns = `r.id, a.id AS agent_id, a.owner, a.name AS agent, a.policy, r.name, r.workflow, r.status,
+	recordedColumns = `r.id, a.id AS agent_id, a.owner, a.name AS agent, r.name, r.workflow, r.status,
 		r.started_at, r.ended_at, r.first_goal, r.steps_ended`
 	recordedTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
-// recorded reads what is stored of a run's steps for the detectors. If states is set, it also reads
-// the states that still exist.
-func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*observer.RecordedRun, error) {
+// recorded reads what is stored of a run's steps for the detectors. With the policy of its agent, it
+// also reads the states that still exist.
+func (s *Drifts) recorded(ctx context.Context, row *recordedRow, p *ckpt.Policy) (*observer.RecordedRun, error) {
 	run := &observer.RecordedRun{
 		ID: row.Name, Source: row.Agent, Workflow: string(row.Workflow), Outcome: string(row.Status), Good: row.Status == ckpt.RunCompleted,
 		StartedAt: row.StartedAt.Time, Goal: string(row.Goal),
@@ -56,17 +55,17 @@ func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*
 			}
 			run.Steps = append(run.Steps, rows[i].prints()...)
 		}
-		if !states || len(rows) == 0 {
+		if p == nil || len(rows) == 0 {
 			return nil
 		}
-		run.States, err = s.recordedStates(ctx, q, row)
+		run.States, err = s.recordedStates(ctx, q, row, p)
 		return err
 	})
 	return run, err
 }
 
 // recordedStates makes the fingerprints of the states of a run that still exist.
-func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]observer.StatePrint, error) {
+func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow, p *ckpt.Policy) ([]observer.StatePrint, error) {
 	var rows []struct {
 		ID   string                    `db:"id"`
 		Seq  int64                     `db:"seq"`
@@ -79,11 +78,7 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 		return nil, err
 	}
 	made := &past{states: map[string]observer.StatePrint{}}
-	agent := ledger.AgentRow{Name: row.Agent, Policy: row.Policy}
-	if _, err := agent.Parsed(); err != nil {
-		return nil, err
-	}
-	if err := s.printStates(ctx, q, blob.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, &agent.Settings, row.ID, made); err != nil {
+	if err := s.printStates(ctx, q, blob.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, p, row.ID, made); err != nil {
 		return nil, err
 	}
 	var list []observer.StatePrint
