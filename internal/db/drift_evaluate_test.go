@@ -165,6 +165,42 @@ func TestEvaluateManySteps(t *testing.T) {
 	t.Logf("20,005 steps of 501 runs were judged in %v", time.Since(began).Round(time.Millisecond))
 }
 
+// TestCalibrationReachesRunningRuns: after a restart, a run that is watched
+// before the calibration is known is calibrated too. The audit log has what
+// the calibration of all runs together has changed.
+func TestCalibrationReachesRunningRuns(t *testing.T) {
+	t.Parallel()
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
+	for i := range 60 { // more than one tick scores
+		d.work(fmt.Sprint("good", i), 1)
+	}
+	d.reopen()
+	ref := ckpt.RunRef{Agent: "a", Run: "odd"}
+	if _, _, err := d.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "odd", Workflow: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		r := ckpt.StepRequest{Key: fmt.Sprint("k", i), Name: "search", Args: ckpt.JSON(`{"q":"x"}`), Result: ckpt.JSON(`"nothing"`), Status: ckpt.StepSucceeded}
+		if _, _, err := d.BeginStep(t.Context(), ann, ref, r); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := d.TickDrift(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	found, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "odd", All: true})
+	if err != nil || len(found.Findings) != 1 || !strings.Contains(found.Findings[0].Message, "In 60 runs of this agent that ended well nothing like it came.") {
+		t.Errorf("%+v, %v", found, err)
+	}
+	page, err := d.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "a", Action: "calibrate"})
+	if err != nil || len(page.Audit) != 1 || !strings.Contains(string(page.Audit[0].Detail), `"runs":60`) {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
 // TestCalibrationWithoutRuns requests a calibration for an agent that has no
 // completed run.
 func TestCalibrationWithoutRuns(t *testing.T) {

@@ -89,9 +89,12 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 		}
 		g.scores[as] = score
 	}
+	again := false
 	for workflow, g := range groups {
-		g.result = s.Opt.Drift.Calibrate(&agent.Settings, slices.Collect(maps.Values(g.scores)))
-		if changed := s.calibrations.put(calibratedGroup{agent.ID, workflow}, g); changed && whole {
+		g.result, g.whole = s.Opt.Drift.Calibrate(&agent.Settings, slices.Collect(maps.Values(g.scores))), whole
+		record, rewatch := s.calibrations.put(calibratedGroup{agent.ID, workflow}, g)
+		again = again || rewatch
+		if record {
 			e := ledger.DaemonEntry(agent, "calibrate")
 			e.Detail = map[string]any{"workflow": workflow, "false_alarms": g.result.Asked, "runs": g.result.Runs,
 				"needs": g.result.Needs, "factor": g.result.Factor, "capped": g.result.Capped}
@@ -103,7 +106,13 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 		s.calibrations.looked[agent.ID] = time.Now()
 		s.calibrations.mu.Unlock()
 	}
-	return nil
+	if !again {
+		return nil
+	}
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(*ledger.Tx) error {
+		s.Watches.DropAgent(agent.Owner, agent.Name)
+		return nil
+	}})
 }
 
 // calibrationOf is the calibration for a run of an agent, nil if the policy does not ask for one.

@@ -30,6 +30,8 @@ type calibrated struct {
 	policy       string // the policy whose thresholds the scores are for
 	scores       map[scoredRun]float64
 	result       ckpt.Calibration
+	whole        bool             // all good runs were scored at some time since the start
+	recorded     ckpt.Calibration // what the audit log was told last
 }
 
 // scoredRun is a run as it ended: if it begins again, it counts as another run.
@@ -104,14 +106,26 @@ func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (f
 	return score, known
 }
 
-// put replaces what is known of a group, and says whether the thresholds have changed.
-func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
+// put replaces what is known of a group. record says that the audit log does not have the thresholds
+// yet. rewatch says that runs may be watched that had to begin without them.
+func (c *calibrations) put(of calibratedGroup, g *calibrated) (record, rewatch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.groups[of]
-	c.groups[of] = g
-	if before == nil {
-		return g.result.Factor > 0
+	var had ckpt.Calibration
+	known := false
+	if before := c.groups[of]; before != nil {
+		g.recorded = before.recorded
+		if before.policy == g.policy {
+			had, known = before.result, before.whole
+		}
 	}
-	return before.result.Factor != g.result.Factor || before.result.Capped != g.result.Capped
+	rewatch = !known && otherThresholds(had, g.result)
+	if record = g.whole && otherThresholds(g.recorded, g.result); record {
+		g.recorded = g.result
+	}
+	g.whole = g.whole || known
+	c.groups[of] = g
+	return record, rewatch
 }
+
+func otherThresholds(a, b ckpt.Calibration) bool { return a.Factor != b.Factor || a.Capped != b.Capped }
