@@ -157,3 +157,26 @@ func TestPreviousStateIsOfThisSegment(t *testing.T) {
 		wantSeverity(t, d.put(state(6)).Drift, ckpt.SeverityNone)
 	})
 }
+
+// TestProgressBeginsAgainWithTheSegment: a run that went back declares its
+// progress anew. Less than before is no sign of drift then.
+func TestProgressBeginsAgainWithTheSegment(t *testing.T) {
+	t.Parallel()
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.Detectors = map[string]ckpt.Detector{"progress_reversed": {Tier: "warn"}} })
+	beat := func(progress float64) {
+		t.Helper()
+		_, err := d.Beat(t.Context(), as(1), mainRun, ckpt.Heartbeat{Progress: &progress})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, d.Store, 1)
+	d.put(`{"n":1}`)
+	beat(0.9)
+	wantVerdict(t, claim(t, d.Store, 1), ckpt.VerdictResume)
+	beat(0.5)
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	beat(0.3)
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "progress_reversed")
+}

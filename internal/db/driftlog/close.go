@@ -23,10 +23,11 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 	}
 	s.Watches.drop(run.ID)
 	tx.Run0, tx.Watch0 = nil, nil
-	err := tx.Exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ? WHERE id = ?`, seq, run.ID)
+	err := tx.Exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ?, progress = NULL WHERE id = ?`, seq, run.ID)
 	if err != nil {
 		return err
 	}
+	run.Progress = nil
 	if run.Stretch++; closing == "" {
 		return nil
 	}
