@@ -630,3 +630,34 @@ func TestTraceWithManySpans(t *testing.T) {
 		t.Errorf("steps, those in order, and steps of each transaction are %s", got)
 	}
 }
+
+// TestDamagedSpanHoldsUpNobody: a span that cannot be read is dropped, and the
+// audit log says so. The other spans of its trace, other users' spans, and the
+// ends of runs do not wait for it.
+func TestDamagedSpanHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("c", 1))
+	o.settle()
+	o.send(toolSpan("a", 1), toolSpan("a", 2), toolSpan("a", 3), toolSpan("b", 1))
+	path := pathOf(o.Store)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, path, `UPDATE spans SET said = '{' WHERE trace LIKE 'a%' AND span LIKE '%2'`)
+	sql(t, path, `UPDATE spans SET said = '{"began":7}' WHERE trace LIKE 'a%' AND span LIKE '%3'`)
+	o.Store = openWith(t, options(path, o.clock))
+	o.again()
+	o.clock.add(31 * time.Minute)
+	o.again()
+	for _, trace := range []string{"a", "b", "c"} {
+		if s := o.look("shop", strings.Repeat(trace, 32)); len(s.Steps) != 1 || trace == "c" && s.Run.Status != ckpt.RunCompleted {
+			t.Errorf("%s: %d steps, %s", trace, len(s.Steps), s.Run.Status)
+		}
+	}
+	got := sqlite3(t, "-readonly", path, `SELECT count(*) FROM spans WHERE run_id IS NULL;
+		SELECT outcome, json_extract(detail, '$.spans') FROM audit_log WHERE action = 'drop_spans'`)
+	if got != "0\ncorrupt|2" {
+		t.Errorf("spans that wait, and what was dropped: %s", got)
+	}
+}

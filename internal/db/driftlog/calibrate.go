@@ -2,6 +2,7 @@ package driftlog
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -29,6 +30,7 @@ func (s *Drifts) calibrate(ctx context.Context) error {
 	}
 	asking := map[int64]bool{}
 	left := calibrateRuns
+	var failed error
 	for i := range agents {
 		agent := &agents[i]
 		if _, err := agent.Parsed(); err != nil || agent.Settings.FalseAlarms <= 0 || agent.Settings.Sensitivity == ckpt.SensitivityOff {
@@ -39,11 +41,13 @@ func (s *Drifts) calibrate(ctx context.Context) error {
 			continue
 		}
 		if err := s.calibrateAgent(ctx, agent, &left); err != nil {
-			return err
+			if failed = errors.Join(failed, err); ctx.Err() != nil {
+				return failed
+			}
 		}
 	}
 	s.calibrations.keep(asking)
-	return nil
+	return failed
 }
 
 // calibrateAgent brings the groups of an agent up to date. left is how many runs may still be

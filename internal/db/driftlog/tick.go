@@ -2,6 +2,7 @@ package driftlog
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -20,26 +21,22 @@ const (
 
 // TickDrift tells the watches of live runs that time has passed, if something may be due. It also
 // compares the values on which agents must agree, and calibrates thresholds. One goroutine must
-// call it again and again.
+// call it again and again. If one of these fails, the others go on.
 func (s *Drifts) TickDrift(ctx context.Context) error {
 	if s.Opt.Drift == nil || s.Ready(ctx) != nil {
 		return nil
 	}
-	if err := s.calibrate(ctx); err != nil {
-		return err
-	}
+	return errors.Join(s.calibrate(ctx), s.tickDue(ctx), s.compareShared(ctx))
+}
+
+func (s *Drifts) tickDue(ctx context.Context) error {
 	due, err := s.dueRuns(ctx)
-	if err != nil {
-		return err
-	}
-	for len(due) > 0 && ctx.Err() == nil {
+	for len(due) > 0 && err == nil && ctx.Err() == nil {
 		n := min(tickSlice, len(due))
-		if err := s.tickSome(due[:n]); err != nil {
-			return err
-		}
+		err = s.tickSome(due[:n])
 		due = due[n:]
 	}
-	return s.compareShared(ctx)
+	return err
 }
 
 // runningRow is a run that is known to be alive, with the times of its last events.
@@ -49,9 +46,9 @@ type runningRow struct {
 	Agent      string                    `db:"agent"`
 	Name       string                    `db:"name"`
 	Policy     string                    `db:"policy"`
-	StartedAt  ckpt.Time                 `db:"started_at"`
-	SegmentAt  ckpt.Time                 `db:"segment_at"`
-	ProgressAt ckpt.Time                 `db:"progress_at"`
+	StartedAt  ledger.Lenient[ckpt.Time] `db:"started_at"`
+	SegmentAt  ledger.Lenient[ckpt.Time] `db:"segment_at"`
+	ProgressAt ledger.Lenient[ckpt.Time] `db:"progress_at"`
 	Routine    ledger.Lenient[ckpt.Time] `db:"routine"`
 	Recovery   ledger.Lenient[ckpt.Time] `db:"recovery"`
 }
@@ -106,10 +103,10 @@ func (r *runningRow) due(now time.Time) bool {
 		length ckpt.Duration
 		since  []ckpt.Time
 	}{
-		{p.CheckpointInterval, []ckpt.Time{r.StartedAt, r.SegmentAt, r.Routine.Value}},
-		{p.RefreshAfter, []ckpt.Time{r.StartedAt, r.SegmentAt, r.Recovery.Value}},
-		{p.NoProgressTime, []ckpt.Time{r.StartedAt, r.ProgressAt}},
-		{p.Budget.WallTime, []ckpt.Time{r.StartedAt}},
+		{p.CheckpointInterval, []ckpt.Time{r.StartedAt.Value, r.SegmentAt.Value, r.Routine.Value}},
+		{p.RefreshAfter, []ckpt.Time{r.StartedAt.Value, r.SegmentAt.Value, r.Recovery.Value}},
+		{p.NoProgressTime, []ckpt.Time{r.StartedAt.Value, r.ProgressAt.Value}},
+		{p.Budget.WallTime, []ckpt.Time{r.StartedAt.Value}},
 	} {
 		last := time.Time{}
 		for _, at := range d.since {

@@ -3,6 +3,7 @@ package spans
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/jmoiron/sqlx"
@@ -10,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
 // settleAtOnce is how many spans one transaction turns into steps, so that other callers do not
@@ -27,20 +29,25 @@ func (s *Spans) Settle(ctx context.Context, all bool) error {
 	if err := s.recall(ctx); err != nil {
 		return err
 	}
+	var damage error
 	for owner, ids := range s.traces.due(s.Opt.Now(), all) {
 		slices.Sort(ids)
 		for len(ids) > 0 && ctx.Err() == nil {
 			n, err := s.settleSome(ctx, owner, ids)
 			if err != nil {
+				n = max(n, 1)
 				for _, id := range ids[:n] {
 					s.traces.again(owner, id, s.Opt.Now())
 				}
-				return err
+				if ckpt.CodeOf(err) != ckpt.CodeCorrupt {
+					return errors.Join(damage, err)
+				}
+				damage = errors.Join(damage, err)
 			}
 			ids = ids[n:]
 		}
 	}
-	return s.endRuns(ctx)
+	return errors.Join(damage, s.endRuns(ctx))
 }
 
 // recall looks once for spans that an earlier daemon has left waiting.
@@ -68,12 +75,13 @@ func (s *Spans) recall(ctx context.Context) error {
 // no more spans that wait.
 func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n int, err error) {
 	var groups []*group
+	damaged := &group{}
 	heard := map[string][]turn{}
 	spans := 0
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		for n < len(ids) && spans < settleAtOnce {
 			known := s.traces.take(owner, ids[n])
-			found, former, err := readTrace(ctx, q, owner, ids[n])
+			found, bad, former, err := readTrace(ctx, q, owner, ids[n])
 			if err != nil {
 				n++
 				return err
@@ -81,7 +89,8 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 			groups = join(groups, resolve(ids[n], found, &known, former))
 			heard[ids[n]] = answersOf(found, &known)
 			spans += len(found)
-			if len(found) == waiting {
+			damaged.spans = append(damaged.spans, bad...)
+			if len(found)+len(bad) == waiting {
 				s.traces.again(owner, ids[n], s.Opt.Now())
 				return nil // the next transaction goes on with this trace
 			}
@@ -89,12 +98,16 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 		}
 		return nil
 	})
+	if err == nil && len(damaged.spans) > 0 {
+		s.Log.Error("observed spans were dropped: they are damaged and cannot be read", "owner", owner, "spans", len(damaged.spans))
+		err = s.drop(owner, []*group{damaged}, ckpt.CodeCorrupt)
+	}
 	if err == nil && len(groups) > 0 {
 		err = s.tell(owner, groups)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeQuota {
 		s.Log.Warn("observed spans were dropped: their owner's quota is reached", "owner", owner, "spans", spans)
-		err = s.drop(owner, groups)
+		err = s.drop(owner, groups, ckpt.CodeQuota)
 	}
 	if err != nil {
 		return n, err
@@ -105,17 +118,22 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 	return n, nil
 }
 
-// readTrace reads the waiting spans of a trace that ended first, and the run of its earlier spans.
-func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said, former *bound, err error) {
-	var texts []string
-	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL
-		AND said IS NOT NULL ORDER BY json_extract(said, '$.ended_ns'), span LIMIT 0 + ?`, owner, id, waiting); err != nil {
-		return nil, nil, err
+// readTrace reads the waiting spans of a trace that ended first, and the run of its earlier spans. bad
+// are spans that are damaged; only their names are known.
+func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found, bad []*said, former *bound, err error) {
+	var rows []struct {
+		Span string `db:"span"`
+		Said string `db:"said"`
 	}
-	for _, text := range texts {
+	if err := q.SelectContext(ctx, &rows, `SELECT span, said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL AND said IS NOT NULL
+		ORDER BY CASE WHEN json_valid(said) THEN json_extract(said, '$.ended_ns') END, span LIMIT 0 + ?`, owner, id, waiting); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, row := range rows {
 		span := new(said)
-		if err := json.Unmarshal([]byte(text), span); err != nil {
-			return nil, nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "a span of trace %s cannot be read", id)
+		if err := json.Unmarshal([]byte(row.Said), span); err != nil {
+			bad = append(bad, &said{Span: observed.Span{Trace: id, ID: row.Span}})
+			continue
 		}
 		found = append(found, span)
 	}
@@ -127,9 +145,9 @@ func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said
 		FROM spans s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE s.owner = ? AND s.trace = ? ORDER BY r.id LIMIT 1`, owner, id)
 	if ledger.IsNoRows(err) {
-		return found, nil, nil
+		return found, bad, nil, nil
 	}
-	return found, &bound{row.Agent, row.Run}, err
+	return found, bad, &bound{row.Agent, row.Run}, err
 }
 
 // join adds groups to others, so that each run appears once.
@@ -155,8 +173,8 @@ func join(all, more []*group) []*group {
 	return all
 }
 
-// drop removes waiting spans for which there is no space.
-func (s *Spans) drop(owner string, groups []*group) error {
+// drop removes waiting spans that cannot become steps. why is the reason.
+func (s *Spans) drop(owner string, groups []*group, why ckpt.Code) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped := 0
 		for _, g := range groups {
@@ -169,6 +187,6 @@ func (s *Spans) drop(owner string, groups []*group) error {
 			}
 		}
 		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, Action: "drop_spans", Owner: owner,
-			Outcome: string(ckpt.CodeQuota), Detail: map[string]any{"spans": dropped}})
+			Outcome: string(why), Detail: map[string]any{"spans": dropped}})
 	}})
 }
