@@ -738,6 +738,87 @@ func TestSharedKeys(t *testing.T) {
 	d.noViolations()
 }
 
+// sharing sets the places at which an agent must agree with others.
+func (d *drifty) sharing(agent string, pointers ...string) {
+	d.t.Helper()
+	p := ckpt.DefaultPolicy()
+	p.SharedKeys = pointers
+	if _, err := d.SetPolicy(d.t.Context(), ann, agent, p); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// tick lets time pass, ticks, and returns how many open findings an agent has.
+func (d *drifty) tick(after time.Duration, agent string) int {
+	d.t.Helper()
+	d.clock.add(after)
+	if err := d.TickDrift(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+	r, err := d.Drift(d.t.Context(), ann, ckpt.DriftFilter{Agent: agent})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return len(r.Findings)
+}
+
+// TestSharedKeysWarnWhoComesLater: an agent that joins a disagreement is warned too, after the same grace period, and
+// nobody is warned twice.
+func TestSharedKeysWarnWhoComesLater(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t)
+	for agent, state := range map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{}`} {
+		save(t, d.Store, ann, agent, ckpt.KindRoutine, state)
+		d.sharing(agent, "/v")
+	}
+	d.tick(time.Second, "a")
+	if n := d.tick(2*time.Minute, "a"); n != 1 {
+		t.Fatalf("%d findings of a", n)
+	}
+	save(t, d.Store, ann, "c", ckpt.KindRoutine, `{"v":1}`)
+	if n := d.tick(time.Second, "c"); n != 0 {
+		t.Errorf("%d findings of c before it had time to settle", n)
+	}
+	save(t, d.Store, ann, "c", ckpt.KindRoutine, `{"v":3}`)
+	if n := d.tick(time.Minute, "c"); n != 1 {
+		t.Errorf("%d findings of c", n)
+	}
+	for _, agent := range []string{"a", "b", "c"} {
+		if n := d.tick(time.Hour, agent); n != 1 {
+			t.Errorf("%d findings of %s in the end", n, agent)
+		}
+	}
+	d.noViolations()
+}
+
+// TestMoreSharedKeysOfIdleAgents: after shared keys were added, the states of agents that save nothing are read once,
+// a part of them in each tick.
+func TestMoreSharedKeysOfIdleAgents(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t)
+	const many = 25 // more than one tick reads
+	var agents []string
+	for i := range many {
+		agents = append(agents, fmt.Sprint("agent", i))
+		d.sharing(agents[i], "/v")
+		state := `{"v":1}`
+		if i >= many-2 {
+			state = fmt.Sprintf(`{"v":1,"w":%d}`, i)
+		}
+		save(t, d.Store, ann, agents[i], ckpt.KindRoutine, state)
+	}
+	last := agents[many-1]
+	d.tick(time.Second, last)
+	for _, agent := range agents {
+		d.sharing(agent, "/v", "/w")
+	}
+	d.tick(time.Second, last)
+	d.tick(time.Second, last)
+	if n := d.tick(2*time.Minute, last); n != 1 {
+		t.Errorf("%d findings", n)
+	}
+}
+
 // TestDamageIsNotedOnce: damage is recorded once, however often it is met, and makes no checkpoint suspect.
 func TestDamageIsNotedOnce(t *testing.T) {
 	t.Parallel()

@@ -235,10 +235,7 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
 		return nil, err
 	}
-	if !known { // a save that came meanwhile has newer values
-		s.Shared.put(key, values)
-	}
-	return values, nil
+	return s.Shared.fill(key, values), nil
 }
 
 // judgeShared warns of each place whose values have differed for longer than the grace period of
@@ -259,14 +256,14 @@ func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer
 		if err != nil {
 			return err
 		}
-		since, late := s.Shared.judge(key, agents, now)
-		if !late {
+		late := s.Shared.judge(key, agents, now)
+		if len(late) == 0 {
 			continue
 		}
-		if err := s.warnShared(key, agents, since); err != nil {
+		if err := s.warnShared(key, agents, late); err != nil {
 			return err
 		}
-		s.Shared.tell(key)
+		s.Shared.tell(key, late)
 	}
 	return nil
 }
@@ -290,50 +287,74 @@ func (s *Drifts) stillRunning(ctx context.Context, key sharedKey, agents []*shar
 	return left, nil
 }
 
-// judge notes since when the values at a place have differed, and says whether that is too long and
-// not reported yet.
-func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (since time.Time, late bool) {
+// judge notes since when the values at a place have differed, and returns the runs that have differed
+// for too long and were not warned yet, each with the time since when.
+func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map[int64]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	settle, same := time.Duration(0), true
+	settle, same, newest := time.Duration(0), true, time.Time{}
+	parts := map[int64]time.Time{} // by run: when its value was saved
 	for _, a := range agents {
 		v := a.values[key.pointer]
 		same = same && v.hash == agents[0].values[key.pointer].hash
 		settle = max(settle, time.Duration(a.Settings.Settle))
-		if v.at.After(since) {
-			since = v.at
+		if parts[v.runID] = v.at; v.at.After(newest) {
+			newest = v.at
 		}
 	}
 	if same {
 		delete(m.differ, key)
-		return since, false
+		return nil
 	}
 	d := m.differ[key]
 	if d == nil {
 		if m.differ == nil {
 			m.differ = map[sharedKey]*disagreement{}
 		}
-		d = &disagreement{since: since}
+		d = &disagreement{map[int64]time.Time{}, map[int64]bool{}}
 		m.differ[key] = d
+		for run := range parts {
+			d.since[run] = newest
+		}
 	}
-	return d.since, !d.told && now.Sub(d.since) >= settle
+	maps.DeleteFunc(d.since, func(run int64, _ time.Time) bool { _, takes := parts[run]; return !takes })
+	maps.DeleteFunc(d.told, func(run int64, _ bool) bool { _, takes := parts[run]; return !takes })
+	late = map[int64]time.Time{}
+	for run, at := range parts {
+		if _, known := d.since[run]; !known {
+			d.since[run] = at
+		}
+		if !d.told[run] && now.Sub(d.since[run]) >= settle {
+			late[run] = d.since[run]
+		}
+	}
+	return late
 }
 
-func (m *shared) tell(key sharedKey) {
+func (m *shared) tell(key sharedKey, warned map[int64]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.differ[key]; d != nil {
-		d.told = true
+		for run := range warned {
+			d.told[run] = true
+		}
 	}
 }
 
-// warnShared makes a finding for each agent that takes part in a disagreement.
-func (s *Drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) error {
+// warnShared makes a finding for each run that has taken part in a disagreement for too long.
+func (s *Drifts) warnShared(key sharedKey, agents []*sharer, late map[int64]time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
 		for _, a := range agents {
+			since, is := late[a.values[key.pointer].runID]
+			if !is {
+				continue
+			}
 			run, agent, err := s.RunWithAgent(tx, a.values[key.pointer].runID)
-			if err != nil || run == nil {
+			if err != nil {
 				return err
+			}
+			if run == nil {
+				continue
 			}
 			w, err := s.WatchRun(tx, agent, run, nil)
 			if err != nil {

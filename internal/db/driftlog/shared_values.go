@@ -1,6 +1,7 @@
 package driftlog
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -27,17 +28,31 @@ type sharedKey struct{ owner, pointer string }
 
 // disagreement says since when the values at a place have differed.
 type disagreement struct {
-	since time.Time
-	told  bool
+	since map[int64]time.Time // by run: since when it has taken part
+	told  map[int64]bool      // by run: it was warned
 }
 
 func (m *shared) put(key ledger.AgentKey, values map[string]sharedValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.set(key, values)
+}
+
+func (m *shared) set(key ledger.AgentKey, values map[string]sharedValue) {
 	if m.values == nil {
 		m.values, m.differ = map[ledger.AgentKey]map[string]sharedValue{}, map[sharedKey]*disagreement{}
 	}
 	m.values[key] = values
+}
+
+// fill adds what was read to what is known of an agent, and returns both. A save that came meanwhile
+// has newer values.
+func (m *shared) fill(key ledger.AgentKey, read map[string]sharedValue) map[string]sharedValue {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(read, m.values[key])
+	m.set(key, read)
+	return read
 }
 
 func (m *shared) get(key ledger.AgentKey) (map[string]sharedValue, bool) {
