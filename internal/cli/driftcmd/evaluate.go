@@ -30,7 +30,7 @@ type driftEvaluateCmd struct {
 }
 
 func (c *driftEvaluateCmd) Help() string {
-	return "Judges runs that are over: in what share of them each tier and rule fired at least once, " +
+	return "Judges recorded runs, including those that are still running: in what share of them each tier and rule fired at least once, " +
 		"with the 95 % interval (Wilson), by agent, workflow and outcome, how many steps that took (the median), " +
 		"which runs these are, and where in them. Nothing is changed.\n\n" +
 		"Without files it asks the daemon, for the runs of your own agents or of --agent, " +
