@@ -661,3 +661,25 @@ func TestDamagedSpanHoldsUpNobody(t *testing.T) {
 		t.Errorf("spans that wait, and what was dropped: %s", got)
 	}
 }
+
+// TestLongTurnStaysInItsConversation: the spans of a turn are settled before
+// the root of its trace has come. They become part of the run that its
+// conversation has already, although only the root names the agent.
+func TestLongTurnStaysInItsConversation(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	talk := func(s *observed.Span) { s.Run = "talk" }
+	planner := func(s *observed.Span) { s.RootAgent, s.Agent = "planner", "planner" }
+	o.send(toolSpan("a", 1, talk), rootSpan("a", 2, talk, planner))
+	o.settle()
+	o.send(toolSpan("b", 3, talk))
+	o.settle()
+	o.send(toolSpan("b", 4, talk), rootSpan("b", 5, talk, planner))
+	o.settle()
+	if s := o.look("planner", "talk"); len(s.Steps) != 3 {
+		t.Errorf("%d steps", len(s.Steps))
+	}
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM runs`); got != "1" {
+		t.Errorf("%s runs", got)
+	}
+}

@@ -86,7 +86,14 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 				n++
 				return err
 			}
-			groups = join(groups, resolve(ids[n], found, &known, former))
+			more := resolve(ids[n], found, &known, former)
+			if former == nil {
+				if err := adopt(ctx, q, owner, more); err != nil {
+					n++
+					return err
+				}
+			}
+			groups = join(groups, more)
 			heard[ids[n]] = answersOf(found, &known)
 			spans += len(found)
 			damaged.spans = append(damaged.spans, bad...)
@@ -148,6 +155,26 @@ func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found, bad []
 		return found, bad, nil, nil
 	}
 	return found, bad, &bound{row.Agent, row.Run}, err
+}
+
+// adopt gives the spans of a conversation to the agent that its run has already, if their root, which
+// would name the agent, has not come yet.
+func adopt(ctx context.Context, q *sqlx.Tx, owner string, groups []*group) error {
+	for _, g := range groups {
+		if g.trace != "" || g.rootEnded {
+			continue
+		}
+		var agents []string
+		err := q.SelectContext(ctx, &agents, `SELECT a.name FROM runs r JOIN agents a ON a.id = r.agent_id
+			WHERE a.owner = ? AND r.name = ? AND r.source IS NOT NULL LIMIT 2`, owner, g.run)
+		if err != nil {
+			return err
+		}
+		if len(agents) == 1 {
+			g.agent = agents[0]
+		}
+	}
+	return nil
 }
 
 // join adds groups to others, so that each run appears once.
