@@ -738,6 +738,29 @@ func TestSharedKeys(t *testing.T) {
 	d.noViolations()
 }
 
+// TestDamagedRunHoldsUpNoTick: a run whose row is damaged cannot be checked. The tick reports that, and checks the
+// others.
+func TestDamagedRunHoldsUpNoTick(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t)
+	for _, agent := range []string{"bad", "a"} {
+		if _, _, err := d.StartRun(t.Context(), as(1), ckpt.RunRequest{Agent: agent, PID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		save(t, d.Store, ann, agent, ckpt.KindRoutine, `{}`)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, d.options.Path, `UPDATE runs SET segment_at = 'x' WHERE agent_id = (SELECT id FROM agents WHERE name = 'bad')`)
+	d.Store = openWith(t, d.options)
+	d.clock.add(time.Hour)
+	if err := d.TickDrift(t.Context()); err == nil {
+		t.Error("the damage is not reported")
+	}
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "stale_checkpoint")
+}
+
 // sharing sets the places at which an agent must agree with others.
 func (d *drifty) sharing(agent string, pointers ...string) {
 	d.t.Helper()

@@ -29,14 +29,27 @@ func (s *Drifts) TickDrift(ctx context.Context) error {
 	return errors.Join(s.calibrate(ctx), s.tickDue(ctx), s.compareShared(ctx))
 }
 
+// tickDue asks the watches of runs for which something may be due. It leaves out runs whose rows are
+// damaged, and reports them.
 func (s *Drifts) tickDue(ctx context.Context) error {
-	due, err := s.dueRuns(ctx)
-	for len(due) > 0 && err == nil && ctx.Err() == nil {
-		n := min(tickSlice, len(due))
-		err = s.tickSome(due[:n])
-		due = due[n:]
+	due, failed := s.dueRuns(ctx)
+	for len(due) > 0 && ctx.Err() == nil {
+		some := due[:min(tickSlice, len(due))]
+		due = due[len(some):]
+		err := s.tickSome(some)
+		switch code := ckpt.CodeOf(err); {
+		case err == nil:
+		case code != ckpt.CodeInternal && code != ckpt.CodeCorrupt:
+			return errors.Join(failed, err)
+		case len(some) == 1:
+			failed = errors.Join(failed, err)
+		default: // the damage is in one of them
+			for i := range some {
+				failed = errors.Join(failed, s.tickSome(some[i:i+1]))
+			}
+		}
 	}
-	return err
+	return failed
 }
 
 // runningRow is a run that is known to be alive, with the times of its last events.
