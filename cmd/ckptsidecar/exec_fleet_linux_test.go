@@ -87,6 +87,24 @@ func TestExecInAFleet(t *testing.T) {
 			t.Errorf("it does not say why:\n%s", said)
 		}
 	})
+	t.Run("a command that ends its run when the lease is over starts again", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "again")
+		s.do("policy", "set", "polite", "durability=fleet")
+		begun := filepath.Join(s.dir, "begun")
+		s.start("--agent", "polite", "--backoff", "100ms", "--", "sh", "-c", `trap "ckptsidecar run end polite interrupted; exit 0" TERM
+			echo begun >> "$HOME/begun"
+			[ "$(wc -l < "$HOME/begun")" -eq 1 ] || exit 0
+			sleep 1000 & wait`)
+		waitUntil(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
+		engine.Exec("again", `UPDATE fleet_hosts SET incarnation = incarnation + 100, lease_until = clock_timestamp() + interval '1 hour'`)
+		waitUntil(t, "the command is stopped", func() bool { return s.child() == 0 })
+		engine.Exec("again", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 second'`)
+		s.endsWith(0)
+		if text, _ := os.ReadFile(begun); strings.Count(string(text), "begun") != 2 {
+			t.Errorf("the command was started %d times, want 2:\n%s", strings.Count(string(text), "begun"), s.said.String())
+		}
+	})
 	t.Run("a daemon that hangs does not delay the end", func(t *testing.T) {
 		t.Parallel()
 		s := execHost(t, engine, "hung")

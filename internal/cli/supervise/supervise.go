@@ -410,8 +410,8 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	case run.Epoch != s.epoch && !s.adopt(end.child, run):
 		return true
-	case endedByOwner(run): // asked to stop because of drift, it may have reported that it was interrupted
-		return !end.drift || !run.Status.Resumable()
+	case endedByOwner(run): // asked to stop because of drift or the lease, it may have reported that it was interrupted
+		return !end.drift && !end.lease || !run.Status.Resumable()
 	case end.frozen: // timed_out says more
 		return false
 	}
