@@ -22,7 +22,8 @@ const standbyRetry = 5 * time.Second
 // host has it, its agent's policy says takeover: auto, and the caller owns it here too.
 // It notes in the request what the plan must say. If the engine cannot be asked, agents
 // whose runs can move must wait, and all others go on with what is on this host.
-func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
+func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
 		return nil
 	}

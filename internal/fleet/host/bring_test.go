@@ -186,6 +186,33 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 	}
 }
 
+// TestEngineFailsAClaim: if the engine fails in the middle of a claim, the answer says
+// that the claim can be repeated. Only an administrator is told what the engine said. If a
+// person must act first, the answer is a conflict.
+func TestEngineFailsAClaim(t *testing.T) {
+	t.Parallel()
+	server, _, one, two := twoHosts(t, fleetPolicy)
+	waitShipped(t, one)
+	leaseOver(server, one.store.ID)
+	server.Exec("fleet", `ALTER TABLE fleet_claims ADD CONSTRAINT broken CHECK (run_uid = '')`)
+	if p := two.resume("a", `{"standby":true}`); p.status != 503 || p.Code != "busy" || !p.Retryable || strings.Contains(p.Detail, "broken") {
+		t.Errorf("a standby: %+v", p)
+	}
+	claim := func() error {
+		_, err := two.s.API().Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a"})
+		return err
+	}
+	wantRefused(t, claim(), ckpt.CodeBusy, "broken")
+	server.Exec("fleet", `ALTER TABLE fleet_claims DROP CONSTRAINT broken`)
+	if p := two.resume("a", `{"standby":true}`); p.Verdict != "repair" {
+		t.Errorf("when the engine works again: %+v", p)
+	}
+	server.Exec("fleet", `ALTER TABLE fleet_claims RENAME TO claims_away`)
+	wantRefused(t, claim(), ckpt.CodeConflict, "ckptsidecar fleet migrate")
+	_, err := two.s.API().Strands(t.Context(), fleetAdmin)
+	wantRefused(t, err, ckpt.CodeConflict, "ckptsidecar fleet migrate")
+}
+
 // TestARemovalIsNotOfTheRunThatIsClaimed: a removal of this host's own run of
 // the same name is shipped before the claim, and removes nothing of the claimed
 // run.

@@ -23,7 +23,8 @@ import (
 // the engine holds it. If it fails after the engine has given the run to this host, the
 // caller can repeat the same claim to bring it. A user may claim what belongs to his
 // principal.
-func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error) {
+func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (_ *fleet.Claimed, err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	if r.Force {
 		if err := mustAdminister(sc, "claim a run whose host may be alive"); err != nil {
 			return nil, err
@@ -287,7 +288,8 @@ func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.S
 }
 
 // Strands lists what this host has of runs that other hosts have claimed.
-func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
+func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (_ *fleet.Strands, err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}
@@ -329,7 +331,8 @@ func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, e
 
 // Decide adopts a strand into a run of its own, or notes that nobody wants it. It
 // deletes nothing: the fenced run stays until a person deletes it.
-func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
+func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (_ *fleet.StrandDecided, err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -62,4 +64,26 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// engineFailed turns an error of the engine into an answer. Only an administrator is told
+// what the engine said.
+func engineFailed(ctx context.Context, sc ckpt.Scope, err error) error {
+	var known *ckpt.Error
+	switch {
+	case err == nil, errors.As(err, &known), ctx.Err() != nil:
+		return err
+	case errors.Is(err, pg.ErrTaken):
+		return ckpt.Wrap(ckpt.CodeConflict, err, "somebody else was faster: look again with `ckptsidecar fleet strands`")
+	case errors.Is(err, pg.ErrSchema), errors.Is(err, pg.ErrRestored):
+		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)
+	case !pg.Failed(err):
+		return err
+	}
+	failed := &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Err: err,
+		Message: "the fleet's engine did not do what it was asked for: try again; an administrator is told why"}
+	if sc.Admin {
+		failed.Message = fmt.Sprintf("the fleet's engine did not do what it was asked for: try again: %v", err)
+	}
+	return failed
 }

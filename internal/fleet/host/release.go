@@ -2,12 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
@@ -16,7 +18,8 @@ const drainMargin = 3 * time.Second
 
 // Release lets another host claim a run of this one at once. The engine gets everything
 // first. Release refuses a run that is running.
-func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error) {
+func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (_ *fleet.Released, err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	run, err := c.store.Run(ctx, sc, ref)
 	if err != nil {
 		return nil, err
@@ -37,15 +40,18 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 		return nil, err
 	}
 	defer e.Close()
-	if err := e.Release(ctx, c.host.DB, uid); err != nil {
+	if err := e.Release(ctx, c.host.DB, uid); errors.Is(err, pg.ErrMoved) {
 		return nil, ckpt.Wrap(ckpt.CodeConflict, err,
 			"run %s of %s was not released: the engine does not have it, or another host owns it", run.Run, run.Agent)
+	} else if err != nil {
+		return nil, err
 	}
 	return &fleet.Released{Owner: run.Owner, Agent: run.Agent, Run: run.Run, UID: uid}, nil
 }
 
 // Drain lets go of all runs of this host before maintenance, or undoes that.
-func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (*fleet.Drained, error) {
+func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (_ *fleet.Drained, err error) {
+	defer func() { err = engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, "drain it"); err != nil {
 		return nil, err
 	}

@@ -178,21 +178,34 @@ func (e *Engine) Profile() string { return fleet.ProfileOf(e.version) }
 // Version returns what the engine calls itself.
 func (e *Engine) Version() string { return e.version }
 
+// callError is an error of the engine, or of the connection to it.
+type callError struct{ error }
+
+func (e *callError) Unwrap() error { return e.error }
+
+// Failed reports whether an error came from the engine, or from the connection to it.
+func Failed(err error) bool {
+	var e *callError
+	return errors.As(err, &e) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrMoved)
+}
+
 // told adds what to do to an error of the engine.
 func told(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
-		if e.Code == "42P01" {
-			return fmt.Errorf("%w: %s; run `ckptsidecar fleet migrate`", ErrSchema, e.Message)
-		}
-		if e.Code == "53100" {
-			return fmt.Errorf("%w: %s", ErrFull, e.Message)
-		}
-		if e.Code == "42501" {
-			return fmt.Errorf("the engine refuses it: %s; docs/FLEET.md lists the rights", e.Message)
+		switch e.Code {
+		case "42P01":
+			err = fmt.Errorf("%w: %s; run `ckptsidecar fleet migrate`", ErrSchema, e.Message)
+		case "53100":
+			err = fmt.Errorf("%w: %s", ErrFull, e.Message)
+		case "42501":
+			err = fmt.Errorf("the engine refuses it: %s; docs/FLEET.md lists the rights", e.Message)
 		}
 	}
-	return err
+	return &callError{err}
 }
 
 // codeOf returns the SQLSTATE of an error, "" if it has none.
