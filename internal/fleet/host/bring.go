@@ -31,12 +31,11 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
 		return err
 	}
-	select {
-	case c.bringing <- struct{}{}:
-		defer func() { <-c.bringing }()
-	case <-ctx.Done():
-		return ckpt.Errorf(ckpt.CodeBusy, "other runs are brought here from the fleet just now: try again")
+	done, err := c.alone(ctx)
+	if err != nil {
+		return err
 	}
+	defer done()
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	e, err := c.reach(asking)
@@ -48,15 +47,30 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 	}
 	defer func() { e.Close() }()
 	e, now, err := c.bring(asking, e, sc, r)
+	if err == nil && now == nil { // it may have been brought while this call waited
+		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
+	}
 	if err != nil || now == nil {
 		return err
 	}
 	return c.fetch(ctx, e, sc, now, r)
 }
 
+// alone waits until no other call brings a run here: while a run is brought, it looks like
+// the remains of a claim that was interrupted. The caller must call done.
+func (c *claimant) alone(ctx context.Context) (done func(), err error) {
+	select {
+	case c.bringing <- struct{}{}:
+		return func() { <-c.bringing }, nil
+	case <-ctx.Done():
+		return nil, ckpt.Errorf(ckpt.CodeBusy, "other runs are brought here from the fleet just now: try again")
+	}
+}
+
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be
 // asked about a run that is not here, unless its agent is known here and its runs do not
-// move. It must also be asked about a run that another host has claimed.
+// move. It must also be asked about a run that another host has claimed, and about the
+// remains of a claim that was interrupted.
 func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
 	j := journal.New(c.store.Core)
 	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
@@ -65,7 +79,10 @@ func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Re
 	}
 	if named {
 		_, is, err := j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
-		return is, err
+		if err != nil || is {
+			return is, err
+		}
+		return j.IsHalf(ctx, sc.Whose(), r.Agent, runOr(r.Run))
 	}
 	if r.Standby {
 		return true, nil
@@ -120,11 +137,11 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		if run.Here != sc.Whose() {
 			continue
 		}
-		same, _, err := journal.New(c.store.Core).HasRun(ctx, sc.Whose(), run.Agent, run.Run, run.UID)
+		same, named, err := journal.New(c.store.Core).HasRun(ctx, sc.Whose(), run.Agent, run.Run, run.UID)
 		switch {
 		case err != nil:
 			return e, nil, err
-		case same && run.DB == c.host.DB:
+		case same && run.DB == c.host.DB, named && !same: // it is here, or another run of its name is
 			return e, nil, nil
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
 			return e, nil, c.stillOwned(&run)

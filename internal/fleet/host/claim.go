@@ -33,6 +33,11 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
 	}
+	done, err := c.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	e, err := c.dial(ctx)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"database/sql"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,7 +19,7 @@ var fleetAdmin = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 12, Admin: 
 
 func claimantOf(s *db.Store, url, name string) *claimant {
 	return &claimant{url: func() (string, error) { return url, nil }, store: s, host: fleet.Host{DB: s.ID, Name: name},
-		who: func() *fleet.Identities { return &fleet.Identities{DB: s.ID} }}
+		who: func() *fleet.Identities { return &fleet.Identities{DB: s.ID} }, bringing: make(chan struct{}, 1)}
 }
 
 func wantRefused(t *testing.T, err error, code ckpt.Code, says string) {
@@ -149,6 +151,32 @@ func settled(t *testing.T, c *claimant) {
 	}
 }
 
+// halfImported turns a run of a store into the remains of an import that was killed, and
+// opens the store again.
+func halfImported(t *testing.T, s *db.Store, run string) *db.Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := sql.Open("sqlite", s.Opt.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.ExecContext(t.Context(), `DELETE FROM operations WHERE key = 'ckptsidecar.import';
+		INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at)
+		SELECT id, 'ckptsidecar.import', 1, 'an import of this run that has not ended: do it again', 'uncertain', started_at, started_at
+		FROM runs WHERE name = ?`, run)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, s.Opt.Path)
+	half, err := journal.New(s.Core).IsHalf(t.Context(), fleetUser.Owner, "a", run)
+	if err != nil || !half {
+		t.Fatalf("run %s is not the remains of an import: %v", run, err)
+	}
+	return s
+}
+
 // TestInterruptedClaim: if a host dies after the engine has given it a run,
 // repeating the claim brings the run. If two hosts claim at the same time, one
 // of them gets the run.
@@ -156,6 +184,9 @@ func TestInterruptedClaim(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
+	if _, err := one.SetOwnPolicy(t.Context(), fleetUser, "a", []byte(`{"takeover":"auto"}`)); err != nil {
+		t.Fatal(err)
+	}
 	work(t, one)
 	if err := saveOne(one, t, "other", `{"n":1}`); err != nil {
 		t.Fatal(err)
@@ -184,8 +215,22 @@ func TestInterruptedClaim(t *testing.T) {
 	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &found[0], To: two.host.DB, By: "uid:0", Ground: fleet.GroundForced}); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := two.Claim(t.Context(), fleetAdmin, ask); err != nil || done.Checkpoints != 4 || done.Term != 1 {
-		t.Errorf("the claim again answers %+v, %v", done, err)
+	again := func(what string) {
+		t.Helper()
+		if done, err := two.Claim(t.Context(), fleetAdmin, ask); err != nil || done.Checkpoints != 4 || done.Term != 1 {
+			t.Errorf("%s: the claim again answers %+v, %v", what, done, err)
+		}
+	}
+	again("the claimant died before it had anything of the run")
+	two.store = halfImported(t, two.store, "main")
+	again("the claimant died while the run was brought")
+	two.store = halfImported(t, two.store, "main")
+	resumption := ckpt.ResumeRequest{Agent: "a"}
+	if err := two.Bring(t.Context(), fleetAdminOf("uid:1001"), &resumption); err != nil || resumption.Claimed == nil || resumption.Claimed.FromHost != "one" {
+		t.Errorf("a resumption after that brings %+v, %v", resumption.Claimed, err)
+	}
+	if half, err := journal.New(two.store.Core).IsHalf(t.Context(), fleetUser.Owner, "a", "main"); err != nil || half {
+		t.Errorf("after that the run is still incomplete: %v", err)
 	}
 
 	ask.Run = "other"

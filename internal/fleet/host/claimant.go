@@ -35,7 +35,7 @@ type claimant struct {
 	shipped  func(ctx context.Context, n int64) error
 	learn    func(ctx context.Context, e *pg.Engine, run string) error // is told of a run that this host now owns
 	failing  func() bool                                               // the last attempt to reach the engine failed
-	bringing chan struct{}                                             // only one resumption at a time brings a run
+	bringing chan struct{}                                             // only one call at a time brings a run
 	brought  *brought                                                  // nil to tell of a claim only once
 }
 

@@ -81,7 +81,7 @@ func TestFleetRejoin(t *testing.T) {
 	if got := server.Rows("fleet", `SELECT run, seq FROM fleet_runs WHERE host = '`+done.To+`'`); len(got) != 1 || got[0] != "fresh 1" {
 		t.Errorf("under its new id the host has %q", got)
 	}
-	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities}
+	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities, bringing: make(chan struct{}, 1)}
 	strands, err := claim.Strands(t.Context(), fleetAdmin)
 	if err != nil || len(strands.Strands) != 1 || strands.Strands[0].Checkpoints != 1 || strands.Strands[0].How != fleet.HowRejoined {
 		t.Fatalf("the strands are %+v, %v", strands, err)

@@ -26,7 +26,7 @@ func TestFleetVerify(t *testing.T) {
 	defer a.hangUp()
 	defer b.hangUp()
 	again(t, a)
-	if _, err := (&claimant{url: a.url, store: two, host: b.host, who: b.identities, keys: a.keys}).Claim(t.Context(), fleetAdmin,
+	if _, err := (&claimant{url: a.url, store: two, host: b.host, who: b.identities, keys: a.keys, bringing: make(chan struct{}, 1)}).Claim(t.Context(), fleetAdmin,
 		fleet.ClaimRequest{Agent: "a", Run: "main", Owner: "uid:1001", Force: true}); err != nil {
 		t.Fatal(err)
 	}
