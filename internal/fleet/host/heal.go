@@ -106,8 +106,8 @@ func (h *healer) acknowledged(engine string, beats int64) {
 	h.hear(engine, beats)
 }
 
-// keepHealer lets the shipper notice that the engine went back. It must be called before
-// keepLease.
+// keepHealer lets the shipper notice that the engine went back, and loads what the word file
+// says about that. It must be called before keepLease.
 func (s *shipper) keepHealer(wait time.Duration) {
 	s.healer = &healer{wait: wait, runs: s.reader.Terms, taken: s.takenNow, log: s.log}
 	if s.wordFile == "" {
@@ -115,10 +115,11 @@ func (s *shipper) keepHealer(wait time.Duration) {
 	}
 	w, err := readWordFile(s.wordFile)
 	if err != nil {
-		s.log.Warn("how often the fleet's engine has heard of this host is not known", "error", err)
+		s.log.Warn("what the fleet's engine acknowledged before is not known", "error", err)
 	}
 	if w.Database == s.host.DB {
 		s.healer.know(w.Engine, w.Beats)
+		s.engineID, s.word, s.kept = w.Engine, w.Mark, kept{w.Mark, w.Taken}
 	}
 }
 

@@ -182,6 +182,32 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	}
 }
 
+// TestStartWithoutTheEngine: a daemon that starts while the engine is away keeps what the
+// engine has acknowledged before. So it still notices that the engine went back.
+func TestStartWithoutTheEngine(t *testing.T) {
+	t.Parallel()
+	server, a, _, _, back := healWorld(t)
+	a.restarted()
+	said, err := readWordFile(a.ship.wordFile)
+	if err != nil || said.Engine == "" || said.Mark.N == 0 || len(said.Taken) != 1 {
+		t.Fatalf("the file says %+v, %v", said, err)
+	}
+	server.Stop()
+	if err := a.ship.once(t.Context()); err == nil {
+		t.Fatal("it ships to an engine that is away")
+	}
+	a.ship.keepWord(false)
+	a.restarted()
+	if says, err := readWordFile(a.ship.wordFile); err != nil || says.Engine != said.Engine || says.Mark != said.Mark || says.Beats != said.Beats {
+		t.Errorf("after a start without the engine the file says %+v, %v, and it said %+v before", says, err, said)
+	}
+	server.Again()
+	back()
+	again(t, a.ship)
+	again(t, a.ship)
+	wantRefused(t, a.saves(`{"n":"lost"}`), ckpt.CodeFenced, "has claimed run main")
+}
+
 // status returns the host's status right after a renewal of its lease.
 func (h *healHost) status() *fleet.Status {
 	h.t.Helper()
