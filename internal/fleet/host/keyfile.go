@@ -38,15 +38,17 @@ func Keys(path string) (*fleet.Keys, error) {
 	return all, nil
 }
 
-func readKeyFile(path string) (*seal.Ring, error) {
-	c := Config{KeyFile: path, Env: func(string) string { return "" }}
-	return c.ring()
+func readKeyFile(path string) (*seal.Ring, error) { return keyFileOf(path).ring() }
+
+// keyFileOf returns a Config that has only a key file.
+func keyFileOf(path string) *Config {
+	return &Config{KeyFile: path, Env: func(string) string { return "" }}
 }
 
-// AddKey adds a new key of a realm to a file, or makes the file. If id is "", the key
-// gets an id that begins with today's date. AddKey returns the key's id.
+// AddKey adds a new key of a realm to a file, which may have no key yet, or makes the file.
+// If id is "", the key gets an id that begins with today's date. AddKey returns the key's id.
 func AddKey(path, realm, id string, now time.Time) (string, error) {
-	ring, err := readKeyFile(path)
+	ring, err := keyFileOf(path).readRing(seal.ReadSome)
 	if errors.Is(err, fs.ErrNotExist) {
 		ring, err = &seal.Ring{}, nil
 	}
@@ -84,12 +86,29 @@ func RetireKey(path, realm, id string) error {
 
 // appendLine adds a line to a file that only its owner may read. It does not rewrite the
 // lines that are there: if a key were lost, everything that it has sealed would be lost
-// too.
+// too. It ends the last line first if an editor has not.
 func appendLine(path, line string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(line + "\n")
+	whole, err := endsWithLine(f)
+	if err == nil {
+		if !whole {
+			line = "\n" + line
+		}
+		_, err = f.WriteString(line + "\n")
+	}
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// endsWithLine reports whether a file is empty, or its last line has an end.
+func endsWithLine(f *os.File) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return true, err
+	}
+	var last [1]byte
+	_, err = f.ReadAt(last[:], info.Size()-1)
+	return last[0] == '\n', err
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -246,5 +247,41 @@ func TestFleetKeyFile(t *testing.T) {
 	s := &shipper{keys: keysIn(filepath.Join(t.TempDir(), "none"))}
 	if err := s.loadKeys(); err == nil || s.sealer != nil {
 		t.Errorf("a shipper without its keys goes on: %v", err)
+	}
+}
+
+// TestKeyFileOfAnEditor: keys are added to a file that has no key yet, and to one whose last
+// line has no end.
+func TestKeyFileOfAnEditor(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "# the keys of the fleet", "# the keys of the fleet\n"} {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Keys(path); err == nil || !strings.Contains(err.Error(), "ckptsidecar fleet keys add") {
+			t.Errorf("a file with %q answers %v", text, err)
+		}
+		if _, err := AddKey(path, "*", "", time.Now()); err != nil {
+			t.Errorf("to a file with %q no key is added: %v", text, err)
+			continue
+		}
+		cut, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, bytes.TrimRight(cut, "\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		id, err := AddKey(path, "acme", "", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := RetireKey(path, "acme", id); err != nil {
+			t.Errorf("a file that began with %q: %v", text, err)
+		}
+		if all, err := Keys(path); err != nil || len(all.Keys) != 2 {
+			t.Errorf("a file that began with %q has %+v, %v", text, all, err)
+		}
 	}
 }

@@ -63,7 +63,9 @@ func (c *Config) URL() (string, error) {
 
 // ring reads the keys that seal what is shipped. It returns nil if the host ships in the
 // clear.
-func (c *Config) ring() (*seal.Ring, error) {
+func (c *Config) ring() (*seal.Ring, error) { return c.readRing(seal.Read) }
+
+func (c *Config) readRing(read func(string) (*seal.Ring, error)) (*seal.Ring, error) {
 	if c.KeyFile == "" {
 		return nil, nil
 	}
@@ -71,7 +73,7 @@ func (c *Config) ring() (*seal.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := seal.Read(text)
+	r, err := read(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -49,6 +49,15 @@ const retired = "retired"
 // base64. A later line can have the word retired instead of the bytes. Empty lines and
 // lines that begin with # are ignored. No error shows a key.
 func Read(text string) (*Ring, error) {
+	r, err := ReadSome(text)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.complete()
+}
+
+// ReadSome reads a key file that may lack keys, also all of them.
+func ReadSome(text string) (*Ring, error) {
 	r := &Ring{}
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -59,7 +68,7 @@ func Read(text string) (*Ring, error) {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
-	return r, r.complete()
+	return r, nil
 }
 
 // take reads one line of the key file into the ring.
