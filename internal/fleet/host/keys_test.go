@@ -191,6 +191,18 @@ func TestFleetSealChanged(t *testing.T) {
 	if got := server.Rows("fleet", `SELECT DISTINCT coalesce(key_id, '') FROM fleet_checkpoints ORDER BY 1`); len(got) != 3 {
 		t.Errorf("checkpoints are sealed with %q", got)
 	}
+	pinned := true
+	sealed, err := lost.Latest(t.Context(), fleetUser, ckpt.CheckpointFilter{Agent: "a", Run: "sealed"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lost.Patch(t.Context(), fleetUser, sealed.ID, ckpt.CheckpointPatch{Pinned: &pinned}); err != nil {
+		t.Fatal(err)
+	}
+	ship(nil) // what is known of that checkpoint is in the clear now, and its state is sealed still
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_checkpoints WHERE key_id IS NOT NULL AND doc LIKE '{%'`); got[0] != "1" {
+		t.Fatalf("%s sealed checkpoints have a document in the clear: this test sees nothing", got[0])
+	}
 	server.Exec("fleet", `UPDATE fleet_checkpoints SET body = o.body FROM fleet_checkpoints o JOIN fleet_runs r ON r.uid = o.run_uid AND r.run = 'second'
 		WHERE fleet_checkpoints.run_uid = (SELECT uid FROM fleet_runs WHERE run = 'moved')`)
 	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keys)
