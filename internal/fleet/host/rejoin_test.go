@@ -81,6 +81,21 @@ func TestFleetRejoin(t *testing.T) {
 	if got := server.Rows("fleet", `SELECT run, seq FROM fleet_runs WHERE host = '`+done.To+`'`); len(got) != 1 || got[0] != "fresh 1" {
 		t.Errorf("under its new id the host has %q", got)
 	}
+	takeover := func(policy, host, want string) {
+		t.Helper()
+		if _, err := s.SetOwnPolicy(t.Context(), fleetUser, "a", []byte(`{"takeover":"`+policy+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+		again(t, ship)
+		if got := server.Rows("fleet", `SELECT host, takeover FROM fleet_agents`); len(got) != 1 || got[0] != host+" "+want {
+			t.Errorf("after takeover: %s the engine has the agents %q, want takeover %s of %s", policy, got, want, host)
+		}
+	}
+	takeover("never", done.To, "never")
+	server.Exec("fleet", `UPDATE fleet_agents SET host = '`+s.ID+`'; UPDATE fleet_marks SET seen_at = clock_timestamp() WHERE db = '`+s.ID+`'`)
+	takeover("auto", s.ID, "never") // another machine works under the former id
+	server.Exec("fleet", `UPDATE fleet_agents SET host = '`+done.To+`'`)
+	takeover("manual", done.To, "manual")
 	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities, bringing: make(chan struct{}, 1)}
 	strands, err := claim.Strands(t.Context(), fleetAdmin)
 	if err != nil || len(strands.Strands) != 1 || strands.Strands[0].Checkpoints != 1 || strands.Strands[0].How != fleet.HowRejoined {

@@ -210,7 +210,7 @@ func (s *shipping) names() {
 		for _, drop := range dropsOf(runsOfGoneAgents) {
 			s.Queue(drop, s.db, agents.owner, agents.agent, agents.uid)
 		}
-		s.Queue(`DELETE FROM fleet_agents WHERE uid IN (`+goneAgents+`)`, s.db, agents.owner, agents.agent, agents.uid)
+		s.Queue(dropGoneAgents, s.db, agents.owner, agents.agent, agents.uid)
 	}
 	if len(runs.uid) > 0 {
 		for _, drop := range dropsOf(goneRuns) {
@@ -231,6 +231,7 @@ func (s *shipping) agents() {
 		principal, takeover, key = append(principal, a.Principal), append(takeover, a.Takeover), append(key, orNull(a.KeyID))
 	}
 	if len(uid) > 0 {
+		s.Queue(takeAgents, s.db, uid)
 		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal, takeover, key)
 	}
 }

@@ -16,8 +16,17 @@ const (
 	// goneAgents are the agents of this host whose names now mean other agents, or nothing.
 	goneAgents = `SELECT f.uid FROM fleet_agents f JOIN unnest($2::text[], $3::text[], $4::text[]) AS u(owner, agent, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
+	// dropGoneAgents leaves those to which runs of other hosts belong.
+	dropGoneAgents = `DELETE FROM fleet_agents WHERE uid IN (` + goneAgents + `)
+		AND NOT uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host <> $1)`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
 
+	// takeAgents takes over agents of the former id of this database, if it has joined again, unless the
+	// engine has heard from that id since. Whoever works under the former id gets them back.
+	takeAgents = `UPDATE fleet_agents SET host = $1 WHERE uid = ANY($2::text[]) AND host <> $1
+		AND (EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former
+			WHERE j.db = $1 AND j.former = fleet_agents.host AND m.seen_at <= j.at)
+		OR EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = fleet_agents.host AND j.former = $1))`
 	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover, key_id)
 		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover, u.key_id
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
