@@ -119,7 +119,7 @@ func (s *shipper) keepHealer(wait time.Duration) {
 	}
 	if w.Database == s.host.DB {
 		s.healer.know(w.Engine, w.Beats)
-		s.engineID, s.word, s.kept = w.Engine, w.Mark, kept{w.Mark, w.Taken}
+		s.engineID, s.word, s.gap, s.kept = w.Engine, w.Mark, w.Gap, kept{w.Engine, w.Mark, w.Taken, w.Gap}
 	}
 }
 

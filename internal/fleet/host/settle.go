@@ -30,6 +30,7 @@ func (s *shipper) settle(ctx context.Context) error {
 		return err
 	}
 	s.strays, s.gap = false, false
+	s.keepWord(true)
 	return nil
 }
 

@@ -168,3 +168,77 @@ func TestFleetShipsWhatIsArchived(t *testing.T) {
 		t.Errorf("the engine has runs of %q, and one of them was deleted", got)
 	}
 }
+
+// TestFleetShipsWhatIsArchivedLater: rows of the audit log were archived while the engine was
+// away, and the engine fails before it has all runs whole. The daemon goes on with that when
+// the engine is back, also after a restart.
+func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	now := time.Now().Add(-90 * 24 * time.Hour)
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	store, err := db.Open(t.Context(), db.Options{Path: path, Retention: retention.Plan, Resume: resume.Make, Version: "test",
+		Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var s *shipper
+	starts := func() {
+		if s != nil {
+			s.hangUp()
+		}
+		s = shipperOf(store, url, "here")
+		s.wordFile = path + wordSuffix
+		s.keepHealer(time.Minute)
+	}
+	defer func() { s.hangUp() }()
+	steps := func(key string) {
+		t.Helper()
+		for _, run := range []string{"one", "two"} {
+			if _, _, err := store.BeginStep(t.Context(), fleetUser, ckpt.RunRef{Agent: "a", Run: run}, ckpt.StepRequest{Key: key + run, Name: "search"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	starts()
+	for _, run := range []string{"one", "two"} {
+		if err := saveOne(store, t, run, `{}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(t, s)
+	for n, restarts := range []bool{false, true} {
+		key := string(rune('a' + n))
+		s.hangUp()
+		steps(key)
+		now = now.Add(30 * 24 * time.Hour)
+		if err := saveOne(store, t, "three", `{}`); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := store.ArchiveOld(t.Context(), t.TempDir(), 10*24*time.Hour); err != nil || done.Removed == 0 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		server.Exec("fleet", `ALTER TABLE fleet_rows ADD CONSTRAINT broken CHECK (key <> '`+key+`one' AND key <> '`+key+`two') NOT VALID`)
+		if err := s.once(t.Context()); err == nil {
+			t.Fatal("an engine that takes not all is taken for one that has all")
+		}
+		if mark, archived := s.told().mark.N, store.Committed(); mark < archived {
+			t.Fatalf("the engine has %d of %d rows: this test sees nothing", mark, archived)
+		}
+		server.Exec("fleet", `ALTER TABLE fleet_rows DROP CONSTRAINT broken`)
+		s.hangUp()
+		if restarts {
+			starts()
+		}
+		again(t, s)
+		for _, run := range []string{"one", "two"} {
+			if got := server.Rows("fleet", `SELECT count(*) FROM fleet_rows WHERE key = '`+key+run+`'`); got[0] != "1" {
+				t.Errorf("restarted %v: the engine has %s steps %s", restarts, got[0], key+run)
+			}
+		}
+		if w, err := readWordFile(s.wordFile); err != nil || w.Gap {
+			t.Errorf("when all is shipped the file says %+v, %v", w, err)
+		}
+	}
+}

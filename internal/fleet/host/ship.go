@@ -114,7 +114,7 @@ func (s *shipper) register(ctx context.Context) error {
 		return err
 	}
 	if s.engineID != id {
-		s.engineID, s.word = id, fleet.Mark{}
+		s.engineID, s.word, s.gap = id, fleet.Mark{}, false
 		s.recall()
 	}
 	head, here, err := s.reader.Where(ctx, mark.N)
@@ -135,7 +135,7 @@ func (s *shipper) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.strays, s.gap = true, archived > mark.N
+	s.strays, s.gap = true, s.gap || archived > mark.N
 	s.mark, s.word, s.known, s.beat = mark, mark, known{}, time.Now()
 	s.tell(mark, 0)
 	s.met()

@@ -112,7 +112,7 @@ func wentBack(t *testing.T, was *shipper, server *pgtest.Server) {
 	}
 	log.Reset()
 	other := fleet.Host{DB: "another", Name: "another"}
-	if m, err := readWord(s.wordFile, other.DB, s.engineID); m.N != 0 || err != nil {
+	if m, err := readWord(s.wordFile, other.DB, s.engineID); m.Mark.N != 0 || err != nil {
 		t.Errorf("the word of another database is %v, %v", m, err)
 	}
 	if err := os.WriteFile(s.wordFile, []byte("{"), 0o600); err != nil {

@@ -53,7 +53,7 @@ type shipper struct {
 	known  known
 	beat   time.Time
 	strays bool // the engine may lack runs, or have runs that it should not have
-	gap    bool // rows after its mark were archived
+	gap    bool // rows were archived before they were shipped, and not all runs were shipped whole since
 
 	engineID string
 	wordFile string // keeps word across restarts, "" for no file
@@ -103,8 +103,10 @@ type shipped struct {
 
 // kept is what the word file says.
 type kept struct {
-	mark  fleet.Mark
-	taken []fleet.Taken
+	engine string
+	mark   fleet.Mark
+	taken  []fleet.Taken
+	gap    bool
 }
 
 // eraser erases an agent of this host.

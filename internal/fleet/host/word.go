@@ -31,6 +31,7 @@ type word struct {
 	Beats    int64      `json:"beats,omitempty"` // how often the engine has heard from the database's host
 
 	Taken []fleet.Taken `json:"taken,omitempty"` // runs that other hosts have claimed
+	Gap   bool          `json:"gap,omitempty"`   // rows were archived before they were shipped, and not all runs were shipped whole since
 }
 
 // readWordFile reads the word file. A missing file gives an empty word.
@@ -48,17 +49,14 @@ func readWordFile(path string) (w word, err error) {
 	return w, nil
 }
 
-// readWord returns the mark that an engine has acknowledged for a database, as far as
-// the file knows. It ignores the word of another engine or of another database.
-func readWord(path, database, engine string) (fleet.Mark, error) {
+// readWord returns what an engine has acknowledged for a database, as far as the file
+// knows. It ignores the word of another engine or of another database.
+func readWord(path, database, engine string) (word, error) {
 	w, err := readWordFile(path)
-	if err != nil {
-		return fleet.Mark{}, err
+	if err != nil || w.Database != database || w.Engine != engine {
+		return word{}, err
 	}
-	if w.Database != database || w.Engine != engine {
-		return fleet.Mark{}, nil
-	}
-	return w.Mark, nil
+	return w, nil
 }
 
 // recall loads what the word file knows. If the file cannot be read, nothing is known.
@@ -66,24 +64,26 @@ func (s *shipper) recall() {
 	if s.wordFile == "" {
 		return
 	}
-	m, err := readWord(s.wordFile, s.host.DB, s.engineID)
+	w, err := readWord(s.wordFile, s.host.DB, s.engineID)
 	if err != nil {
 		s.log.Warn("what the fleet's engine acknowledged before is not known", "error", err)
 	}
-	if m.N > s.word.N {
-		s.word = m
+	s.gap = w.Gap
+	if w.Mark.N > s.word.N {
+		s.word = w.Mark
 	}
 }
 
 // keepWord writes the word file: from time to time while batches are shipped, and soon
-// if another host has claimed a run. Only the shipper's own goroutine calls it.
+// if another host has claimed a run, or if all runs must be shipped whole. Only the
+// shipper's own goroutine calls it.
 func (s *shipper) keepWord(now bool) {
-	is := kept{s.word, s.takenNow()}
-	sameTaken := slices.Equal(is.taken, s.kept.taken)
-	if s.wordFile == "" || sameTaken && (is.mark == s.kept.mark || !now && time.Since(s.keptAt) < wordEvery) {
+	is := kept{s.engineID, s.word, s.takenNow(), s.gap}
+	same := slices.Equal(is.taken, s.kept.taken) && is.engine == s.kept.engine && is.gap == s.kept.gap
+	if s.wordFile == "" || same && (is.mark == s.kept.mark || !now && time.Since(s.keptAt) < wordEvery) {
 		return
 	}
-	text, err := json.Marshal(word{s.host.DB, s.engineID, is.mark, s.healer.knows(), is.taken})
+	text, err := json.Marshal(word{s.host.DB, is.engine, is.mark, s.healer.knows(), is.taken, is.gap})
 	if err == nil {
 		err = osfile.Write(s.wordFile, append(text, '\n'), 0o600)
 	}
