@@ -14,9 +14,19 @@ import (
 // resumptions of agents that stop without a lease, and operations of agents that need the
 // engine's confirmation. All other agents go on.
 func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
-	if m.askedLease().Held() {
+	if m.lease().Held() {
 		return nil
 	}
+	refusal := m.withoutLease(sc, agent, what)
+	if refusal == nil || m.askedLease().Held() {
+		return nil
+	}
+	return refusal
+}
+
+// withoutLease returns why something must not begin while this host does not hold its
+// lease, nil if it may.
+func (m *Member) withoutLease(sc ckpt.Scope, agent string, what server.Beginning) error {
 	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
 	const over = "this host's lease in the fleet is over, so another host may own the runs of "
 	switch {
@@ -35,13 +45,16 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 // TellLease adds the state of the lease to the answer about a run. If the policy
 // cannot be read, the agent must stop.
 func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
-	l := m.askedLease()
+	l := m.lease()
 	if l == nil {
 		return
 	}
 	run.OnLeaseLost = ckpt.LeaseLostStop
 	if p, err := m.store.FleetPolicyOf(sc.Whose(), run.Agent); err == nil {
 		run.OnLeaseLost = p.OnLeaseLost
+	}
+	if run.OnLeaseLost == ckpt.LeaseLostStop {
+		l = m.askedLease()
 	}
 	run.Lease, run.LeaseLeftMS = ckpt.LeaseHeld, l.Left().Milliseconds()
 	if run.LeaseLeftMS == 0 {

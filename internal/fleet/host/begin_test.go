@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -125,5 +126,30 @@ func TestARestartLosesNoLease(t *testing.T) {
 	}
 	if run := <-beat; run.Lease != ckpt.LeaseHeld {
 		t.Errorf("a heartbeat is answered %+v", run)
+	}
+}
+
+// TestWhoeverNeedsNoLeaseWaitsForNone: before the engine was asked for the lease, agents
+// that go on without one do not wait for it.
+func TestWhoeverNeedsNoLeaseWaitsForNone(t *testing.T) {
+	t.Parallel()
+	h := hostOf(t, "postgres://nobody@127.0.0.1:1/none", func(s *shipper) { s.keepLease(lease.New(lease.Boottime, time.Hour), 0) })
+	h.policy("plain", `{}`)
+	begun := make(chan error, 1)
+	go func() {
+		var all []error
+		for _, what := range []server.Beginning{server.BeginStep, server.BeginOperation, server.BeginResume} {
+			all = append(all, h.s.MayBegin(fleetUser, "plain", what))
+		}
+		h.s.TellLease(fleetUser, &ckpt.Run{Agent: "plain"})
+		begun <- errors.Join(all...)
+	}()
+	select {
+	case err := <-begun:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for a lease that it does not need")
 	}
 }
