@@ -5,8 +5,15 @@
 --   psql fleet -c "CREATE ROLE ckpt_build1 LOGIN PASSWORD '…' IN ROLE ckpt_hosts"
 --   psql fleet -c "INSERT INTO fleet_roles (role, db) VALUES ('ckpt_build1', 'DATABASE')"
 --
--- DATABASE is what `ckptsidecar fleet status` shows on that host. `fleet rejoin` gives a
--- host another one: change the row then. Connect with the role itself, not by SET ROLE.
+-- DATABASE is what `ckptsidecar fleet status` shows on that host. Connect with the role
+-- itself, not by SET ROLE.
+--
+-- `fleet rejoin` gives a host another DATABASE, for which the host's own role may add
+-- nothing yet. Run it with the URL of the role that has migrated, then change the row, then
+-- start the daemon:
+--
+--   ckptsidecar fleet rejoin postgres://OWNER@db1/fleet
+--   psql fleet -c "UPDATE fleet_roles SET db = 'NEW DATABASE' WHERE role = 'ckpt_build1'"
 --
 -- A host may read everything, because it may take over every run; seals keep it from
 -- reading realms whose keys it does not have. It writes its own rows only. Of other hosts

@@ -20,7 +20,8 @@ type claimCmd struct {
 
 // Help returns the additional text of `fleet claim --help`.
 func (c *claimCmd) Help() string {
-	return "For administrators. With --owner only an agent of that owner is claimed. " +
+	return "A user may claim runs of his own principal, an administrator all runs. --force and --owner are for administrators; " +
+		"with --owner only an agent of that owner is claimed. " +
 		"The daemon of this host asks the engine for the run, and brings it here as it was shipped last.\n" +
 		"The engine refuses from then on what the former host ships of the run. If that host comes back, " +
 		"its daemon refuses writes to the run too.\n" +

@@ -20,7 +20,8 @@ func (c *rejoinCmd) Help() string {
 have copies of one database. The daemon must be stopped. The database gets another id in the
 fleet, and ships again. Runs that the engine has under the former id cannot be written here any
 more. What this host has of them beyond the engine is a strand: see ckptsidecar fleet strands.
-Of two machines with one database, run it on the copy, not on the original.`
+Of two machines with one database, run it on the copy, not on the original. If each host has a
+role of its own, give the URL of the role that has migrated: see docs/FLEET.md.`
 }
 
 func (c *rejoinCmd) Run(ctx context.Context, a *cli.App) error {
