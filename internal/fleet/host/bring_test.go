@@ -186,6 +186,43 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 	}
 }
 
+// TestANewRunOfAFencedName: a run that another host has claimed is deleted here. A new run of
+// its name is this host's own.
+func TestANewRunOfAFencedName(t *testing.T) {
+	t.Parallel()
+	server, _, one, two := twoHosts(t, fleetPolicy)
+	waitShipped(t, one)
+	leaseOver(server, one.store.ID)
+	if p := two.resume("a", `{}`); p.Verdict != "repair" {
+		t.Fatalf("claimed as %+v", p)
+	}
+	if err := one.s.shipper.keeper.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := one.save("a", ""); a.Code != "fenced" {
+		t.Fatalf("the old owner saves: %+v", a)
+	}
+	if _, err := one.store.DeleteRun(t.Context(), fleetUser, ckpt.RunRef{Agent: "a"}, false); err != nil {
+		t.Fatal(err)
+	}
+	waitShipped(t, one)
+	if a := one.save("a", ""); a.status != 201 || a.Seq != 1 || a.Durability != "fleet" {
+		t.Errorf("a new run of that name saves: %+v", a)
+	}
+
+	w := newWaiters()
+	w.confirmed(1, nil, []string{"refused"}, "")
+	for _, taken := range [][]string{{"erased"}, nil} {
+		w.fence(taken)
+		if err := w.owned("erased"); (err != nil) != (taken != nil) {
+			t.Errorf("while other hosts have claimed %q, it is answered %v", taken, err)
+		}
+		if w.owned("refused") == nil {
+			t.Error("a run that the engine has refused may be written")
+		}
+	}
+}
+
 // TestEngineFailsAClaim: if the engine fails in the middle of a claim, the answer says
 // that the claim can be repeated. Only an administrator is told what the engine said. If a
 // person must act first, the answer is a conflict.

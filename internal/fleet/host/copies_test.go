@@ -106,7 +106,7 @@ func (h *copied) quiet() {
 	if err := h.ship.once(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := h.ship.learnTaken(h.t.Context()); err != nil {
+	if err := h.ship.learnTaken(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -60,9 +60,14 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 	s.keepWord(false)
 }
 
-// runsOf returns the names of the runs of a batch, in the form in which Ship names runs
-// that another host owns.
+// runsOf returns the names of the runs of a batch, and of those that it removes, in the form
+// in which Ship names runs that another host owns.
 func runsOf(c *fleet.Changes) (list []string) {
+	for _, n := range c.Names {
+		if n.Run != "" && n.UID == "" {
+			list = append(list, fleet.RunName(n.Owner, n.Agent, n.Run))
+		}
+	}
 	for i := range c.Runs {
 		r := &c.Runs[i]
 		list = append(list, fleet.RunName(r.Owner, r.Agent, r.Name))

@@ -107,8 +107,7 @@ func (s *shipper) register(ctx context.Context) error {
 	}
 	id, mark, err := s.healer.register(ctx, s.engine, s.host)
 	if errors.Is(err, pg.ErrRestored) {
-		_, learned := s.learnTaken(ctx)
-		return errors.Join(err, learned)
+		return errors.Join(err, s.learnTaken(ctx))
 	}
 	if err != nil {
 		return err
@@ -142,11 +141,10 @@ func (s *shipper) register(ctx context.Context) error {
 	s.renamed.Store(true)
 	s.learned = time.Time{}
 	s.keepWord(true)
-	fenced, err := s.learnTaken(ctx)
-	if err != nil {
+	if err := s.learnTaken(ctx); err != nil {
 		return err
 	}
-	s.waiters.confirmed(mark.N, nil, fenced, s.refusal())
+	s.waiters.confirmed(mark.N, nil, nil, s.refusal())
 	return nil
 }
 
@@ -161,17 +159,16 @@ func (s *shipper) sayHello(ctx context.Context) error {
 		return err
 	}
 	s.healer.acknowledged(s.engineID, s.engine.Heard())
-	fenced, err := s.learnTaken(ctx)
-	if err != nil {
+	if err := s.learnTaken(ctx); err != nil {
 		return err
 	}
-	s.waiters.confirmed(s.mark.N, nil, fenced, s.refusal())
+	s.waiters.confirmed(s.mark.N, nil, nil, s.refusal())
 	return nil
 }
 
 // keepLease gives the shipper a keeper of this host's lease.
 func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
-	s.keeper = &keeper{asked: make(chan struct{}), healer: s.healer, line: line{url: s.url}, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedRenewal,
+	s.keeper = &keeper{asked: make(chan struct{}), healer: s.healer, line: line{url: s.url}, host: s.host, lease: l, grace: grace, log: s.log, heed: s.heedTaken,
 		renewed: s.waiters.renewed, hindered: s.hindered}
 	s.waiters.lease, s.grace = l, grace
 }

@@ -9,13 +9,9 @@ import (
 )
 
 // learnTaken asks the engine which runs of this host other hosts have claimed. From then
-// on, this host refuses writes to them. It returns the runs by the names that Ship uses.
-func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
-	err = s.heedTaken(ctx, s.engine, func(ctx context.Context) (taken []fleet.Taken, err error) {
-		taken, err = s.engine.Taken(ctx, s.host.DB)
-		return taken, err
-	}, &fenced)
-	return fenced, err
+// on, this host refuses writes to them.
+func (s *shipper) learnTaken(ctx context.Context) error {
+	return s.heedTaken(ctx, s.engine, func(ctx context.Context) ([]fleet.Taken, error) { return s.engine.Taken(ctx, s.host.DB) })
 }
 
 // heedRefused learns which hosts own the runs that the engine has refused. If an engine
@@ -25,7 +21,7 @@ func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []st
 	if len(fenced) == 0 {
 		return nil
 	}
-	if _, err := s.learnTaken(ctx); err != nil {
+	if err := s.learnTaken(ctx); err != nil {
 		return err
 	}
 	taken := s.takenRuns()
@@ -42,25 +38,13 @@ func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []st
 	if err := s.engine.Outrun(ctx, s.host.DB, unclaimed); err != nil {
 		return err
 	}
-	_, err := s.learnTaken(ctx)
-	return err
-}
-
-// heedRenewal does what learnTaken does, with the answer to a renewal of the lease. It
-// also tells the requests that wait for the engine.
-func (s *shipper) heedRenewal(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
-	var fenced []string
-	if err := s.heedTaken(ctx, e, ask, &fenced); err != nil {
-		return err
-	}
-	s.waiters.fence(fenced)
-	return nil
+	return s.learnTaken(ctx)
 }
 
 // owns is called when this host has claimed a run. run has the form that Ship uses.
 // Another host may have claimed the run from this one before.
 func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
-	err := s.heedRenewal(ctx, e, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
+	err := s.heedTaken(ctx, e, func(ctx context.Context) ([]fleet.Taken, error) { return e.Taken(ctx, s.host.DB) })
 	if err == nil {
 		s.waiters.forgive(run)
 	}
@@ -68,8 +52,9 @@ func (s *shipper) owns(ctx context.Context, e *pg.Engine, run string) error {
 }
 
 // heedTaken asks, and uses the answer unless the answer to a later question was used
-// before. The shipper and the keeper of the lease both ask.
-func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error), fenced *[]string) error {
+// before. It also tells the requests that wait for the engine. The shipper and the keeper
+// of the lease both ask.
+func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.Context) ([]fleet.Taken, error)) error {
 	question := s.questions.Add(1)
 	taken, err := ask(ctx)
 	if err != nil {
@@ -83,9 +68,11 @@ func (s *shipper) heedTaken(ctx context.Context, e *pg.Engine, ask func(context.
 	if taken, err = s.remember(ctx, e, taken); err != nil {
 		return err
 	}
-	if *fenced, err = s.reader.Fence(ctx, taken); err != nil {
+	fenced, err := s.reader.Fence(ctx, taken)
+	if err != nil {
 		return err
 	}
+	s.waiters.fence(fenced)
 	s.heeded = question
 	for i := range taken {
 		if !s.isTaken(taken[i].UID, taken[i].Term) {

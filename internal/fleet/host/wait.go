@@ -23,6 +23,7 @@ type waiters struct {
 	mark   int64           // the row up to which the engine has this host's audit log, replicated; or unsure
 	away   bool            // the last attempt to ship has failed
 	fenced map[string]bool // runs that another host owns, as Ship names them
+	taken  []string        // those of them that the engine has named last, in its list of claimed runs
 
 	gathering
 }
@@ -125,11 +126,16 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 	w.tell(refuse)
 }
 
-// fence adds runs that another host owns to those that are known.
-func (w *waiters) fence(fenced []string) {
+// fence notes all runs that other hosts have claimed. A run that is no longer among them
+// has come back, or was deleted here: its name may be that of a new run.
+func (w *waiters) fence(taken []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, run := range fenced {
+	for _, run := range w.taken {
+		delete(w.fenced, run)
+	}
+	w.taken = taken
+	for _, run := range taken {
 		w.fenced[run] = true
 	}
 	w.tell("")
