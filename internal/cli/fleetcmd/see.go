@@ -95,7 +95,11 @@ func statusText(a *cli.App, s *fleet.Status) {
 		for _, h := range x.Waits {
 			names = append(names, h.Name)
 		}
-		p.Add("erasure", fmt.Sprintf("agent %s of %s, on host %s: waiting for %s", x.Agent, x.Owner, x.Host, strings.Join(names, ", ")))
+		agent := "agent " + x.Agent
+		if x.Agent == "" { // fleet.ship is policy on that host
+			agent = "an agent"
+		}
+		p.Add("erasure", fmt.Sprintf("%s of %s, on host %s: waiting for %s", agent, x.Owner, x.Host, strings.Join(names, ", ")))
 	}
 	for _, local := range slices.Sorted(maps.Keys(s.Principals)) {
 		p.Add("principal", local+" is "+s.Principals[local])

@@ -63,6 +63,9 @@ func (r *reading) note(row *logRow) error {
 	r.Journal = append(r.Journal, fleet.JournalRow{N: row.n, At: row.at.UnixMilli(), Who: row.who, Action: row.action, Owner: row.owner.String,
 		Agent: row.agent.String, Run: row.run.String, Outcome: row.outcome, Doc: string(doc), Texts: &texts, Hash: row.hash})
 	r.Size += int64(len(texts)+len(doc)) + 200
+	if r.choice.ByPolicy && row.agent.String != "" { // hideLocal must know the agent, also of a row about what was refused
+		r.agents[place{owner: row.owner.String, agent: row.agent.String}] = true
+	}
 	if row.outcome == ledger.OutcomeDone {
 		r.noteDone(row)
 	}

@@ -13,11 +13,15 @@ func (r *reading) noteAlso() {
 }
 
 // hideLocal removes the names and the texts of agents that stay on this host from the rows of the
-// log. The rows themselves are shipped, because each hash includes the one before.
+// log. The rows themselves are shipped, because each hash includes the one before. An agent that is
+// gone, or belongs to somebody else by now, may have stayed here too.
 func (r *reading) hideLocal() {
+	if !r.choice.ByPolicy {
+		return
+	}
 	for i := range r.Journal {
 		row := &r.Journal[i]
-		if r.local[place{owner: row.Owner, agent: row.Agent}] {
+		if _, ships := r.ids[place{owner: row.Owner, agent: row.Agent}]; row.Agent != "" && !ships {
 			row.Agent, row.Run, row.Texts = "", "", nil
 		}
 	}

@@ -77,6 +77,12 @@ func (w *choosing) policy(agent, set string) {
 	}
 }
 
+func saveAs(s *db.Store, t *testing.T, agent string) error {
+	t.Helper()
+	_, err := s.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{"n":1}`)})
+	return err
+}
+
 // TestFleetShipsByPolicy: only agents whose policies request it are shipped. The engine has no text that was
 // entered for another agent, and not its name.
 func TestFleetShipsByPolicy(t *testing.T) {
@@ -86,12 +92,22 @@ func TestFleetShipsByPolicy(t *testing.T) {
 	w := &choosing{t: t, server: server, store: store, url: url, s: shipperOf(store, url, "here")}
 	defer func() { w.s.hangUp() }()
 	words := canaries(t, store) // these are of the agent a
-	if _, err := store.Save(t.Context(), fleetUser, &ckpt.SaveRequest{Agent: "shared", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
-		State: []byte(`{"n":1}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must := failsOn(t)
+	must(saveAs(store, t, "shared"))
+	words = append(words, "canary-erased", "canary-why", "canary-busy")
+	must(saveAs(store, t, "canary-erased"))
+	erases := fleetUser
+	erases.Reason = "canary-why"
+	_, err := store.Erase(t.Context(), erases, "canary-erased")
+	must(err)
 	w.policy("shared", `{"durability":"fleet"}`)
+	_, _, err = store.BeginOperation(t.Context(), fleetUser, ckpt.RunRef{Agent: "canary-busy"}, ckpt.OperationRequest{Key: "o", Name: "pay"})
+	must(err)
 	w.starts(true)
+	if _, err := store.DeleteRun(t.Context(), erases, ckpt.RunRef{Agent: "canary-busy"}, false); ckpt.CodeOf(err) != ckpt.CodeConflict {
+		t.Fatalf("a run with an open operation is deleted: %v", err)
+	}
+	w.ships()
 	w.has("by policy", "shared")
 	if got := found(server.Dump("fleet"), words); len(got) > 0 {
 		t.Errorf("the engine has %q of an agent that stays here", got)
@@ -106,7 +122,7 @@ func TestFleetShipsByPolicy(t *testing.T) {
 	w.ships()
 	w.has("after a policy that no longer does", "shared")
 	w.starts(false)
-	w.has("with fleet.ship all", "a", "shared")
+	w.has("with fleet.ship all", "a", "canary-busy", "shared")
 	w.starts(true)
 	w.has("with fleet.ship policy", "shared")
 	if w.s.strays {

@@ -93,8 +93,10 @@ const (
 		AS u(n, at, who, action, owner, agent, run, outcome, doc, texts, hash, key_id) ON CONFLICT (db, n) DO NOTHING`
 	eraseTexts = `UPDATE fleet_audit SET texts = NULL FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[]) AS u(n, owner, agent, after)
 		WHERE fleet_audit.db = $1 AND fleet_audit.n < u.n AND fleet_audit.n > u.after AND fleet_audit.owner = u.owner AND fleet_audit.agent = u.agent AND fleet_audit.texts IS NOT NULL`
+	// putErasures names only agents that the audit log names already. Others may have stayed on their host.
 	putErasures = `INSERT INTO fleet_erasures (db, n, owner, agent, at)
-		SELECT $1, u.n, u.owner, u.agent, clock_timestamp() FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
+		SELECT $1, u.n, u.owner, coalesce((SELECT a.agent FROM fleet_audit a WHERE a.db = $1 AND a.owner = u.owner AND a.agent = u.agent LIMIT 1), ''),
+		clock_timestamp() FROM unnest($2::bigint[], $3::text[], $4::text[]) AS u(n, owner, agent)
 		ON CONFLICT (db, n) DO NOTHING`
 )
 
