@@ -243,6 +243,12 @@ func TestImportJoinsNoHistories(t *testing.T) {
 // repeating the import brings everything.
 func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	t.Parallel()
+	t.Run("a run that goes on", func(t *testing.T) { t.Parallel(); breaksOff(t, false) })
+	t.Run("a run that has ended", func(t *testing.T) { t.Parallel(); breaksOff(t, true) })
+}
+
+func breaksOff(t *testing.T, ended bool) {
+	t.Helper()
 	s, c, p := openRuns(t)
 	policy := ckpt.DefaultPolicy()
 	policy.RoutineKeep = 0
@@ -250,6 +256,10 @@ func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	must(t, err)
 	for i := range 100 { // more than fits into one transaction
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	if ended {
+		_, _, err := s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
+		must(t, err)
 	}
 	text := exportOf(t, s, "a")
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)

@@ -264,10 +264,10 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 	}
 	tx.Wrote = true
 	im.report.Runs++
-	if r.ended {
-		return nil
-	}
 	if runs.text(row, "source") != "" { // no person can be asked about it: it stays as it is
+		if r.ended {
+			return nil
+		}
 		return tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, r.id, tx.Now)
 	}
 	return tx.Exec(insertDoubt, r.id, halfKey, r.attempts[halfKey]+1, halfName, tx.Now)
