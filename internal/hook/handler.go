@@ -586,6 +586,12 @@ func (c *call) over(ctx context.Context) error {
 		}
 		end.Result = reason
 	}
-	_, _, err := c.Client.EndRun(ctx, c.ref, end)
+	// A risky call that was stopped, for example by Ctrl-C, has an unknown outcome. A completed run would not be asked
+	// about it, and would lose it when the session continues.
+	open, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: 1})
+	if err == nil && len(open.Operations) > 0 {
+		end = ckpt.EndRequest{Status: ckpt.RunInterrupted}
+	}
+	_, _, err = c.Client.EndRun(ctx, c.ref, end)
 	return ignore(err, ckpt.CodeNotFound)
 }

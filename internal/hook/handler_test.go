@@ -343,6 +343,28 @@ func TestASessionThatEndedIsNotToldAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestASessionThatEndsInARiskyCallIsTold: nobody knows whether the call took effect, so the next session is told, and
+// the operation is still there when the session continues.
+func TestASessionThatEndsInARiskyCallIsTold(t *testing.T) {
+	h := newHandler(t)
+	apply := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "terraform apply"}, "tool_use_id": "apply"}
+	tells(t, h, in("SessionStart", "one", map[string]any{"source": "startup"}))
+	tells(t, h, in("PreToolUse", "one", apply))
+	tells(t, h, in("SessionEnd", "one", map[string]any{"reason": "prompt_input_exit"}))
+	run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: "shop", Run: "one"})
+	if err != nil || run.Status != ckpt.RunInterrupted {
+		t.Errorf("the run is %+v, error %v", run, err)
+	}
+	if told := tells(t, h, in("SessionStart", "two", map[string]any{"source": "startup"})); !strings.Contains(told, "terraform apply") {
+		t.Errorf("the next session is told %q", told)
+	}
+	tells(t, h, in("SessionStart", "one", map[string]any{"source": "resume"}))
+	list, err := h.Client.Operations(t.Context(), ckpt.RunRef{Agent: "shop", Run: "one"}, ckpt.ListFilter{})
+	if err != nil || len(list.Operations) != 1 || list.Operations[0].Status != ckpt.OperationUncertain {
+		t.Errorf("the operations are %+v, error %v", list, err)
+	}
+}
+
 func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
 	h := newHandler(t)
 	denied := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push --force"}, "tool_use_id": "denied"}
