@@ -9,8 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Agent is one of the caller's agents. Its calls apply to its run main. See [Agent.Start] for other
-// runs.
+// Agent is one of the caller's agents. Save and Restore apply to its run main, and Restore to the
+// newest run if there is no main. Latest and List apply to all runs unless one is named. See
+// [Agent.Start] for other runs.
 type Agent struct {
 	client *Client
 	Name   string
@@ -143,11 +144,25 @@ func decodeState(c *ckpt.Checkpoint, v any) error {
 	return nil
 }
 
+// LatestOptions choose which checkpoint Latest reads. The zero value means the newest of all runs.
+type LatestOptions struct {
+	Run   string
+	Kind  ckpt.Kind
+	Clean bool // skip checkpoints that were saved after the first evidence of drift
+}
+
 // Latest reads the newest checkpoint into v. It records nothing.
-func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
+func (a *Agent) Latest(ctx context.Context, v any, opts ...LatestOptions) (*ckpt.Checkpoint, error) {
+	f := ckpt.CheckpointFilter{Agent: a.Name}
+	if len(opts) > 0 {
+		f.Run, f.Kind = opts[0].Run, opts[0].Kind
+		if opts[0].Clean {
+			f.Suspect = new(bool)
+		}
+	}
 	ctx, cancel := a.client.forAnswer(ctx)
 	defer cancel()
-	c, err := a.client.wire.Latest(ctx, ckpt.CheckpointFilter{Agent: a.Name}, v != nil)
+	c, err := a.client.wire.Latest(ctx, f, v != nil)
 	if err != nil || v == nil {
 		return c, err
 	}

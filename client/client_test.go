@@ -38,6 +38,13 @@ func TestSaveAndRestore(t *testing.T) {
 	if _, err := agent.Restore(t.Context(), &got); err != nil || got != (state{2, "b"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	_, err = agent.Save(t.Context(), state{3, "other"}, client.SaveOptions{Run: "other"})
+	must(t, err)
+	for o, want := range map[client.LatestOptions]int{{}: 3, {Run: "main"}: 2, {Run: "other", Clean: true}: 3} {
+		if _, err := agent.Latest(t.Context(), &got, o); err != nil || got.Step != want {
+			t.Errorf("%+v: %+v, %v", o, got, err)
+		}
+	}
 	if _, err := agent.Restore(t.Context(), &got, client.RestoreOptions{Checkpoint: first.ID}); err != nil || got != (state{1, "<ä>"}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -9,7 +9,7 @@
 //
 //	err := agent.Run(ctx, client.RunOptions{Name: "nightly"}, func(ctx context.Context, run *client.Run) error {
 //		var state State
-//		if err := run.Restore(&state); err != nil {
+//		if _, err := run.Restore(&state); err != nil {
 //			return err
 //		}
 //		page, err := client.Step(ctx, run, "fetch", func(ctx context.Context) (Page, error) { return fetch(ctx) })
