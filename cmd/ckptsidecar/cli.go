@@ -97,7 +97,7 @@ var groups = []kong.Group{
 
 const description = "The flight recorder of AI agents: checkpoints that are safe on disk when they are acknowledged.\n\n" +
 	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 damaged data, 75 no daemon or try again later. " +
-	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
+	"`resume` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. `exec` ends with the code of its command, or with 20 or 30. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
 
 // run is the whole program except for signals and os.Exit.

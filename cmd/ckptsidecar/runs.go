@@ -215,7 +215,7 @@ type runBeatCmd struct {
 	Agent    string   `arg:"" help:"The agent's name."`
 	InRun    string   `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch that you hold; a newer owner's run then refuses the beat." placeholder:"N"`
-	Progress *float64 `help:"The run's progress, in its own unit. It should only grow." placeholder:"X"`
+	Progress *float64 `help:"The run's progress, best as a share from 0 to 1: the console shows percent. It should only grow." placeholder:"X"`
 }
 
 func (c *runBeatCmd) Run(ctx context.Context, a *app) error {

@@ -46,7 +46,7 @@ func (c *Config) Settings() []Setting {
 		{"log.format", "", "The format of the log: text for people, json for collectors, or auto, which is the journal or the event log under " +
 			"a service manager, and else text.", start, &c.LogFormat},
 		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},
-		{"limits.max_body", "", "The largest request, and so the largest state.", start, &c.MaxBody},
+		{"limits.max_body", "", "The largest state that a save may have.", start, &c.MaxBody},
 		{"limits.max_database", "", "The largest database file; 0 for no limit. At the limit, reads and deletes still work.", start, &c.MaxDatabase},
 		{"limits.reserve", "", "Disk space that a file beside the database reserves, so that deletes work on a full disk. It grows with the " +
 			"write-ahead log. 0 for none.", start, &c.Reserve},

@@ -12,7 +12,7 @@ import (
 
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
-		name: "begin_operation", title: "Begin a risky operation", repeatable: true,
+		name: "begin_operation", title: "Begin a risky operation",
 		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, " +
 			"deletion. Saves the state to go back to. " +
 			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation.",
@@ -24,7 +24,7 @@ func (s *Server) addStepTools() {
 		do:          s.finish,
 	})
 	add(s, tool[stepIn, stepOut]{
-		name: "report_step", title: "Report a step", repeatable: true,
+		name: "report_step", title: "Report a step",
 		description: "Report a tool call or test run after it ended. The answer says at once if you loop, repeat " +
 			"errors or stand still: follow its advice. " +
 			"With status started, a key that succeeded before returns its result.",

@@ -120,7 +120,7 @@ func (g *graphRemoving) mayGo(run *ledger.RunRow) error {
 		UNION ALL SELECT 'the operation ' || key || ' is ' || status || ': end it first' FROM operations
 		WHERE run_id = ?1 AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
 	if err == nil && by != "" {
-		return ckpt.Errorf(ckpt.CodeConflict, "the run %s cannot be deleted, and nothing was removed: %s", run.Name, by)
+		return ckpt.Errorf(ckpt.CodeConflict, "the run %s cannot be deleted: %s", run.Name, by)
 	}
 	return err
 }
