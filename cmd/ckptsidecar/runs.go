@@ -80,7 +80,7 @@ func runTable(runs []ckpt.Run, s *term.Style) *term.Table {
 // print a run again.
 func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) error {
 	filter.Limit = c.Limit
-	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Run]{
+	watched := cli.Watched[ckpt.Run]{
 		Concerns: func(change *survey.Change) bool { return c.Agent == "" || change.Agent == c.Agent },
 		Read: func(before string) ([]ckpt.Run, ckpt.Ref, error) {
 			filter.Before = before
@@ -97,7 +97,11 @@ func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) err
 			return fmt.Sprint(r.Agent, "/", r.Run, r.Status, r.Epoch, r.Attempt, r.PID, r.Goal, r.StartedAt)
 		},
 		Table: func(runs []ckpt.Run) *term.Table { return runTable(runs, a.Out) },
-	})
+	}
+	if filter.Sort == ckpt.SortUpdated {
+		watched.Changed = func(r *ckpt.Run) ckpt.Time { return r.UpdatedAt }
+	}
+	return cli.Follow(ctx, a.App, watched)
 }
 
 func (c *runsCmd) filter(now time.Time) (f ckpt.RunFilter, err error) {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -31,6 +33,7 @@ type Watched[Entry any] struct {
 	// begins. next is "" on the last page.
 	Read    func(before string) (page []Entry, next ckpt.Ref, err error)
 	Version func(*Entry) string               // differs if the entry must be shown again
+	Changed func(*Entry) ckpt.Time            // the list is in the order of these times; nil if it is in another order
 	Table   func(entries []Entry) *term.Table // the entries for people
 }
 
@@ -39,37 +42,32 @@ const mostPages = 20
 
 // shown remembers which versions of entries were shown.
 type shown struct {
-	known map[string]bool
-	order []string
+	known  map[string]int // the read that had it last, by version
+	reads  int
+	newest ckpt.Time // of the changes that were read
 }
 
 // shownMost is how many versions are remembered at least.
 const shownMost = 10_000
 
-// add remembers a version. It returns false if it was known.
-func (s *shown) add(version string) bool {
-	if s.known[version] {
-		return false
-	}
-	s.known[version] = true
-	s.order = append(s.order, version)
-	return true
-}
-
-// trim forgets the oldest versions. The last read had this many entries.
+// trim forgets the versions that were read longest ago. The last read had this many entries.
 func (s *shown) trim(read int) {
-	if n := len(s.order) - shownMost - 2*read; n > 0 {
-		for _, version := range s.order[:n] {
-			delete(s.known, version)
-		}
-		s.order = slices.Clone(s.order[n:])
+	n := len(s.known) - shownMost - 2*read
+	if n <= 0 {
+		return
+	}
+	versions := slices.SortedFunc(maps.Keys(s.known), func(a, b string) int { return cmp.Compare(s.known[a], s.known[b]) })
+	for _, version := range versions[:n] {
+		delete(s.known, version)
 	}
 }
 
-// fresh reads the entries that were not shown yet, oldest first. It reads on as long as a page has nothing else. At the
-// beginning, one page is enough.
+// fresh reads the entries that were not shown yet, oldest first. It reads until a page has an entry that was there before:
+// one that has not changed since the last read, or in a list in another order, one that was shown. At the beginning, one
+// page is enough.
 func (w *Watched[Entry]) fresh(s *shown, began bool) (list []Entry, err error) {
-	read, before := 0, ckpt.Ref("")
+	s.reads++
+	read, before, newest := 0, ckpt.Ref(""), s.newest
 	for range mostPages {
 		page, next, err := w.Read(string(before))
 		if err != nil {
@@ -78,16 +76,29 @@ func (w *Watched[Entry]) fresh(s *shown, began bool) (list []Entry, err error) {
 		read += len(page)
 		met := false
 		for i := range page {
-			if s.add(w.Version(&page[i])) {
-				list = append(list, page[i])
-			} else {
-				met = true
+			if w.Changed != nil {
+				at := w.Changed(&page[i])
+				if began && at.Before(s.newest.Time) {
+					met = true
+					continue
+				}
+				if at.After(newest.Time) {
+					newest = at
+				}
 			}
+			version := w.Version(&page[i])
+			_, known := s.known[version]
+			s.known[version] = s.reads
+			if !known {
+				list = append(list, page[i])
+			}
+			met = met || known && w.Changed == nil
 		}
 		if before = next; met || !began || next == "" {
 			break
 		}
 	}
+	s.newest = newest
 	s.trim(read)
 	slices.Reverse(list)
 	return list, nil
@@ -96,7 +107,7 @@ func (w *Watched[Entry]) fresh(s *shown, began bool) (list []Entry, err error) {
 // Follow writes the entries of a list, and then each new or changed entry, until ctx ends.
 // With --json, each is one line.
 func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
-	seen, began := &shown{known: map[string]bool{}}, false
+	all, began := &shown{known: map[string]int{}}, false
 	show := func(fresh []Entry) error {
 		if !a.JSON {
 			t := w.Table(fresh)
@@ -117,7 +128,7 @@ func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
 		if c.What != survey.ChangedBegin && c.What != survey.ChangedAll && !w.Concerns(&c) {
 			return nil
 		}
-		fresh, err := w.fresh(seen, began)
+		fresh, err := w.fresh(all, began)
 		if err == nil && (len(fresh) > 0 || !began) {
 			err = show(fresh)
 			began = true
