@@ -130,3 +130,37 @@ func TestAnEarlierAttemptIsResolved(t *testing.T) {
 		t.Errorf("the form is answered with %d: %s", status, text)
 	}
 }
+
+// TestALongFormHoldsUpNoOther: only the same form, sent again, waits for the first one.
+func TestALongFormHoldsUpNoOther(t *testing.T) {
+	x := &session{}
+	long, other := url.Values{"key": {"1"}}, url.Values{"key": {"2"}}
+	began, end := make(chan struct{}), make(chan struct{})
+	answers := make(chan done, 2)
+	act := func() (done, error) {
+		close(began)
+		<-end
+		return done{said: "long"}, nil
+	}
+	go func() {
+		result, _ := x.once("prune", long, act)
+		answers <- result
+	}()
+	<-began
+	if result, err := x.once("answer", other, func() (done, error) { return done{said: "other"}, nil }); err != nil || result.said != "other" {
+		t.Error(result, err)
+	}
+	if result, was := x.done("answer", other); !was || result.said != "other" {
+		t.Error(result, was)
+	}
+	go func() {
+		result, _ := x.once("prune", long, func() (done, error) { return done{said: "twice"}, nil })
+		answers <- result
+	}()
+	close(end)
+	for range 2 {
+		if result := <-answers; result.said != "long" {
+			t.Error(result)
+		}
+	}
+}

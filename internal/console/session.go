@@ -62,8 +62,8 @@ type session struct {
 	mu     sync.Mutex
 	notes  []string // messages for the next page
 
-	acting sync.Mutex // one form about an agent at a time
-	did    []did      // the newest completed forms about agents
+	acting map[string]chan struct{} // by the text of a form that is being acted on: closed at its end
+	did    []did                    // the newest completed forms
 }
 
 // did is a completed form, and the daemon's answer.
@@ -197,15 +197,17 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // Therefore the session remembers the first answer for the same form.
 func (x *session) once(what string, q url.Values, do func() (done, error)) (done, error) {
 	form := formText(what, q)
-	x.acting.Lock()
-	defer x.acting.Unlock()
-	if result, was := x.answered(form); was {
+	result, was, end := x.begin(form)
+	if was {
 		return result, nil
 	}
+	defer end()
 	result, err := do()
 	if err != nil || q.Get("key") == "" {
 		return result, err
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.did = append(x.did, did{form, result}); len(x.did) > maxDid {
 		x.did = x.did[1:]
 	}
@@ -215,16 +217,42 @@ func (x *session) once(what string, q url.Values, do func() (done, error)) (done
 // done returns the first answer for the same form. If the form is being acted on, it waits for
 // that.
 func (x *session) done(what string, q url.Values) (result done, was bool) {
-	x.acting.Lock()
-	defer x.acting.Unlock()
-	return x.answered(formText(what, q))
+	result, was, end := x.begin(formText(what, q))
+	if !was {
+		end()
+	}
+	return result, was
 }
 
-func (x *session) answered(form string) (result done, was bool) {
-	if i := slices.IndexFunc(x.did, func(d did) bool { return d.form == form }); i >= 0 {
-		return x.did[i].result, true
+// begin returns the first answer for a form. If there is none, nobody else acts on the form until
+// the caller calls end. Other forms do not wait.
+func (x *session) begin(form string) (result done, was bool, end func()) {
+	for {
+		x.mu.Lock()
+		if i := slices.IndexFunc(x.did, func(d did) bool { return d.form == form }); i >= 0 {
+			result = x.did[i].result
+			x.mu.Unlock()
+			return result, true, nil
+		}
+		acting := x.acting[form]
+		if acting == nil {
+			break
+		}
+		x.mu.Unlock()
+		<-acting
 	}
-	return done{}, false
+	defer x.mu.Unlock()
+	if x.acting == nil {
+		x.acting = map[string]chan struct{}{}
+	}
+	over := make(chan struct{})
+	x.acting[form] = over
+	return done{}, false, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.acting, form)
+		close(over)
+	}
 }
 
 // formText identifies a form that was filled in.
