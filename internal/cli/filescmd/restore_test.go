@@ -136,3 +136,25 @@ func TestLaterCheckpointsAfterTheClockWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+// TestPromptsAfterTheClockWasSetBack: a checkpoint of a later prompt is not one of an earlier prompt, although its time
+// is before that.
+func TestPromptsAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	prompt := func(seq int64, after time.Duration) ckpt.Event {
+		return ckpt.Event{Seq: seq, At: ckpt.At(noon.Add(after)), Payload: ckpt.JSON(`{"prompt":"p"}`)}
+	}
+	made := func(id, by string, after time.Duration) ckpt.Checkpoint {
+		return ckpt.Checkpoint{ID: id, CreatedAt: ckpt.At(noon.Add(after)), Labels: ckpt.Labels{"prompt": by}}
+	}
+	prompts := []ckpt.Event{prompt(1, -time.Minute), prompt(2, 0), prompt(3, -55*time.Minute)}
+	list := promptsWith(prompts, []ckpt.Checkpoint{made("first", "1", -time.Minute), made("third", "3", -55*time.Minute)})
+	var got []string
+	for _, p := range list {
+		got = append(got, p.Checkpoint)
+	}
+	if want := "third first first"; strings.Join(got, " ") != want {
+		t.Errorf("the prompts have %q, not %s", got, want)
+	}
+}

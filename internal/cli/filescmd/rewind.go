@@ -298,6 +298,11 @@ func promptsWith(prompts []ckpt.Event, withFiles []ckpt.Checkpoint) []Prompted {
 		p := Prompted{Number: len(prompts) - i, At: e.At, Prompt: payload.Prompt}
 		for _, c := range withFiles {
 			made := c.Labels["prompt"] == fmt.Sprint(e.Seq)
+			// The checkpoints are in the order of the run. From that of a later prompt on, none is of this one,
+			// whatever their times say: the clock may have been set back.
+			if of, err := strconv.ParseInt(c.Labels["prompt"], 10, 64); err == nil && of > e.Seq {
+				break
+			}
 			if made || !c.CreatedAt.After(e.At.Time) && c.Labels["event"] != "files_undo" {
 				p.Checkpoint = c.ID
 			}
