@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,12 +138,14 @@ func TestWhenABackupIsDue(t *testing.T) {
 func TestBackupsAfterTheMachineHasSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, now := scheduled(t)
+		var slept atomic.Int64
+		b.now = func() time.Time { return now.Add(time.Duration(slept.Load())) }
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- b.Run(ctx) }()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		*now = now.Add(24 * time.Hour)
+		slept.Store(int64(24 * time.Hour))
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		if got := names(t, b); len(got) != 2 {
