@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -46,17 +47,21 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Re
 		return r, err
 	}
 	lock, err := takeLock(ctx, dir)
-	if err != nil {
+	if errors.Is(err, errHeld) {
 		return r, err
 	}
-	defer lock.leave()
-	sweepTemps(dir)
+	if err == nil { // a folder that cannot be written has no lock
+		defer lock.leave()
+		sweepTemps(dir)
+	}
 	blocked := map[[3]string]bool{}
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
-		lock.touch()
+		if lock != nil {
+			lock.touch()
+		}
 		if err := s.replayOne(ctx, dir, f, blocked, &r); err != nil {
 			return r, err
 		}
@@ -69,6 +74,7 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Re
 type glance struct {
 	name, agent, run, owner, endpoint string
 	newer                             bool
+	sent                              *atomic.Bool // it was sent, but its file could not be removed
 }
 
 // choose returns the chosen files of this daemon, in their order, and the damaged ones.
@@ -93,7 +99,7 @@ func (s *spool) choose(dir string, names []string, chosen func(glance) bool, r *
 				files = append(files, glance{name: name})
 				continue
 			default:
-				g = glance{name: name, agent: head.Agent, run: head.Run, owner: head.owner(), endpoint: head.Endpoint}
+				g = glance{name: name, agent: head.Agent, run: head.Run, owner: head.owner(), endpoint: head.Endpoint, sent: new(atomic.Bool)}
 			}
 		}
 		seen[name] = g
@@ -117,6 +123,10 @@ func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map
 		return nil
 	}
 	name, path := g.name, filepath.Join(dir, g.name)
+	if g.sent != nil && g.sent.Load() {
+		_ = os.Remove(path)
+		return nil
+	}
 	head, body, err := readFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // another replayer was faster
@@ -131,7 +141,11 @@ func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map
 	switch {
 	case err == nil:
 		r.Sent++
-		return os.Remove(path)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && g.sent != nil {
+			g.sent.Store(true)
+			s.log().Warn("a spooled write was sent, but its file cannot be removed", "file", path, "error", err)
+		}
+		return nil
 	case passes(err) || ctx.Err() != nil:
 		blocked[run] = true
 		r.Left++
@@ -179,6 +193,8 @@ func (s *spool) isOurs(endpoint string) bool {
 // replaying twice does no harm.
 type lock struct{ path, token string }
 
+var errHeld = errors.New("another program is sending the spooled writes")
+
 const (
 	lockName  = "replay.lock"
 	lockStale = 2 * time.Minute
@@ -204,8 +220,9 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 			_, err = f.Write(note)
 			if err = errors.Join(err, f.Close()); err != nil {
 				_ = os.Remove(l.path) // nobody holds it
+				return nil, err
 			}
-			return l, err
+			return l, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -216,7 +233,7 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("another program is sending the spooled writes")
+			return nil, errHeld
 		case <-time.After(lockPause):
 		}
 	}
