@@ -25,7 +25,8 @@ type Client struct {
 	Owner  string // whose agents; "" for the caller's own. Only administrators can set it
 	// Deadline is how long a call waits for a daemon that is away, busy or silent. 0 means
 	// DefaultDeadline, below 0 not at all. For the answer of a silent daemon, reads and questions
-	// wait for at least a minute, and so do all calls if Deadline is below 0.
+	// wait for at least a minute, and so do all calls if Deadline is below 0. The start of a run takes
+	// longer while it gets on with spooled writes.
 	Deadline time.Duration
 	// FailOpen lets the agent continue without a daemon: a write that cannot be sent within the
 	// deadline is spooled.

@@ -28,7 +28,7 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 	}
 	defer d.spool.lock(r.Agent, r.Run)()
 	err := d.tryToSend(ctx, func(ctx context.Context) error {
-		if err := d.spool.clear(ctx, r.Agent, r.Run); err != nil {
+		if _, err := d.spool.clear(ctx, r.Agent, r.Run); err != nil {
 			return err
 		}
 		return send(ctx)
@@ -40,6 +40,29 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 		return err // the agent itself has canceled the call
 	}
 	return d.keep(r, err)
+}
+
+// begin sends the spooled writes of a run that starts, and then calls claim. While it gets on with
+// these writes, they may take longer than the deadline.
+func (d *delivery) begin(ctx context.Context, agent, run string, claim func(context.Context) error) error {
+	defer d.spool.lock(agent, run)()
+	d.spool.lookAgain() // another process may have spooled something just now
+	sendSpooled := d.spool.clearAtStart
+	if d.deadline < 0 {
+		sendSpooled = d.spool.clear
+	}
+	for {
+		done := 0
+		err := d.tryToSend(ctx, func(ctx context.Context) (err error) {
+			if done, err = sendSpooled(ctx, agent, run); err != nil {
+				return err
+			}
+			return claim(ctx)
+		})
+		if done == 0 || !passes(err) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // tryToSend tries to send until the deadline.

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/google/uuid"
 )
 
 // TestOnlyTheAgentCancelsAWrite: a write whose time is over is spooled, whoever set the limit. A
@@ -43,4 +45,47 @@ func TestOnlyTheAgentCancelsAWrite(t *testing.T) {
 			t.Errorf("the agent canceled it: %v", err)
 		}
 	})
+}
+
+// TestALongBacklogDoesNotStopAStart: the deadline of a start is not for all that waits. A start gives
+// up when nothing was sent within it.
+func TestALongBacklogDoesNotStopAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spool{dir: filepath.Join(t.TempDir(), "spool"), most: 1 << 20, log: slog.Default}
+		for range 10 {
+			must(t, s.add(&client.Request{Agent: "a", Run: "main", Method: "POST", Path: "/v1/agents/a/runs/main/events",
+				Header: map[string]string{"Idempotency-Key": uuid.NewString()}}))
+		}
+		sent, last := 0, 7
+		s.send = func(ctx context.Context, _ *client.Request, _ ckpt.Time) error {
+			if sent == last {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+				sent++
+				return nil
+			}
+		}
+		claimed := false
+		claim := func(context.Context) error { claimed = true; return nil }
+		d := &delivery{spool: s, deadline: 2500 * time.Millisecond, silence: silenceMost, failOpen: true, log: slog.Default}
+		if err := d.begin(t.Context(), "a", "main", claim); claimed || sent != last || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the daemon hangs: %d were sent, claimed %v, %v", sent, claimed, err)
+		}
+		last = 10
+		if err := d.begin(t.Context(), "a", "main", claim); err != nil || !claimed || sent != last {
+			t.Errorf("%d were sent, claimed %v, %v", sent, claimed, err)
+		}
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

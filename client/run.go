@@ -114,16 +114,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 
 // claim sends the spooled writes of the run, and then asks how to continue.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
-	defer c.spool.lock(r.Agent.Name, r.Name)()
-	c.spool.lookAgain() // another process may have spooled something just now
-	return c.delivery.tryToSend(ctx, func(ctx context.Context) error {
-		sendSpooled := c.spool.clearAtStart
-		if c.deadline() < 0 {
-			sendSpooled = c.spool.clear
-		}
-		if err := sendSpooled(ctx, r.Agent.Name, r.Name); err != nil {
-			return err
-		}
+	return c.delivery.begin(ctx, r.Agent.Name, r.Name, func(ctx context.Context) error {
 		plan, _, err := c.wire.Resume(ctx, request)
 		if err == nil {
 			r.Plan, r.epoch = plan, &plan.Epoch

@@ -265,8 +265,9 @@ func (l *lock) leave() {
 	}
 }
 
-// clear sends the spooled writes of a run. It returns the reason if some still wait.
-func (s *spool) clear(ctx context.Context, agent, run string) error {
+// clear sends the spooled writes of a run. It returns how many it has dealt with, and the reason if
+// some still wait.
+func (s *spool) clear(ctx context.Context, agent, run string) (done int, err error) {
 	s.mu.Lock()
 	dir, err := s.folder()
 	if err == nil {
@@ -281,10 +282,10 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 	}
 	s.mu.Unlock()
 	if err != nil || empty {
-		return nil // a spool that cannot be read does not hold the run up
+		return 0, nil // a spool that cannot be read does not hold the run up
 	}
 	if waits != nil {
-		return waits
+		return 0, waits
 	}
 	result, err := s.replayWhere(ctx, s.ofRun(agent, run))
 	s.mu.Lock()
@@ -293,13 +294,13 @@ func (s *spool) clear(ctx context.Context, agent, run string) error {
 		s.measured = time.Time{}
 	}
 	if err == nil {
-		return nil
+		return result.Sent + result.Rejected, nil
 	}
 	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
 	if result.Sent == 0 {
 		s.retry, s.waits = time.Now().Add(retryAfter), err
 	}
-	return err
+	return result.Sent + result.Rejected, err
 }
 
 // clearPause is the pause before the start of a run looks again for a daemon that is away.
@@ -307,19 +308,20 @@ const clearPause = 50 * time.Millisecond
 
 // clearAtStart sends the spooled writes of a run that starts. It waits for the daemon until
 // ctx ends.
-func (s *spool) clearAtStart(ctx context.Context, agent, run string) error {
+func (s *spool) clearAtStart(ctx context.Context, agent, run string) (done int, err error) {
 	for {
 		s.mu.Lock()
 		s.retry = time.Time{}
 		s.mu.Unlock()
-		err := s.clear(ctx, agent, run)
+		n, err := s.clear(ctx, agent, run)
+		done += n
 		var nobody *DialError
 		if err == nil || errors.As(err, &nobody) && nobody.Stranger() {
-			return err
+			return done, err
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return done, err
 		case <-time.After(clearPause):
 		}
 	}
