@@ -23,6 +23,9 @@ func TestASpoolThatCannotBeWrittenHoldsNothingUp(t *testing.T) {
 	}
 	d.start()
 	dir := filepath.Join(d.dir, "spool")
+	lock := filepath.Join(dir, "replay.lock")
+	must(t, os.WriteFile(lock, []byte(`{"pid":1,"host":"another host","token":"t"}`), 0o600)) // its holder is gone
+	must(t, os.Chtimes(lock, time.Unix(1, 0), time.Unix(1, 0)))
 	must(t, os.Chmod(dir, 0o500))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	obeyModes(t)

@@ -228,7 +228,9 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 			return nil, err
 		}
 		if l.isStale(host) {
-			_ = os.Remove(l.path)
+			if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
 			continue
 		}
 		select {
