@@ -27,6 +27,7 @@ const (
 	grace      = 10 * time.Second // from asking a child to stop until killing it
 	leaseGrace = 2 * time.Second  // the same at most if another host may soon continue the run
 	endRetry   = 30 * time.Second // how long to try to report the end of the run to a daemon that is away
+	stopRetry  = 5 * time.Second  // the same after exec was asked to stop
 )
 
 func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
@@ -94,8 +95,9 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sender = &agent.Client{Socket: socket, SpoolDir: s.a.Env(agent.EnvSpool), Log: slog.New(slog.DiscardHandler)}
-	defer s.sender.Close()
+	sender := &agent.Client{Socket: socket, SpoolDir: s.a.Env(agent.EnvSpool), Log: slog.New(slog.DiscardHandler)}
+	defer sender.Close()
+	s.sender = sender
 	for {
 		end, err := s.attempt(ctx, socket)
 		if err != nil {
@@ -172,7 +174,15 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	told := false
 	for began, tries := time.Now(), 1; ; tries++ {
-		plan, err := s.resume(ctx, request)
+		plan, sent, err := s.resume(ctx, request)
+		if err != nil && sent > 0 { // the daemon is there, and much waits for it
+			began, tries = time.Now(), 0
+			pauses.Reset()
+			if !s.pause(pauses.NextBackOff()) {
+				return nil, errStopped
+			}
+			continue
+		}
 		if wait := s.standsBy(err); wait > 0 {
 			if !told {
 				s.note("standby", "%s; exec waits", cli.MessageOf(err))
@@ -217,27 +227,62 @@ func (s *supervisor) standsBy(err error) time.Duration {
 	return min(max(e.RetryAfter-time.Second, standbyClose), standbyLook)
 }
 
-func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this process too
+// resume sends what waits in the spool, and claims the run. It returns how many writes were sent.
+func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, sent int, err error) {
+	part, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
-	if err := s.replay(ctx); err != nil {
-		return nil, err
+	sent, err = s.replay(part)
+	if s.asked() {
+		return nil, 0, errStopped
 	}
-	plan, _, err := s.client.Resume(ctx, r)
-	return plan, err
+	if err != nil {
+		return nil, sent, err
+	}
+	ctx, cancel = context.WithTimeout(ctx, answerMost)
+	defer cancel()
+	plan, _, err = s.client.Resume(ctx, r)
+	return plan, sent, err
 }
 
+// answerMost is how long a daemon that hangs can hold up a claim.
+const answerMost = time.Minute
+
+var errStopped = &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the spooled writes of the run were sent"}
+
 // replay sends what the command has spooled while the daemon was away. After the next
-// claim or the end of the run, the daemon would refuse it.
-func (s *supervisor) replay(ctx context.Context) error {
-	done, err := s.sender.ReplayRun(ctx, s.cmd.Agent, s.cmd.InRun)
+// claim or the end of the run, the daemon would refuse it. It ends soon after exec is asked
+// to stop.
+func (s *supervisor) replay(ctx context.Context) (sent int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var done agent.Replayed
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		done, err = s.sender.ReplayRun(ctx, s.cmd.Agent, s.cmd.InRun)
+	}()
+	for waits := true; waits; {
+		select {
+		case <-ended:
+			waits = false
+		case sig := <-s.signals:
+			if asksToStop(sig) {
+				s.stopped = time.Now()
+				late := time.AfterFunc(stopRetry, func() { cancel(errStopped) })
+				defer late.Stop()
+			}
+		}
+	}
 	if done.Sent > 0 {
 		s.note("replayed", "sent %s from the spool", term.Count(done.Sent, "write"))
 	}
 	if done.Rejected > 0 {
 		s.note("refused", "the daemon refused %s from the spool for good; to see them: ckptsidecar spool list", term.Count(done.Rejected, "write"))
 	}
-	return err
+	if err != nil && context.Cause(ctx) == errStopped {
+		err = errStopped
+	}
+	return done.Sent + done.Rejected, err
 }
 
 // away reports whether a call failed because no daemon answers at the moment.
@@ -390,20 +435,32 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	if end.fenced {
 		return true
 	}
+	completed := s.completed(end)
 	limit := endRetry
 	if s.asked() {
-		limit = 5 * time.Second
+		limit = stopRetry
+	}
+	tries := 0
+	attempt := func(ctx context.Context) (run *ckpt.Run, sent int, err error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		run, err = retry(ctx, func() (*ckpt.Run, error) {
+			tries++
+			n, err := s.replay(ctx)
+			sent += n
+			if err != nil {
+				return nil, err
+			}
+			return s.client.Run(ctx, s.ref(nil))
+		})
+		return run, sent, err
+	}
+	run, sent, err := attempt(ctx)
+	for err != nil && sent > 0 && !s.asked() { // the daemon is there, and much waits for it
+		run, sent, err = attempt(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tries := 0
-	run, err := retry(ctx, func() (*ckpt.Run, error) {
-		tries++
-		if err := s.replay(ctx); err != nil {
-			return nil, err
-		}
-		return s.client.Run(ctx, s.ref(nil))
-	})
 	switch {
 	case err != nil:
 		s.note("untold", "the end of the run could not be reported to the daemon: %s", cli.MessageOf(err))
@@ -416,7 +473,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	}
 	switch {
-	case s.completed(end):
+	case completed:
 		s.end(ctx, limit, ckpt.RunCompleted, "")
 	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
 		// The daemon was away. It will find the run dead, and use its last heartbeat as

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,10 +19,10 @@ type supervisor struct {
 	a       *cli.App
 	cmd     *Command
 	client  *client.Client
-	sender  *agent.Client // for what the command has spooled
-	path    string        // of the program
-	folder  string        // for the plan; only this user can read it
-	lock    *os.File      // shows that this supervisor is alive
+	sender  replayer // for what the command has spooled
+	path    string   // of the program
+	folder  string   // for the plan; only this user can read it
+	lock    *os.File // shows that this supervisor is alive
 	signals chan os.Signal
 
 	epoch    int64
@@ -29,6 +30,11 @@ type supervisor struct {
 	restarts int
 	stopped  time.Time // when exec was last asked to stop
 	fromUser bool      // by a key that the child has seen too, and may use for another purpose
+}
+
+// replayer sends the spooled writes of a run.
+type replayer interface {
+	ReplayRun(ctx context.Context, agent, run string) (agent.Replayed, error)
 }
 
 // outcome is how an attempt ended.
