@@ -3,8 +3,12 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +85,24 @@ func TestALongBacklogDoesNotStopAStart(t *testing.T) {
 			t.Errorf("%d were sent, claimed %v, %v", sent, claimed, err)
 		}
 	})
+}
+
+// TestWhyWritesWait: the daemon's log says nothing about what never came to the daemon.
+func TestWhyWritesWait(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errHeld, errHeld.Error()},
+		{&fs.PathError{Op: "open", Path: "f", Err: syscall.EMFILE}, "open f: " + syscall.EMFILE.Error()},
+		{context.Canceled, context.Canceled.Error()},
+		{context.DeadlineExceeded, "they could not all be sent in time"},
+		{ckpt.Wrap(ckpt.CodeBusy, context.DeadlineExceeded, "the database is busy"), "the database is busy"},
+	} {
+		if got := reason(fmt.Errorf("x: %w", c.err)); strings.TrimPrefix(got, "x: ") != c.want {
+			t.Errorf("%v: %s", c.err, got)
+		}
+	}
 }
 
 func must(t testing.TB, err error) {

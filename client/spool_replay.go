@@ -160,10 +160,16 @@ func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map
 // reason returns why a write still waits, for people.
 func reason(err error) string {
 	var nobody *DialError
-	if errors.As(err, &nobody) {
+	var answer *ckpt.Error
+	switch {
+	case errors.As(err, &nobody):
 		return nobody.Error()
+	case errors.As(err, &answer):
+		return answer.Message
+	case errors.Is(err, context.DeadlineExceeded):
+		return "they could not all be sent in time"
 	}
-	return ckpt.AsError(err).Message
+	return err.Error()
 }
 
 // ofRun chooses the writes of one run.
