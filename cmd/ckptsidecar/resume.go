@@ -60,12 +60,12 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 }
 
 // replay sends the spooled writes of the run first: after the claim, the daemon would refuse
-// them. The spool has no writes of other owners.
+// them.
 func (c *resumeCmd) replay(ctx context.Context, a *app, run string) error {
-	if c.DryRun || a.Owner != "" {
+	if c.DryRun {
 		return nil
 	}
-	sender := &client.Client{Socket: a.Socket, Log: slog.New(slog.DiscardHandler)}
+	sender := &client.Client{Socket: a.Socket, Owner: a.Owner, Log: slog.New(slog.DiscardHandler)}
 	defer sender.Close()
 	done, err := sender.ReplayRun(ctx, c.Agent, run)
 	if done.Rejected > 0 {
