@@ -87,6 +87,49 @@ func TestALongBacklogDoesNotStopAStart(t *testing.T) {
 	})
 }
 
+// TestARunThatFailsHoldsNoOtherUp: a failure counts for a second, for its run only, and not if the
+// agent itself has canceled the call.
+func TestARunThatFailsHoldsNoOtherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spool{dir: filepath.Join(t.TempDir(), "spool"), most: 1 << 20, log: slog.Default}
+		for i := range 3 {
+			must(t, s.add(&client.Request{Agent: "a", Run: fmt.Sprint(i), Method: "POST", Path: fmt.Sprintf("/v1/agents/a/runs/%d/events", i),
+				Header: map[string]string{"Idempotency-Key": uuid.NewString()}}))
+		}
+		var answer error
+		s.send = func(ctx context.Context, _ *client.Request, _ ckpt.Time) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return answer
+		}
+		clear := func(ctx context.Context, run int, want int) {
+			t.Helper()
+			if done, err := s.clear(ctx, "a", fmt.Sprint(run)); done != want || (err == nil) != (want == 1) {
+				t.Errorf("run %d: %d were sent, want %d, %v", run, done, want, err)
+			}
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		clear(canceled, 2, 0)
+		late, cancel := within(t.Context(), 0)
+		defer cancel()
+		clear(late, 1, 0)
+		answer = ckpt.Errorf(ckpt.CodeBusy, "busy")
+		clear(t.Context(), 0, 0)
+		answer = nil
+		clear(t.Context(), 0, 0)
+		clear(t.Context(), 1, 0)
+		clear(t.Context(), 2, 1)
+		time.Sleep(retryAfter)
+		clear(t.Context(), 0, 1)
+		clear(late, 1, 0)
+		if len(s.failed) != 1 {
+			t.Errorf("%d failures are noted", len(s.failed))
+		}
+	})
+}
+
 // TestWhyWritesWait: the daemon's log says nothing about what never came to the daemon.
 func TestWhyWritesWait(t *testing.T) {
 	for _, c := range []struct {

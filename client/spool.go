@@ -43,9 +43,15 @@ type spool struct {
 	files    int
 	bytes    int64
 	measured time.Time
-	known    map[string]glance // the waiting files that were looked at, by name; it is replaced, never changed
-	retry    time.Time         // after a failure, nothing is sent before this time
-	waits    error             // that failure
+	known    map[string]glance     // the waiting files that were looked at, by name; it is replaced, never changed
+	failed   map[[2]string]failure // why writes of a run wait
+}
+
+// failure is why the writes of a run could not be sent. Until its time is over, nothing of that run
+// is sent.
+type failure struct {
+	err   error
+	until time.Time
 }
 
 // runLock keeps the writes of one run in order. It exists as long as a caller holds it or

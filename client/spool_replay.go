@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,9 @@ func (s *spool) replayOne(ctx context.Context, dir string, g glance, blocked map
 	case passes(err) || ctx.Err() != nil:
 		blocked[run] = true
 		r.Left++
+		if !passes(err) {
+			err = ctx.Err()
+		}
 		if r.cause == nil {
 			r.cause, r.Why = err, reason(err)
 		}
@@ -276,6 +280,7 @@ func (l *lock) leave() {
 // clear sends the spooled writes of a run. It returns how many it has dealt with, and the reason if
 // some still wait.
 func (s *spool) clear(ctx context.Context, agent, run string) (done int, err error) {
+	key := [2]string{agent, run}
 	s.mu.Lock()
 	dir, err := s.folder()
 	if err == nil {
@@ -284,16 +289,13 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 	if err == nil {
 		err = s.measure(dir)
 	}
-	empty, waits := s.files == 0, s.waits
-	if time.Now().After(s.retry) {
-		waits = nil
-	}
+	empty, failed := s.files == 0, s.failed[key]
 	s.mu.Unlock()
 	if err != nil || empty {
 		return 0, nil // a spool that cannot be read does not hold the run up
 	}
-	if waits != nil {
-		return 0, waits
+	if time.Now().Before(failed.until) {
+		return 0, failed.err
 	}
 	result, err := s.replayWhere(ctx, s.ofRun(agent, run))
 	s.mu.Lock()
@@ -305,10 +307,21 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 		return result.Sent + result.Rejected, nil
 	}
 	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
-	if result.Sent == 0 {
-		s.retry, s.waits = time.Now().Add(retryAfter), err
+	if result.Sent == 0 && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errSilent)) { // the agent has not canceled it
+		s.fail(key, err)
 	}
 	return result.Sent + result.Rejected, err
+}
+
+// fail notes why writes of a run wait. It forgets what it has noted before, when its time is over. The
+// caller holds s.mu.
+func (s *spool) fail(run [2]string, err error) {
+	now := time.Now()
+	maps.DeleteFunc(s.failed, func(_ [2]string, f failure) bool { return !now.Before(f.until) })
+	if s.failed == nil {
+		s.failed = map[[2]string]failure{}
+	}
+	s.failed[run] = failure{err, now.Add(retryAfter)}
 }
 
 // clearPause is the pause before the start of a run looks again for a daemon that is away.
@@ -319,7 +332,7 @@ const clearPause = 50 * time.Millisecond
 func (s *spool) clearAtStart(ctx context.Context, agent, run string) (done int, err error) {
 	for {
 		s.mu.Lock()
-		s.retry = time.Time{}
+		delete(s.failed, [2]string{agent, run})
 		s.mu.Unlock()
 		n, err := s.clear(ctx, agent, run)
 		done += n
