@@ -2,6 +2,7 @@ package hookcmd
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -54,8 +55,8 @@ func (s *options) words() (words []string) {
 	if s.Agent != "" {
 		words = append(words, "--agent", s.Agent)
 	}
-	words = appendOptions(words, "--risky", s.Risky)
-	words = appendOptions(words, "--not-risky", s.NotRisky)
+	words = appendOptions(words, "--risky", patterns(runtime.GOOS, s.Risky))
+	words = appendOptions(words, "--not-risky", patterns(runtime.GOOS, s.NotRisky))
 	if s.OnlyRisky {
 		words = append(words, "--only-risky")
 	}

@@ -30,3 +30,20 @@ func quote(system, word string) string {
 	word = regexp.MustCompile(`\\+$`).ReplaceAllString(word, `${0}${0}`)
 	return `"` + word + `"`
 }
+
+// patterns returns regular expressions for the shell that runs hooks. On Windows, Git's bash takes
+// a backslash before a backslash, a dollar or a backquote away, also within double quotes. Therefore
+// these are written as codes, except in a pattern with a literal part.
+func patterns(system string, all []string) []string {
+	if system != "windows" {
+		return all
+	}
+	codes := strings.NewReplacer(`\\`, `\x5c`, `\$`, `\x24`, "\\`", `\x60`, "`", `\x60`)
+	written := make([]string, len(all))
+	for i, pattern := range all {
+		if written[i] = pattern; !strings.Contains(pattern, `\Q`) {
+			written[i] = codes.Replace(pattern)
+		}
+	}
+	return written
+}
