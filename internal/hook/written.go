@@ -110,10 +110,8 @@ func keptArgs(tool string, args ckpt.JSON) ckpt.JSON {
 			short[member] = path
 		}
 	}
-	for _, member := range oldMembers {
-		if members[member] == "" {
-			short[member] = ""
-		}
+	if replacesNothing(members) {
+		short[oldMembers[0]] = ""
 	}
 	if name == patchTool {
 		for member, value := range members {

@@ -44,15 +44,18 @@ func TestLargeArgumentsStillNameTheirFiles(t *testing.T) {
 	large := strings.Repeat("+0123456789abcde\n", 5000)
 	for _, c := range []struct {
 		tool string
-		args map[string]string
+		args map[string]any
 		want []Written
 	}{
-		{"Write", map[string]string{"content": large, "file_path": "/p/a.go"}, []Written{{"/p/a.go", false}}},
-		{"Edit", map[string]string{"old_string": "x", "new_string": large, "file_path": "a"}, []Written{{"a", true}}},
-		{"Edit", map[string]string{"old_string": "", "new_string": large, "file_path": "a"}, []Written{{"a", false}}},
-		{"Write", map[string]string{"content": "", "file_path": large}, nil},
-		{"Bash", map[string]string{"command": large, "path": "/p/a.go"}, nil},
-		{"apply_patch", map[string]string{"begin": "x", "input": "*** Add File: e\n" + large + "*** Update File: f/g\r\n*** Move to: h\n" + large},
+		{"MultiEdit", map[string]any{"file_path": "a", "edits": []map[string]string{{"old_string": "", "new_string": large}, {"old_string": "x"}}},
+			[]Written{{"a", false}}},
+		{"MultiEdit", map[string]any{"file_path": "a", "edits": []map[string]string{{"old_string": "x", "new_string": large}}}, []Written{{"a", true}}},
+		{"Write", map[string]any{"content": large, "file_path": "/p/a.go"}, []Written{{"/p/a.go", false}}},
+		{"Edit", map[string]any{"old_string": "x", "new_string": large, "file_path": "a"}, []Written{{"a", true}}},
+		{"Edit", map[string]any{"old_string": "", "new_string": large, "file_path": "a"}, []Written{{"a", false}}},
+		{"Write", map[string]any{"content": "", "file_path": large}, nil},
+		{"Bash", map[string]any{"command": large, "path": "/p/a.go"}, nil},
+		{"apply_patch", map[string]any{"begin": "x", "input": "*** Add File: e\n" + large + "*** Update File: f/g\r\n*** Move to: h\n" + large},
 			[]Written{{"e", false}, {"f/g", true}, {"h", false}}},
 	} {
 		args, err := json.Marshal(c.args)
