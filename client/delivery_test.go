@@ -130,6 +130,42 @@ func TestARunThatFailsHoldsNoOtherUp(t *testing.T) {
 	})
 }
 
+// TestFilesOfOthersAreListedOnceASecond: a run of which nothing waits is known as such, like an empty
+// folder, until the next look or its next own file.
+func TestFilesOfOthersAreListedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "spool")
+		open := func(socket string) *spool {
+			return &spool{dir: dir, most: 1 << 20, socket: socket, log: slog.Default,
+				send: func(context.Context, *client.Request, ckpt.Time) error { return nil }}
+		}
+		s := open("/mine")
+		add := func(s *spool) {
+			must(t, s.add(&client.Request{Agent: "a", Run: "main", Method: "POST", Path: "/v1/agents/a/runs/main/events",
+				Header: map[string]string{"Idempotency-Key": uuid.NewString()}}))
+		}
+		clear := func(want int) {
+			t.Helper()
+			if done, err := s.clear(t.Context(), "a", "main"); done != want || err != nil {
+				t.Errorf("%d were sent, want %d, %v", done, want, err)
+			}
+		}
+		add(open("/other"))
+		clear(0)
+		add(open("/mine"))
+		clear(0)
+		time.Sleep(measureEvery)
+		clear(1)
+		clear(0)
+		add(open("/mine"))
+		s.lookAgain()
+		clear(1)
+		clear(0)
+		add(s)
+		clear(1)
+	})
+}
+
 // TestWhyWritesWait: the daemon's log says nothing about what never came to the daemon.
 func TestWhyWritesWait(t *testing.T) {
 	for _, c := range []struct {

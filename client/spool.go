@@ -45,6 +45,7 @@ type spool struct {
 	measured time.Time
 	known    map[string]glance     // the waiting files that were looked at, by name; it is replaced, never changed
 	failed   map[[2]string]failure // why writes of a run wait
+	idle     map[[2]string]bool    // the runs of which nothing waits, since the folder was measured
 }
 
 // failure is why the writes of a run could not be sent. Until its time is over, nothing of that run
@@ -122,6 +123,7 @@ func (s *spool) add(r *client.Request) error {
 	}
 	s.files++
 	s.bytes += int64(len(content))
+	delete(s.idle, [2]string{r.Agent, r.Run})
 	return nil
 }
 
@@ -165,6 +167,7 @@ func (s *spool) measure(dir string) error {
 		return nil
 	}
 	s.files, s.bytes = 0, 0
+	clear(s.idle)
 	for _, folder := range [...]string{dir, filepath.Join(dir, rejectedDir)} {
 		entries, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

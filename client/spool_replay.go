@@ -289,7 +289,7 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 	if err == nil {
 		err = s.measure(dir)
 	}
-	empty, failed := s.files == 0, s.failed[key]
+	empty, failed := s.files == 0 || s.idle[key], s.failed[key]
 	s.mu.Unlock()
 	if err != nil || empty {
 		return 0, nil // a spool that cannot be read does not hold the run up
@@ -304,6 +304,10 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 		s.measured = time.Time{}
 	}
 	if err == nil {
+		if s.idle == nil {
+			s.idle = map[[2]string]bool{}
+		}
+		s.idle[key] = true
 		return result.Sent + result.Rejected, nil
 	}
 	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
