@@ -137,10 +137,10 @@ func (r *Run) describe(ctx context.Context) error {
 		p := ckpt.Duration(o.ProgressTimeout)
 		q.ProgressTimeout = &p
 	}
-	ctx, cancel := r.Agent.client.forAnswer(ctx)
-	defer cancel()
-	_, _, err := r.Agent.client.wire.StartRun(ctx, q)
-	return err
+	return r.Agent.client.delivery.tryToSend(ctx, func(ctx context.Context) error {
+		_, _, err := r.Agent.client.wire.StartRun(ctx, q)
+		return err
+	})
 }
 
 func (r *Run) ref() ckpt.RunRef {

@@ -32,6 +32,9 @@ func TestNoCallWaitsForASilentDaemonForEver(t *testing.T) {
 	a := c.Agent("a")
 	r := &Run{Agent: a, Name: "main"}
 	c.delivery.silence = 10 * time.Millisecond
+	quick := &Client{Socket: socket, Deadline: 10 * time.Millisecond, FailOpen: true}
+	defer quick.Close()
+	begun := &Run{Agent: quick.Agent("a"), Name: "main", epoch: new(int64), options: RunOptions{Goal: "a goal"}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for name, call := range map[string]func() error{
@@ -46,6 +49,7 @@ func TestNoCallWaitsForASilentDaemonForEver(t *testing.T) {
 		"Report":    func() error { _, err := r.Report(ctx, ckpt.FindingRequest{Rule: "rule", Message: "text"}); return err },
 		"Dismiss":   func() error { _, err := r.Dismiss(ctx, "01986f0c-3c1e-7a44-9d51-0f6a3c9be001", "why"); return err },
 		"Ask":       func() error { _, err := r.Ask(ctx, "why?", Question{}); return err },
+		"describe":  func() error { return begun.describe(ctx) }, // a start waits only for the deadline
 		"Save":      func() error { _, err := a.Save(ctx, 1); return err },
 	} {
 		if err := call(); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
