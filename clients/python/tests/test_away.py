@@ -9,6 +9,9 @@ import signal
 import subprocess
 import threading
 import time
+from unittest import mock
+
+from ckptsidecar import _replay
 
 from .harness import World, binary, child, ckptsidecar, percentile, report, until, wait
 
@@ -276,6 +279,25 @@ class Away(World):
         self.assertEqual(len(os.listdir(os.path.join(self.spool, "rejected"))), 2)
         self.assertEqual([s["i"] for s in self.states("taken", "r")], [1])
         other.__exit__(None, None, None)
+
+    def test_a_start_waits_while_the_spool_empties(self) -> None:
+        """What an earlier process has spooled takes longer to send than the deadline: it is waited for, and not done again."""
+        with self.quiet():
+            first = self.sidecar(deadline=0.0)
+            run = first.agent("a").run("r", heartbeat=0)
+            run.begin()
+            for n in range(4):
+                run.step(f"s{n}")(lambda n=n: n)  # type: ignore[misc]
+            first._delivery._closed.set()  # it replays nothing itself
+        self.assertEqual(len(self.waiting()), 8)
+        self.start()
+        replay = _replay._replay
+        with mock.patch.object(_replay, "_replay", lambda *args: replay(*args[:-1], 0.0)):  # one file a call
+            with self.sidecar().agent("a").run("r") as run:
+                self.assertEqual((run.plan.verdict, run.plan.claimed), ("resume", True))
+                for n in range(4):
+                    self.assertEqual(run.step(f"s{n}")(lambda: 1 / 0), n)
+        self.assertEqual(self.waiting(), [])
 
     def test_claimed_late(self) -> None:
         with self.quiet():

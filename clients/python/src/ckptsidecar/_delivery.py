@@ -193,7 +193,7 @@ class Delivery:
                     raise
                 time.sleep(wait)
         if left:
-            raise Behind(f"{left} writes of agent {lane[0]}, run {lane[1]} wait in the spool {self.spool.folder}")
+            raise Behind(f"{left} writes of agent {lane[0]}, run {lane[1]} wait in the spool {self.spool.folder}", left)
         self._back()
 
     def _note_clean(self, lane: Lane) -> None:

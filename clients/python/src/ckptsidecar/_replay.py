@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import NamedTuple, Optional
 
@@ -19,6 +20,10 @@ _PATIENCE, _LONGEST = 10.0, 60.0  # seconds for one request, with one more for e
 
 class Behind(Busy):
     """The daemon is there, but what waits in the spool must go first, and could not all be sent now."""
+
+    def __init__(self, message: str, left: float = math.inf) -> None:
+        super().__init__(message)
+        self.left = left  # how much of it waits, inf where that is not known
 
 
 class Replayed(NamedTuple):
@@ -42,11 +47,12 @@ def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: 
         return Replayed(0, 0, 0)
     lock = spool.lock()
     while lock is None:
-        if time.monotonic() > until:
-            raise Behind("another process is replaying the spool")
-        time.sleep(0.05)
-        if not spool.waiting(lane, link.owns):
+        left = len(spool.waiting(lane, link.owns))
+        if left == 0:
             return Replayed(0, 0, 0)
+        if time.monotonic() > until:
+            raise Behind("another process is replaying the spool", left)
+        time.sleep(0.05)
         lock = spool.lock()
     try:
         return _replay(spool, link, lock, lane, until)

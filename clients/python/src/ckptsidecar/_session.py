@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from typing import Any, Optional, Union
@@ -14,6 +15,7 @@ from .errors import CkptError, Fenced
 from ._heartbeat import Heartbeat
 from ._http import Reply
 from ._ids import new_id
+from ._replay import Behind
 from ._transport import Ask
 from ._types import Named
 from .models import Plan, body_of, plan_of
@@ -64,7 +66,7 @@ class Session:
 
     def _plan(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
         try:
-            self._delivery.settle(self.lane)
+            self._settle()
             plan = plan_of(self.agent.sidecar._ask(self._resume()))
             answers = resolved(plan, resolve)
             for answer in answers:
@@ -77,6 +79,17 @@ class Session:
             return self._offline(error, resolve)
         refuse(plan)
         return plan
+
+    def _settle(self) -> None:
+        """Sends what waits of the run. The deadline does not count for as long as that gets on: the daemon is there."""
+        left = math.inf
+        while True:
+            try:
+                return self._delivery.settle(self.lane)
+            except Behind as behind:
+                if behind.left >= left:
+                    raise
+                left = behind.left
 
     def _resume(self, key: Optional[str] = None, *, dry_run: Optional[bool] = None) -> Ask:
         body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, "dry_run": dry_run, **self._timeouts}
