@@ -290,7 +290,7 @@ class Replaying(World):
         self.start()
         self.keep_all()
         full = OSError(28, "No space left on device")
-        with mock.patch.object(Lock, "take", side_effect=full):
+        with mock.patch.object(Spool, "lock", side_effect=full):
             made = self.sidecar()
             self.assertTrue(made.agent("a").save({"n": 1}).spooled)
             self.assertFalse(made.agent("other").save({"n": 1}).spooled)  # the daemon is not away
@@ -306,6 +306,58 @@ class Replaying(World):
             self.sidecar().close()
         self.sidecar().replay()
         self.assertEqual(self.numbers(), [0, 1])
+
+    def test_a_folder_that_cannot_be_written(self) -> None:
+        """A daemon that is there gets all, once: the lock only saves work, and what it has answered waits no more."""
+        with self.quiet():
+            writer = self.sidecar(deadline=0.0)
+            writer.agent("a").save({"n": 0})
+            writer.agent("a").save(b"{no json", content_type="application/json")
+            writer.agent("a").save({"n": 2})
+            writer._delivery._closed.set()  # it replays nothing itself
+        self.start()
+        self.keep_all()
+        names = self.waiting()
+        asked: list[Any] = []
+        ask = Link.ask
+
+        def count(link: Link, what: Any, until: float) -> Any:
+            asked.extend([what.path] if what.method == "PUT" else [])
+            return ask(link, what, until)
+
+        def fail(function: Any) -> Any:
+            def failing(path: Any, *more: Any, **named: Any) -> Any:
+                if str(path).startswith(self.spool) and (function.__name__ != "open" or more[0] & os.O_CREAT):
+                    raise OSError(30, "Read-only file system", path)
+                return function(path, *more, **named)
+
+            return mock.patch.object(os, function.__name__, failing)
+
+        with fail(os.open), fail(os.remove), fail(os.replace), fail(os.mkdir), mock.patch.object(Link, "ask", count), self.quiet() as log:
+            made = self.sidecar()
+            for n in (3, 4):
+                self.assertFalse(made.agent("a").save({"n": n}).spooled)
+            self.assertEqual(tuple(made.replay()), (0, 0, 0))
+        self.assertEqual(len(asked), 5)
+        self.assertEqual(self.numbers(), [0, 2, 3, 4])
+        self.assertEqual(self.waiting(), names)
+        self.assertIn("was sent, but cannot be removed: Read-only file system", "".join(log.output))
+        self.assertIn("cannot be put aside: Read-only file system", "".join(log.output))
+        self.assertNotIn("in rejected now", "".join(log.output))
+        with self.quiet():
+            self.assertEqual(tuple(self.sidecar().replay()), (2, 1, 0))  # another client sends it again, which does no harm
+        self.assertEqual((self.numbers(), self.waiting()), ([0, 2, 3, 4], []))
+
+    def test_a_lock_that_cannot_be_written(self) -> None:
+        os.makedirs(self.spool, mode=0o700)
+        path = os.path.join(self.spool, "replay.lock")
+        with mock.patch("json.dump", side_effect=OSError(28, "No space left on device")):
+            self.assertTrue(Lock(path).take())
+        self.assertFalse(os.path.exists(path))  # or others would take it for held
+        os.mkdir(path)  # it cannot be removed
+        self.assertFalse(Lock(path).take())
+        os.utime(path, (time.time() - 121,) * 2)
+        self.assertTrue(Lock(path).take())
 
     def test_who_waits_for_another_replayer(self) -> None:
         """The daemon is not away: other runs go on."""

@@ -14,24 +14,27 @@ export class ReplayLock {
   private constructor(
     private readonly file: string,
     private readonly token: string,
+    private readonly held: boolean,
   ) {
     this.timer = setInterval(() => void this.touch(), touchEvery);
     this.timer.unref();
   }
 
-  /** Takes the lock; undefined where somebody else has it. */
+  /** Takes the lock; undefined where somebody else has it. Where it cannot be written, it is done without. */
   static async take(file: string): Promise<ReplayLock | undefined> {
     const token = randomUUID();
     for (let tries = 0; tries < 2; tries++) {
-      if (await make(file, token)) return new ReplayLock(file, token);
+      const made = await make(file, token);
+      if (made !== 'there') return new ReplayLock(file, token, made === 'made');
       if (!(await isStale(file))) return undefined;
       await unlink(file).catch(() => undefined);
     }
-    return undefined;
+    return new ReplayLock(file, token, false);
   }
 
   /** Says that its holder lives. */
   async touch(): Promise<void> {
+    if (!this.held) return;
     const now = new Date();
     await utimes(this.file, now, now).catch(() => undefined);
   }
@@ -49,19 +52,21 @@ interface Holder {
   token: string;
 }
 
-async function make(path: string, token: string): Promise<boolean> {
+async function make(path: string, token: string): Promise<'made' | 'there' | 'failed'> {
   const holder: Holder = { pid: process.pid, host: hostname(), token };
   try {
     const file = await open(path, 'wx', 0o600);
     try {
       await file.writeFile(JSON.stringify(holder));
+      return 'made';
+    } catch {
+      await unlink(path).catch(() => undefined); // nobody could tell whose it is
+      return 'failed';
     } finally {
       await file.close();
     }
-    return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
+    return (error as NodeJS.ErrnoException).code === 'EEXIST' ? 'there' : 'failed';
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import type { Answer, Ask } from './ask.js';
 import { candidates } from './endpoint.js';
-import { isSidecarError, SidecarError } from './errors.js';
+import { isSidecarError, messageOf, SidecarError } from './errors.js';
 import { ReplayLock } from './lock.js';
 import { passes } from './problem.js';
 import { type Spool, type SpoolHeader, fileName } from './spool.js';
@@ -32,6 +32,7 @@ export function runKey(agent: string, run: string): string {
 /** Sends what waits in a spool to one daemon, in order, each run as far as it goes. */
 export class Replayer {
   private readonly known = new Map<string, SpoolHeader | null>(); // headers of files that were there before
+  private readonly settled = new Set<string>(); // files that were sent or refused, and could not be moved
 
   constructor(
     readonly spool: Spool,
@@ -45,7 +46,9 @@ export class Replayer {
     const runs = new Map<string, string[]>();
     const there = new Set(names);
     for (const name of this.known.keys()) if (!there.has(name)) this.known.delete(name);
+    for (const name of this.settled) if (!there.has(name)) this.settled.delete(name);
     for (const name of names) {
+      if (this.settled.has(name)) continue;
       if (!this.known.has(name)) {
         const header = await this.spool.header(name);
         if (header === undefined) continue;
@@ -124,21 +127,39 @@ export class Replayer {
       return true;
     }
     report.sent++;
-    await this.spool.remove(name);
+    await this.moved(name, this.spool.remove(name));
     return true;
   }
 
   private async refused(name: string, header: SpoolHeader, error: SidecarError, report: ReplayReport): Promise<void> {
     const { code, message: detail } = error;
     report.rejected.push({ file: name, agent: header.agent, run: header.run, code, detail });
-    await this.spool.reject(name, { code, detail, status: error.status ?? 0 });
-    this.tell(`the daemon refused what agent ${header.agent}, run ${header.run}, had spooled at ${header.created_at} (${code}: ${detail}); it is kept in ${join(this.spool.folder, 'rejected', name)}`);
+    const kept = await this.putAside(name, { code, detail, status: error.status ?? 0 });
+    this.tell(`the daemon refused what agent ${header.agent}, run ${header.run}, had spooled at ${header.created_at} (${code}: ${detail}); it is kept in ${kept}`);
   }
 
   private async damaged(name: string, why: string): Promise<void> {
     this.known.delete(name);
-    await this.spool.reject(name, { code: 'corrupt', detail: why, status: 0 });
-    this.tell(`a file of the spool is damaged (${why}); it is kept in ${join(this.spool.folder, 'rejected', name)}`);
+    const kept = await this.putAside(name, { code: 'corrupt', detail: why, status: 0 });
+    this.tell(`a file of the spool is damaged (${why}); it is kept in ${kept}`);
+  }
+
+  /** Answers where the file is then. */
+  private async putAside(name: string, why: Parameters<Spool['reject']>[1]): Promise<string> {
+    const aside = await this.moved(name, this.spool.reject(name, why));
+    return join(this.spool.folder, aside ? 'rejected' : '', name);
+  }
+
+  /** A file that cannot be moved stays where it is and waits no more: the daemon has answered it. */
+  private async moved(name: string, move: Promise<void>): Promise<boolean> {
+    try {
+      await move;
+      return true;
+    } catch (error) {
+      this.settled.add(name);
+      this.tell(`${name} of the spool ${this.spool.folder} was answered, but can be neither removed nor put aside: ${messageOf(error)}`);
+      return false;
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import fsp from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -314,6 +316,57 @@ test('two replay at once and all is there once; a stale lock is broken', async (
   await world.start();
   assert.equal((await world.client().replay()).sent, 1);
   assert.throws(() => statSync(lock), 'it is removed');
+});
+
+test('a spool that cannot be written holds nothing up while the daemon is there', async () => {
+  const world = absent();
+  const writer = world.client(patient);
+  writer.close(); // so that it does not empty the spool by itself
+  await writer.agent('stuck').save({ n: 0 });
+  await writer.agent('stuck').save(Buffer.from('{no json'), { contentType: 'application/json' });
+  await writer.agent('stuck').save({ n: 2 });
+  const names = world.spooled();
+  await world.start();
+  await world.client().agent('stuck').setPolicy({ routine_keep: 0 });
+  const failing = ['open', 'unlink', 'rename', 'mkdir'] as const;
+  const real = { ...fsp };
+  for (const name of failing) {
+    const before = real[name] as (path: string, ...more: unknown[]) => Promise<unknown>;
+    const fail = (path: string, ...more: unknown[]): Promise<unknown> =>
+      path.startsWith(world.spool) && (name !== 'open' || more[0] === 'wx') ? Promise.reject(new Error('EROFS: read-only file system')) : before(path, ...more);
+    Object.assign(fsp, { [name]: fail });
+  }
+  syncBuiltinESMExports();
+  try {
+    const client = world.client({ deadline: 60_000 });
+    for (const n of [3, 4]) assert.equal((await client.agent('stuck').save({ n })).stored, 'daemon');
+    assert.deepEqual(await client.replay(), { sent: 0, rejected: [], left: 0 }, 'what was answered is not sent again');
+  } finally {
+    Object.assign(fsp, real);
+    syncBuiltinESMExports();
+  }
+  assert.deepEqual(world.spooled(), names);
+  assert.match(world.warnings.join('\n'), /was answered, but can be neither removed nor put aside: EROFS/);
+  const report = await world.client().replay();
+  assert.deepEqual([report.sent, report.rejected.length, report.left], [2, 1, 0], 'another client sends it again, which does no harm');
+  const agent = world.client().agent('stuck');
+  const kept: unknown[] = [];
+  for await (const c of agent.all()) kept.unshift((await agent.checkpoint(c.id)).state);
+  assert.deepEqual(kept, [{ n: 0 }, { n: 2 }, { n: 3 }, { n: 4 }]);
+});
+
+test('a lock that is stale and cannot be removed holds nothing up', async () => {
+  const world = absent();
+  const writer = world.client(patient);
+  writer.close(); // so that it does not empty the spool by itself
+  await writer.agent('stale').save({ n: 1 });
+  const lock = join(world.spool, 'replay.lock');
+  mkdirSync(lock); // no file, so it cannot be removed as one
+  await world.start();
+  await assert.rejects(world.client({ deadline: 300 }).replay(), { code: 'busy' });
+  utimesSync(lock, new Date(Date.now() - 121_000), new Date(Date.now() - 121_000));
+  assert.equal((await world.client().agent('stale').save({ n: 2 })).stored, 'daemon');
+  assert.deepEqual(world.spooled(), []);
 });
 
 test('replayers that are killed lose nothing and send nothing twice', { timeout: 60_000 }, async () => {

@@ -20,22 +20,32 @@ class Lock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._token = new_id()
+        self._held = False
 
     def take(self) -> bool:
+        """Whether nobody else holds the lock. Where it cannot be written, it is done without."""
         for _ in range(3):
             try:
                 descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 if not self._stale():
                     return False
-                remove_file(self._path)
+                self._remove()
                 continue
-            with os.fdopen(descriptor, "w") as file:
-                json.dump({"pid": os.getpid(), "host": socket.gethostname(), "token": self._token}, file)
+            except OSError:
+                return True
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "token": self._token}, file)
+                self._held = True
+            except OSError:
+                self._remove()  # nobody could tell whose it is
             return True
-        return False
+        return True  # it is stale, and cannot be removed
 
     def touch(self) -> None:
+        if not self._held:
+            return
         try:
             os.utime(self._path)
         except OSError:
@@ -43,7 +53,13 @@ class Lock:
 
     def release(self) -> None:
         if self._holder().get("token") == self._token:
-            remove_file(self._path)
+            self._remove()
+
+    def _remove(self) -> None:
+        try:
+            os.remove(self._path)
+        except OSError:
+            pass
 
     def _holder(self) -> dict[str, Any]:
         try:

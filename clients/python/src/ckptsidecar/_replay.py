@@ -82,8 +82,8 @@ def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: f
                 _log.warning("the daemon does not accept %s of the spool now: %s", name, error)
                 blocked.add(request.lane)
             else:
-                _log.error("the daemon refused %s of the spool for good, it is in rejected now: %s", name, error)
-                spool.reject(name, error)
+                aside = ", it is in rejected now" if spool.reject(name, error) else ""
+                _log.error("the daemon refused %s of the spool for good%s: %s", name, aside, error)
                 rejected += 1
     return Replayed(sent, rejected, len(spool.waiting(lane, link.owns)))
 
@@ -95,8 +95,8 @@ def _read(spool: Spool, name: str) -> tuple[Optional[Spooled], int]:
     except FileNotFoundError:
         return None, 0  # another replayer was here first
     except Damaged as error:
-        _log.error("%s of the spool is damaged, it is in rejected now: %s", name, error)
-        spool.reject(name, Invalid(str(error)))
+        aside = ", it is in rejected now" if spool.reject(name, Invalid(str(error))) else ""
+        _log.error("%s of the spool is damaged%s: %s", name, aside, error)
         return None, 1
     except (TooNew, OSError) as error:
         _log.warning("%s of the spool cannot be read: %s", name, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import stat
 import threading
@@ -18,6 +19,7 @@ from ._spool_form import (
     MOST_HEADER, NAME, VERSION, Damaged, Lane, Spooled, TooNew, now, read_header, read_request,
 )  # fmt: skip
 
+_log = logging.getLogger("ckptsidecar")
 _LEFT_OVER = 3600.0  # seconds after which a temporary file belongs to nobody
 
 Owner = Optional[tuple[Lane, str]]  # the run and the endpoint; None of a file that cannot be read
@@ -34,6 +36,7 @@ class Spool:
         self.folder = folder
         self.max_bytes = max_bytes
         self._owners: dict[str, Owner] = {}  # by name: what a file belongs to
+        self._settled: set[str] = set()  # files that were sent or refused, and could not be moved
         self._used = (0, -1.0)  # bytes, and when they were counted
         self._checked = False
 
@@ -140,6 +143,8 @@ class Spool:
     def waiting(self, lane: Optional[Lane] = None, owns: Optional[Callable[[str], bool]] = None) -> list[str]:
         """The files of a run, or all, in their order; with ``owns`` those of the endpoints that it says."""
         names = self.names() if self.folder else []
+        self._settled.intersection_update(names)
+        names = [name for name in names if name not in self._settled]
         self._owners = {name: self._owners[name] for name in names if name in self._owners}
         if lane is None and owns is None:
             return names
@@ -179,12 +184,24 @@ class Spool:
 
     def remove(self, name: str) -> None:
         """Removes a file that the daemon has taken."""
-        remove_file(os.path.join(self.folder, name))
+        try:
+            remove_file(os.path.join(self.folder, name))
+        except OSError as error:
+            self._settle(name, "was sent, but cannot be removed", error)
         self._owners.pop(name, None)
         self._used = (0, -1.0)
 
-    def reject(self, name: str, error: CkptError) -> None:
-        """Puts aside a file that the daemon refused for good, with the reason beside it."""
+    def reject(self, name: str, error: CkptError) -> bool:
+        """Puts aside a file that the daemon refused for good, with the reason beside it; whether it could."""
+        self._owners.pop(name, None)
+        try:
+            self._put_aside(name, error)
+            return True
+        except OSError as failure:
+            self._settle(name, "cannot be put aside", failure)
+            return False
+
+    def _put_aside(self, name: str, error: CkptError) -> None:
         folder = self._rejected()
         os.makedirs(folder, mode=0o700, exist_ok=True)
         reason = {"code": error.code, "detail": error.message, "status": error.status, "at": now()}
@@ -198,7 +215,11 @@ class Spool:
         except FileNotFoundError:
             remove_file(path)  # another replayer was here first
         _flush_folder(folder)
-        self._owners.pop(name, None)
+
+    def _settle(self, name: str, what: str, error: OSError) -> None:
+        """Leaves a file where it is. It waits no more: the daemon has answered it."""
+        _log.warning("%s of the spool %s %s: %s", name, self.folder, what, error.strerror or error)
+        self._settled.add(name)
 
     def _rejected(self) -> str:
         return os.path.join(self.folder, "rejected")
