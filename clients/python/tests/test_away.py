@@ -11,7 +11,7 @@ import threading
 import time
 from unittest import mock
 
-from ckptsidecar import _replay
+from ckptsidecar import _delivery, _replay
 
 from .harness import World, binary, child, ckptsidecar, percentile, report, until, wait
 
@@ -298,6 +298,20 @@ class Away(World):
                 for n in range(4):
                     self.assertEqual(run.step(f"s{n}")(lambda: 1 / 0), n)
         self.assertEqual(self.waiting(), [])
+
+    def test_a_heartbeat_overtakes_what_waits(self) -> None:
+        """A run whose writes wait in the spool, because the daemon does not take them now, is alive all the same."""
+        self.start()
+        with self.quiet(), self.sidecar(deadline=60.0).agent("a").run("r", heartbeat=0.05) as run:
+            run.save({"n": 1})
+            full = ckptsidecar.StorageFull("no room")
+            with mock.patch.object(_delivery, "replay", lambda *args: _replay.Replayed(0, 0, 1)):
+                with mock.patch.object(run._session._delivery.link, "ask", side_effect=full):
+                    with mock.patch.object(run._session._delivery, "settings", _delivery.Settings(deadline=0.0)):
+                        self.assertTrue(run.save({"n": 2}).spooled)
+                run._session.progress = 0.5  # for the next heartbeat
+                self.assertTrue(until(lambda: self.daemon.rows("SELECT progress FROM audit_runs") == [(0.5,)], 60))
+            self.assertEqual(len(self.waiting()), 1)
 
     def test_claimed_late(self) -> None:
         with self.quiet():

@@ -211,9 +211,9 @@ class Sidecar:
     def _deliver(self, ask: Ask) -> Union[Reply, Kept]:
         return self._delivery.deliver(self._owned(ask))
 
-    def _attempt(self, lane: Lane, ask: Ask) -> Reply:
+    def _attempt(self, lane: Lane, ask: Ask, settle: bool = True) -> Reply:
         """Makes a request about a run once. It is never spooled."""
-        return self._delivery.attempt(lane, self._owned(ask))
+        return self._delivery.attempt(lane, self._owned(ask), settle)
 
     def _owned(self, ask: Ask) -> Ask:
         if self._owner is not None:

@@ -77,13 +77,14 @@ class Delivery:
         """Whether it is worth asking: the daemon was not given up just now."""
         return self._away is None or time.monotonic() >= self._rest_until
 
-    def attempt(self, lane: Lane, ask: Ask) -> Reply:
-        """Sends what waits of a run and makes a request, both once; raises CkptError."""
+    def attempt(self, lane: Lane, ask: Ask, settle: bool = True) -> Reply:
+        """Makes a request once, after what waits of its run unless ``settle`` is false; raises CkptError."""
         self._mine()
         with self._turn:
-            self._clean.discard(lane)
             try:
-                self._settle(lane, deadline(self.settings.deadline))
+                if settle:
+                    self._clean.discard(lane)
+                    self._settle(lane, deadline(self.settings.deadline))
                 reply = self.link.ask(ask, deadline(self.settings.deadline))
             except CkptError as error:
                 if error.code in AWAY and not isinstance(error, Behind):

@@ -202,12 +202,12 @@ class Session:
 
     def beat(self) -> None:
         """Says once that the owner lives, and how far it has come."""
-        if not self.claimed():
+        if not self.claimed() or not self._delivery.reachable():
             return
         body = _requests.members({"epoch": self.epoch, "progress": self.progress})
         headers = {"Content-Type": _requests.JSON}
         ask = Ask("POST", f"{self._path}/heartbeat", "", headers, body, write=True, repeatable=True)
-        self.drift.read(self.agent.sidecar._attempt(self.lane, ask))
+        self.drift.read(self.agent.sidecar._attempt(self.lane, ask, settle=False))
 
     def _lose(self, error: CkptError) -> None:
         self._lost = error if isinstance(error, Fenced) else None
