@@ -235,6 +235,23 @@ class Away(World):
         with self.quiet(), self.sidecar(deadline=0.0).agent("a").run() as run:
             self.assertEqual(run.state, {"planted": True})
 
+    def test_a_folder_that_others_may_write(self) -> None:
+        """Nothing of it is sent. A daemon that is there gets what is new."""
+        with self.quiet():
+            writer = self.sidecar(deadline=0.0)
+            writer.agent("a").save({"planted": True})
+            writer._delivery._closed.set()  # it replays nothing itself
+        os.chmod(self.spool, 0o777)
+        self.start()
+        with self.quiet() as log, self.sidecar().agent("a").run() as run:
+            self.assertEqual((run.plan.verdict, run.state), ("fresh", None))
+            self.assertFalse(run.save({"n": 1}).spooled)
+            self.assertEqual(run.agent.latest().state, {"n": 1})
+        self.assertEqual(len([line for line in log.output if "chmod 700" in line]), 1)
+        with self.assertRaises(ckptsidecar.SpoolError):
+            self.sidecar().replay()
+        self.assertEqual(len(self.waiting()), 1)
+
     def test_fenced_is_never_spooled(self) -> None:
         self.start()
         agent = self.sidecar().agent("fenced")

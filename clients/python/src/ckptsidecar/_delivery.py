@@ -55,6 +55,7 @@ class Delivery:
         self._turn = Turn()
         self._pid = os.getpid()
         self._clean: set[Lane] = set()  # runs of which nothing waits
+        self._unread = False  # whether it was told that the spool cannot be read
         self._away: Optional[CkptError] = None  # why the daemon was given up last
         self._rest = 0.0
         self._rest_until = 0.0
@@ -175,9 +176,16 @@ class Delivery:
             return
         try:
             self._send_waiting(lane, until)
-        except OSError as error:
-            raise Behind(f"the spool {self.spool.folder} cannot be replayed: {error.strerror or error}") from error
+        except (SpoolError, OSError) as error:
+            self._warn_unread(error)
         self._note_clean(lane)
+
+    def _warn_unread(self, error: Union[SpoolError, OSError]) -> None:
+        """A spool that cannot be read holds nothing up."""
+        if not self._unread:
+            self._unread = True
+            why = error.message if isinstance(error, SpoolError) else f"{self.spool.folder}: {error.strerror or error}"
+            _log.warning("the spool is not replayed: %s", why)
 
     def _send_waiting(self, lane: Lane, until: float) -> None:
         if not self.spool.waiting(lane):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from typing import NamedTuple, Optional
 
@@ -21,9 +20,9 @@ _PATIENCE, _LONGEST = 10.0, 60.0  # seconds for one request, with one more for e
 class Behind(Busy):
     """The daemon is there, but what waits in the spool must go first, and could not all be sent now."""
 
-    def __init__(self, message: str, left: float = math.inf) -> None:
+    def __init__(self, message: str, left: int) -> None:
         super().__init__(message)
-        self.left = left  # how much of it waits, inf where that is not known
+        self.left = left  # how much of it waits
 
 
 class Replayed(NamedTuple):

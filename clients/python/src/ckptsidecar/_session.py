@@ -82,7 +82,7 @@ class Session:
 
     def _settle(self) -> None:
         """Sends what waits of the run. The deadline does not count for as long as that gets on: the daemon is there."""
-        left = math.inf
+        left: float = math.inf
         while True:
             try:
                 return self._delivery.settle(self.lane)
