@@ -3,6 +3,7 @@ import { isJSON, type Stored, withState } from './checkpoint.js';
 import { revive } from './decode.js';
 import { messageOf, type SidecarError } from './errors.js';
 import type { Plan } from './plan.js';
+import { faultOf } from './replay.js';
 import type { SpoolHeader } from './spool.js';
 import type { Checkpoint, Json, Kind, Labels, OperationInfo, Program } from './wire.js';
 
@@ -25,8 +26,9 @@ class Told {
 
   take(header: SpoolHeader, body: Buffer): void {
     if (header.method === 'PUT') {
-      this.checkpoint = checkpointOf(header, body);
+      const checkpoint = checkpointOf(header, body);
       this.program = programRest(header.headers['Ckpt-Program']);
+      this.checkpoint = checkpoint;
       this.done.clear(); // the state knows of them
       return;
     }
@@ -86,15 +88,25 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
     unread = error;
     return { spool: undefined, names: [] as string[] };
   });
+  const skipped: Plan['skipped'] = [];
   for (const file of names) {
-    const found = await spool!.read(file).catch(() => undefined);
-    if (found?.header?.version === 1) told.take(found.header, found.body);
+    try {
+      const found = await spool!.read(file);
+      if (!found) continue; // it was sent just now
+      const { header, body } = found;
+      const fault = header === null ? 'its first line makes no sense' : faultOf(file, header, body);
+      if (header === null || fault !== undefined) throw new Error(fault);
+      told.take(header, body);
+    } catch (error) {
+      skipped.push({ id: file, seq: 0, reason: `this file of the spool cannot be read: ${messageOf(error)}` });
+    }
   }
   const fresh = names.length === 0 || (!told.checkpoint && told.ever.size + told.begun.size + told.open.size === 0);
   const reasons = [`The daemon is away: ${away.message}.`];
   if (unread) reasons.push(`It is not known what the spool has of this run, so it starts from the beginning: ${messageOf(unread)}.`);
   else if (fresh) reasons.push('The spool has nothing of this run, so it starts from the beginning; it is not known whether the daemon has something to resume.');
   else reasons.push('The run goes on from what its former process has spooled.');
+  if (skipped.length > 0) reasons.push(`Of what the spool has of it, ${skipped.length} files cannot be read.`);
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
   delivery.settings.warn(`agent ${name.agent}, run ${name.run}, starts without the daemon. ${reasons.join(' ')}`);
   const plan: Plan<S> = {
@@ -108,7 +120,7 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
     completed_steps: [...told.done.values()],
     interrupted_steps: [...told.begun.values()].map((step) => interrupted(step)),
     uncertain_operations: [...told.open.values()],
-    skipped: [],
+    skipped,
     events_after: 0,
     program: told.program,
     continuation_prompt: null,

@@ -169,8 +169,8 @@ function belongs(header: SpoolHeader, endpoint: string | undefined): boolean {
   return header.endpoint === endpoint || (header.endpoint === '' && candidates(undefined).includes(endpoint));
 }
 
-/** Why a file must not be sent. */
-function faultOf(name: string, header: SpoolHeader, body: Buffer): string | undefined {
+/** Why a file must not be sent, or gone by. */
+export function faultOf(name: string, header: SpoolHeader, body: Buffer): string | undefined {
   const id = fileName.exec(name)?.[2] ?? '';
   if (body.length !== header.size) return `its body has ${body.length} bytes and not the ${header.size} that it should have`;
   if (createHash('sha256').update(body).digest('hex') !== header.sha256) return 'its body has not the hash that it should have';

@@ -2,7 +2,7 @@
 // its form, which the clients of all languages share.
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fsync, openSync, renameSync, type Stats, statSync, write, writeSync } from 'node:fs';
+import { closeSync, constants, fsync, lstatSync, openSync, renameSync, type Stats, write, writeSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, readFile, rename, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -144,12 +144,12 @@ export class Spool {
 
   /** Makes the folder, and refuses one that others could change. */
   private async makeSafe(): Promise<void> {
-    if (this.inode !== undefined && statSync(this.folder, { throwIfNoEntry: false })?.ino === this.inode) return;
+    if (this.inode !== undefined && lstatSync(this.folder, { throwIfNoEntry: false })?.ino === this.inode) return;
     await mkdir(dirname(this.folder), { recursive: true });
     await mkdir(this.folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error;
     });
-    const found = this.check() ?? statSync(this.folder); // which throws, because it was removed just now
+    const found = this.check() ?? lstatSync(this.folder); // which throws, because it was removed just now
     await this.names(); // so that what is written now comes after all that is there
     this.close();
     if (!windows) this.handle = openSync(this.folder, 'r'); // Windows flushes no folders; the rename is enough there
@@ -158,7 +158,7 @@ export class Spool {
 
   /** Refuses a folder that others could change. Undefined where there is none. */
   check(): Stats | undefined {
-    const found = statSync(this.folder, { throwIfNoEntry: false });
+    const found = lstatSync(this.folder, { throwIfNoEntry: false });
     if (!found) return undefined;
     if (!found.isDirectory()) throw spoolError(`the spool ${this.folder} is not a folder: remove it, or name another with CKPTSIDECAR_SPOOL`);
     if (!windows && found.uid !== process.getuid!()) {

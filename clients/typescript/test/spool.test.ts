@@ -130,6 +130,12 @@ test('a spool that cannot be written is an error that says why', async () => {
   chmodSync(open, 0o777);
   const shared = world.client({ ...patient, spool: { folder: open } }).agent('no');
   await assert.rejects(shared.save(1), { code: 'spool', message: /others may write to the spool .*chmod go-w/ });
+  const link = join(world.dir, 'link');
+  chmodSync(open, 0o700);
+  symlinkSync(open, link);
+  const linked = world.client({ ...patient, spool: { folder: link } }).agent('no');
+  await assert.rejects(linked.save(1), { code: 'spool', message: /is not a folder/ });
+  assert.deepEqual(readdirSync(open), []);
   await assert.rejects(world.client({ ...patient, failOpen: false }).agent('no').save(1), { code: 'no_daemon' });
   assert.deepEqual(world.spooled(), []);
 });
@@ -425,6 +431,23 @@ test('a run that dies without a daemon goes on from the spool', async () => {
   const third = await client().agent('dies').start({ force: true, signals: [] });
   assert.deepEqual(third.state, { n: 2 });
   await third.end();
+});
+
+test('a run goes on from no damaged file of the spool', async () => {
+  const world = absent();
+  const writer = world.client(patient);
+  writer.close(); // so that it does not empty the spool by itself
+  const agent = writer.agent('damaged');
+  for (let n = 0; n < 3; n++) await agent.save({ n });
+  const names = world.spooled().sort();
+  const change = (name: string, from: string, to: string): void => writeFileSync(join(world.spool, name), readFileSync(join(world.spool, name), 'utf8').replace(from, to));
+  change(names[1]!, '{"n":1}', '{"n":9}');
+  change(names[2]!, '{"n":2}', '{"n":2');
+  const run = await world.client(patient).agent('damaged').start({ signals: [] });
+  assert.deepEqual([run.plan?.verdict, run.state], ['resume', { n: 0 }]);
+  assert.deepEqual(run.plan?.skipped.map((s) => s.id), names.slice(1));
+  assert.match(run.plan!.skipped[0]!.reason, /cannot be read: its body has not the hash/);
+  assert.match(run.plan!.reasons.join(' '), /2 files cannot be read/);
 });
 
 test('a run that began without the daemon is registered when that is back', async () => {
