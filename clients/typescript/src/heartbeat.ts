@@ -3,7 +3,7 @@ import type { Core } from './core.js';
 import type { DriftVerdict } from './drift.js';
 import { milliseconds } from './duration.js';
 import { isSidecarError, SidecarError } from './errors.js';
-import { planOf } from './plan.js';
+import { type Plan, planOf } from './plan.js';
 import { understood } from './problem.js';
 import { objectOf, post } from './requests.js';
 import type { RunOptions } from './options.js';
@@ -18,6 +18,7 @@ export class Heartbeat {
   progress: number | undefined;
   private readonly timer: NodeJS.Timeout;
   private beating = false;
+  private asked = false; // whether a person must decide before the run is claimed
 
   constructor(
     private readonly core: Core,
@@ -57,19 +58,32 @@ export class Heartbeat {
   private async claim(): Promise<void> {
     const { core } = this;
     try {
-      core.epoch = await register(core.delivery, core, this.options, atOnce);
+      if (!this.asked) {
+        core.epoch = await register(core.delivery, core, this.options, atOnce);
+        return;
+      }
     } catch (error) {
       if (!isSidecarError(error, 'conflict')) throw error;
-      if (core.busy === 0) await this.resume(); // which would settle what is going on
     }
+    if (core.busy === 0) await this.resume(); // which would settle what is going on
   }
 
-  /** It had been left unfinished before: what is done since goes on top. */
+  /** It had been left unfinished before: what is done since goes on top. While a person must decide first, it only looks: each claim is recorded. */
   private async resume(): Promise<void> {
     const { core } = this;
-    const body = objectOf({ pid: process.pid, ...timeouts(this.options), reason: 'it began while the daemon was away' });
-    const plan = planOf(await core.delivery.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
+    if (this.asked && (await this.planned(true)).verdict === 'ask') return;
+    const plan = await this.planned();
+    const name = `run ${core.run} of agent ${core.agent}`;
+    const reasons = plan.reasons.join(' ');
     if (plan.claimed) core.epoch = plan.epoch;
-    else core.lose(new SidecarError('conflict', `run ${core.run} of agent ${core.agent} began while the daemon was away, and cannot go on: ${plan.reasons.join(' ')}`));
+    else if (plan.verdict !== 'ask') core.lose(new SidecarError('conflict', `${name} began while the daemon was away, and cannot go on: ${reasons}`));
+    else if (!this.asked) core.delivery.settings.warn(`a person must decide before ${name} is claimed: ${reasons}`);
+    this.asked = plan.verdict === 'ask';
+  }
+
+  private async planned(dryRun?: boolean): Promise<Plan> {
+    const { core, options } = this;
+    const body = objectOf({ pid: process.pid, ...timeouts(options), reason: 'it began while the daemon was away', dry_run: dryRun });
+    return planOf(await core.delivery.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
   }
 }

@@ -465,6 +465,22 @@ test('a run that began without the daemon is registered when that is back', asyn
   assert.equal((await client.agent('late').info()).status, 'completed');
 });
 
+test('a run that a person must decide about is claimed after the answer', async () => {
+  const world = await World.start();
+  const first = await world.client().agent('asked').start({ heartbeatTimeout: 100, heartbeatEvery: '1h', signals: [] });
+  void first.operation('pay', undefined, () => new Promise(() => undefined));
+  const operation = (): string | undefined => (JSON.parse(world.run('operations', 'asked', '--json')) as { operations: { status: string }[] }).operations[0]?.status;
+  await until('nobody knows what became of it', () => operation() === 'uncertain');
+  await world.stop();
+  const run = await world.client(patient).agent('asked').start({ force: true, heartbeatEvery: 20, signals: [] });
+  await world.start();
+  await until('it was told to wait', () => /a person must decide before run main of agent asked is claimed/.test(world.warnings.join(' ')));
+  assert.equal(run.epoch, undefined);
+  world.run('operation', 'resolve', 'asked', 'pay', 'succeeded', '--reason', 'looked');
+  await until('it has its epoch', () => run.epoch !== undefined);
+  await run.end();
+});
+
 test('with needDaemon a run does not begin without one', async () => {
   const world = absent();
   await assert.rejects(world.client(patient).agent('needs').start({ needDaemon: true }), { code: 'no_daemon' });

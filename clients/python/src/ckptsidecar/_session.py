@@ -144,6 +144,8 @@ class Session:
                 return plan
             self._claim = new_id()  # the same request would get the same answer
         plan = plan_of(self.agent.sidecar._attempt(self.lane, self._resume(self._claim)))
+        if plan.verdict == "ask" and not self._asked:
+            _log.warning("a person must decide before run %s of agent %s is claimed: %s", self.run, self.agent.name, " ".join(plan.reasons))
         self._asked = plan.verdict == "ask"
         return plan
 
