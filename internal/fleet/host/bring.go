@@ -23,7 +23,7 @@ const standbyRetry = 5 * time.Second
 // It notes in the request what the plan must say. If the engine cannot be asked, agents
 // whose runs can move must wait, and all others go on with what is on this host.
 func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
 		return nil
 	}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -224,13 +226,28 @@ func TestANewRunOfAFencedName(t *testing.T) {
 }
 
 // TestEngineFailsAClaim: if the engine fails in the middle of a claim, the answer says
-// that the claim can be repeated. Only an administrator is told what the engine said. If a
-// person must act first, the answer is a conflict.
+// that the claim can be repeated. Only an administrator and the log are told what the
+// engine said. If a person must act first, the answer is a conflict.
 func TestEngineFailsAClaim(t *testing.T) {
 	t.Parallel()
-	server, _, one, two := twoHosts(t, fleetPolicy)
+	server, url, one, two := twoHosts(t, fleetPolicy)
 	waitShipped(t, one)
 	leaseOver(server, one.store.ID)
+	var log strings.Builder
+	c := claimantOf(two.store, url, "two")
+	c.who, c.log = two.s.shipper.identities, slog.New(slog.NewTextHandler(&log, nil))
+	logged := func(text string) {
+		t.Helper()
+		for range 2 {
+			err := c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "a", Standby: true})
+			if err == nil {
+				t.Fatal("a claim does not fail: this test sees nothing")
+			}
+		}
+		if got := strings.Count(log.String(), text); got != 1 {
+			t.Errorf("the log has %q %d times:\n%s", text, got, log.String())
+		}
+	}
 	server.Exec("fleet", `ALTER TABLE fleet_claims ADD CONSTRAINT broken CHECK (run_uid = '')`)
 	if p := two.resume("a", `{"standby":true}`); p.status != 503 || p.Code != "busy" || !p.Retryable || strings.Contains(p.Detail, "broken") {
 		t.Errorf("a standby: %+v", p)
@@ -240,13 +257,25 @@ func TestEngineFailsAClaim(t *testing.T) {
 		return err
 	}
 	wantRefused(t, claim(), ckpt.CodeBusy, "broken")
+	logged("broken")
 	server.Exec("fleet", `ALTER TABLE fleet_claims DROP CONSTRAINT broken`)
+	server.Exec("fleet", `CREATE ROLE poor LOGIN; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO poor; REVOKE INSERT ON fleet_claims FROM poor`)
+	c.url = func() (string, error) { return strings.Replace(url, "postgres@", "poor@", 1), nil }
+	err := c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "a", Standby: true})
+	wantRefused(t, err, ckpt.CodeConflict, "lacks a right")
+	var told *ckpt.Error
+	if errors.As(err, &told) && strings.Contains(told.Message, "fleet_claims") {
+		t.Errorf("a user is told %q", told.Message)
+	}
+	logged("permission denied")
+	_, err = c.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a"})
+	wantRefused(t, err, ckpt.CodeConflict, "permission denied for table fleet_claims")
 	if p := two.resume("a", `{"standby":true}`); p.Verdict != "repair" {
 		t.Errorf("when the engine works again: %+v", p)
 	}
 	server.Exec("fleet", `ALTER TABLE fleet_claims RENAME TO claims_away`)
 	wantRefused(t, claim(), ckpt.CodeConflict, "ckptsidecar fleet migrate")
-	_, err := two.s.API().Strands(t.Context(), fleetAdmin)
+	_, err = two.s.API().Strands(t.Context(), fleetAdmin)
 	wantRefused(t, err, ckpt.CodeConflict, "ckptsidecar fleet migrate")
 }
 

@@ -24,7 +24,7 @@ import (
 // caller can repeat the same claim to bring it. A user may claim what belongs to his
 // principal.
 func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (_ *fleet.Claimed, err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if r.Force {
 		if err := mustAdminister(sc, "claim a run whose host may be alive"); err != nil {
 			return nil, err
@@ -92,6 +92,7 @@ func (c *claimant) take(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *f
 	if err != nil {
 		return e, nil, err
 	}
+	c.told.Store("")
 	if c.learn != nil {
 		if err := c.learn(ctx, e, fleet.RunName(was.Here, was.Agent, was.Run)); err != nil {
 			return e, nil, err
@@ -294,7 +295,7 @@ func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.S
 
 // Strands lists what this host has of runs that other hosts have claimed.
 func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (_ *fleet.Strands, err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}
@@ -337,7 +338,7 @@ func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, e
 // Decide adopts a strand into a run of its own, or notes that nobody wants it. It
 // deletes nothing: the fenced run stays until a person deletes it.
 func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (_ *fleet.StrandDecided, err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -37,6 +39,8 @@ type claimant struct {
 	failing  func() bool                                               // the last attempt to reach the engine failed
 	bringing chan struct{}                                             // only one call at a time brings a run
 	brought  *brought                                                  // nil to tell of a claim only once
+	log      *slog.Logger
+	told     atomic.Value // the error that was logged last, a string; "" after a claim
 }
 
 const claimsAndStrands = "claim runs and decide about strands"
@@ -66,22 +70,35 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 	return e, nil
 }
 
-// engineFailed turns an error of the engine into an answer. Only an administrator is told
-// what the engine said.
-func engineFailed(ctx context.Context, sc ckpt.Scope, err error) error {
+// engineFailed turns an error of the engine into an answer, and logs it. Only an
+// administrator is told what the engine said.
+func (c *claimant) engineFailed(ctx context.Context, sc ckpt.Scope, err error) error {
 	var known *ckpt.Error
+	isKnown := errors.As(err, &known)
+	if err == nil || ctx.Err() != nil || isKnown && known.Code == ckpt.CodeConflict {
+		return err
+	}
+	if pg.Failed(err) && c.told.Swap(err.Error()) != err.Error() {
+		c.log.Warn("the fleet's engine did not do what it was asked for a claim, a strand, a release or a drain", "error", err)
+	}
 	switch {
-	case err == nil, errors.As(err, &known), ctx.Err() != nil:
+	case isKnown:
 		return err
 	case errors.Is(err, pg.ErrTaken):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "somebody else was faster: look again with `ckptsidecar fleet strands`")
 	case errors.Is(err, pg.ErrSchema), errors.Is(err, pg.ErrRestored):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)
+	case sc.Admin && (errors.Is(err, pg.ErrRights) || errors.Is(err, pg.ErrFull)):
+		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)
+	case errors.Is(err, pg.ErrRights):
+		return ckpt.Wrap(ckpt.CodeConflict, err, "this host lacks a right in the fleet's engine: ask an administrator; the daemon's log says which one")
+	case errors.Is(err, pg.ErrFull):
+		return ckpt.Wrap(ckpt.CodeConflict, err, "the fleet's engine is full: ask an administrator to make room")
 	case !pg.Failed(err):
 		return err
 	}
 	failed := &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Err: err,
-		Message: "the fleet's engine did not do what it was asked for: try again; an administrator is told why"}
+		Message: "the fleet's engine did not do what it was asked for: try again; the daemon's log says why"}
 	if sc.Admin {
 		failed.Message = fmt.Sprintf("the fleet's engine did not do what it was asked for: try again: %v", err)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestFleetPrincipals(t *testing.T) {
 
 // claimantFor returns the claimant of a host.
 func claimantFor(h *seenHost) *claimant {
-	return &claimant{url: h.ship.url, store: h.store, host: h.ship.host, who: h.ship.identities, bringing: make(chan struct{}, 1)}
+	return &claimant{url: h.ship.url, store: h.store, host: h.ship.host, who: h.ship.identities, bringing: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
 }
 
 // claims claims the canary of host a as the caller.

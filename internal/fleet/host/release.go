@@ -19,7 +19,7 @@ const drainMargin = 3 * time.Second
 // Release lets another host claim a run of this one at once. The engine gets everything
 // first. Release refuses a run that is running.
 func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (_ *fleet.Released, err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	run, err := c.store.Run(ctx, sc, ref)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 
 // Drain lets go of all runs of this host before maintenance, or undoes that.
 func (c *claimant) Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (_ *fleet.Drained, err error) {
-	defer func() { err = engineFailed(ctx, sc, err) }()
+	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if err := mustAdminister(sc, "drain it"); err != nil {
 		return nil, err
 	}

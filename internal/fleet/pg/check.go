@@ -40,7 +40,7 @@ func (e *Engine) checkTables(ctx context.Context, r *fleet.Report) error {
 		r.Problems = append(r.Problems, "the fleet's tables are not there: run `ckptsidecar fleet migrate` with a role that may make them")
 		return nil
 	}
-	if codeOf(err) == "42501" || err != nil && meta == nil {
+	if errors.Is(err, ErrRights) || err != nil && meta == nil {
 		r.Problems = append(r.Problems, fmt.Sprintf("the fleet's tables cannot be read: %v", err))
 		return nil
 	}

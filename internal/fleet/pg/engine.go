@@ -29,6 +29,8 @@ var (
 	ErrSchema = errors.New("the engine's tables do not fit this program")
 	// ErrFull means that the engine has no room.
 	ErrFull = errors.New("the engine is full")
+	// ErrRights means that this host's role lacks a right.
+	ErrRights = errors.New("the engine refuses it")
 )
 
 // patience is the timeout of one call to the engine.
@@ -202,7 +204,7 @@ func told(err error) error {
 		case "53100":
 			err = fmt.Errorf("%w: %s", ErrFull, e.Message)
 		case "42501":
-			err = fmt.Errorf("the engine refuses it: %s; docs/FLEET.md lists the rights", e.Message)
+			err = fmt.Errorf("%w: %s; docs/FLEET.md lists the rights", ErrRights, e.Message)
 		}
 	}
 	return &callError{err}
