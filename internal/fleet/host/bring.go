@@ -31,22 +31,16 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
 		return err
 	}
-	done, err := c.alone(ctx)
+	done, err := c.turns.wait(ctx, fleet.RunName(sc.Whose(), r.Agent, runOr(r.Run)))
 	if err != nil {
 		return err
 	}
 	defer done()
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	e, err := c.reach(asking)
-	if err != nil {
-		if r.Standby || c.moves(sc, r.Agent) {
-			return err
-		}
-		return nil
+	e, now, err := c.ask(ctx, sc, r)
+	if e == nil {
+		return err
 	}
-	defer func() { e.Close() }()
-	e, now, err := c.bring(asking, e, sc, r)
+	defer e.Close()
 	if err == nil && now == nil { // it may have been brought while this call waited
 		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
 	}
@@ -56,15 +50,24 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 	return c.fetch(ctx, e, sc, now, r)
 }
 
-// alone waits until no other call brings a run here: while a run is brought, it looks like
-// the remains of a claim that was interrupted. The caller must call done.
-func (c *claimant) alone(ctx context.Context) (done func(), err error) {
-	select {
-	case c.bringing <- struct{}{}:
-		return func() { <-c.bringing }, nil
-	case <-ctx.Done():
-		return nil, ckpt.Errorf(ckpt.CodeBusy, "other runs are brought here from the fleet just now: try again")
+// ask claims the run that a resumption asks for. It returns no connection if the engine
+// cannot be asked, and no run if there is none to bring.
+func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, *fleet.Claimable, error) {
+	done, err := c.turns.asks.take(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	e, err := c.reach(ctx)
+	if err != nil {
+		if r.Standby || c.moves(sc, r.Agent) {
+			return nil, nil, err
+		}
+		return nil, nil, nil
+	}
+	return c.bring(ctx, e, sc, r)
 }
 
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be

@@ -188,6 +188,62 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 	}
 }
 
+// TestALargeRunHoldsUpNobody: while a large run is brought, other resumptions ask the engine
+// and go on. Another claim of that run waits or is refused.
+func TestALargeRunHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one, two := roamingHost(t, url, "one"), roamingHost(t, url, "two")
+	for _, agent := range []string{"large", "small"} {
+		one.policy(agent, fleetPolicy)
+		if a := one.save(agent, ""); a.status != 201 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	one.silent(server)
+	c := two.claimant()
+	c.brought = &brought{}
+	arrived, err := c.turns.brings.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	bring := func(r *ckpt.ResumeRequest) chan error {
+		done := make(chan error, 1)
+		go func() { done <- c.Bring(ctx, fleetUser, r) }()
+		return done
+	}
+	owner := func() string { return server.Rows("fleet", `SELECT host FROM fleet_runs WHERE agent = 'large'`)[0] }
+	first, second := &ckpt.ResumeRequest{Agent: "large"}, &ckpt.ResumeRequest{Agent: "large"}
+	answer := bring(first)
+	for owner() != two.store.ID {
+		if err := ctx.Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	repeated := bring(second)
+	plain := &ckpt.ResumeRequest{Agent: "plain"}
+	if err := c.Bring(ctx, fleetUser, plain); err != nil || plain.Claimed != nil {
+		t.Errorf("an agent that the fleet does not know: %+v, %v", plain.Claimed, err)
+	}
+	wantRefused(t, c.Bring(ctx, fleetUser, &ckpt.ResumeRequest{Agent: "small", DryRun: true}), ckpt.CodeConflict, "on host one")
+	_, err = c.Claim(ctx, fleetAdmin, fleet.ClaimRequest{Agent: "large", Owner: fleetUser.Owner})
+	wantRefused(t, err, ckpt.CodeBusy, "brought here just now")
+	arrived()
+	for _, done := range []chan error{answer, repeated} {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if first.Claimed == nil || second.Claimed == nil || *first.Claimed != *second.Claimed {
+		t.Errorf("the plans say %+v and %+v", first.Claimed, second.Claimed)
+	}
+	_, err = c.Claim(ctx, fleetAdmin, fleet.ClaimRequest{Agent: "large", Owner: fleetUser.Owner})
+	wantRefused(t, err, ckpt.CodeConflict, "on this host already")
+}
+
 // TestANewRunOfAFencedName: a run that another host has claimed is deleted here. A new run of
 // its name is this host's own.
 func TestANewRunOfAFencedName(t *testing.T) {

@@ -33,24 +33,26 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
 	}
-	done, err := c.alone(ctx)
+	asked, err := c.turns.asks.take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer asked()
 	e, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { e.Close() }()
-	run, err := c.choose(ctx, e, sc, r)
+	run, done, err := c.chooseAlone(ctx, e, sc, r)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	e, run, err = c.take(ctx, e, sc, run, run.Ground(c.grace, r.Force))
 	if err != nil {
 		return nil, err
 	}
+	asked()
 	return c.takeOver(ctx, e, sc, run)
 }
 
@@ -133,6 +135,30 @@ func (c *claimant) allShipped(ctx context.Context) error {
 
 // shipTimeout is how long a claim waits for this host's own shipping.
 const shipTimeout = 10 * time.Second
+
+// chooseAlone finds the one run that a claim may take, and takes its turn. It refuses a run
+// that another call brings here.
+func (c *claimant) chooseAlone(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, func(), error) {
+	run, err := c.choose(ctx, e, sc, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := fleet.RunName(run.Here, run.Agent, run.Run)
+	done, _ := c.turns.try(name)
+	if done == nil {
+		return nil, nil, &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second,
+			Message: fmt.Sprintf("run %s of %s is brought here just now: try again", run.Run, run.Agent)}
+	}
+	again, err := c.choose(ctx, e, sc, r) // another call may have ended in between
+	if err == nil && fleet.RunName(again.Here, again.Agent, again.Run) != name {
+		err = noTurn()
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return again, done, nil
+}
 
 // choose finds the one run that a claim may take.
 func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimable, error) {
@@ -235,18 +261,23 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	}
 	run.Sure = run.Sure || durableFleet(agents[0].Doc)
 	agents[0].Runs[0].Sure = run.Sure
+	e, done, err := c.toBring(ctx, e, run)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	sc.Target = run.Here
 	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, run.Term))
 	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
-	done := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB,
+	claimed := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB,
 		Term: run.Term, Checkpoints: report.Imported}
 	if len(report.Uncertain) > 0 {
-		done.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
+		claimed.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
 	}
-	return done, nil
+	return claimed, nil
 }
 
 // reasonWith appends the reason that a person gave to a description of what happened.

@@ -20,7 +20,7 @@ var fleetAdmin = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 12, Admin: 
 
 func claimantOf(s *db.Store, url, name string) *claimant {
 	return &claimant{url: func() (string, error) { return url, nil }, store: s, host: fleet.Host{DB: s.ID, Name: name},
-		who: func() *fleet.Identities { return &fleet.Identities{DB: s.ID} }, bringing: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+		who: func() *fleet.Identities { return &fleet.Identities{DB: s.ID} }, turns: newTurns(), log: slog.New(slog.DiscardHandler)}
 }
 
 func wantRefused(t *testing.T, err error, code ckpt.Code, says string) {

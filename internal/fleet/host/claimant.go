@@ -34,13 +34,13 @@ type claimant struct {
 	keeper *keeper
 	// shipped waits until the engine has a row of this host's audit log; nil if nothing is
 	// shipped.
-	shipped  func(ctx context.Context, n int64) error
-	learn    func(ctx context.Context, e *pg.Engine, run string) error // is told of a run that this host now owns
-	failing  func() bool                                               // the last attempt to reach the engine failed
-	bringing chan struct{}                                             // only one call at a time brings a run
-	brought  *brought                                                  // nil to tell of a claim only once
-	log      *slog.Logger
-	told     atomic.Value // the error that was logged last, a string; "" after a claim
+	shipped func(ctx context.Context, n int64) error
+	learn   func(ctx context.Context, e *pg.Engine, run string) error // is told of a run that this host now owns
+	failing func() bool                                               // the last attempt to reach the engine failed
+	turns   *turns
+	brought *brought // nil to tell of a claim only once
+	log     *slog.Logger
+	told    atomic.Value // the error that was logged last, a string; "" after a claim
 }
 
 const claimsAndStrands = "claim runs and decide about strands"

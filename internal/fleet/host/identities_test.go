@@ -84,7 +84,7 @@ func TestFleetPrincipals(t *testing.T) {
 
 // claimantFor returns the claimant of a host.
 func claimantFor(h *seenHost) *claimant {
-	return &claimant{url: h.ship.url, store: h.store, host: h.ship.host, who: h.ship.identities, bringing: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+	return &claimant{url: h.ship.url, store: h.store, host: h.ship.host, who: h.ship.identities, turns: newTurns(), log: slog.New(slog.DiscardHandler)}
 }
 
 // claims claims the canary of host a as the caller.

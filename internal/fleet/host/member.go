@@ -102,7 +102,7 @@ func (m *Member) API() server.Fleet {
 		*view
 	}{&claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper, healer: s.healer, remember: s.remember,
 		grace: s.grace, shipped: s.shippedTo, learn: s.owns, failing: func() bool { return s.told().failing },
-		bringing: make(chan struct{}, 1), brought: &s.brought, log: s.log}, newView(s, m.store)}
+		turns: newTurns(), brought: &s.brought, log: s.log}, newView(s, m.store)}
 }
 
 // Metrics returns the metrics of the fleet, nil without an engine.

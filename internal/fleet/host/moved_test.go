@@ -93,7 +93,7 @@ func (r *roaming) silent(server interface{ Exec(string, string) }) {
 func (r *roaming) claimant() *claimant {
 	url, _ := r.s.shipper.url()
 	c := claimantOf(r.store, url, r.s.shipper.host.Name)
-	c.grace, c.who, c.lease, c.bringing = 5*time.Second, r.s.shipper.identities, r.s.lease(), make(chan struct{}, 1)
+	c.grace, c.who, c.lease = 5*time.Second, r.s.shipper.identities, r.s.lease()
 	return c
 }
 

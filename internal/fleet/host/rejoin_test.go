@@ -97,7 +97,7 @@ func TestFleetRejoin(t *testing.T) {
 	takeover("auto", s.ID, "never") // another machine works under the former id
 	server.Exec("fleet", `UPDATE fleet_agents SET host = '`+done.To+`'`)
 	takeover("manual", done.To, "manual")
-	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities, bringing: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities, turns: newTurns(), log: slog.New(slog.DiscardHandler)}
 	strands, err := claim.Strands(t.Context(), fleetAdmin)
 	if err != nil || len(strands.Strands) != 1 || strands.Strands[0].Checkpoints != 1 || strands.Strands[0].How != fleet.HowRejoined {
 		t.Fatalf("the strands are %+v, %v", strands, err)

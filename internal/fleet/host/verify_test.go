@@ -27,7 +27,7 @@ func TestFleetVerify(t *testing.T) {
 	defer a.hangUp()
 	defer b.hangUp()
 	again(t, a)
-	if _, err := (&claimant{url: a.url, store: two, host: b.host, who: b.identities, keys: a.keys, bringing: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}).Claim(t.Context(), fleetAdmin,
+	if _, err := (&claimant{url: a.url, store: two, host: b.host, who: b.identities, keys: a.keys, turns: newTurns(), log: slog.New(slog.DiscardHandler)}).Claim(t.Context(), fleetAdmin,
 		fleet.ClaimRequest{Agent: "a", Run: "main", Owner: "uid:1001", Force: true}); err != nil {
 		t.Fatal(err)
 	}
