@@ -36,7 +36,7 @@ type Run struct {
 	// Drift is only in the answers to heartbeats and to the end of a run.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 	// These are only in the answers to heartbeats and about one run, on a host that belongs to a fleet.
-	Lease       LeaseState  `json:"lease,omitempty" db:"-"`
+	Lease       LeaseState  `json:"lease,omitempty" db:"-"`         // "" if the daemon does not know it yet and OnLeaseLost is continue
 	LeaseLeftMS int64       `json:"lease_left_ms,omitempty" db:"-"` // how long the host may still act
 	OnLeaseLost OnLeaseLost `json:"on_lease_lost,omitempty" db:"-"`
 	// These are only in the answer about one run, on a host that belongs to a fleet.

@@ -43,7 +43,8 @@ func (m *Member) withoutLease(sc ckpt.Scope, agent string, what server.Beginning
 }
 
 // TellLease adds the state of the lease to the answer about a run. If the policy
-// cannot be read, the agent must stop.
+// cannot be read, the agent must stop. While nobody knows the state yet, agents that go on
+// without a lease are told nothing.
 func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	l := m.lease()
 	if l == nil {
@@ -53,8 +54,11 @@ func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	if p, err := m.store.FleetPolicyOf(sc.Whose(), run.Agent); err == nil {
 		run.OnLeaseLost = p.OnLeaseLost
 	}
-	if run.OnLeaseLost == ckpt.LeaseLostStop {
+	switch {
+	case run.OnLeaseLost == ckpt.LeaseLostStop:
 		l = m.askedLease()
+	case l.Unknown() && !m.shipper.keeper.hasAsked():
+		return
 	}
 	run.Lease, run.LeaseLeftMS = ckpt.LeaseHeld, l.Left().Milliseconds()
 	if run.LeaseLeftMS == 0 {

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -130,7 +132,7 @@ func TestARestartLosesNoLease(t *testing.T) {
 }
 
 // TestWhoeverNeedsNoLeaseWaitsForNone: before the engine was asked for the lease, agents
-// that go on without one do not wait for it.
+// that go on without one do not wait for it, and are not told that it is lost.
 func TestWhoeverNeedsNoLeaseWaitsForNone(t *testing.T) {
 	t.Parallel()
 	h := hostOf(t, "postgres://nobody@127.0.0.1:1/none", func(s *shipper) { s.keepLease(lease.New(lease.Boottime, time.Hour), 0) })
@@ -141,7 +143,14 @@ func TestWhoeverNeedsNoLeaseWaitsForNone(t *testing.T) {
 		for _, what := range []server.Beginning{server.BeginStep, server.BeginOperation, server.BeginResume} {
 			all = append(all, h.s.MayBegin(fleetUser, "plain", what))
 		}
-		h.s.TellLease(fleetUser, &ckpt.Run{Agent: "plain"})
+		run := ckpt.Run{Agent: "plain"}
+		if h.s.TellLease(fleetUser, &run); run.Lease != "" || run.OnLeaseLost != ckpt.LeaseLostContinue {
+			all = append(all, fmt.Errorf("a heartbeat is answered %+v", run))
+		}
+		_ = h.s.shipper.keeper.renew(context.Background())
+		if h.s.TellLease(fleetUser, &run); run.Lease != ckpt.LeaseLost {
+			all = append(all, fmt.Errorf("when the engine did not answer, a heartbeat is answered %+v", run))
+		}
 		begun <- errors.Join(all...)
 	}()
 	select {

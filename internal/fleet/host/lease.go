@@ -78,6 +78,16 @@ func (k *keeper) awaitFirst() {
 	}
 }
 
+// hasAsked reports whether the engine was asked for the lease since the daemon began.
+func (k *keeper) hasAsked() bool {
+	select {
+	case <-k.asked:
+		return true
+	default:
+		return false
+	}
+}
+
 // renew extends the lease, first on the engine's clock and then on this host's.
 func (k *keeper) renew(ctx context.Context) error {
 	defer k.askOnce.Do(func() { close(k.asked) })
