@@ -24,6 +24,7 @@ type healer struct {
 	mu     sync.Mutex
 	engine string // the engine that has counted beats
 	beats  int64  // the engine has heard from this host at least this often
+	backs  int64  // how often the engine went back since the daemon began
 }
 
 // know sets what the word file says.
@@ -64,9 +65,20 @@ func (h *healer) register(ctx context.Context, e *pg.Engine, host fleet.Host) (i
 			return "", m, err
 		}
 		h.beats = 0
+		h.backs++
 	}
 	h.hear(id, e.Heard())
 	return id, m, nil
+}
+
+// wentBack returns how often the engine was found to have gone back.
+func (h *healer) wentBack() int64 {
+	if h == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.backs
 }
 
 // hear notes how often an engine has heard from this host at least. The caller holds the

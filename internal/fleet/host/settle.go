@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -21,15 +22,16 @@ func (s *shipper) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if err := s.sendAlso(ctx, n); err != nil {
+	for _, n := range s.whole.inTurn(names) {
+		err := s.sendAlso(ctx, n)
+		if s.whole.note(n, err); err != nil {
 			return err
 		}
 	}
 	if err := s.engine.AnswerCleanings(ctx, s.host.DB); err != nil {
 		return err
 	}
-	s.strays, s.gap = false, false
+	s.strays, s.gap, s.whole = false, false, whole{}
 	s.keepWord(true)
 	return nil
 }
@@ -48,17 +50,57 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.gap {
-		return slices.Concat(names, gone, runs), nil
-	}
 	taken := s.takenRuns() // the engine may lack these too, but would refuse them
-	runs = slices.DeleteFunc(runs, func(n fleet.Name) bool { return taken[n.UID] })
-	lacks, err := s.engine.Lacks(ctx, runs)
+	mine := slices.DeleteFunc(slices.Clone(runs), func(n fleet.Name) bool { return taken[n.UID] })
+	lacks, err := s.engine.Lacks(ctx, mine)
 	if err != nil {
 		return nil, err
 	}
-	cleaned, err := s.engine.Cleaned(ctx, s.host.DB, runs)
-	return slices.Concat(names, gone, lacks, cleaned), err
+	cleaned, err := s.engine.Cleaned(ctx, s.host.DB, mine)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.Concat(names, gone, lacks, cleaned)
+	if s.gap {
+		names = append(names, s.whole.left(runs, names)...)
+	}
+	return names, nil
+}
+
+// whole is what this daemon has sent to the engine that no row names, since rows were
+// archived before they were shipped or since the last settling. After that, rows name what
+// changes.
+type whole struct {
+	sent   map[fleet.Name]bool
+	failed map[fleet.Name]int // how often
+}
+
+// note notes how it went to send something.
+func (w *whole) note(n fleet.Name, err error) {
+	if w.sent == nil {
+		w.sent, w.failed = map[fleet.Name]bool{}, map[fleet.Name]int{}
+	}
+	if err != nil {
+		w.failed[n]++
+		return
+	}
+	w.sent[n] = true
+}
+
+// inTurn orders what is to be sent, so that what the engine does not take holds up nothing
+// else.
+func (w *whole) inTurn(names []fleet.Name) []fleet.Name {
+	slices.SortStableFunc(names, func(a, b fleet.Name) int { return cmp.Compare(w.failed[a], w.failed[b]) })
+	return names
+}
+
+// left returns the runs that were not sent yet, and are not among others.
+func (w *whole) left(runs, others []fleet.Name) []fleet.Name {
+	there := map[fleet.Name]bool{}
+	for _, n := range others {
+		there[n] = true
+	}
+	return slices.DeleteFunc(runs, func(n fleet.Name) bool { return w.sent[n] || there[n] })
 }
 
 // sendAlso sends what is new, and one agent or run that no row names. Each has a batch of

@@ -187,7 +187,8 @@ func TestFleetShipsWhatIsArchived(t *testing.T) {
 
 // TestFleetShipsWhatIsArchivedLater: rows of the audit log were archived while the engine was
 // away, and the engine fails before it has all runs whole. The daemon goes on with that when
-// the engine is back, also after a restart.
+// the engine is back, also after a restart. What the engine has whole is not sent again, and
+// a run that the engine does not take holds up no other.
 func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
@@ -199,6 +200,7 @@ func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
+	runs := []string{"one", "two", "three"}
 	var s *shipper
 	starts := func() {
 		if s != nil {
@@ -211,14 +213,14 @@ func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 	defer func() { s.hangUp() }()
 	steps := func(key string) {
 		t.Helper()
-		for _, run := range []string{"one", "two"} {
+		for _, run := range runs {
 			if _, _, err := store.BeginStep(t.Context(), fleetUser, ckpt.RunRef{Agent: "a", Run: run}, ckpt.StepRequest{Key: key + run, Name: "search"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	starts()
-	for _, run := range []string{"one", "two"} {
+	for _, run := range runs {
 		if err := saveOne(store, t, run, `{}`); err != nil {
 			t.Fatal(err)
 		}
@@ -229,26 +231,41 @@ func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 		s.hangUp()
 		steps(key)
 		now = now.Add(30 * 24 * time.Hour)
-		if err := saveOne(store, t, "three", `{}`); err != nil {
+		if err := saveOne(store, t, "late", `{}`); err != nil {
 			t.Fatal(err)
 		}
 		if done, err := store.ArchiveOld(t.Context(), t.TempDir(), 10*24*time.Hour); err != nil || done.Removed == 0 {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		server.Exec("fleet", `ALTER TABLE fleet_rows ADD CONSTRAINT broken CHECK (key <> '`+key+`one' AND key <> '`+key+`two') NOT VALID`)
-		if err := s.once(t.Context()); err == nil {
-			t.Fatal("an engine that takes not all is taken for one that has all")
+		server.Exec("fleet", `ALTER TABLE fleet_rows ADD CONSTRAINT broken CHECK (key <> '`+key+`two') NOT VALID`)
+		fails := func() {
+			t.Helper()
+			if err := s.once(t.Context()); err == nil {
+				t.Fatal("an engine that takes not all is taken for one that has all")
+			}
+			s.hangUp()
+		}
+		back := server.Backup()
+		fails()
+		back() // the engine has lost what was sent
+		fails()
+		one := server.Rows("fleet", `SELECT xmin FROM fleet_runs WHERE run = 'one'`)
+		fails()
+		if got := server.Rows("fleet", `SELECT xmin FROM fleet_runs WHERE run = 'one'`); !slices.Equal(got, one) {
+			t.Error("a run that the engine has whole is sent again")
+		}
+		if got := strings.Join(server.Rows("fleet", `SELECT key FROM fleet_rows WHERE key LIKE '`+key+`%' ORDER BY key`), " "); got != key+"one "+key+"three" {
+			t.Errorf("while the engine does not take one run, it has the steps %q", got)
 		}
 		if mark, archived := s.told().mark.N, store.Committed(); mark < archived {
 			t.Fatalf("the engine has %d of %d rows: this test sees nothing", mark, archived)
 		}
 		server.Exec("fleet", `ALTER TABLE fleet_rows DROP CONSTRAINT broken`)
-		s.hangUp()
 		if restarts {
 			starts()
 		}
 		again(t, s)
-		for _, run := range []string{"one", "two"} {
+		for _, run := range runs {
 			if got := server.Rows("fleet", `SELECT count(*) FROM fleet_rows WHERE key = '`+key+run+`'`); got[0] != "1" {
 				t.Errorf("restarted %v: the engine has %s steps %s", restarts, got[0], key+run)
 			}

@@ -113,7 +113,7 @@ func (s *shipper) register(ctx context.Context) error {
 		return err
 	}
 	if s.engineID != id {
-		s.engineID, s.word, s.gap = id, fleet.Mark{}, false
+		s.engineID, s.word, s.gap, s.whole = id, fleet.Mark{}, false, whole{}
 		s.recall()
 	}
 	head, here, err := s.reader.Where(ctx, mark.N)
@@ -129,12 +129,17 @@ func (s *shipper) register(ctx context.Context) error {
 	case fleet.WentBack:
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
 		s.noteBack(s.word.N, mark.N)
+		s.whole = whole{}
 	}
 	archived, err := s.reader.Archived(ctx)
 	if err != nil {
 		return err
 	}
-	s.strays, s.gap = true, s.gap || archived > mark.N
+	backs := s.healer.wentBack()
+	if archived > mark.N || backs != s.backs {
+		s.whole = whole{}
+	}
+	s.strays, s.gap, s.backs = true, s.gap || archived > mark.N, backs
 	s.mark, s.word, s.known, s.beat = mark, mark, known{}, time.Now()
 	s.tell(mark, 0)
 	s.met()

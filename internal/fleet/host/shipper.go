@@ -54,6 +54,8 @@ type shipper struct {
 	beat   time.Time
 	strays bool // the engine may lack runs, or have runs that it should not have
 	gap    bool // rows were archived before they were shipped, and not all runs were shipped whole since
+	whole  whole
+	backs  int64 // how often the engine had gone back at the last connection
 
 	engineID string
 	wordFile string // keeps word across restarts, "" for no file
