@@ -60,14 +60,32 @@ func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	e, err := c.reach(ctx)
+	e, all, err := c.find(ctx, sc, r)
 	if err != nil {
+		c.note(err)
 		if r.Standby || c.moves(sc, r.Agent) {
 			return nil, nil, err
 		}
 		return nil, nil, nil
 	}
-	return c.bring(ctx, e, sc, r)
+	return c.bring(ctx, e, sc, r, all)
+}
+
+// find asks the engine for the runs that fit a resumption.
+func (c *claimant) find(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, []fleet.Claimable, error) {
+	e, err := c.reach(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Takeover: string(ckpt.TakeoverAuto), Principal: c.who().Principal(sc.Whose())}
+	if sc.Admin {
+		ask.OrOwner = sc.Whose()
+	}
+	all, err := e.Find(ctx, ask)
+	if err != nil {
+		e.Close()
+	}
+	return e, all, err
 }
 
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be
@@ -121,17 +139,10 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 	return c.dial(ctx)
 }
 
-// bring claims the most recently changed run of those that fit. It returns nil if there is
+// bring claims the most recently changed run of all that fit. It returns nil if there is
 // none to bring.
-func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, *fleet.Claimable, error) {
-	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Takeover: string(ckpt.TakeoverAuto), Principal: c.who().Principal(sc.Whose())}
-	if sc.Admin {
-		ask.OrOwner = sc.Whose()
-	}
-	all, err := e.Find(ctx, ask)
-	if err != nil {
-		return e, nil, err
-	}
+func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest,
+	all []fleet.Claimable) (*pg.Engine, *fleet.Claimable, error) {
 	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
 	if err != nil {
 		return e, nil, err

@@ -188,6 +188,28 @@ func TestResumeWithoutTheEngine(t *testing.T) {
 	}
 }
 
+// TestResumeWithoutAnAnswer: if the engine can be reached and does not say which hosts have a
+// run, agents whose runs do not move go on.
+func TestResumeWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	one := roamingHost(t, url, "one")
+	one.policy("moves", `{"takeover":"auto"}`)
+	server.Exec("fleet", `CREATE ROLE poor LOGIN; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO poor; REVOKE SELECT ON fleet_runs FROM poor`)
+	c := one.claimant()
+	var log strings.Builder
+	c.log = slog.New(slog.NewTextHandler(&log, nil))
+	c.url = func() (string, error) { return strings.Replace(url, "postgres@", "poor@", 1), nil }
+	if err := c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "plain"}); err != nil {
+		t.Errorf("a new agent: %v", err)
+	}
+	if !strings.Contains(log.String(), "permission denied for table fleet_runs") {
+		t.Errorf("the log says %q", log.String())
+	}
+	wantRefused(t, c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "moves"}), ckpt.CodeConflict, "lacks a right")
+	wantRefused(t, c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "plain", Standby: true}), ckpt.CodeConflict, "lacks a right")
+}
+
 // TestALargeRunHoldsUpNobody: while a large run is brought, other resumptions ask the engine
 // and go on. Another claim of that run waits or is refused.
 func TestALargeRunHoldsUpNobody(t *testing.T) {

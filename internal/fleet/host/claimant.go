@@ -70,6 +70,13 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 	return e, nil
 }
 
+// note logs what the engine has failed to do, if it is new.
+func (c *claimant) note(err error) {
+	if pg.Failed(err) && c.told.Swap(err.Error()) != err.Error() {
+		c.log.Warn("the fleet's engine did not do what it was asked for a claim, a strand, a release or a drain", "error", err)
+	}
+}
+
 // engineFailed turns an error of the engine into an answer, and logs it. Only an
 // administrator is told what the engine said.
 func (c *claimant) engineFailed(ctx context.Context, sc ckpt.Scope, err error) error {
@@ -78,9 +85,7 @@ func (c *claimant) engineFailed(ctx context.Context, sc ckpt.Scope, err error) e
 	if err == nil || ctx.Err() != nil || isKnown && known.Code == ckpt.CodeConflict {
 		return err
 	}
-	if pg.Failed(err) && c.told.Swap(err.Error()) != err.Error() {
-		c.log.Warn("the fleet's engine did not do what it was asked for a claim, a strand, a release or a drain", "error", err)
-	}
+	c.note(err)
 	switch {
 	case isKnown:
 		return err
