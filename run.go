@@ -64,7 +64,8 @@ type RunRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"run,omitempty"` // "" means MainRun
 	Workflow         Ref       `json:"workflow,omitempty"`
-	PID              int       `json:"pid,omitempty"` // of the owner; 0: none is known, and only timeouts watch the run
+	PID              int       `json:"pid,omitempty"`   // of the owner; 0: none is known, and only timeouts watch the run
+	Epoch            *int64    `json:"epoch,omitempty"` // of the claim of the run that the caller has; nil: it has none
 	ParentRun        Ref       `json:"parent_run,omitempty"`
 	ForkFrom         Ref       `json:"fork_from,omitempty"` // a checkpoint of the same agent to begin with
 	HeartbeatTimeout *Duration `json:"heartbeat_timeout,omitempty"`

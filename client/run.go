@@ -130,7 +130,7 @@ func (r *Run) describe(ctx context.Context) error {
 		return nil
 	}
 	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
-	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout,
+	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Epoch: r.epoch, HeartbeatTimeout: &timeout,
 		Workflow: ckpt.Ref(o.Workflow), Goal: ckpt.Ref(o.Goal),
 		ParentRun: ckpt.Ref(o.ParentRun), ExternalSession: ckpt.Ref(o.ExternalSession), Labels: o.Labels}
 	if o.ProgressTimeout > 0 {

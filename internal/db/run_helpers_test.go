@@ -20,6 +20,7 @@ type processes struct {
 	dead   map[int]bool
 	owners map[int]string // of processes that do not belong to the caller
 	starts map[int]string // of processes that did not start at 100
+	unseen map[int]bool   // processes of a container: nothing is known of them here
 
 	strangers map[int]bool // processes that existed before, and are unrelated to the owner
 }
@@ -29,6 +30,9 @@ func (p *processes) Owner(pid int) string { return p.owners[pid] }
 func (p *processes) Identify(pid int) liveness.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.unseen[pid] {
+		return liveness.Process{}
+	}
 	start := "100"
 	if p.starts[pid] != "" {
 		start = p.starts[pid]

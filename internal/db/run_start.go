@@ -43,7 +43,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		return nil, err
 	}
 	if run != nil {
-		if err := s.mayStart(run, owner); err != nil {
+		if err := s.mayStart(run, owner, &r); err != nil {
 			return nil, err
 		}
 	}
@@ -105,14 +105,18 @@ func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 	return p
 }
 
-// mayStart refuses to begin a run that another user's process owns or that is unfinished.
-func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
+// mayStart refuses to begin a run that another process owns or that is unfinished. Its owner may say
+// again what it is for. The owner is known by its process, or by the epoch that it has claimed. A
+// process that nobody here can see, because it is of a container, is taken for such an owner.
+func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process, r *ckpt.RunRequest) error {
 	if err := s.OwnedHere(run); err != nil {
 		return err
 	}
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0,
-		run.Status == ckpt.RunRunning && run.PID.Valid && run.Process() == owner:
+		run.Status == ckpt.RunRunning && run.PID.Valid && run.Process() == owner,
+		run.Status == ckpt.RunRunning && r.Epoch != nil && *r.Epoch == run.Epoch,
+		run.Status == ckpt.RunRunning && r.Epoch == nil && r.PID != 0 && owner.PID == 0 && !run.PID.Valid:
 		return nil
 	case s.OwnerAlive(run):
 		return ckpt.Errorf(ckpt.CodeConflict,

@@ -87,6 +87,35 @@ func TestStartAgainWithoutAProcess(t *testing.T) {
 	must(t, begin("nobody", nil))
 }
 
+// TestDescribeWithoutAProcess: a client in a container has a process id that names no process here. It may say what
+// the run is for that it has just claimed. Who names another epoch or no process may not.
+func TestDescribeWithoutAProcess(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	p.unseen = map[int]bool{0: true, 99: true}
+	beat := ckpt.Duration(30 * time.Second)
+	inside := as(0)
+	plan, _, err := s.Resume(t.Context(), inside, ckpt.ResumeRequest{Agent: "a", PID: 99, HeartbeatTimeout: &beat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	describe := func(pid int, epoch *int64, goal ckpt.Ref) error {
+		_, _, err := s.StartRun(t.Context(), inside, ckpt.RunRequest{Agent: "a", PID: pid, Epoch: epoch, HeartbeatTimeout: &beat, Goal: goal})
+		return err
+	}
+	other := plan.Epoch - 1
+	wantCode(t, describe(0, nil, "g0"), ckpt.CodeConflict)
+	wantCode(t, describe(0, &other, "g0"), ckpt.CodeConflict)
+	wantCode(t, describe(99, &other, "g0"), ckpt.CodeConflict)
+	must(t, describe(0, &plan.Epoch, "g1"))
+	must(t, describe(99, &plan.Epoch, "g2"))
+	must(t, describe(99, nil, "g3"))
+	run, err := s.Run(t.Context(), ann, mainRun)
+	if err != nil || run.Goal != "g3" || run.Epoch != plan.Epoch || run.PID != 0 {
+		t.Errorf("%+v %v", run, err)
+	}
+}
+
 // TestFencing: after a second owner has resumed, every kind of write of the
 // first is refused.
 func TestFencing(t *testing.T) {
