@@ -137,6 +137,20 @@ func TestPreviousStateIsOfThisSegment(t *testing.T) {
 		wantSeverity(t, d.put(state(1)).Drift, ckpt.SeverityNone)
 		wantSeverity(t, d.put(state(0)).Drift, ckpt.SeverityCritical, "went_back")
 	})
+	t.Run("small after large", func(t *testing.T) { // only large states stay in memory
+		large := func(n int) string { return fmt.Sprintf(`{"iteration":%d,"pad":%q}`, n, strings.Repeat("x", 5000)) }
+		d := with(t, ckpt.SeverityWarn)
+		d.put(large(9))
+		if _, _, err := d.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+			t.Fatal(err)
+		}
+		start(t, d.Store, 1)
+		wantSeverity(t, d.put(state(1)).Drift, ckpt.SeverityNone)
+		wantSeverity(t, d.put(state(2)).Drift, ckpt.SeverityNone)
+		d.put(large(5))
+		d.put(state(9))
+		wantSeverity(t, d.put(state(7)).Drift, ckpt.SeverityWarn, "went_back")
+	})
 	t.Run("resumed", func(t *testing.T) {
 		d := with(t, ckpt.SeverityCritical)
 		d.put(state(5))

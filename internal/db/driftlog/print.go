@@ -98,8 +98,11 @@ func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r obse
 			return err
 		}
 		if base := s.States.Get(key); base != nil {
-			previous, release = base.State, func() { s.States.Release(base) }
-			return nil
+			if base.RunID == row.ID && base.Seq == row.LastSeq {
+				previous, release = base.State, func() { s.States.Release(base) }
+				return nil
+			}
+			s.States.Release(base) // small states came after it
 		}
 		previous, err = readPrevious(ctx, q, row.ID)
 		return err
