@@ -814,6 +814,40 @@ func TestSharedKeysWarnWhoComesLater(t *testing.T) {
 	d.noViolations()
 }
 
+// TestSharedKeysOfParallelRuns: an agent whose runs save in turns is warned of a disagreement that outlasts the grace
+// period, each of its runs once.
+func TestSharedKeysOfParallelRuns(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t)
+	d.sharing("a", "/v")
+	d.sharing("b", "/v")
+	save(t, d.Store, ann, "a", ckpt.KindRoutine, `{"v":1}`)
+	turn := func(run string) {
+		t.Helper()
+		r := request("b", ckpt.KindRoutine, `{"v":2}`)
+		r.Run = run
+		if _, err := d.Save(t.Context(), ann, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		for _, run := range []string{"r1", "r2"} {
+			turn(run)
+			d.tick(20*time.Second, "a")
+		}
+	}
+	for _, run := range []string{"r1", "r2"} {
+		r, err := d.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "b", Run: run})
+		if err != nil || len(r.Findings) != 1 {
+			t.Errorf("findings of %s: %+v %v", run, r, err)
+		}
+	}
+	if n := d.tick(time.Second, "a"); n != 1 {
+		t.Errorf("%d findings of a", n)
+	}
+	d.noViolations()
+}
+
 // TestMoreSharedKeysOfIdleAgents: after shared keys were added, the states of agents that save nothing are read once,
 // a part of them in each tick.
 func TestMoreSharedKeysOfIdleAgents(t *testing.T) {

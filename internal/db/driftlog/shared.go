@@ -289,16 +289,16 @@ func (s *Drifts) stillRunning(ctx context.Context, key sharedKey, agents []*shar
 
 // judge notes since when the values at a place have differed, and returns the runs that have differed
 // for too long and were not warned yet, each with the time since when.
-func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map[int64]time.Time) {
+func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map[part]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	settle, same, newest := time.Duration(0), true, time.Time{}
-	parts := map[int64]time.Time{} // by run: when its value was saved
+	parts := map[part]time.Time{} // when their values were saved
 	for _, a := range agents {
 		v := a.values[key.pointer]
 		same = same && v.hash == agents[0].values[key.pointer].hash
 		settle = max(settle, time.Duration(a.Settings.Settle))
-		if parts[v.runID] = v.at; v.at.After(newest) {
+		if parts[part{a.ID, v.runID}] = v.at; v.at.After(newest) {
 			newest = v.at
 		}
 	}
@@ -311,41 +311,40 @@ func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map
 		if m.differ == nil {
 			m.differ = map[sharedKey]*disagreement{}
 		}
-		d = &disagreement{map[int64]time.Time{}, map[int64]bool{}}
+		d = &disagreement{map[part]time.Time{}, map[part]bool{}}
 		m.differ[key] = d
-		for run := range parts {
-			d.since[run] = newest
+		for p := range parts {
+			d.since[p] = newest
 		}
 	}
-	maps.DeleteFunc(d.since, func(run int64, _ time.Time) bool { _, takes := parts[run]; return !takes })
-	maps.DeleteFunc(d.told, func(run int64, _ bool) bool { _, takes := parts[run]; return !takes })
-	late = map[int64]time.Time{}
-	for run, at := range parts {
-		if _, known := d.since[run]; !known {
-			d.since[run] = at
+	d.forget(parts)
+	late = map[part]time.Time{}
+	for p, at := range parts {
+		if _, known := d.since[p]; !known {
+			d.since[p] = at
 		}
-		if !d.told[run] && now.Sub(d.since[run]) >= settle {
-			late[run] = d.since[run]
+		if !d.told[p] && now.Sub(d.since[p]) >= settle {
+			late[p] = d.since[p]
 		}
 	}
 	return late
 }
 
-func (m *shared) tell(key sharedKey, warned map[int64]time.Time) {
+func (m *shared) tell(key sharedKey, warned map[part]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.differ[key]; d != nil {
-		for run := range warned {
-			d.told[run] = true
+		for p := range warned {
+			d.told[p] = true
 		}
 	}
 }
 
 // warnShared makes a finding for each run that has taken part in a disagreement for too long.
-func (s *Drifts) warnShared(key sharedKey, agents []*sharer, late map[int64]time.Time) error {
+func (s *Drifts) warnShared(key sharedKey, agents []*sharer, late map[part]time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
 		for _, a := range agents {
-			since, is := late[a.values[key.pointer].runID]
+			since, is := late[part{a.ID, a.values[key.pointer].runID}]
 			if !is {
 				continue
 			}

@@ -28,8 +28,30 @@ type sharedKey struct{ owner, pointer string }
 
 // disagreement says since when the values at a place have differed.
 type disagreement struct {
-	since map[int64]time.Time // by run: since when it has taken part
-	told  map[int64]bool      // by run: it was warned
+	since map[part]time.Time // since when a run has taken part
+	told  map[part]bool      // it was warned
+}
+
+// part is a run that takes part in a disagreement. An agent with several runs takes part with the
+// one that saved last. The others take part again when they save again.
+type part struct{ agent, run int64 }
+
+// mostParts is how many runs of one disagreement are remembered that have not saved last.
+const mostParts = 1000
+
+// forget drops the runs of agents that no longer take part.
+func (d *disagreement) forget(takes map[part]time.Time) {
+	agents := map[int64]bool{}
+	for p := range takes {
+		agents[p.agent] = true
+	}
+	many := len(d.since) > len(takes)+mostParts
+	gone := func(p part) bool {
+		_, saved := takes[p]
+		return !agents[p.agent] || many && !saved
+	}
+	maps.DeleteFunc(d.since, func(p part, _ time.Time) bool { return gone(p) })
+	maps.DeleteFunc(d.told, func(p part, _ bool) bool { return gone(p) })
 }
 
 func (m *shared) put(key ledger.AgentKey, values map[string]sharedValue) {
