@@ -126,7 +126,7 @@ func (s *service) settle(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if err := s.store.Settle(ctx, false); err != nil && ctx.Err() == nil {
+		if err := s.store.Settle(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("spans from OpenTelemetry wait longer than usual", "error", err)
 		}
 		select {

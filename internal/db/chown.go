@@ -31,7 +31,7 @@ func (s *Store) Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, k
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.Settle(ctx, true); err != nil { // until then it is not known whose the waiting spans are
+	if err := s.SettleOwner(ctx, r.From); err != nil { // until then it is not known whose the waiting spans are
 		return nil, false, err
 	}
 	var done *ckpt.Chowned

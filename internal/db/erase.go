@@ -16,7 +16,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
-	if err := s.Settle(ctx, true); err != nil { // until then it is not known whose the waiting spans are
+	if err := s.SettleOwner(ctx, sc.Whose()); err != nil { // until then it is not known whose the waiting spans are
 		return nil, err
 	}
 	e := ledger.Entry(sc, "erase", name)

@@ -75,7 +75,7 @@ func (o *observing) settle() {
 
 func (o *observing) again() {
 	o.t.Helper()
-	if err := o.Settle(o.t.Context(), false); err != nil {
+	if err := o.Settle(o.t.Context()); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -659,6 +659,49 @@ func TestDamagedSpanHoldsUpNobody(t *testing.T) {
 		SELECT outcome, json_extract(detail, '$.spans') FROM audit_log WHERE action = 'drop_spans'`)
 	if got != "0\ncorrupt|2" {
 		t.Errorf("spans that wait, and what was dropped: %s", got)
+	}
+}
+
+// TestDamagedObservedRunHoldsUpNobody: the spans of a run whose row is damaged
+// wait. Other runs get their spans, and end. Another user's agent can be erased
+// and given away, the one with the damage cannot.
+func TestDamagedObservedRunHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("b", 1), toolSpan("d", 1))
+	for _, agent := range []string{"y", "z"} {
+		save(t, o.Store, bob, agent, ckpt.KindRoutine, `{}`)
+	}
+	o.settle()
+	path := pathOf(o.Store)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, path, `UPDATE runs SET segment_at = 'x' WHERE name LIKE 'b%'`)
+	o.Store = openWith(t, options(path, o.clock))
+	o.send(toolSpan("a", 1), toolSpan("b", 2), toolSpan("c", 1), toolSpan("d", 2))
+	again := func() {
+		t.Helper()
+		if err := o.Settle(t.Context()); err == nil {
+			t.Error("the damage is not reported")
+		}
+	}
+	o.clock.add(11 * time.Second)
+	again()
+	if _, err := o.Erase(t.Context(), bob, "y"); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if _, _, err := o.Chown(t.Context(), root, ckpt.ChownRequest{From: bob.Caller.Owner, To: "uid:7"}, ""); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+	_, err := o.Erase(t.Context(), ann, "shop")
+	wantCode(t, err, ckpt.CodeInternal)
+	o.clock.add(31 * time.Minute)
+	again()
+	got := sqlite3(t, "-readonly", path, `SELECT group_concat(substr(r.name, 1, 1) || r.status || (SELECT count(*) FROM steps s WHERE s.run_id = r.id), ' ')
+		FROM (SELECT * FROM runs WHERE source IS NOT NULL ORDER BY name) r; SELECT count(*) FROM spans WHERE run_id IS NULL`)
+	if got != "acompleted1 brunning1 ccompleted1 dcompleted2\n1" {
+		t.Errorf("runs and spans that wait: %s", got)
 	}
 }
 

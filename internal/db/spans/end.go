@@ -2,6 +2,7 @@ package spans
 
 import (
 	"context"
+	"errors"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
@@ -12,31 +13,49 @@ import (
 const endAtOnce = 500
 
 // endRuns ends the runs that get no more spans. If an owner has too many runs, it also ends those
-// that would end next.
-func (s *Spans) endRuns(ctx context.Context) error {
+// that would end next. Runs whose rows are damaged do not end.
+func (s *Spans) endRuns(ctx context.Context) (damage error) {
 	for ctx.Err() == nil {
 		var ids []int64
 		err := s.RO.SelectContext(ctx, &ids, `SELECT run_id FROM observed WHERE ends_at <= ?
 			ORDER BY ends_at LIMIT 0 + ?`, ckpt.At(s.Opt.Now()), endAtOnce)
 		if err != nil {
-			return sqlite.ReadError(err)
+			return errors.Join(damage, sqlite.ReadError(err))
 		}
 		if len(ids) < endAtOnce {
 			if ids, err = s.tooMany(ctx, ids); err != nil {
-				return err
+				return errors.Join(damage, err)
 			}
 		}
 		if len(ids) == 0 {
-			return nil
+			return damage
 		}
-		if err := s.endSome(ids); err != nil {
-			return err
+		damaged, err := s.endEach(ids)
+		if damage = errors.Join(damage, damaged); err != nil {
+			return errors.Join(damage, err)
 		}
-		if len(ids) < endAtOnce {
-			return nil
+		if damaged != nil || len(ids) < endAtOnce {
+			return damage
 		}
 	}
-	return nil
+	return damage
+}
+
+// endEach ends runs, one by one if one of them is damaged.
+func (s *Spans) endEach(ids []int64) (damage, err error) {
+	if err = s.endSome(ids); err == nil || !isDamage(err) {
+		return nil, err
+	}
+	if len(ids) == 1 {
+		return err, nil
+	}
+	for i := range ids {
+		damaged, err := s.endEach(ids[i : i+1])
+		if damage = errors.Join(damage, damaged); err != nil {
+			return damage, err
+		}
+	}
+	return damage, nil
 }
 
 // tooMany adds the runs that exceed the limit of their owners.

@@ -19,8 +19,8 @@ import (
 const settleAtOnce = 200
 
 // Settle makes steps and usage of the spans that have waited long enough, and ends runs that get no
-// more spans. It must be called again and again. If all is set, no span waits any longer.
-func (s *Spans) Settle(ctx context.Context, all bool) error {
+// more spans. It must be called again and again.
+func (s *Spans) Settle(ctx context.Context) error {
 	if s.Ready(ctx) != nil {
 		return nil
 	}
@@ -30,24 +30,63 @@ func (s *Spans) Settle(ctx context.Context, all bool) error {
 		return err
 	}
 	var damage error
-	for owner, ids := range s.traces.due(s.Opt.Now(), all) {
-		slices.Sort(ids)
-		for len(ids) > 0 && ctx.Err() == nil {
-			n, err := s.settleSome(ctx, owner, ids)
-			if err != nil {
-				n = max(n, 1)
-				for _, id := range ids[:n] {
-					s.traces.again(owner, id, s.Opt.Now())
-				}
-				if ckpt.CodeOf(err) != ckpt.CodeCorrupt {
-					return errors.Join(damage, err)
-				}
-				damage = errors.Join(damage, err)
-			}
-			ids = ids[n:]
+	for owner, ids := range s.traces.due(s.Opt.Now(), "") {
+		damaged, err := s.settleAll(ctx, owner, ids)
+		if damage = errors.Join(damage, damaged); err != nil {
+			return errors.Join(damage, err)
 		}
 	}
 	return errors.Join(damage, s.endRuns(ctx))
+}
+
+// SettleOwner makes steps and usage of all spans of an owner, however long they have waited.
+func (s *Spans) SettleOwner(ctx context.Context, owner string) error {
+	if s.Ready(ctx) != nil {
+		return nil
+	}
+	s.settling.Lock()
+	defer s.settling.Unlock()
+	if err := s.recall(ctx); err != nil {
+		return err
+	}
+	damage, err := s.settleAll(ctx, owner, s.traces.due(s.Opt.Now(), owner)[owner])
+	return errors.Join(err, damage)
+}
+
+// settleAll settles traces of an owner. If a row is damaged, it leaves the traces that need the row
+// waiting, and settles the others.
+func (s *Spans) settleAll(ctx context.Context, owner string, ids []string) (damage, err error) {
+	slices.Sort(ids)
+	alone := 0 // so many of the next traces are settled one by one
+	for len(ids) > 0 && ctx.Err() == nil {
+		some := ids
+		if alone > 0 {
+			some = ids[:1]
+		}
+		n, err := s.settleSome(ctx, owner, some)
+		if err != nil {
+			n = max(n, 1)
+			for _, id := range ids[:n] {
+				s.traces.again(owner, id, s.Opt.Now())
+			}
+			switch {
+			case !isDamage(err):
+				return damage, err
+			case len(some) > 1: // the damage is in one of them
+				alone = n
+				continue
+			}
+			damage = errors.Join(damage, err)
+		}
+		ids, alone = ids[n:], max(0, alone-n)
+	}
+	return damage, nil
+}
+
+// isDamage says whether an error may be about the rows of one run only.
+func isDamage(err error) bool {
+	code := ckpt.CodeOf(err)
+	return code == ckpt.CodeInternal || code == ckpt.CodeCorrupt
 }
 
 // recall looks once for spans that an earlier daemon has left waiting.

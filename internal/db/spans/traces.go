@@ -99,8 +99,9 @@ func (t *traces) forget(now time.Time, idle time.Duration) {
 	}
 }
 
-// due are the traces whose spans have waited long enough, by owner.
-func (t *traces) due(now time.Time, all bool) map[string][]string {
+// due are the traces whose spans have waited long enough, by owner. Those of the owner of are due at
+// any time.
+func (t *traces) due(now time.Time, of string) map[string][]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget(now, forgetIdle)
@@ -108,7 +109,7 @@ func (t *traces) due(now time.Time, all bool) map[string][]string {
 	for key, at := range t.of {
 		switch {
 		case at.waiting == 0:
-		case all, at.waiting >= waiting, now.Sub(at.first) >= waitMost, at.root && now.Sub(at.last) >= waitQuiet:
+		case key.owner == of, at.waiting >= waiting, now.Sub(at.first) >= waitMost, at.root && now.Sub(at.last) >= waitQuiet:
 			due[key.owner] = append(due[key.owner], key.trace)
 		}
 	}
