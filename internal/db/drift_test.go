@@ -761,6 +761,32 @@ func TestDamagedRunHoldsUpNoTick(t *testing.T) {
 	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "stale_checkpoint")
 }
 
+// TestDamagedRunHoldsUpNoMonitor: a run with a damaged time is watched as if it had none. The others are watched as
+// they are.
+func TestDamagedRunHoldsUpNoMonitor(t *testing.T) {
+	t.Parallel()
+	d := openDrifty(t)
+	for _, agent := range []string{"bad", "a"} {
+		if _, _, err := d.StartRun(t.Context(), as(1), ckpt.RunRequest{Agent: agent, PID: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := d.Watched(t.Context(), 0, 10)
+	if err != nil || len(before) != 2 {
+		t.Fatalf("%+v %v", before, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, d.options.Path, `UPDATE runs SET heartbeat_at = 'x', started_at = 'x', updated_at = 'x', progress_at = 'x'
+		WHERE agent_id = (SELECT id FROM agents WHERE name = 'bad')`)
+	d.Store = openWith(t, d.options)
+	after, err := d.Watched(t.Context(), 0, 10)
+	if err != nil || len(after) != 2 || after[1] != before[1] || after[0].Process != before[0].Process || !after[0].LastBeat.IsZero() {
+		t.Errorf("before %+v\nafter %+v, %v", before, after, err)
+	}
+}
+
 // sharing sets the places at which an agent must agree with others.
 func (d *drifty) sharing(agent string, pointers ...string) {
 	d.t.Helper()
