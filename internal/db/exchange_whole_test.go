@@ -20,6 +20,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -245,6 +246,36 @@ func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	t.Parallel()
 	t.Run("a run that goes on", func(t *testing.T) { t.Parallel(); breaksOff(t, false) })
 	t.Run("a run that has ended", func(t *testing.T) { t.Parallel(); breaksOff(t, true) })
+	t.Run("an observed run", func(t *testing.T) { t.Parallel(); breaksOffObserved(t, false) })
+	t.Run("an observed run that has ended", func(t *testing.T) { t.Parallel(); breaksOffObserved(t, true) })
+}
+
+func breaksOffObserved(t *testing.T, ended bool) {
+	t.Helper()
+	o := openObserving(t)
+	spans := make([]observed.Span, 1500) // more than fits into one transaction
+	for i := range spans {
+		spans[i] = toolSpan("a", i)
+	}
+	o.send(spans...)
+	o.settle()
+	if ended {
+		o.clock.add(31 * time.Minute)
+		o.again()
+	}
+	text := exportOf(t, o.Store, "shop")
+	other := openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), o.clock))
+	must(t, other.ExecForTest(`CREATE TRIGGER test_fault BEFORE INSERT ON steps WHEN (SELECT count(*) FROM steps) = 1200
+		BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`))
+	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err == nil {
+		t.Fatal("the import did not break off")
+	}
+	must(t, other.ExecForTest(`DROP TRIGGER test_fault`))
+	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	if exportOf(t, other, "shop") != text {
+		t.Error("the second import is not whole")
+	}
 }
 
 func breaksOff(t *testing.T, ended bool) {

@@ -264,11 +264,11 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 	}
 	tx.Wrote = true
 	im.report.Runs++
-	if runs.text(row, "source") != "" { // no person can be asked about it: it stays as it is
-		if r.ended {
-			return nil
+	if runs.text(row, "source") != "" && !r.ended { // nobody will say that it is over
+		err := tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, r.id, tx.Now)
+		if err != nil {
+			return err
 		}
-		return tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, r.id, tx.Now)
 	}
 	return tx.Exec(insertDoubt, r.id, halfKey, r.attempts[halfKey]+1, halfName, tx.Now)
 }
