@@ -223,6 +223,29 @@ func TestCalibrationWithoutRuns(t *testing.T) {
 	}
 }
 
+// TestCalibrationWithoutDamagedRuns: a run with a damaged step does not count.
+// It is reported, and the other runs are enough for a calibration.
+func TestCalibrationWithoutDamagedRuns(t *testing.T) {
+	t.Parallel()
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
+	for i := range 5 {
+		d.work(fmt.Sprint("good", i), 1)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, d.options.Path, `UPDATE steps SET ended_at = 'x' WHERE run_id = (SELECT id FROM runs WHERE name = 'good2') AND key = 'k1'`)
+	d.Store = openWith(t, d.options)
+	if err := d.TickDrift(t.Context()); err == nil {
+		t.Error("the damage is not reported")
+	}
+	r, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "good0"})
+	if err != nil || r.Calibration == nil || r.Calibration.Runs != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // mistaken is a drift detector that panics when it scores a run.
 type mistaken struct{ observer.Watcher }
 

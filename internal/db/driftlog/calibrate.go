@@ -51,7 +51,7 @@ func (s *Drifts) calibrate(ctx context.Context) error {
 }
 
 // calibrateAgent brings the groups of an agent up to date. left is how many runs may still be
-// scored. If that is not enough, the next tick continues.
+// scored. If that is not enough, the next tick continues. Runs that are damaged do not count.
 func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, left *int) error {
 	var rows []recordedRow
 	err := s.RO.SelectContext(ctx, &rows, `SELECT `+recordedColumns+recordedTables+`WHERE r.id IN (
@@ -63,6 +63,7 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 	}
 	groups := map[string]*calibrated{}
 	whole := true
+	var failed error
 	for i := range rows {
 		row := &rows[i]
 		g := groups[string(row.Workflow)]
@@ -79,8 +80,12 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 			}
 			*left--
 			run, err := s.recorded(ctx, row, nil)
+			if code := ckpt.CodeOf(err); code == ckpt.CodeInternal || code == ckpt.CodeCorrupt {
+				failed = errors.Join(failed, err)
+				continue
+			}
 			if err != nil {
-				return err
+				return errors.Join(err, failed)
 			}
 			made, _ := makePrint(s, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: row.Name}, func() (*float64, error) {
 				score := s.Opt.Drift.Score(&agent.Settings, run)
@@ -111,12 +116,13 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 		s.calibrations.mu.Unlock()
 	}
 	if !again {
-		return nil
+		return failed
 	}
-	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(*ledger.Tx) error {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(*ledger.Tx) error {
 		s.Watches.DropAgent(agent.Owner, agent.Name)
 		return nil
 	}})
+	return errors.Join(err, failed)
 }
 
 // calibrationOf is the calibration for a run of an agent, nil if the policy does not ask for one.
