@@ -993,7 +993,7 @@ SELECT checkpoint, 'an ' || status || ' operation' FROM operations WHERE status 
 UNION ALL
 SELECT checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL
 UNION ALL
-SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
+SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = base_seq AND ended_at IS NULL
 UNION ALL
 SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NULL
 UNION ALL

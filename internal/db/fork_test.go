@@ -152,3 +152,56 @@ func TestAForkBegunAnewIsNoFork(t *testing.T) {
 	}
 	sound(t, s.Opt.Path)
 }
+
+// TestTheBaseOfALaterForkStays: also a fork into a run that has checkpoints from before it was begun anew needs the
+// checkpoint that it comes from, until it has saved one of its own.
+func TestTheBaseOfALaterForkStays(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	policy := ckpt.DefaultPolicy()
+	policy.RoutineKeep = 2
+	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
+	must(t, err)
+	put := func(run, state string) *ckpt.Saved {
+		t.Helper()
+		r := request("a", ckpt.KindRoutine, state)
+		r.Run = run
+		saved, err := s.Save(t.Context(), as(1), r)
+		must(t, err)
+		return saved
+	}
+	begin := func(from string) {
+		t.Helper()
+		_, _, err := s.StartRun(t.Context(), as(1), ckpt.RunRequest{Agent: "a", Run: "r", PID: 1, ForkFrom: ckpt.Ref(from)})
+		must(t, err)
+	}
+	begin("")
+	put("r", `0`)
+	put("r", `1`)
+	_, _, err = s.EndRun(t.Context(), as(1), ckpt.RunRef{Agent: "a", Run: "r"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
+	must(t, err)
+	base := put("main", `2`).ID
+	begin("")
+	begin(base)
+	for i := range 4 {
+		put("main", fmt.Sprint(i))
+	}
+	_, err = s.Checkpoint(t.Context(), ann, base, false)
+	must(t, err)
+	if got := sqlite3(t, "-readonly", s.Opt.Path, `SELECT needed_by FROM needed_checkpoints WHERE id = '`+base+`'`); got != "a fork\nthe next save" {
+		t.Errorf("the base is needed by %q", got)
+	}
+	_, err = s.DeleteRun(t.Context(), ckpt.Scope{Caller: root.Caller, Target: ann.Caller.Owner}, ckpt.RunRef{Agent: "a"}, true)
+	wantCode(t, err, ckpt.CodeConflict)
+	if first := put("r", `3`); string(first.Parent) != base {
+		t.Errorf("the fork begins with the parent %s", first.Parent)
+	}
+	_, err = s.Checkpoint(t.Context(), ann, base, false)
+	wantCode(t, err, ckpt.CodeNotFound)
+	page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "r"})
+	must(t, err)
+	if len(page.Checkpoints) != 2 {
+		t.Errorf("the fork has %d checkpoints, its policy keeps 2", len(page.Checkpoints))
+	}
+	sound(t, s.Opt.Path)
+}

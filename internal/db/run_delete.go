@@ -71,7 +71,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 	}
 	var fork string
 	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from JOIN agents a ON a.id = f.agent_id
-		WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL
+		WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = f.base_seq AND f.ended_at IS NULL
 		AND a.owner = (SELECT owner FROM agents WHERE id = ?2) LIMIT 1`, run.ID, run.AgentID) // another owner can have the same ids
 	if err != nil {
 		return err

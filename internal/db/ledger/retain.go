@@ -17,15 +17,13 @@ func (h *HeldRow) Held() retention.Held {
 // RetainSaved applies the policy inside a save. If all is set, because the save made other
 // checkpoints suspect, it applies the policy to the whole run. Otherwise it works as retainRoutine.
 // The first own checkpoint of a fork releases the checkpoint that the fork came from.
-func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) (_ []string, err error) {
-	gone, forked := []string{}, seq == 1 && run.ForkedFrom != ""
-	switch {
-	case all:
+func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) (gone []string, err error) {
+	if all {
 		gone, err = s.RetainRun(tx, agent, run, e)
-	case !forked:
+	} else {
 		gone, err = s.retainRoutine(tx, agent, run, kind, e)
 	}
-	if err != nil || !forked {
+	if err != nil || seq != run.BaseSeq+1 || run.ForkedFrom == "" {
 		return gone, err
 	}
 	freed, err := s.retainForked(tx, run, e.Into(0)) // the row of the save is not about the other run
@@ -78,7 +76,7 @@ func AllStay(rows []HeldRow, keep int) bool {
 func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
 	var id int64
 	found, err := tx.Get(&id, `SELECT c.run_id`+OwnedTables+`(SELECT owner FROM agents WHERE id = ?)`, fork.ForkedFrom, fork.AgentID)
-	if err != nil || !found {
+	if err != nil || !found || id == fork.ID {
 		return []string{}, err
 	}
 	run, agent, err := s.RunWithAgent(tx, id)
@@ -214,7 +212,7 @@ func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations
 		WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
-		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = 0 AND f.ended_at IS NULL
+		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = f.base_seq AND f.ended_at IS NULL
 			AND a.owner = (SELECT owner FROM agents WHERE id = ?3)
 		LIMIT 1`, run.ID, id, run.AgentID)
 	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
