@@ -743,11 +743,12 @@ func TestSharedKeys(t *testing.T) {
 func TestDamagedRunHoldsUpNoTick(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
-	for _, agent := range []string{"bad", "a"} {
+	for i, agent := range []string{"bad", "a", "b"} {
 		if _, _, err := d.StartRun(t.Context(), as(1), ckpt.RunRequest{Agent: agent, PID: 1}); err != nil {
 			t.Fatal(err)
 		}
-		save(t, d.Store, ann, agent, ckpt.KindRoutine, `{}`)
+		save(t, d.Store, ann, agent, ckpt.KindRoutine, fmt.Sprintf(`{"v":%d}`, i))
+		d.sharing(agent, "/v")
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -758,7 +759,13 @@ func TestDamagedRunHoldsUpNoTick(t *testing.T) {
 	if err := d.TickDrift(t.Context()); err == nil {
 		t.Error("the damage is not reported")
 	}
-	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "stale_checkpoint")
+	for _, agent := range []string{"a", "b"} {
+		r, err := d.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSeverity(t, &r.DriftVerdict, ckpt.SeverityWarn, "shared_keys", "stale_checkpoint")
+	}
 }
 
 // TestDamagedRunHoldsUpNoMonitor: a run with a damaged time is watched as if it had none. The others are watched as

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -161,11 +162,14 @@ type sharer struct {
 	values map[string]sharedValue
 }
 
+// part is how the agent takes part in a disagreement at a place.
+func (a *sharer) part(pointer string) part { return part{a.ID, a.values[pointer].runID} }
+
 // sharedAtOnce is the most states that one tick reads for this.
 const sharedAtOnce = 20
 
 // compareShared compares all places on which agents must agree, and warns if they have differed for
-// too long.
+// too long. A run whose rows are damaged is left out and reported.
 func (s *Drifts) compareShared(ctx context.Context) error {
 	var agents []sharer
 	err := s.RO.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"shared_keys":["%' ORDER BY id`)
@@ -174,6 +178,7 @@ func (s *Drifts) compareShared(ctx context.Context) error {
 	}
 	s.Shared.keepOnly(agents)
 	read := 0
+	var failed error
 	places := map[sharedKey][]*sharer{}
 	for i := range agents {
 		a := &agents[i]
@@ -181,7 +186,9 @@ func (s *Drifts) compareShared(ctx context.Context) error {
 			continue
 		}
 		if a.values, err = s.sharedOf(ctx, a, &read); err != nil {
-			return err
+			if failed = errors.Join(failed, err); ckpt.CodeOf(err) != ckpt.CodeInternal {
+				return failed
+			}
 		}
 		for _, pointer := range a.Settings.SharedKeys {
 			if a.values[pointer].hash != "" && a.Settings.Detectors[ckpt.RuleSharedKeys].Tier != ckpt.TierOff {
@@ -190,10 +197,11 @@ func (s *Drifts) compareShared(ctx context.Context) error {
 			}
 		}
 	}
-	return s.judgeShared(ctx, places)
+	return errors.Join(failed, s.judgeShared(ctx, places))
 }
 
-// sharedOf returns the values that an agent shares, from memory or read once.
+// sharedOf returns the values that an agent shares, from memory or read once. What is damaged is not
+// read again.
 func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]sharedValue, error) {
 	key := ledger.AgentKey{Owner: a.Owner, Name: a.Name}
 	values, known := s.Shared.get(key)
@@ -232,15 +240,18 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 		}
 		return err
 	})
-	if err != nil && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
-		return nil, err
+	switch ckpt.CodeOf(err) {
+	case "", ckpt.CodeCorrupt:
+		return s.Shared.fill(key, values), nil
+	case ckpt.CodeInternal:
+		return s.Shared.fill(key, values), err
 	}
-	return s.Shared.fill(key, values), nil
+	return nil, err
 }
 
 // judgeShared warns of each place whose values have differed for longer than the grace period of
 // the agents' policies.
-func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) error {
+func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) (failed error) {
 	now := s.Opt.Now()
 	s.Shared.mu.Lock()
 	for key := range s.Shared.differ {
@@ -254,18 +265,25 @@ func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer
 	}) {
 		agents, err := s.stillRunning(ctx, key, places[key])
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		late := s.Shared.judge(key, agents, now)
-		if len(late) == 0 {
-			continue
+		for _, a := range agents {
+			p := a.part(key.pointer)
+			since, is := late[p]
+			if !is {
+				continue
+			}
+			if err := s.warnShared(key, a, agents, since); err != nil {
+				failed = errors.Join(failed, err)
+				if code := ckpt.CodeOf(err); code != ckpt.CodeInternal && code != ckpt.CodeCorrupt {
+					return failed
+				}
+			}
+			s.Shared.tell(key, p)
 		}
-		if err := s.warnShared(key, agents, late); err != nil {
-			return err
-		}
-		s.Shared.tell(key, late)
 	}
-	return nil
+	return failed
 }
 
 // stillRunning leaves out agents whose run has ended: they can no longer change what the run left.
@@ -298,7 +316,7 @@ func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map
 		v := a.values[key.pointer]
 		same = same && v.hash == agents[0].values[key.pointer].hash
 		settle = max(settle, time.Duration(a.Settings.Settle))
-		if parts[part{a.ID, v.runID}] = v.at; v.at.After(newest) {
+		if parts[a.part(key.pointer)] = v.at; v.at.After(newest) {
 			newest = v.at
 		}
 	}
@@ -330,44 +348,32 @@ func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map
 	return late
 }
 
-func (m *shared) tell(key sharedKey, warned map[part]time.Time) {
+func (m *shared) tell(key sharedKey, warned part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.differ[key]; d != nil {
-		for p := range warned {
-			d.told[p] = true
-		}
+		d.told[warned] = true
 	}
 }
 
-// warnShared makes a finding for each run that has taken part in a disagreement for too long.
-func (s *Drifts) warnShared(key sharedKey, agents []*sharer, late map[part]time.Time) error {
+// warnShared makes a finding for the run of an agent that has taken part in a disagreement for too
+// long.
+func (s *Drifts) warnShared(key sharedKey, a *sharer, agents []*sharer, since time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
-		for _, a := range agents {
-			since, is := late[part{a.ID, a.values[key.pointer].runID}]
-			if !is {
-				continue
-			}
-			run, agent, err := s.RunWithAgent(tx, a.values[key.pointer].runID)
-			if err != nil {
-				return err
-			}
-			if run == nil {
-				continue
-			}
-			w, err := s.WatchRun(tx, agent, run, nil)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
-				continue
-			}
-			found := []observer.Found{disagreementOf(key, a, agents, since)}
-			if _, err := s.find(tx, agent, run, w, found, a.values[key.pointer].checkpoint); err != nil {
-				return err
-			}
+		run, agent, err := s.RunWithAgent(tx, a.values[key.pointer].runID)
+		if err != nil || run == nil {
+			return err
 		}
-		return nil
+		w, err := s.WatchRun(tx, agent, run, nil)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
+			return nil
+		}
+		found := []observer.Found{disagreementOf(key, a, agents, since)}
+		_, err = s.find(tx, agent, run, w, found, a.values[key.pointer].checkpoint)
+		return err
 	}})
 }
 
