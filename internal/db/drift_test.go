@@ -881,6 +881,64 @@ func TestSharedKeysOfParallelRuns(t *testing.T) {
 	d.noViolations()
 }
 
+// TestSharedKeysOfWhatARunLeft: the values of a state that a run has left do not count. If it goes back to a state, the
+// values of that state count from then on.
+func TestSharedKeysOfWhatARunLeft(t *testing.T) {
+	t.Parallel()
+	want := func(t *testing.T, d *drifty, after time.Duration, want int) {
+		t.Helper()
+		if n := d.tick(after, "b"); n != want {
+			t.Errorf("%d findings, want %d", n, want)
+		}
+	}
+	sharing := func(t *testing.T, a string) *drifty {
+		d := openDrifty(t)
+		save(t, d.Store, ann, "a", ckpt.KindRoutine, a)
+		d.sharing("a", "/v")
+		d.sharing("b", "/v")
+		return d
+	}
+	restore := func(t *testing.T, d *drifty, id string) {
+		t.Helper()
+		if _, _, err := d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "b", Checkpoint: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("begun again", func(t *testing.T) {
+		d := sharing(t, `{"v":1}`)
+		save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":2}`)
+		want(t, d, time.Second, 0)
+		if _, _, err := d.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "b"}, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := d.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, d, time.Hour, 0)
+		save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":2}`)
+		want(t, d, 30*time.Second, 0)
+		want(t, d, time.Minute, 1)
+	})
+	t.Run("back to what the others have", func(t *testing.T) {
+		d := sharing(t, `{"v":1}`)
+		early := save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":1}`)
+		save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":2}`)
+		want(t, d, time.Second, 0)
+		restore(t, d, early.ID)
+		want(t, d, time.Hour, 0)
+	})
+	t.Run("back to what the others had", func(t *testing.T) {
+		d := sharing(t, `{"v":1}`)
+		early := save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":2}`)
+		save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":1}`)
+		want(t, d, time.Hour, 0)
+		restore(t, d, early.ID)
+		want(t, d, time.Second, 0)
+		want(t, d, 30*time.Second, 0)
+		want(t, d, time.Minute, 1)
+	})
+}
+
 // TestMoreSharedKeysOfIdleAgents: after shared keys were added, the states of agents that save nothing are read once,
 // a part of them in each tick.
 func TestMoreSharedKeysOfIdleAgents(t *testing.T) {

@@ -22,6 +22,7 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 		seq = from.Seq
 	}
 	s.Watches.drop(run.ID)
+	tx.OnCommit(func() { s.Shared.forgetRun(run.ID) })
 	tx.Run0, tx.Watch0 = nil, nil
 	err := tx.Exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ?, progress = NULL WHERE id = ?`, seq, run.ID)
 	if err != nil {

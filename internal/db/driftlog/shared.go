@@ -215,28 +215,37 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 		values[pointer] = sharedValue{}
 	}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		var runs []int64
-		err := q.SelectContext(ctx, &runs,
+		var run int64
+		err := q.GetContext(ctx, &run,
 			`SELECT id FROM runs WHERE agent_id = ? AND ended_at IS NULL AND last_seq > removed ORDER BY updated_at DESC LIMIT 1`, a.ID)
-		if err != nil || len(runs) == 0 {
+		if ledger.IsNoRows(err) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		var row struct {
 			blob.StateRow
 			At          ledger.Lenient[ckpt.Time] `db:"created_at"`
 			ContentType string                    `db:"content_type"`
+			Old         bool                      `db:"old"` // the run went back to it
 		}
-		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints
-			WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1)`, runs[0], 1)
+		err = q.GetContext(ctx, &row, `SELECT c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.created_at, c.content_type, c.seq <= r.stretch_seq AS old
+			FROM runs r JOIN checkpoints c ON c.run_id = r.id AND c.kind IN ('routine', 'pre_operation', 'recovery')
+			AND c.seq = coalesce((SELECT max(seq) FROM (`+newestOfRun+`) WHERE seq > r.stretch_seq), r.stretch_from) WHERE r.id = ?1`, run, 1)
 		if ledger.IsNoRows(err) || err == nil && !ckpt.IsJSON(row.ContentType) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		at := row.At.Value.Time
+		if row.Old {
+			at = s.Opt.Now()
+		}
 		state, err := blob.Decode(ctx, q, &row.StateRow)
 		for pointer, hash := range SharedValues(state, nil, a.Settings.SharedKeys) {
-			values[pointer] = sharedValue{hash, row.ID, runs[0], row.At.Value.Time}
+			values[pointer] = sharedValue{hash, row.ID, run, at}
 		}
 		return err
 	})
@@ -329,7 +338,7 @@ func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map
 		if m.differ == nil {
 			m.differ = map[sharedKey]*disagreement{}
 		}
-		d = &disagreement{map[part]time.Time{}, map[part]bool{}}
+		d = &disagreement{newest, map[part]time.Time{}, map[part]bool{}}
 		m.differ[key] = d
 		for p := range parts {
 			d.since[p] = newest
@@ -339,7 +348,9 @@ func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (late map
 	late = map[part]time.Time{}
 	for p, at := range parts {
 		if _, known := d.since[p]; !known {
-			d.since[p] = at
+			if d.since[p] = at; at.Before(d.began) {
+				d.since[p] = d.began
+			}
 		}
 		if !d.told[p] && now.Sub(d.since[p]) >= settle {
 			late[p] = d.since[p]

@@ -21,13 +21,14 @@ type sharedValue struct {
 	hash       string // "" if the state has no such place
 	checkpoint string
 	runID      int64
-	at         time.Time
+	at         time.Time // since when the run has had it
 }
 
 type sharedKey struct{ owner, pointer string }
 
 // disagreement says since when the values at a place have differed.
 type disagreement struct {
+	began time.Time
 	since map[part]time.Time // since when a run has taken part
 	told  map[part]bool      // it was warned
 }
@@ -82,6 +83,20 @@ func (m *shared) get(key ledger.AgentKey) (map[string]sharedValue, bool) {
 	defer m.mu.Unlock()
 	values, known := m.values[key]
 	return values, known
+}
+
+// forgetRun forgets the values of a run that leaves its newest state.
+func (m *shared) forgetRun(runID int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.values, func(_ ledger.AgentKey, values map[string]sharedValue) bool {
+		for _, v := range values {
+			if v.runID == runID {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (m *shared) ForgetAgent(owner, agent string) {
