@@ -46,6 +46,8 @@ type mRun struct {
 	endedAt time.Time
 	last    int64  // sequence number
 	head    string // the parent of the next save
+	left    int64  // the last checkpoint that existed when it went back
+	back    int64  // the one that it went back to
 	forkOf  string // the checkpoint that the first save needs
 	list    []*mCheckpoint
 	ops     []*mOperation
@@ -613,8 +615,10 @@ func (g *generator) delete() *step {
 		g.remove(c.id, byHand)
 		if c.run.head == c.id {
 			c.run.head = ""
-			if n := len(c.run.list); n > 0 {
-				c.run.head = c.run.list[n-1].id
+			for _, o := range c.run.list {
+				if o.seq > c.run.left || o.seq <= c.run.back {
+					c.run.head = o.id
+				}
 			}
 		}
 		return outcome{}
@@ -655,6 +659,7 @@ func (g *generator) restore() *step {
 			return outcome{}
 		}
 		c.run.head = c.id // checkpoints that only the old head had kept are removed
+		c.run.left, c.run.back = c.run.last, c.seq
 		due := g.due(c.run)
 		return outcome{must: only(due, byCount, byRelease), may: due}
 	}

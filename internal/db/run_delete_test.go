@@ -113,3 +113,25 @@ func TestTheHeadStaysAfterTheBeginning(t *testing.T) {
 		})
 	}
 }
+
+// TestTheHeadStaysBeforeWhatWasGivenUp: when the checkpoint is removed that a run went back to, the
+// run does not go on from what it gave up then.
+func TestTheHeadStaysBeforeWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	start(t, s, 11)
+	first := save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	second := save(t, s, as(11), "a", ckpt.KindRoutine, `2`)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `3`)
+	_, _, err := s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: second.ID})
+	must(t, err)
+	_, err = s.Delete(t.Context(), ann, second.ID)
+	must(t, err)
+	o, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "k", Name: "n"})
+	must(t, err)
+	c, err := s.Checkpoint(t.Context(), ann, string(o.Checkpoint), true)
+	must(t, err)
+	if string(c.State) != `1` || string(c.Parent) != first.ID {
+		t.Errorf("the operation begins with the state %s after %s, want 1 after %s", c.State, c.Parent, first.ID)
+	}
+}

@@ -60,7 +60,11 @@ func TestPlanAndLatestAgreeAfterARestore(t *testing.T) {
 	if _, err := s.Delete(t.Context(), ann, next.ID); err != nil {
 		t.Fatal(err)
 	}
-	says(t, look(t, s), "the newest clean and intact one that is left")
+	plan = look(t, s)
+	says(t, plan, "which was restored")
+	if plan.Checkpoint.ID != older.ID {
+		t.Errorf("after the removal of the next save, the plan loads %d", plan.Checkpoint.Seq)
+	}
 }
 
 // TestReinitializationLosesAll: the prompt to the operator lists everything

@@ -281,9 +281,10 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 }
 
 // MoveHead moves the head of a run, if it was removed, to the newest checkpoint since the run was
-// begun anew, or to none.
+// begun anew, or to none. Checkpoints that the run has given up by going back do not count.
 func (tx *Tx) MoveHead(runID int64) error {
-	return tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 AND seq > runs.base_seq ORDER BY seq DESC LIMIT 1)
+	return tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 AND seq > runs.base_seq
+			AND (seq > runs.stretch_seq OR seq <= runs.stretch_from) ORDER BY seq DESC LIMIT 1)
 		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, runID)
 }
 
