@@ -725,4 +725,11 @@ func TestLongTurnStaysInItsConversation(t *testing.T) {
 	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM runs`); got != "1" {
 		t.Errorf("%s runs", got)
 	}
+	o.clock.add(31 * time.Minute)
+	o.again()
+	o.send(toolSpan("c", 6, talk)) // of another agent, long after
+	o.settle()
+	if s := o.look("planner", "talk"); len(s.Steps) != 3 || s.Run.Status != ckpt.RunCompleted {
+		t.Errorf("the run that has ended has %d steps and is %s", len(s.Steps), s.Run.Status)
+	}
 }

@@ -196,8 +196,8 @@ func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found, bad []
 	return found, bad, &bound{row.Agent, row.Run}, err
 }
 
-// adopt gives the spans of a conversation to the agent that its run has already, if their root, which
-// would name the agent, has not come yet.
+// adopt gives the spans of a conversation to the agent whose run it is, if their root, which would
+// name the agent, has not come yet. A run that has ended may be of another agent's conversation.
 func adopt(ctx context.Context, q *sqlx.Tx, owner string, groups []*group) error {
 	for _, g := range groups {
 		if g.trace != "" || g.rootEnded {
@@ -205,7 +205,7 @@ func adopt(ctx context.Context, q *sqlx.Tx, owner string, groups []*group) error
 		}
 		var agents []string
 		err := q.SelectContext(ctx, &agents, `SELECT a.name FROM runs r JOIN agents a ON a.id = r.agent_id
-			WHERE a.owner = ? AND r.name = ? AND r.source IS NOT NULL LIMIT 2`, owner, g.run)
+			WHERE a.owner = ? AND r.name = ? AND r.source IS NOT NULL AND r.ended_at IS NULL LIMIT 2`, owner, g.run)
 		if err != nil {
 			return err
 		}
