@@ -803,8 +803,8 @@ BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
 
 
 -- ----------------------------------------------------------------- views ---
--- Contract: names and columns stay. Each view is made anew, so that a newer
--- version can add to it.
+-- Contract: names and columns stay. A start makes each view anew that differs
+-- from the one here, so that a newer version can add to it.
 
 DROP VIEW IF EXISTS audit_violations;
 DROP VIEW IF EXISTS audit_removals;

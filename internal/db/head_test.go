@@ -166,6 +166,30 @@ func TestGuardsComeBack(t *testing.T) {
 	}
 }
 
+// TestViewsAreOfThisProgram: a program with the same tables and other views has made the database. A start gives
+// auditors the views of this one, and that is no trouble.
+func TestViewsAreOfThisProgram(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	doubtful(t, path)
+	const views = `SELECT group_concat(name || sql, char(10)) FROM (SELECT name, sql FROM sqlite_schema WHERE type = 'view' ORDER BY name)`
+	before := sqlite3(t, "-readonly", path, views)
+	sqlite3(t, path, `DROP VIEW audit_states; DROP VIEW audit_violations;
+		CREATE VIEW audit_violations (rule, subject, detail) AS SELECT 'an old rule', 'all', 'is broken';
+		CREATE VIEW of_the_auditor AS SELECT 1`)
+	if state, problems := doubtful(t, path); state != "ready" {
+		t.Errorf("%s: %s", state, problems)
+	}
+	if got := sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations`); got != "0" {
+		t.Errorf("%s violations of an old rule", got)
+	}
+	sqlite3(t, path, `DROP VIEW of_the_auditor`)
+	if after := sqlite3(t, "-readonly", path, views); after != before {
+		t.Errorf("the views are\n%s\nand were\n%s", after, before)
+	}
+	sound(t, path)
+}
+
 // TestHeadIsLogged: the start and the stop log the head in the form that verify
 // --against-log reads.
 func TestHeadIsLogged(t *testing.T) {

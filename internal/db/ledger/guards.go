@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func statementsOf(text string) func() map[string]string {
 	})
 }
 
-// plain is the text of a trigger's statement without spacing and without the words that SQLite
+// plain is the text of a statement without spacing and without the words that SQLite
 // leaves out when it stores the statement.
 func plain(statement string) string {
 	statement = strings.Replace(statement, "IF NOT EXISTS ", "", 1)
@@ -40,28 +41,29 @@ func plain(statement string) string {
 // BrokenGuards names the triggers of the schema that a database lacks or has in another form, in
 // order.
 func BrokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) {
+	return differing(ctx, q, "trigger", Guards())
+}
+
+// differing names the statements whose trigger or view a database lacks or has in another form, in
+// order.
+func differing(ctx context.Context, q sqlx.QueryerContext, kind string, statements map[string]string) ([]string, error) {
 	var there []struct {
 		Name string `db:"name"`
 		SQL  string `db:"sql"`
 	}
-	if err := sqlx.SelectContext(ctx, q, &there, `SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`); err != nil {
+	if err := sqlx.SelectContext(ctx, q, &there, `SELECT name, sql FROM sqlite_schema WHERE type = ?`, kind); err != nil {
 		return nil, err
 	}
-	guards, broken := Guards(), map[string]bool{}
-	for name := range guards {
+	broken := map[string]bool{}
+	for name := range statements {
 		broken[name] = true
 	}
 	for _, t := range there {
-		if plain(t.SQL) == plain(guards[t.Name]) {
+		if statement := statements[t.Name]; statement != "" && plain(t.SQL) == plain(statement) {
 			delete(broken, t.Name)
 		}
 	}
-	names := make([]string, 0, len(broken))
-	for name := range broken {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(broken)), nil
 }
 
 // restoreGuards restores the triggers that a database lacks or has in another form.
@@ -76,9 +78,25 @@ func (s *Core) restoreGuards(ctx context.Context) error {
 	if s.Engine.ReadOnly() != "" {
 		return nil
 	}
+	return s.makeAnew(ctx, "TRIGGER", broken, Guards())
+}
+
+// refreshViews makes the views anew that a database lacks or has in another form. A program with the same tables may
+// have had other views, and auditors must see the rules of this one.
+func (s *Core) refreshViews(ctx context.Context) error {
+	old, err := differing(ctx, s.Engine.Writing(), "view", Views())
+	if err != nil || len(old) == 0 || s.Engine.ReadOnly() != "" {
+		return err
+	}
+	s.Log.Info("made views for auditors anew, because this program has others", "views", old)
+	return s.makeAnew(ctx, "VIEW", old, Views())
+}
+
+// makeAnew drops triggers or views and creates them, in one transaction.
+func (s *Core) makeAnew(ctx context.Context, kind string, names []string, statements map[string]string) error {
 	var script strings.Builder
-	for _, name := range broken {
-		script.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n" + Guards()[name])
+	for _, name := range names {
+		script.WriteString("DROP " + kind + " IF EXISTS " + name + ";\n" + statements[name])
 	}
 	return s.Engine.Patiently(ctx, func() error {
 		conn, err := s.Engine.Writing().Connx(ctx)
