@@ -192,7 +192,7 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	s := openWith(t, options(path, newClock()))
 	var wg sync.WaitGroup
 	acknowledged := make([]int, 12)
-	var all atomic.Int64
+	var all, agents atomic.Int64
 	for w := range acknowledged {
 		wg.Go(func() {
 			for {
@@ -203,12 +203,16 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 					}
 					return
 				}
-				acknowledged[w]++
+				if acknowledged[w]++; acknowledged[w] == 1 {
+					agents.Add(1)
+				}
 				all.Add(1)
 			}
 		})
 	}
-	waitFor(t, "many saves", func() bool { return all.Load() > 100 || t.Failed() })
+	waitFor(t, "many saves, and one of each agent", func() bool {
+		return all.Load() > 100 && agents.Load() == int64(len(acknowledged)) || t.Failed()
+	})
 	must(t, s.Close())
 	wg.Wait()
 	s = openWith(t, options(path, newClock()))
