@@ -581,6 +581,7 @@ func TestTokens(t *testing.T) {
 // with the same call id need about four times as much. It counts what is
 // allocated, because that does not depend on the machine.
 func TestManySpansOfOneCallAreNotComparedWithEachOther(t *testing.T) {
+	inOneThread(t)
 	named := func(s *observed.Span) { s.Call = "call_0" }
 	many := func(from, to int) (list []observed.Span) {
 		for n := from; n < to; n++ {
@@ -615,6 +616,7 @@ func TestManySpansOfOneCallAreNotComparedWithEachOther(t *testing.T) {
 // TestTraceWithManySpans: a trace with more spans than one transaction takes
 // becomes one run, in the order in which the spans ended.
 func TestTraceWithManySpans(t *testing.T) {
+	inOneThread(t)
 	t.Parallel()
 	o := openObserving(t)
 	const many = 5000
