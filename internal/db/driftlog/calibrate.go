@@ -80,7 +80,7 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 			}
 			*left--
 			run, err := s.recorded(ctx, row, nil)
-			if code := ckpt.CodeOf(err); code == ckpt.CodeInternal || code == ckpt.CodeCorrupt {
+			if ledger.IsDamage(err) {
 				failed = errors.Join(failed, err)
 				continue
 			}

@@ -285,7 +285,7 @@ func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer
 			}
 			if err := s.warnShared(key, a, agents, since); err != nil {
 				failed = errors.Join(failed, err)
-				if code := ckpt.CodeOf(err); code != ckpt.CodeInternal && code != ckpt.CodeCorrupt {
+				if !ledger.IsDamage(err) {
 					return failed
 				}
 			}

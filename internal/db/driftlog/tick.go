@@ -37,9 +37,9 @@ func (s *Drifts) tickDue(ctx context.Context) error {
 		some := due[:min(tickSlice, len(due))]
 		due = due[len(some):]
 		err := s.tickSome(some)
-		switch code := ckpt.CodeOf(err); {
+		switch {
 		case err == nil:
-		case code != ckpt.CodeInternal && code != ckpt.CodeCorrupt:
+		case !ledger.IsDamage(err):
 			return errors.Join(failed, err)
 		case len(some) == 1:
 			failed = errors.Join(failed, err)

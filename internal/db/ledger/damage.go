@@ -1,6 +1,10 @@
 package ledger
 
-import "sync"
+import (
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // damages are the checkpoints that are known to be damaged: those that meta names, and those that
 // are about to be noted there.
@@ -60,4 +64,11 @@ func (d *damages) Count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.noted)
+}
+
+// IsDamage says whether an error may be about the rows of one run only, so that background work goes
+// on with the others. A row that cannot be scanned is an internal error.
+func IsDamage(err error) bool {
+	code := ckpt.CodeOf(err)
+	return code == ckpt.CodeInternal || code == ckpt.CodeCorrupt
 }

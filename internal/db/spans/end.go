@@ -43,7 +43,7 @@ func (s *Spans) endRuns(ctx context.Context) (damage error) {
 
 // endEach ends runs, one by one if one of them is damaged.
 func (s *Spans) endEach(ids []int64) (damage, err error) {
-	if err = s.endSome(ids); err == nil || !isDamage(err) {
+	if err = s.endSome(ids); err == nil || !ledger.IsDamage(err) {
 		return nil, err
 	}
 	if len(ids) == 1 {

@@ -70,7 +70,7 @@ func (s *Spans) settleAll(ctx context.Context, owner string, ids []string) (dama
 				s.traces.again(owner, id, s.Opt.Now())
 			}
 			switch {
-			case !isDamage(err):
+			case !ledger.IsDamage(err):
 				return damage, err
 			case len(some) > 1: // the damage is in one of them
 				alone = n
@@ -81,12 +81,6 @@ func (s *Spans) settleAll(ctx context.Context, owner string, ids []string) (dama
 		ids, alone = ids[n:], max(0, alone-n)
 	}
 	return damage, nil
-}
-
-// isDamage says whether an error may be about the rows of one run only.
-func isDamage(err error) bool {
-	code := ckpt.CodeOf(err)
-	return code == ckpt.CodeInternal || code == ckpt.CodeCorrupt
 }
 
 // recall looks once for spans that an earlier daemon has left waiting.
