@@ -35,30 +35,27 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// If the same form is sent again with the same key, it gets the first answer, whatever has happened since.
-	if result, done := sessionOf(r).done(what, q); done {
-		acted(w, r, result)
-		return
-	}
-	s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
-	if err != nil {
+	var acting *subject // nil before the action begins
+	result, err := sessionOf(r).once(what, q, func() (done, error) {
+		s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
+		if err != nil {
+			return done{}, err
+		}
+		if err := s.moved(q); err != nil && q.Get("again") == "" {
+			return done{}, err
+		}
+		acting = s
+		return do(c, r.Context(), s, q)
+	})
+	if err != nil && acting == nil {
 		c.trouble(w, r, err)
 		return
 	}
-	if err := s.moved(q); err != nil && q.Get("again") == "" {
-		c.trouble(w, r, err)
-		return
-	}
-	result, err := sessionOf(r).once(what, q, func() (done, error) { return do(c, r.Context(), s, q) })
 	c.daemon.forget()
 	if err != nil {
-		c.failed(w, r, s, what, err)
+		c.failed(w, r, acting, what, err)
 		return
 	}
-	acted(w, r, result)
-}
-
-// acted answers a form whose action is done.
-func acted(w http.ResponseWriter, r *http.Request, result done) {
 	if r.Header.Get(headerForm) != "" {
 		refuse(w, http.StatusOK, result.said)
 		return

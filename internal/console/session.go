@@ -214,16 +214,6 @@ func (x *session) once(what string, q url.Values, do func() (done, error)) (done
 	return result, nil
 }
 
-// done returns the first answer for the same form. If the form is being acted on, it waits for
-// that.
-func (x *session) done(what string, q url.Values) (result done, was bool) {
-	result, was, end := x.begin(formText(what, q))
-	if !was {
-		end()
-	}
-	return result, was
-}
-
 // begin returns the first answer for a form. If there is none, nobody else acts on the form until
 // the caller calls end. Other forms do not wait.
 func (x *session) begin(form string) (result done, was bool, end func()) {
