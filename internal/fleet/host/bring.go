@@ -41,11 +41,12 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		return err
 	}
 	defer e.Close()
-	if err == nil && now == nil { // it may have been brought while this call waited
-		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
-	}
-	if err != nil || now == nil {
+	if err != nil {
 		return err
+	}
+	if now == nil { // it may have been brought while this call waited
+		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
+		return nil
 	}
 	return c.fetch(ctx, e, sc, now, r)
 }
