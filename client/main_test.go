@@ -25,6 +25,13 @@ func TestMain(m *testing.M) {
 		asker(os.Args[2], os.Args[3])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "underExec" {
+		if err := underExec(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "speaker" {
 		speaker(os.Args[2])
 		return

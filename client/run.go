@@ -23,13 +23,13 @@ const (
 
 // RunOptions are the options for starting a run.
 type RunOptions struct {
-	Name             string // "" means main
+	Name             string // "" means the run of "ckptsidecar exec" if that has started the process for this agent, else main
 	Workflow, Goal   string
 	ParentRun        string
 	ExternalSession  string
 	Labels           ckpt.Labels
 	Heartbeat        time.Duration // how often; 0 means DefaultHeartbeat
-	HeartbeatTimeout time.Duration // after this silence the run counts as frozen; 0 means DefaultHeartbeatTimeout
+	HeartbeatTimeout time.Duration // after this silence the run counts as frozen; 0 means DefaultHeartbeatTimeout; under exec, that of exec counts
 	ProgressTimeout  time.Duration // the longest time without progress; 0 means the policy's
 	Force            bool          // take the run over from a live owner
 	Reason           string        // for the audit log
@@ -57,6 +57,7 @@ type Run struct {
 
 	options RunOptions
 	epoch   *int64      // nil if the run began without a daemon
+	handed  bool        // exec has claimed the run
 	work    *background // heartbeats and autosaves
 
 	mu       sync.Mutex
@@ -73,19 +74,14 @@ type Run struct {
 }
 
 // Start claims a new or unfinished run, and starts its heartbeats. The caller ends it with
-// [Run.End]; [Agent.Run] does both.
+// [Run.End]; [Agent.Run] does both. If "ckptsidecar exec" has claimed the run for this process, the
+// run begins with that plan.
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
-	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
+	r := &Run{Agent: a, Name: cmp.Or(o.Name, usualRun(a.Name)), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
 	if o.OnDrift != nil {
 		r.OnDrift(o.OnDrift)
 	}
-	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
-	request := ckpt.ResumeRequest{Agent: a.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Force: o.Force, Reason: o.Reason}
-	if o.ProgressTimeout > 0 {
-		p := ckpt.Duration(o.ProgressTimeout)
-		request.ProgressTimeout = &p
-	}
-	err := a.client.claim(ctx, r, request)
+	err := r.begin(ctx)
 	switch {
 	case err != nil && a.client.FailOpen && passes(err) && ctx.Err() == nil:
 		a.client.log().Warn("a run starts without the daemon", "agent", a.Name, "run", r.Name, "error", err)
@@ -112,8 +108,29 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	return r, nil
 }
 
+// begin takes the plan of exec, or claims the run.
+func (r *Run) begin(ctx context.Context) error {
+	if plan := handedOver(r.Agent.Name, r.Name); plan != nil {
+		r.Plan, r.epoch, r.handed = plan, &plan.Epoch, true
+		return nil
+	}
+	o := &r.options
+	request := ckpt.ResumeRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Force: o.Force, Reason: o.Reason}
+	request.HeartbeatTimeout, request.ProgressTimeout = o.timeouts()
+	return r.claim(ctx, request)
+}
+
+// timeouts returns the timeouts of a run that this process claims.
+func (o *RunOptions) timeouts() (heartbeat, progress *ckpt.Duration) {
+	if o.ProgressTimeout > 0 {
+		progress = new(ckpt.Duration(o.ProgressTimeout))
+	}
+	return new(ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))), progress
+}
+
 // claim sends the spooled writes of the run, and then asks how to continue.
-func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
+func (r *Run) claim(ctx context.Context, request ckpt.ResumeRequest) error {
+	c := r.Agent.client
 	return c.delivery.begin(ctx, r.Agent.Name, r.Name, func(ctx context.Context) error {
 		plan, _, err := c.wire.Resume(ctx, request)
 		if err == nil {
@@ -126,16 +143,17 @@ func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) 
 // describe tells the daemon what the run is for, if the options say it.
 func (r *Run) describe(ctx context.Context) error {
 	o := &r.options
-	if r.epoch == nil || o.Workflow == "" && o.Goal == "" && o.ParentRun == "" && o.ExternalSession == "" && len(o.Labels) == 0 {
+	says := o.Workflow != "" || o.Goal != "" || o.ParentRun != "" || o.ExternalSession != "" || len(o.Labels) > 0 ||
+		r.handed && o.ProgressTimeout > 0
+	if r.epoch == nil || !says {
 		return nil
 	}
-	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
-	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Epoch: r.epoch, HeartbeatTimeout: &timeout,
+	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Epoch: r.epoch,
 		Workflow: ckpt.Ref(o.Workflow), Goal: ckpt.Ref(o.Goal),
 		ParentRun: ckpt.Ref(o.ParentRun), ExternalSession: ckpt.Ref(o.ExternalSession), Labels: o.Labels}
-	if o.ProgressTimeout > 0 {
-		p := ckpt.Duration(o.ProgressTimeout)
-		q.ProgressTimeout = &p
+	q.HeartbeatTimeout, q.ProgressTimeout = o.timeouts()
+	if r.handed {
+		q.HeartbeatTimeout = nil // that of exec, which sends heartbeats too
 	}
 	return r.Agent.client.delivery.tryToSend(ctx, func(ctx context.Context) error {
 		_, _, err := r.Agent.client.wire.StartRun(ctx, q)

@@ -2,10 +2,13 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
@@ -58,4 +61,42 @@ func worker(args []string) {
 		os.Exit(1)
 	}
 	fmt.Println("finished")
+}
+
+// underExec is an agent that fails twice. It has a second run, which exec knows nothing of.
+func underExec(state string) error {
+	c := &client.Client{}
+	defer c.Close()
+	a := c.Agent(os.Getenv("CKPTSIDECAR_AGENT"))
+	return a.Run(context.Background(), client.RunOptions{Goal: "count", ProgressTimeout: time.Hour}, func(ctx context.Context, run *client.Run) error {
+		n := 0
+		if state == "bytes" {
+			var b []byte
+			if _, err := run.Restore(&b); err != nil {
+				return err
+			}
+			n = strings.Count(string(b), "\xff")
+		} else if _, err := run.Restore(&n); err != nil {
+			return err
+		}
+		second, err := a.Start(ctx, client.RunOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s %s %d, %s %s\n", run.Name, run.Plan.Verdict, n, second.Name, second.Plan.Verdict)
+		if err := second.End(ctx, ckpt.EndRequest{Status: ckpt.RunSuspended}); err != nil {
+			return err
+		}
+		var next any = n + 1
+		if state == "bytes" {
+			next = []byte(strings.Repeat("\xff", n+1))
+		}
+		if _, err := run.Save(ctx, next); err != nil {
+			return err
+		}
+		if n < 2 {
+			return errors.New("again")
+		}
+		return nil
+	})
 }

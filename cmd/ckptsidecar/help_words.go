@@ -29,7 +29,7 @@ var helpVars = kong.Vars{
 	"progress_timeout":       "The run is also timed_out after this time without progress. Default: the agent's policy.",
 	"max_restarts":           "Give up after so many restarts in a row. Ten minutes of good health reset the count.",
 	"exec_heartbeat_timeout": "The run is timed_out after this time without a heartbeat; 0 for never.",
-	"restart": "When to start the command again: never, on-failure (it crashed or froze), or on-drift " +
+	"restart": "When to start the command again: never, on-failure (it failed, crashed or froze), or on-drift " +
 		"(also when critical drift was found: then from the newest clean checkpoint).",
 	"answer": "The answer. To a decision resume (go on as it is), reinitialize (begin anew) or abandon " +
 		"(give the run up); to a question one of its choices.",

@@ -63,6 +63,7 @@ func runSpooler(folder string) error {
 
 // claimer is an agent that claims its run itself, and is killed at its first two attempts.
 func claimer() {
+	_ = os.Unsetenv("CKPTSIDECAR_PLAN") // else it begins with the claim of exec
 	c := &client.Client{}
 	err := c.Agent(os.Getenv("CKPTSIDECAR_AGENT")).Run(context.Background(), client.RunOptions{}, func(_ context.Context, run *client.Run) error {
 		if run.Plan.Attempt < 5 { // exec and this program claim it in turn

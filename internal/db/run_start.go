@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,6 +42,13 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	run, err := tx.Run(agent.ID, ledger.RunName(r.Run))
 	if err != nil {
 		return nil, err
+	}
+	if run != nil && claimedBy(run, &r) { // what the request does not name stays
+		if r.PID == 0 {
+			owner = run.Process()
+		}
+		r.HeartbeatTimeout = cmp.Or(r.HeartbeatTimeout, new(timeout(run.HeartbeatMS)))
+		r.ProgressTimeout = cmp.Or(r.ProgressTimeout, new(timeout(run.ProgressMS)))
 	}
 	if run != nil {
 		if err := s.mayStart(run, owner, &r); err != nil {
@@ -115,7 +123,7 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process, r *ckpt.Run
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0,
 		run.Status == ckpt.RunRunning && run.PID.Valid && run.Process() == owner,
-		run.Status == ckpt.RunRunning && r.Epoch != nil && *r.Epoch == run.Epoch,
+		claimedBy(run, r),
 		run.Status == ckpt.RunRunning && r.Epoch == nil && r.PID != 0 && owner.PID == 0 && !run.PID.Valid:
 		return nil
 	case s.OwnerAlive(run):
@@ -124,6 +132,14 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process, r *ckpt.Run
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
 }
+
+// claimedBy reports whether the caller shows by its epoch that it has claimed the run, which is still
+// running.
+func claimedBy(run *ledger.RunRow, r *ckpt.RunRequest) bool {
+	return run.Status == ckpt.RunRunning && run.EndedAt.IsZero() && r.Epoch != nil && *r.Epoch == run.Epoch
+}
+
+func timeout(ms int64) ckpt.Duration { return ckpt.Duration(ms) * ckpt.Duration(time.Millisecond) }
 
 // signOfOwner says what shows that the owner of a run is alive.
 func signOfOwner(run *ledger.RunRow) string {

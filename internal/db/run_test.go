@@ -116,6 +116,30 @@ func TestDescribeWithoutAProcess(t *testing.T) {
 	}
 }
 
+// TestDescribeKeepsTheOwner: who has claimed a run and says what it is for need not name its process and timeouts again.
+func TestDescribeKeepsTheOwner(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	beat, grow := ckpt.Duration(7*time.Minute), ckpt.Duration(time.Hour)
+	plan, _, err := s.Resume(t.Context(), as(11), ckpt.ResumeRequest{Agent: "a", PID: 11, HeartbeatTimeout: &beat, ProgressTimeout: &grow})
+	must(t, err)
+	describe := func(r ckpt.RunRequest) *ckpt.Run {
+		t.Helper()
+		r.Agent, r.Epoch = "a", &plan.Epoch
+		run, _, err := s.StartRun(t.Context(), as(12), r)
+		must(t, err)
+		return run
+	}
+	run := describe(ckpt.RunRequest{Goal: "g"})
+	if run.Goal != "g" || run.PID != 11 || run.HeartbeatTimeout != beat || run.ProgressTimeout != grow {
+		t.Errorf("%+v", run)
+	}
+	less := ckpt.Duration(time.Minute)
+	if run = describe(ckpt.RunRequest{PID: 12, ProgressTimeout: &less}); run.PID != 12 || run.HeartbeatTimeout != beat || run.ProgressTimeout != less || run.Epoch != plan.Epoch {
+		t.Errorf("%+v", run)
+	}
+}
+
 // TestFencing: after a second owner has resumed, every kind of write of the
 // first is refused.
 func TestFencing(t *testing.T) {

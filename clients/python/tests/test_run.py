@@ -426,6 +426,28 @@ class Stopping(World):
         self.daemon.sound(self)
 
 
+    def test_exec_after_an_exception(self) -> None:
+        """The supervisor starts an agent again that has failed. The agent may run under another program, and says what its run is for."""
+        self.start()
+        script = os.path.join(self.folder, "agent.py")
+        with open(script, "w") as file:
+            file.write(
+                "import ckptsidecar\n"
+                "with ckptsidecar.agent('sup').run(goal='count', progress_timeout=3600) as run:\n"
+                "    tries = (run.state or 0) + 1\n"
+                "    run.save(tries)\n"
+                "    assert tries == 3, 'again'\n"
+            )
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        program = ["sh", "-c", '"$0" "$@"; exit $?', sys.executable, script]
+        command = [binary(), "--socket", self.daemon.socket, "exec", "--agent", "sup", "--heartbeat-timeout", "7m", "--backoff", "10ms", "--", *program]
+        out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        columns = "status, attempt, epoch, goal, heartbeat_timeout_ms, progress_timeout_ms"
+        self.assertEqual(self.daemon.rows(f"SELECT {columns} FROM runs"), [("completed", 3, 3, "count", 420_000, 3_600_000)])
+        self.daemon.sound(self)
+
+
 class Automatic(World):
     def test_autosave(self) -> None:
         """D10, T5: a routine one every so often, and a forced one after a while; the agent's code is not changed."""

@@ -11,12 +11,20 @@ export interface RunName {
   run: string;
 }
 
+/** The claim of a run: `exec` has made it, and knows how often it sends heartbeats, or this process. */
+export interface Claim {
+  epoch: number;
+  exec: boolean;
+}
+
 /** Registers a run and what a plan does not take: what it is. Answers its epoch. */
-export async function register<S>(delivery: Delivery, name: RunName, o: RunOptions<S>, until: Until): Promise<number> {
+export async function register<S>(delivery: Delivery, name: RunName, o: RunOptions<S>, until: Until, claim?: Claim): Promise<number> {
   const body = objectOf({
     run: name.run,
     pid: process.pid,
+    epoch: claim?.epoch,
     ...timeouts(o),
+    ...(claim?.exec ? { heartbeat_timeout: undefined } : {}),
     workflow: o.workflow,
     goal: o.goal,
     parent_run: o.parentRun,

@@ -1,7 +1,7 @@
 import { Behind } from './backlog.js';
 import type { Delivery } from './delivery.js';
 import { encode } from './encode.js';
-import { isSidecarError, SidecarError } from './errors.js';
+import { isSidecarError, messageOf, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
@@ -39,16 +39,32 @@ export async function start<S>(delivery: Delivery, saver: Saver, name: RunName, 
 
 async function planned<S>(delivery: Delivery, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
   const given = execPlan<S>(name, delivery.settings.warn);
-  if (given) return given;
+  if (given) {
+    await describe(delivery, given, options);
+    return given;
+  }
   let plan = await claim<S>(delivery, name, options);
   if (plan.verdict === 'ask' && !plan.offline && options.resolve && (await resolved(delivery, plan, options.resolve))) plan = await claim<S>(delivery, name, options);
   if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
     const until = performance.now() + delivery.settings.deadline;
-    await register(delivery, name, options, () => until);
+    await register(delivery, name, options, () => until, { epoch: plan.epoch, exec: false });
     if (options.forkFrom) plan = { ...(await claim<S>(delivery, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
   }
   return plan;
+}
+
+/** Says what a run is for that `exec` has claimed. The run goes on also if the daemon has just gone away. */
+async function describe<S>(delivery: Delivery, plan: Plan<S>, options: RunOptions<S>): Promise<void> {
+  if (!describes(options) && options.progressTimeout === undefined) return;
+  const { deadline, failOpen, warn } = delivery.settings;
+  const until = performance.now() + deadline;
+  try {
+    await register(delivery, plan, { ...options, forkFrom: undefined }, () => until, { epoch: plan.epoch, exec: true });
+  } catch (error) {
+    if (!failOpen || options.needDaemon || !isSidecarError(error) || !passes(error, true)) throw error;
+    warn(`run ${plan.run} of agent ${plan.agent} has no description, because the daemon is away: ${messageOf(error)}`);
+  }
 }
 
 /** Whether the agent itself knew what became of some operation. */

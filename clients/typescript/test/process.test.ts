@@ -77,11 +77,13 @@ test('under exec an agent has its name and run, and a failed one is started agai
       run.state = { tries: (run.state?.tries ?? 0) + 1 };
       if (run.state.tries < 3) throw new Error('again');
       return 'done';
-    });`;
-  const output = execFileSync(process.env['CKPTSIDECAR_BIN']!, ['exec', '--agent', 'sup', '--run', 'r', '--backoff', '10ms', '--', process.execPath, '--input-type=module', '-e', code], { env: world.env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+    }, { goal: 'count', progressTimeout: '1h' });`;
+  const program = ['sh', '-c', '"$0" "$@"; exit $?', process.execPath, '--input-type=module', '-e', code]; // not the process that exec knows
+  const output = execFileSync(process.env['CKPTSIDECAR_BIN']!, ['exec', '--agent', 'sup', '--run', 'r', '--backoff', '10ms', '--', ...program], { env: world.env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   assert.deepEqual(output.trim().split('\n'), ['sup r fresh null', 'sup r resume {"tries":1}', 'sup r resume {"tries":2}'], 'each time with the plan of exec');
   const info = await sidecar.agent('sup').info('r');
   assert.deepEqual([info.status, info.result, info.epoch], ['completed', 'done', 3]);
+  assert.deepEqual([info.goal, info.progress_timeout, info.heartbeat_timeout], ['count', '1h', '30s']);
 });
 
 test('worker threads work in one run, each with a client of its own', async () => {

@@ -467,8 +467,8 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		return false
 	case run.Epoch != s.epoch && !s.adopt(end.child, run):
 		return true
-	case endedByOwner(run): // asked to stop because of drift or the lease, it may have reported that it was interrupted
-		return !end.drift && !end.lease || !run.Status.Resumable()
+	case endedByOwner(run):
+		return s.staysEnded(ctx, end, run.Status)
 	case end.frozen: // timed_out says more
 		return false
 	}
@@ -484,6 +484,20 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		s.end(ctx, limit, ckpt.RunInterrupted, end.why)
 	}
 	return false
+}
+
+// staysEnded reports whether exec leaves a run as its agent has ended it. A run that was
+// interrupted, or that exec itself asked to stop, is to go on.
+func (s *supervisor) staysEnded(ctx context.Context, end *outcome, status ckpt.RunStatus) bool {
+	switch {
+	case !status.Resumable():
+		return true
+	case end.drift, end.lease:
+		return false
+	case status != ckpt.RunInterrupted: // it waits for something
+		return true
+	}
+	return s.operatorDecides(ctx)
 }
 
 // operatorDecides reports whether the agent's policy wants a person to look before the

@@ -133,8 +133,7 @@ class Run:
         checkpoint = self.plan.checkpoint
         if checkpoint is not None and checkpoint.state_bytes is not None:
             self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id or None)
-        if any(self._details.values()) and self.epoch is not None and not self._session.supervised:
-            self._session.register(self._details)
+        self._session.describe(self._details)
         self._steps.learn(self.plan)
         for key, result in self._session.known_operations.items():
             self._operations[key] = (True, result)

@@ -37,6 +37,7 @@ class Session:
         self.known: dict[str, bytes] = {}  # results of steps that only the spool knows
         self.known_operations: dict[str, Any] = {}  # and of operations
         self.supervised = False
+        self._require_daemon = False
         self.progress: Optional[float] = None
         self.drift = DriftWatch()
         self._path = f"/v1/agents/{agent.name}/runs/{self.run}"
@@ -54,17 +55,18 @@ class Session:
 
     def begin(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
         """Claims the run and answers the plan; raises NeedsOperator, Unsafe or another CkptError."""
+        self._require_daemon = require_daemon
         plan = supervised(self.lane)
         if plan is not None:
             self.supervised = True
         else:
-            plan = self._plan(resolve, require_daemon)
+            plan = self._plan(resolve)
         self.epoch = plan.epoch
         if not self.supervised:
             self._heartbeat.start()
         return plan
 
-    def _plan(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
+    def _plan(self, resolve: Optional[Resolve]) -> Plan:
         try:
             self._settle()
             plan = plan_of(self.agent.sidecar._ask(self._resume()))
@@ -74,11 +76,15 @@ class Session:
             if answers:
                 plan = plan_of(self.agent.sidecar._ask(self._resume()))
         except CkptError as error:
-            if not is_away(error) or require_daemon or not self._delivery.settings.fail_open:
+            if not self._passes(error):
                 raise
             return self._offline(error, resolve)
         refuse(plan)
         return plan
+
+    def _passes(self, error: CkptError) -> bool:
+        """Whether the run starts although the daemon is away."""
+        return is_away(error) and not self._require_daemon and self._delivery.settings.fail_open
 
     def _settle(self) -> None:
         """Sends what waits of the run. The deadline does not count for as long as that gets on: the daemon is there."""
@@ -184,8 +190,22 @@ class Session:
 
     def register(self, details: dict[str, Any]) -> None:
         """Tells the daemon more of the run, which is ours already or does not exist."""
-        body = {"run": self.run, "pid": os.getpid(), **self._timeouts, **details}
+        body = {"run": self.run, "pid": os.getpid(), "epoch": self.epoch, **self._timeouts, **details}
         self.agent.sidecar._ask(_requests.post(f"/v1/agents/{self.agent.name}/runs", body))
+
+    def describe(self, details: dict[str, Any]) -> None:
+        """Tells the daemon what the run is for, if the agent says it. The run goes on also if the daemon has just gone away."""
+        if self.supervised:  # the supervisor sends the heartbeats, and knows how often
+            self._timeouts = {"progress_timeout": self._timeouts["progress_timeout"]}
+            details = {**details, **self._timeouts}
+        if self.epoch is None or not any(details.values()):
+            return
+        try:
+            self.register(details)
+        except CkptError as error:
+            if not self._passes(error):
+                raise
+            _log.warning("run %s of agent %s has no description, because the daemon is away: %s", self.run, self.agent.name, error)
 
     def read(self, part: str, name: str, status: str, pages: int) -> tuple[list[dict[str, Any]], bool]:
         """The first pages of a list of the run's, and whether that is all of it."""

@@ -1,0 +1,40 @@
+//go:build unix
+
+package client_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestAgentUnderExec: an agent that another program starts for exec, such as a shell or "go run", begins with the
+// plan of exec. After an error it is started again, and goes on from what it has saved.
+func TestAgentUnderExec(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	for _, name := range []string{"json", "bytes"} { // the form of its state
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(binary, "--socket", d.socket, "exec", "--agent", name, "--run", "nightly", "--backoff", "1ms", "--heartbeat-timeout", "7m", "--",
+				"sh", "-c", `"$0" "$@"; exit $?`, os.Args[0], "underExec", name)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("exec: %v", err)
+			}
+			const want = "nightly fresh 0, main fresh\nnightly resume 1, main fresh\nnightly resume 2, main fresh\n"
+			if string(out) != want {
+				t.Errorf("the agent said\n%s, want\n%s", out, want)
+			}
+			run, err := d.open(t).Wire().Run(t.Context(), ckpt.RunRef{Agent: name, Run: "nightly"})
+			must(t, err)
+			if run.Status != ckpt.RunCompleted || run.Epoch != 3 || run.Goal != "count" ||
+				run.HeartbeatTimeout != ckpt.Duration(7*time.Minute) || run.ProgressTimeout != ckpt.Duration(time.Hour) {
+				t.Errorf("%+v", run)
+			}
+		})
+	}
+}
