@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 var routine = ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: "text/plain", State: []byte("state")}
@@ -297,6 +299,29 @@ func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
 	expect.Code(t, err, ckpt.CodeInternal)
 	expect.Equal(t, "events", fmt.Sprint(got), "[1 2 3]")
 	expect.Equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
+}
+
+// TestChangesOutliveACallThatFails: who reads what has changed may find that the daemon is just going away.
+func TestChangesOutliveACallThatFails(t *testing.T) {
+	away, enough := &endpoint.DialError{Path: "s", Err: fs.ErrNotExist}, errors.New("enough")
+	c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) {
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+`{"what":"begin"}`+"\n")
+		c.Close()
+	})
+	for _, test := range []struct {
+		changes func(context.Context, func(survey.Change) error) error
+		want    error
+		calls   int
+	}{{Operator{Client: c}.Changes, enough, 3}, {Operator{Client: c}.ChangesUntilAway, away, 1}} {
+		calls := 0
+		err := test.changes(t.Context(), func(survey.Change) error {
+			calls++
+			return []error{away, ckpt.Errorf(ckpt.CodeBusy, "it stops"), enough}[calls-1]
+		})
+		if err != test.want || calls != test.calls {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+	}
 }
 
 // TestAWriteWithoutAKeyIsNeverSentTwice breaks a connection after the daemon

@@ -95,7 +95,8 @@ func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey
 
 // Changes calls f with each change, until ctx ends or f returns an error. The first one is
 // survey.ChangedBegin. If the daemon restarts, Changes connects again, and
-// survey.ChangedBegin comes again: the changes in between are not reported.
+// survey.ChangedBegin comes again: the changes in between are not reported. Changes also
+// connects again if f returns the error of a call for which the daemon was away or busy.
 func (o Operator) Changes(ctx context.Context, f func(survey.Change) error) error {
 	return o.changes(ctx, false, f)
 }
@@ -113,7 +114,7 @@ func (o Operator) changes(ctx context.Context, single bool, f func(survey.Change
 			return 0, false, misunderstood(err, false)
 		}
 		err := f(c)
-		return 0, err != nil, err
+		return 0, err != nil && (single || !passes(err)), err
 	}})
 }
 

@@ -30,5 +30,5 @@ func checkLength(path string, n int) error {
 	if n <= maxPath {
 		return nil
 	}
-	return fmt.Errorf("socket path %s is too long: it needs %d bytes and the system takes %d; choose a shorter one with --socket", path, n, maxPath)
+	return fmt.Errorf("socket path %s is %w: it needs %d bytes and the system takes %d; choose a shorter one with --socket", path, errTooLong, n, maxPath)
 }

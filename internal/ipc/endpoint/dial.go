@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"os"
 	"strings"
 )
+
+var errTooLong = errors.New("too long")
 
 // DialError means that no daemon could be reached at Path. It says why, and what to do.
 type DialError struct {
@@ -58,7 +61,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 }
 
 // dialFirst tries the paths. If an endpoint exists and refuses the connection, that says
-// more than a missing endpoint, so dialFirst returns its error. A stranger ends the
+// more than a missing endpoint, so dialFirst returns its error. No daemon can listen at a
+// default path that is too long, so that path counts as missing. A stranger ends the
 // search, because the environment is then not what its user thinks.
 func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
 	var telling error
@@ -68,7 +72,8 @@ func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
 		if err == nil || ctx.Err() != nil || errors.As(err, &failed) && failed.Stranger() {
 			return c, err
 		}
-		if telling == nil && !errors.Is(err, fs.ErrNotExist) {
+		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLong) && p != os.Getenv(EnvSocket)
+		if telling == nil && !missing {
 			telling = err
 		}
 	}

@@ -95,6 +95,20 @@ func paths(t *testing.T) (env, users string) {
 	return env, users
 }
 
+// TestDialWithALongHome: who has named a short path because the home folder is long is told that no daemon answers there.
+func TestDialWithALongHome(t *testing.T) {
+	env, _ := paths(t)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("XDG_STATE_HOME", "/"+strings.Repeat("x", 200))
+	if _, err := Dial(t.Context(), ""); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), env) {
+		t.Errorf("with no daemon: %v", err)
+	}
+	t.Setenv(EnvSocket, "/"+strings.Repeat("y", 200))
+	if _, err := Dial(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "yyy is too long") {
+		t.Errorf("with a long path of the user's own: %v", err)
+	}
+}
+
 func TestDialTriesTheCandidatesInOrder(t *testing.T) {
 	env, users := paths(t)
 	_, err := Dial(t.Context(), "")
