@@ -18,17 +18,27 @@ const (
 	envPlan  = "CKPTSIDECAR_PLAN"
 )
 
-// taken has the files of plans that runs of this process have begun with. A second run of the same
-// name claims the run itself.
-var taken sync.Map
+// envTaken names the file of the plan that a run has begun with. A later run of this process, or a
+// process that this one starts, must not begin with it too.
+const envTaken = "CKPTSIDECAR_PLAN_TAKEN"
+
+// taking is held while a run takes the plan.
+var taking sync.Mutex
+
+// planFile returns the file of the plan that nobody has taken, or "".
+func planFile(agent string) string {
+	file := os.Getenv(envPlan)
+	if os.Getenv(envAgent) != agent || os.Getenv(envTaken) == file {
+		return ""
+	}
+	return file
+}
 
 // usualRun returns the run of an agent that names none: the run that exec has claimed for it, else
 // main.
 func usualRun(agent string) string {
-	if file := os.Getenv(envPlan); file != "" && os.Getenv(envAgent) == agent {
-		if _, again := taken.Load(file); !again {
-			return cmp.Or(os.Getenv(envRun), ckpt.MainRun)
-		}
+	if planFile(agent) != "" {
+		return cmp.Or(os.Getenv(envRun), ckpt.MainRun)
 	}
 	return ckpt.MainRun
 }
@@ -36,15 +46,17 @@ func usualRun(agent string) string {
 // handedOver returns the plan with which exec has claimed a run for this process. It returns nil if
 // there is none for this run, or none that can be read.
 func handedOver(agent, run string) *ckpt.Plan {
-	file := os.Getenv(envPlan)
-	if file == "" || os.Getenv(envAgent) != agent || cmp.Or(os.Getenv(envRun), ckpt.MainRun) != run {
+	taking.Lock()
+	defer taking.Unlock()
+	file := planFile(agent)
+	if file == "" || cmp.Or(os.Getenv(envRun), ckpt.MainRun) != run {
 		return nil
 	}
 	plan, err := readPlan(file)
 	if err != nil || !plan.Claimed || strconv.FormatInt(plan.Epoch, 10) != os.Getenv(envEpoch) {
 		return nil
 	}
-	if _, again := taken.LoadOrStore(file, true); again {
+	if os.Setenv(envTaken, file) != nil {
 		return nil
 	}
 	return plan

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -68,6 +69,10 @@ func underExec(state string) error {
 	c := &client.Client{}
 	defer c.Close()
 	a := c.Agent(os.Getenv("CKPTSIDECAR_AGENT"))
+	if state == "second owner" {
+		_, err := a.Start(context.Background(), client.RunOptions{Name: os.Getenv("CKPTSIDECAR_RUN")})
+		return err
+	}
 	return a.Run(context.Background(), client.RunOptions{Goal: "count", ProgressTimeout: time.Hour}, func(ctx context.Context, run *client.Run) error {
 		n := 0
 		if state == "bytes" {
@@ -84,6 +89,9 @@ func underExec(state string) error {
 			return err
 		}
 		fmt.Printf("%s %s %d, %s %s\n", run.Name, run.Plan.Verdict, n, second.Name, second.Plan.Verdict)
+		if out, err := exec.CommandContext(ctx, os.Args[0], "underExec", "second owner").CombinedOutput(); err == nil {
+			return fmt.Errorf("a process that the agent started has the run too: %s", out)
+		}
 		if err := second.End(ctx, ckpt.EndRequest{Status: ckpt.RunSuspended}); err != nil {
 			return err
 		}

@@ -432,8 +432,13 @@ class Stopping(World):
         script = os.path.join(self.folder, "agent.py")
         with open(script, "w") as file:
             file.write(
-                "import ckptsidecar\n"
+                "import ckptsidecar, subprocess, sys\n"
+                "if len(sys.argv) > 1:\n"
+                "    ckptsidecar.agent('sup').run().begin()\n"
+                "    sys.exit()\n"
                 "with ckptsidecar.agent('sup').run(goal='count', progress_timeout=3600) as run:\n"
+                "    second = subprocess.run([sys.executable, __file__, 'second owner'], capture_output=True, text=True)\n"
+                "    assert 'ckptsidecar.errors.Unsafe' in second.stderr, second.stderr\n"
                 "    tries = (run.state or 0) + 1\n"
                 "    run.save(tries)\n"
                 "    assert tries == 3, 'again'\n"

@@ -6,19 +6,21 @@ import { messageOf } from './errors.js';
 import type { Plan } from './plan.js';
 import type { Checkpoint, PlanInfo } from './wire.js';
 
-let used = false;
+const taken = 'CKPTSIDECAR_PLAN_TAKEN';
 
 /**
  * The plan that `ckptsidecar exec` hands over to the agent that it starts: it
  * has claimed the run already. Undefined where there is none of this run, and
- * for all but the first time.
+ * for all but the first time, also in processes that this one starts.
  */
 export function execPlan<S>(name: { agent: string; run: string }, warn: (message: string) => void): Plan<S> | undefined {
   const { CKPTSIDECAR_PLAN: file, CKPTSIDECAR_AGENT: agent, CKPTSIDECAR_RUN: run } = process.env;
-  if (used || !file || agent !== name.agent || run !== name.run) return undefined;
-  used = true;
+  if (!file || process.env[taken] === file || agent !== name.agent || run !== name.run) return undefined;
   try {
-    return read<S>(file);
+    const plan = read<S>(file);
+    if (String(plan.epoch) !== process.env['CKPTSIDECAR_EPOCH']) return undefined; // of a later attempt
+    process.env[taken] = file;
+    return plan;
   } catch (error) {
     warn(`the plan ${file} cannot be read, so the run is resumed again: ${messageOf(error)}`);
     return undefined;

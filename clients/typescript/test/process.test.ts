@@ -70,9 +70,13 @@ test('timers and idle connections keep no process alive, what is waited for does
 });
 
 test('under exec an agent has its name and run, and a failed one is started again', { skip: windows }, async () => {
+  const second = "import { Sidecar } from 'ckptsidecar'; await new Sidecar().agent().start();";
   const code = `
     import { Sidecar } from 'ckptsidecar';
+    import { spawnSync } from 'node:child_process';
     await new Sidecar().agent().run(async (run) => {
+      const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', ${JSON.stringify(second)}], { encoding: 'utf8' });
+      if (!stderr.includes('PlanRefused')) throw new Error('a process that the agent started has the run too: ' + stderr);
       console.log(run.agent, run.run, run.plan.verdict, JSON.stringify(run.state ?? null));
       run.state = { tries: (run.state?.tries ?? 0) + 1 };
       if (run.state.tries < 3) throw new Error('again');

@@ -18,23 +18,25 @@ from ._typed import drive, read
 
 Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
 
-_adopted: set[str] = set()  # the plans of supervisors that were taken up
+_TAKEN = "CKPTSIDECAR_PLAN_TAKEN"  # the plan that a run has begun with: later runs, and processes that this one starts, do not
+
+
+def _plan_file(agent: str) -> str:
+    """The file of the plan that nobody has taken, "" without one."""
+    file = os.environ.get("CKPTSIDECAR_PLAN", "")
+    return "" if os.environ.get("CKPTSIDECAR_AGENT") != agent or os.environ.get(_TAKEN) == file else file
 
 
 def usual_run(agent: str) -> str:
     """The run of an agent where none is named: the supervisor's, or main."""
-    env = os.environ
-    if env.get("CKPTSIDECAR_PLAN", "") not in ("", *_adopted) and env.get("CKPTSIDECAR_AGENT") == agent:
-        return env.get("CKPTSIDECAR_RUN") or _requests.MAIN
-    return _requests.MAIN
+    return (_plan_file(agent) and os.environ.get("CKPTSIDECAR_RUN")) or _requests.MAIN
 
 
 def supervised(lane: Lane) -> Optional[Plan]:
     """The plan that ``ckptsidecar exec`` has handed over, None where there is none for this run."""
     env = os.environ
-    file = env.get("CKPTSIDECAR_PLAN", "")
-    handed_to = (env.get("CKPTSIDECAR_AGENT"), env.get("CKPTSIDECAR_RUN", _requests.MAIN))
-    if not file or file in _adopted or lane != handed_to:
+    file = _plan_file(lane[0])
+    if not file or lane[1] != env.get("CKPTSIDECAR_RUN", _requests.MAIN):
         return None
     try:
         with open(file, encoding="utf-8") as handed:
@@ -44,7 +46,7 @@ def supervised(lane: Lane) -> Optional[Plan]:
         return None  # it is gone, or of another version
     if str(plan.epoch) != env.get("CKPTSIDECAR_EPOCH"):
         return None
-    _adopted.add(file)
+    env[_TAKEN] = file
     return plan
 
 
