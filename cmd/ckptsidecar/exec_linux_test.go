@@ -371,6 +371,32 @@ func (s *supervised) file(name string) (line string) {
 	return line
 }
 
+// TestAnAgentBehindAShellFinishesItsWork: a shell dies at once of SIGTERM, and its agent still works.
+func TestAnAgentBehindAShellFinishesItsWork(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	must(t, os.WriteFile(filepath.Join(s.dir, "agent.sh"), []byte(`shell=$PPID
+finish() {
+	while kill -0 $shell; do sleep 0.01; done
+	for i in $(seq 20); do sleep 0.01; done
+	echo bye > bye
+	exit
+}
+trap finish TERM
+echo > ready
+while :; do sleep 0.01; done
+`), 0o600))
+	s.start("--agent", "behind", "--", "sh", "-c", "cd "+s.dir+"; sh agent.sh; echo end")
+	s.file("ready")
+	_ = s.exec.Process.Signal(syscall.SIGTERM)
+	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exec ended with %d", code)
+	}
+	if got := read(t, filepath.Join(s.dir, "bye")); got != "bye\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestNobodyWorksBesideTheNextOwner: when exec stops a command, it leaves no process of
 // it behind, also if the command itself ends in good order.
 func TestNobodyWorksBesideTheNextOwner(t *testing.T) {

@@ -2,8 +2,8 @@ package supervise
 
 import (
 	"bytes"
-	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,10 +18,35 @@ func dieWith(parent int) bool {
 
 // stopped reports whether a signal or a debugger has stopped the child.
 func (c *child) stopped() bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid()))
-	if err != nil {
+	state, _ := stat(strconv.Itoa(c.pid()))
+	return state == 'T' || state == 't'
+}
+
+// left reports whether processes that the child has started are running. Zombies, which nobody
+// collects in some containers, do not count.
+func (c *child) left() bool {
+	if !c.group || unix.Kill(-c.pid(), 0) != nil {
 		return false
 	}
-	after := bytes.LastIndexByte(line, ')') // a name can contain anything
-	return after >= 0 && len(line) > after+2 && (line[after+2] == 'T' || line[after+2] == 't')
+	entries, err := os.ReadDir("/proc")
+	for _, entry := range entries {
+		if state, group := stat(entry.Name()); group == c.pid() && state != 'Z' && state != 'X' {
+			return true
+		}
+	}
+	return err != nil
+}
+
+// stat returns the state and the group of a process, or 0 and 0 if it is gone.
+func stat(pid string) (state byte, group int) {
+	line, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0, 0
+	}
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // a name can contain anything
+	if len(fields) < 3 {
+		return 0, 0
+	}
+	group, _ = strconv.Atoi(string(fields[2]))
+	return fields[0][0], group
 }

@@ -123,6 +123,9 @@ func (c *child) kill() error { return windows.TerminateJobObject(c.job, 1) }
 // sweep does nothing: the job has ended what the child left running.
 func (c *child) sweep() {}
 
+// left always returns false: the job has ended what the child left running.
+func (c *child) left() bool { return false }
+
 // owns reports whether a process is the child or exec, which owns the run for the child.
 func (c *child) owns(pid int) bool { return pid == c.pid() || pid == os.Getpid() }
 

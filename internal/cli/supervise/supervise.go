@@ -28,6 +28,7 @@ const (
 	leaseGrace = 2 * time.Second  // the same at most if another host may soon continue the run
 	endRetry   = 30 * time.Second // how long to try to report the end of the run to a daemon that is away
 	stopRetry  = 5 * time.Second  // the same after exec was asked to stop
+	leftLook   = 50 * time.Millisecond
 )
 
 func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
@@ -348,19 +349,35 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		b.run(ctx)
 		close(quiet)
 	}()
-	var killAfter <-chan time.Time
+	finish := func() *outcome {
+		stop()
+		<-quiet
+		end.beaten = b.lastBeat
+		if !s.completed(end) || end.fenced || end.frozen {
+			c.sweep() // no process of this attempt may run next to the following attempt, here or elsewhere
+		}
+		return end
+	}
+	look := time.NewTicker(leftLook)
+	defer look.Stop()
+	var killAfter, lookAfter <-chan time.Time
 	for {
 		select {
 		case state := <-c.ended:
 			end.died = time.Now()
-			stop()
-			<-quiet
-			end.beaten = b.lastBeat
 			s.read(end, state)
-			if !s.completed(end) || end.fenced || end.frozen {
-				c.sweep() // no process of this attempt may run next to the following attempt, here or elsewhere
+			if !s.asked() && !end.drift && !end.lease || !c.left() {
+				return finish()
 			}
-			return end
+			// A shell ends at once when it is asked to stop. The agent that it has started still finishes its work.
+			if killAfter == nil {
+				killAfter = time.After(grace)
+			}
+			lookAfter = look.C
+		case <-lookAfter:
+			if !c.left() {
+				return finish()
+			}
 		case sig := <-s.signals:
 			s.forward(c, sig)
 		case n := <-b.news:
@@ -466,6 +483,10 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 		s.note("untold", "the end of the run could not be reported to the daemon: %s", cli.MessageOf(err))
 		return false
 	case run.Epoch != s.epoch && !s.adopt(end.child, run):
+		if run.Epoch > s.epoch && !endedByOwner(run) { // the command has seen it before a heartbeat did
+			end.fenced = true
+			s.note(newsFenced, "run %s was taken over (epoch %d, by process %d); see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)
+		}
 		return true
 	case endedByOwner(run):
 		return s.staysEnded(ctx, end, run.Status)
@@ -497,7 +518,14 @@ func (s *supervisor) staysEnded(ctx context.Context, end *outcome, status ckpt.R
 	case status != ckpt.RunInterrupted: // it waits for something
 		return true
 	}
-	return s.operatorDecides(ctx)
+	if !s.operatorDecides(ctx) {
+		return false
+	}
+	if end.code != 0 {
+		s.note("left", "the agent reported that its run is interrupted, and its policy says autoresume: false, so exec does not restart it. "+
+			"To go on: ckptsidecar exec --agent %s%s -- …", s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
+	}
+	return true
 }
 
 // operatorDecides reports whether the agent's policy wants a person to look before the
