@@ -324,3 +324,30 @@ func TestQuestionsBesideDecisions(t *testing.T) {
 	expect.OK(t, err)
 	same(t, there, here)
 }
+
+// TestWhoAsksIsWatchedSo: the monitor is told that a run with a progress timeout waits for a person, until the
+// question is answered or expires.
+func TestWhoAsksIsWatchedSo(t *testing.T) {
+	t.Parallel()
+	a := newAsker(t)
+	timeout := ckpt.Duration(time.Minute)
+	if _, _, err := a.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", PID: 11, ProgressTimeout: &timeout}); err != nil {
+		t.Fatal(err)
+	}
+	asks := func(want bool) {
+		t.Helper()
+		runs, err := a.Watched(t.Context(), 0, 10)
+		if err != nil || len(runs) != 1 || runs[0].Asks != want {
+			t.Errorf("%+v %v", runs, err)
+		}
+	}
+	asks(false)
+	p, _ := a.ask(ckpt.QuestionRequest{Question: "Deploy?"})
+	asks(true)
+	a.answered(p, "yes")
+	asks(false)
+	a.ask(ckpt.QuestionRequest{Question: "Now?", Expires: ckpt.Duration(time.Minute)})
+	asks(true)
+	a.clock.add(time.Hour)
+	asks(false)
+}

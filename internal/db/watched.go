@@ -17,10 +17,12 @@ import (
 // selectWatched repeats the condition of the index runs_watched word for word. Otherwise SQLite
 // would not use the index, and would read all runs each second.
 const selectWatched = `SELECT r.id, r.name, r.epoch, r.pid, r.process_start, r.boot_id, r.started_at, r.heartbeat_at,
-	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched
+	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent,
+	r.progress_timeout_ms > 0 AND EXISTS (SELECT 1 FROM prompts p WHERE p.run_id = r.id AND p.kind = 'question' AND p.answered_at IS NULL
+		AND (p.expires_at IS NULL OR p.expires_at > ?3)) AS asks FROM runs r INDEXED BY runs_watched
 	JOIN agents a ON a.id = r.agent_id
-	WHERE r.id > ? AND r.status = 'running'
-	AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?`
+	WHERE r.id > ?1 AND r.status = 'running'
+	AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?2`
 
 // watchedRow is a run as the monitor sees it. A damaged time counts as none, so that the run does not
 // hide the others.
@@ -31,6 +33,7 @@ type watchedRow struct {
 	StartedAt   ledger.Lenient[ckpt.Time] `db:"started_at"`
 	HeartbeatAt ledger.Lenient[ckpt.Time] `db:"heartbeat_at"`
 	ProgressAt  ledger.Lenient[ckpt.Time] `db:"progress_at"`
+	Asks        bool                      `db:"asks"`
 }
 
 // Watched returns running runs that have a known owner process or a timeout, by ascending id.
@@ -39,7 +42,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness
 		return nil, err // no heartbeat can arrive either
 	}
 	var rows []watchedRow
-	err := s.RO.SelectContext(ctx, &rows, selectWatched, after, limit)
+	err := s.RO.SelectContext(ctx, &rows, selectWatched, after, limit, ckpt.At(s.Opt.Now()))
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
@@ -49,7 +52,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness
 		r.RunRow.StartedAt, r.RunRow.HeartbeatAt, r.RunRow.ProgressAt = r.StartedAt.Value, r.HeartbeatAt.Value, r.ProgressAt.Value
 		runs[i] = liveness.Run{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
 			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond,
-			ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
+			ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond, Asks: r.Asks}
 	}
 	return runs, nil
 }

@@ -18,6 +18,7 @@ type Run struct {
 	LastProgress     time.Time // when progress last grew
 	HeartbeatTimeout time.Duration
 	ProgressTimeout  time.Duration
+	Asks             bool // a question of the run is open, so it may wait for a person
 }
 
 // Process is a process that no later one of the same number can be taken for.

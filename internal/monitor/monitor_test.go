@@ -207,6 +207,29 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
+// TestARunThatAsksIsNotStuck: it may wait for a person.
+func TestARunThatAsksIsNotStuck(t *testing.T) {
+	c := &clock{}
+	asks := timed(1, 0, 10*time.Second)
+	asks.Asks = true
+	m := newMemory(asks)
+	w := &Monitor{Store: m, Processes: newLiving(), Monotonic: c.read}
+	looks := func(n int) {
+		for range n {
+			c.now += time.Second
+			once(t, w)
+		}
+	}
+	looks(100)
+	want(t, "while it asks", ckpt.RunStatus(""), m.status(1))
+	asks.Asks = false
+	m.runs[1] = asks
+	looks(9)
+	want(t, "soon after the answer", ckpt.RunStatus(""), m.status(1))
+	looks(3)
+	want(t, "long after the answer", ckpt.RunTimedOut, m.status(1))
+}
+
 // TestTimeoutsWhileTheClockJumps: the wall clock jumps while all agents send
 // heartbeats, and none times out. A silent run times out exactly at its limit.
 func TestTimeoutsWhileTheClockJumps(t *testing.T) {

@@ -30,7 +30,7 @@ func (s *sight) look(run liveness.Run, now, most time.Duration) {
 	if taken || !s.beat.Equal(run.LastBeat) {
 		s.beat, s.quiet = run.LastBeat, 0
 	}
-	if taken || !s.progress.Equal(run.LastProgress) {
+	if taken || run.Asks || !s.progress.Equal(run.LastProgress) {
 		s.progress, s.stuck = run.LastProgress, 0
 	}
 	if taken {
