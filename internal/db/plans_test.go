@@ -32,7 +32,7 @@ func TestQueryPlans(t *testing.T) {
 		want  []string
 		never string
 	}{
-		{"the runs that are watched", query(selectWatched, 0, 100), []string{"SEARCH r USING INDEX runs_watched (status=? AND rowid>?)"}, "TEMP B-TREE"},
+		{"the runs that are watched", query(selectWatched, 0, 100, ""), []string{"SEARCH r USING INDEX runs_watched (status=? AND rowid>?)"}, "TEMP B-TREE"},
 		{"which contents are there", query(files.SelectThere, `[]`, 1, ""), []string{"SEARCH c USING COVERING INDEX contents_by_hash (agent_id=? AND sha256=?)"}, "SCAN c"},
 		{"the sizes of contents", query(files.SelectSizes, `[]`, 1), []string{"SEARCH c USING INDEX contents_by_hash (agent_id=? AND sha256=?)"}, "SCAN c"},
 		{"contents that stay longer", query(files.SelectLeased, `[]`, "", 1), []string{"SEARCH c USING INTEGER PRIMARY KEY"}, "SCAN c"},
