@@ -92,7 +92,7 @@ func TestExecInAFleet(t *testing.T) {
 		s := execHost(t, engine, "again")
 		s.do("policy", "set", "polite", "durability=fleet")
 		begun := filepath.Join(s.dir, "begun")
-		s.start("--agent", "polite", "--backoff", "100ms", "--", "sh", "-c", `trap "ckptsidecar run end polite interrupted; exit 0" TERM
+		s.start("--agent", "polite", "--backoff", "100ms", "--max-restarts", "0", "--", "sh", "-c", `trap "ckptsidecar run end polite interrupted; exit 0" TERM
 			echo begun >> "$HOME/begun"
 			[ "$(wc -l < "$HOME/begun")" -eq 1 ] || exit 0
 			sleep 1000 & wait`)
@@ -100,6 +100,23 @@ func TestExecInAFleet(t *testing.T) {
 		engine.Exec("again", `UPDATE fleet_hosts SET incarnation = incarnation + 100, lease_until = clock_timestamp() + interval '1 hour'`)
 		waitUntil(t, "the command is stopped", func() bool { return s.child() == 0 })
 		engine.Exec("again", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 second'`)
+		s.endsWith(0)
+		if text, _ := os.ReadFile(begun); strings.Count(string(text), "begun") != 2 {
+			t.Errorf("the command was started %d times, want 2:\n%s", strings.Count(string(text), "begun"), s.said.String())
+		}
+	})
+	t.Run("a command that fails because the lease is over starts again", func(t *testing.T) {
+		t.Parallel()
+		s := execHost(t, engine, "fails")
+		s.do("policy", "set", "works", "durability=fleet")
+		begun := filepath.Join(s.dir, "begun")
+		s.start("--agent", "works", "--backoff", "100ms", "--max-restarts", "0", "--", "sh", "-c", `echo begun >> "$HOME/begun"
+			[ "$(wc -l < "$HOME/begun")" -eq 1 ] || exit 0
+			n=0; while ckptsidecar step record works $n --name s; do n=$((n+1)); sleep 0.02; done; exit 1`)
+		waitUntil(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
+		engine.Exec("fails", `UPDATE fleet_hosts SET incarnation = incarnation + 100, lease_until = clock_timestamp() + interval '1 hour'`)
+		waitUntil(t, "the command has ended", func() bool { return s.child() == 0 })
+		engine.Exec("fails", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 second'`)
 		s.endsWith(0)
 		if text, _ := os.ReadFile(begun); strings.Count(string(text), "begun") != 2 {
 			t.Errorf("the command was started %d times, want 2:\n%s", strings.Count(string(text), "begun"), s.said.String())

@@ -2,8 +2,10 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -80,7 +82,16 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 	if err != nil {
 		return err
 	}
+	spent, readable := spentEpochs(ctx, done.SetAside)
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
+		if err := passEpochs(tx, spent); err != nil {
+			return err
+		}
+		if !readable { // no epoch that it has given away is as high as the time in seconds
+			if err := tx.RaiseFirstEpoch(tx.Now.Unix()); err != nil {
+				return err
+			}
+		}
 		var rows int64
 		if _, err := tx.Get(&rows, `SELECT count(*) FROM acts a JOIN words x ON x.id = a.action JOIN act_texts t ON t.n = a.n
 			WHERE a.n > (SELECT n - 64 FROM audit_head) AND x.word = 'restore_backup'
@@ -94,4 +105,46 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 		err = finish()
 	}
 	return errors.Join(err, s.Close())
+}
+
+// passEpochs makes restored runs go on from the epochs that the replaced database has given away. Owners that
+// are alive go on too. Runs that the backup does not have may be made again under their names.
+func passEpochs(tx *ledger.Tx, spent []spentEpoch) error {
+	list, err := json.Marshal(spent)
+	if err != nil {
+		return err
+	}
+	const given = `(SELECT value->>'uid' AS uid, value->>'epoch' AS epoch FROM json_each(?)) AS given`
+	err = tx.Exec(`UPDATE runs SET epoch = given.epoch FROM `+given+` WHERE runs.uid = given.uid AND runs.epoch < given.epoch`, string(list))
+	if err != nil {
+		return err
+	}
+	var most int64
+	_, err = tx.Get(&most, `SELECT coalesce(max(epoch), 0) FROM `+given+` WHERE uid NOT IN (SELECT uid FROM runs WHERE uid IS NOT NULL)`, string(list))
+	if err != nil || most == 0 {
+		return err
+	}
+	return tx.RaiseFirstEpoch(most)
+}
+
+// spentEpoch is how far a run's epoch had come in the replaced database.
+type spentEpoch struct {
+	UID   string `db:"uid" json:"uid"`
+	Epoch int64  `db:"epoch" json:"epoch"`
+}
+
+// spentEpochs reads the epochs that the replaced database has given away. Their owners may still run. An
+// epoch must not get a second owner, so the restored runs continue after them. It also returns whether
+// the database could be read.
+func spentEpochs(ctx context.Context, setAside string) (spent []spentEpoch, readable bool) {
+	if _, err := os.Stat(setAside); errors.Is(err, fs.ErrNotExist) {
+		return nil, true
+	}
+	q, closeIt, err := sqlite.OpenBeside(setAside, 1)
+	if err != nil {
+		return nil, false
+	}
+	defer closeIt()
+	err = q.SelectContext(ctx, &spent, `SELECT uid, epoch FROM runs WHERE uid IS NOT NULL`)
+	return spent, err == nil
 }

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
 // TestRestoreBackup goes back to a backup, keeps the replaced database, and
@@ -50,6 +52,88 @@ func TestRestoreBackup(t *testing.T) {
 	nothingLeft(t, path)
 	if _, err := os.Stat(path + ".failed"); err == nil {
 		t.Error("the marker of a fault is left")
+	}
+}
+
+// TestNoEpochTwice: after a restore, a new owner of a run does not get an epoch that the replaced database has given to
+// an owner that may still write. That owner goes on until somebody resumes the run.
+func TestNoEpochTwice(t *testing.T) {
+	t.Parallel()
+	for _, replaced := range []string{"whole", "unreadable"} {
+		t.Run(replaced, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, backup := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "backup")
+			with := func() db.Options {
+				o := options(path, newClock())
+				o.Resume, o.Processes = resume.Make, &processes{dead: map[int]bool{}}
+				return o
+			}
+			claim := func(s *db.Store, run string) int64 {
+				t.Helper()
+				plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Run: run, Force: true})
+				must(t, err)
+				return plan.Epoch
+			}
+			write := func(s *db.Store, run string, epoch int64) error {
+				r := request("a", ckpt.KindRoutine, `1`)
+				r.Run, r.Epoch = run, &epoch
+				_, err := s.Save(t.Context(), ann, r)
+				return err
+			}
+			s := openWith(t, with())
+			must(t, write(s, "old", claim(s, "old")))
+			must(t, db.Backup(t.Context(), path, backup, nil))
+			must(t, write(s, "old", claim(s, "old")))
+			claim(s, "new")
+			lives, isNew := claim(s, "old"), claim(s, "new")
+			must(t, s.Close())
+			if replaced == "unreadable" {
+				must(t, os.WriteFile(path, bytes.Repeat([]byte("x"), 8192), 0o600))
+			}
+			_, err := db.RestoreBackup(t.Context(), backup, with(), nil, nil)
+			must(t, err)
+			sound(t, path)
+
+			s = openWith(t, with())
+			if replaced == "whole" {
+				must(t, write(s, "old", lives))
+			}
+			for run, epoch := range map[string]int64{"old": lives, "new": isNew} {
+				if next := claim(s, run); next <= epoch {
+					t.Errorf("run %s got epoch %d, and %d has an owner", run, next, epoch)
+				}
+				wantCode(t, write(s, run, epoch), ckpt.CodeFenced)
+			}
+			must(t, s.Close())
+			sound(t, path)
+		})
+	}
+}
+
+// TestARunOfALostDatabase: a writer that has claimed its run in another database goes on in a new one with its epoch.
+func TestARunOfALostDatabase(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	write := func(epoch int64) error {
+		r := request("a", ckpt.KindRoutine, `1`)
+		r.Epoch = &epoch
+		_, err := s.Save(t.Context(), ann, r)
+		return err
+	}
+	wantCode(t, write(1<<50), ckpt.CodeInvalid)
+	must(t, write(4))
+	must(t, write(4))
+	wantCode(t, write(3), ckpt.CodeFenced)
+	four := int64(4)
+	_, _, err := s.BeginStep(t.Context(), ann, ckpt.RunRef{Agent: "b", Epoch: &four}, ckpt.StepRequest{Key: "k", Name: "k"})
+	must(t, err)
+	_, _, err = s.BeginStep(t.Context(), ann, ckpt.RunRef{Agent: "b", Epoch: &four}, ckpt.StepRequest{Key: "k2", Name: "k"})
+	must(t, err)
+	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
+	must(t, err)
+	if plan.Epoch != 5 {
+		t.Errorf("epoch %d", plan.Epoch)
 	}
 }
 

@@ -147,7 +147,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	closing, existed := ckpt.ClosedBegun, run != nil
 	switch {
 	case run == nil:
-		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run)); err != nil {
+		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run), nil); err != nil {
 			return err
 		}
 	case !run.EndedAt.IsZero():
@@ -199,9 +199,10 @@ func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := leaveOpen(tx, run); err != nil {
 		return err
 	}
-	run.Epoch++
 	run.Attempt++
-	return nil
+	var err error
+	run.Epoch, err = tx.NextEpoch(run)
+	return err
 }
 
 // factCheckpoints is how many checkpoints of each kind a plan looks at first. If none of them is clean,

@@ -59,7 +59,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		return nil, err
 	}
 	if run == nil {
-		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run)); err != nil {
+		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +203,10 @@ func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := s.forgetWork(tx, run); err != nil {
 		return err
 	}
-	run.Epoch++
+	var err error
+	if run.Epoch, err = tx.NextEpoch(run); err != nil {
+		return err
+	}
 	run.Attempt++
 	run.BaseSeq, run.Head, run.ForkedFrom, run.AccumulatedMS = run.LastSeq, "", "", 0
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.Now, ckpt.Time{}, nil

@@ -22,6 +22,7 @@ const (
 	newsFenced = "fenced"
 	newsDrift  = "drift"
 	newsLease  = "lease"
+	newsBack   = "went_back"
 )
 
 // beater tells the daemon that the child is alive, as long as the child lives and is not
@@ -143,6 +144,9 @@ func (b *beater) beat(ctx context.Context) error {
 		b.send(news{event: newsFenced, why: fmt.Sprintf("host %s of the fleet has claimed run %s (term %d): stopping this command",
 			run.Host, run.Run, run.Term)})
 		return nil
+	case run.Epoch < b.epoch:
+		b.send(news{event: newsBack, why: wentBack(run, b.epoch)})
+		return nil
 	case run.Epoch != b.epoch && !b.adopt(b.child, run):
 		b.send(news{event: newsFenced, why: fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
@@ -177,6 +181,13 @@ func (b *beater) beat(ctx context.Context) error {
 		b.send(news{event: newsDrift, why: why})
 	}
 	return err
+}
+
+// wentBack says why the daemon knows less of a run than this process. Epochs only rise, so nobody
+// has taken the run over.
+func wentBack(run *ckpt.Run, epoch int64) string {
+	return fmt.Sprintf("run %s is at epoch %d and this command is of epoch %d, so an older database was put back, or the run was deleted",
+		run.Run, run.Epoch, epoch)
 }
 
 // adopt accepts a new epoch if the child itself, or one of its children, has resumed the

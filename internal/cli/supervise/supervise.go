@@ -19,6 +19,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -108,9 +109,18 @@ func (s *supervisor) run(ctx context.Context) error {
 		if !s.goesOn(end, own) {
 			return s.last(end)
 		}
+		s.again = true
+		if end.lease { // no fault of the command, and the claim waits for the lease
+			s.pauses.Reset()
+		} else {
+			s.restarts++
+		}
 		pause := s.nextPause()
-		s.restarts++
-		s.note("restart", "%s; restart %d of %d in %s", end.why, s.restarts, s.cmd.MaxRestarts, pause.Round(time.Millisecond))
+		if end.lease {
+			s.note("restart", "%s; exec starts it again when this host holds its lease", end.why)
+		} else {
+			s.note("restart", "%s; restart %d of %d in %s", end.why, s.restarts, s.cmd.MaxRestarts, pause.Round(time.Millisecond))
+		}
 		if !s.pause(pause) {
 			return s.last(end)
 		}
@@ -168,7 +178,7 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 // start the agent again.
 func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	request := s.cmd.request(owner)
-	if s.restarts > 0 {
+	if s.again {
 		request.Force, request.Reason = false, "exec restarts it"
 	}
 	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
@@ -195,7 +205,7 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 			began, tries = time.Now(), 0
 			continue
 		}
-		first := s.restarts == 0 && !s.cmd.Standby && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
+		first := !s.again && !s.cmd.Standby && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
 		if err == nil || first || !away(err) {
 			return plan, err
 		}
@@ -353,6 +363,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		stop()
 		<-quiet
 		end.beaten = b.lastBeat
+		end.lease = end.lease || end.code != 0 && b.lease.over(lease.Boottime()) // the daemon refused its writes before exec stopped it
 		if !s.completed(end) || end.fenced || end.frozen {
 			c.sweep() // no process of this attempt may run next to the following attempt, here or elsewhere
 		}
@@ -366,7 +377,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		case state := <-c.ended:
 			end.died = time.Now()
 			s.read(end, state)
-			if !s.asked() && !end.drift && !end.lease || !c.left() {
+			if !s.asked() && !end.stopped() || !c.left() {
 				return finish()
 			}
 			// A shell ends at once when it is asked to stop. The agent that it has started still finishes its work.
@@ -401,6 +412,8 @@ func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
 		end.fenced = true
 	case newsDrift:
 		end.drift = true
+	case newsBack:
+		end.back = true
 	case newsLease:
 		end.lease = true
 		_ = c.terminate()
@@ -443,7 +456,7 @@ func (s *supervisor) read(end *outcome, state *os.ProcessState) {
 
 // completed reports whether the command did its work, and did not end because it was asked to.
 func (s *supervisor) completed(end *outcome) bool {
-	return end.code == 0 && !s.asked() && !end.drift && !end.lease
+	return end.code == 0 && !s.asked() && !end.stopped()
 }
 
 // reportEnd reports to the daemon how the run ended. It returns whether the agent had
@@ -478,9 +491,17 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if err == nil && end.code != 0 && run.Lease == ckpt.LeaseLost && run.OnLeaseLost == ckpt.LeaseLostStop {
+		end.lease = true
+	}
 	switch {
 	case err != nil:
 		s.note("untold", "the end of the run could not be reported to the daemon: %s", cli.MessageOf(err))
+		return false
+	case run.Epoch < s.epoch: // the next attempt claims the run as it is now
+		if !end.back {
+			s.note(newsBack, "%s", wentBack(run, s.epoch))
+		}
 		return false
 	case run.Epoch != s.epoch && !s.adopt(end.child, run):
 		if run.Epoch > s.epoch && !endedByOwner(run) { // the command has seen it before a heartbeat did
@@ -513,7 +534,7 @@ func (s *supervisor) staysEnded(ctx context.Context, end *outcome, status ckpt.R
 	switch {
 	case !status.Resumable():
 		return true
-	case end.drift, end.lease:
+	case end.stopped():
 		return false
 	case status != ckpt.RunInterrupted: // it waits for something
 		return true
@@ -564,14 +585,14 @@ func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
 // goesOn decides whether there is another attempt.
 func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	switch {
-	case end.code == 0 && !end.drift && !end.frozen && !end.lease, own, s.asked(), s.cmd.Restart == restartNever:
+	case end.code == 0 && !end.stopped() && !end.frozen, own, s.asked(), s.cmd.Restart == restartNever:
 		return false
 	}
 	if end.lived >= healthy {
 		s.restarts = 0
 		s.pauses.Reset()
 	}
-	if s.restarts >= s.cmd.MaxRestarts {
+	if !end.lease && s.restarts >= s.cmd.MaxRestarts {
 		s.note("give_up", "%s; exec restarted it %s and gave up. To try again: ckptsidecar exec --agent %s%s -- …",
 			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
 		return false

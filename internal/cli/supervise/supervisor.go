@@ -28,6 +28,7 @@ type supervisor struct {
 	epoch    int64
 	pauses   *backoff.ExponentialBackOff
 	restarts int
+	again    bool      // the command has been started before
 	stopped  time.Time // when exec was last asked to stop
 	fromUser bool      // by a key that the child has seen too, and may use for another purpose
 }
@@ -49,7 +50,11 @@ type outcome struct {
 	fenced bool          // it was stopped because another process owns the run
 	drift  bool          // it was stopped because of critical drift
 	lease  bool          // it was stopped because another host may own the run
+	back   bool          // it was stopped because the daemon has an older past of the run
 }
+
+// stopped reports whether exec has stopped the command in order to start it again.
+func (o *outcome) stopped() bool { return o.drift || o.lease || o.back }
 
 func (s *supervisor) ref(epoch *int64) ckpt.RunRef {
 	return ckpt.RunRef{Agent: s.cmd.Agent, Run: s.cmd.InRun, Epoch: epoch}

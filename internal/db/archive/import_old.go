@@ -158,7 +158,7 @@ func (im *importing) runForOld(tx *ledger.Tx, agent *ledger.AgentRow, name strin
 	if err != nil || run != nil {
 		return run, err
 	}
-	if run, err = tx.MakeRun(agent.ID, name); err != nil {
+	if run, err = tx.MakeRun(agent.ID, name, nil); err != nil {
 		return nil, err
 	}
 	im.report.Runs++

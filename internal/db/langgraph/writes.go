@@ -112,7 +112,7 @@ func (s *Threads) graphRun(tx *ledger.Tx, sc ckpt.Scope, name string, t ckpt.Gra
 	if err := checkGraphRun(tx, agent, runName, t); err != nil {
 		return nil, nil, err
 	}
-	run, err := tx.MakeRun(agent.ID, runName)
+	run, err := tx.MakeRun(agent.ID, runName, nil)
 	if err != nil {
 		return nil, nil, err
 	}

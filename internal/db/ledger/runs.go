@@ -37,13 +37,37 @@ const (
 		WHERE key = 'last_run'), 0)))`
 )
 
-// MakeRun finds a run, or makes it if there is none.
-func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
+// firstEpoch is the first epoch that a run gets which is new in this database. After restore-backup, the
+// owners of runs of the replaced database may still have lower ones. ?4 is the writer's own epoch.
+const firstEpoch = `max(1, coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'first_epoch'), 0), coalesce(?4, 0))`
+
+// mostEpoch is the highest epoch that a writer may bring to a database that does not have its run.
+const mostEpoch = 1 << 40
+
+// RaiseFirstEpoch makes new epochs higher than one that the replaced database has given away.
+func (tx *Tx) RaiseFirstEpoch(spent int64) error {
+	return tx.Exec(`INSERT INTO meta (key, value) VALUES ('first_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
+		WHERE CAST(value AS INTEGER) < ?1`, spent+1)
+}
+
+// NextEpoch returns the epoch of a run's next owner.
+func (tx *Tx) NextEpoch(run *RunRow) (int64, error) {
+	var first int64
+	_, err := tx.Get(&first, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'first_epoch'`)
+	return max(run.Epoch+1, first), err
+}
+
+// MakeRun finds a run, or makes it if there is none. epoch is the epoch that the writer names: its run may be
+// one of a database that was lost.
+func (tx *Tx) MakeRun(agentID int64, name string, epoch *int64) (*RunRow, error) {
 	row, err := tx.Run(agentID, name)
 	if err != nil || row != nil {
 		return row, err
 	}
-	if err := tx.Exec(insertRun, agentID, name, tx.Now); err != nil {
+	if epoch != nil && *epoch > mostEpoch {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist: there is no run %s yet", *epoch, name)
+	}
+	if err := tx.Exec(insertRun, agentID, name, tx.Now, epoch); err != nil {
 		return nil, err
 	}
 	return tx.Run(agentID, name)
@@ -59,7 +83,8 @@ func (r *RunRow) fence(epoch *int64) error {
 		return ckpt.Errorf(ckpt.CodeFenced,
 			"run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
 	}
-	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist yet: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
+	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist: run %s is at epoch %d; if an older database was put back, resume the run",
+		*epoch, r.Name, r.Epoch)
 }
 
 // LastSign is when the run's owner last showed that it is alive: by a heartbeat or by a write.
@@ -137,7 +162,7 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 		}
 	}
 	if run == nil {
-		run, err = tx.MakeRun(agent.ID, RunName(ref.Run))
+		run, err = tx.MakeRun(agent.ID, RunName(ref.Run), ref.Epoch)
 		return agent, run, err
 	}
 	return agent, run, s.Revive(tx, run, sc)

@@ -155,7 +155,7 @@ func (s *Saves) openRun(tx *ledger.Tx, v *Save, c *coming) (err error) {
 			return err
 		}
 	}
-	if c.run, err = tx.MakeRun(c.agent.ID, ledger.RunName(v.Request.Run)); err != nil || v.Request.ForkFrom == "" {
+	if c.run, err = tx.MakeRun(c.agent.ID, ledger.RunName(v.Request.Run), v.Request.Epoch); err != nil || v.Request.ForkFrom == "" {
 		return err
 	}
 	return v.fork(tx, c.agent, c.run)
