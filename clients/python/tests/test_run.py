@@ -238,6 +238,23 @@ class Runs(World):
         self.assertEqual(self.agent.restore(run="t").state, {"now": 2})
         self.daemon.sound(self)
 
+    def test_an_exception_after_an_operation_is_over(self) -> None:
+        """The agent began with the state before an operation, which retention removes when a newer state is put aside."""
+        with self.assertRaises(KeyError):
+            with self.agent.run("r") as run:
+                with run.operation("pay", state={"i": 1}):
+                    pass
+                raise KeyError("lost")
+        state = {"i": 1}
+        with self.assertRaises(KeyError):
+            with self.agent.run("r", state=lambda: state) as run:
+                self.assertEqual(run.state, {"i": 1})
+                state["half"] = 1
+                raise KeyError("lost")
+        with self.agent.run("r") as run:
+            self.assertEqual(run.state, {"i": 1})
+        self.daemon.sound(self)
+
     def test_an_exception_whose_state_cannot_be_saved(self) -> None:
         """The run ends all the same, and the exception is what comes out."""
         self.agent.set_policy(schema={"properties": {"i": {"type": "integer"}}})

@@ -20,7 +20,7 @@ from ._drift import Drift, OnDrift
 from ._encode import Encoded, dumps
 from ._files import Folder
 from ._ids import new_id
-from .errors import CkptError, Conflict, Fenced
+from .errors import CkptError, Conflict, Fenced, NotFound
 from .models import Plan, Saved, is_json
 from ._operation import Operation
 from ._plans import Resolve, error_text, usual_run
@@ -201,16 +201,23 @@ class Run:
         else:
             return
         self._session.ready()
+        self._put(encoded.data, encoded.content_type, "recovery", {"reason": "exception"}, {"error": type(error).__name__})
+        try:
+            self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
+        except NotFound:  # retention has removed it, because its operation is over
+            if checkpoint is None or checkpoint.id != back or checkpoint.state_bytes is None:
+                raise
+            self._put(checkpoint.state_bytes, checkpoint.content_type, "routine", None, None)
+
+    def _put(self, data: bytes, content_type: str, kind: str, labels: Optional[dict[str, str]], metadata: Optional[dict[str, str]]) -> None:
+        """Saves bytes, but not by way of the spool: a resume goes on from the newest checkpoint, and only the daemon can go back to another."""
         ask = _requests.save(
-            self.agent.name, new_id(), encoded.data, kind="recovery", content_type=encoded.content_type, run=self.name,
-            epoch=self.epoch, parent=None, step=None, labels={"reason": "exception"}, metadata={"error": type(error).__name__},
-            program=None,
+            self.agent.name, new_id(), data, kind=kind, content_type=content_type, run=self.name, epoch=self.epoch,
+            parent=None, step=None, labels=labels, metadata=metadata, program=None,
         )  # fmt: skip
         if self.agent.sidecar._acked is not None:
             saver(self.agent.sidecar._acked, ask)  # where the state is as it was last saved, only that is sent
-        # Not by way of the spool: a resume goes on from the newest checkpoint, and only the daemon can go back to another.
         self._session.drift.read(self.agent.sidecar._attempt(self._session.lane, ask))
-        self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
 
     def end(
         self,
