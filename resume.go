@@ -1,5 +1,7 @@
 package ckptsidecar
 
+import "encoding/json"
+
 // ResumeVerdict is the verdict of a resume plan.
 type ResumeVerdict string
 
@@ -105,6 +107,28 @@ type SyntheticResult struct {
 	Text      string `json:"text"`
 	Anthropic JSON   `json:"anthropic"` // a tool_result block with is_error
 	OpenAI    JSON   `json:"openai"`    // a message of role tool
+}
+
+// NewSyntheticResult gives a text as the result of the step with this key.
+func NewSyntheticResult(key, text string) SyntheticResult {
+	form := func(v any) JSON {
+		b, _ := json.Marshal(v) // plain fields, which cannot fail
+		return b
+	}
+	return SyntheticResult{
+		Text: text,
+		Anthropic: form(struct {
+			Type      string `json:"type"`
+			ToolUseID string `json:"tool_use_id"`
+			IsError   bool   `json:"is_error"`
+			Content   string `json:"content"`
+		}{"tool_result", key, true, text}),
+		OpenAI: form(struct {
+			Role       string `json:"role"`
+			ToolCallID string `json:"tool_call_id"`
+			Content    string `json:"content"`
+		}{"tool", key, text}),
+	}
 }
 
 // Skipped is a checkpoint that a plan does not use, and the reason.

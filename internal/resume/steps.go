@@ -75,22 +75,8 @@ func (m *maker) lost() string {
 // synthesize makes an answer for a step whose result was lost, in words and in the
 // forms that model APIs accept, so that every tool call of a transcript has a result.
 func synthesize(s *ckpt.Step, lost string) ckpt.SyntheticResult {
-	text := "The step " + stepName(s.Key, s.Name) + " was interrupted: " + lost +
-		" before the result was recorded. It may or may not have taken effect; check before you repeat it."
-	return ckpt.SyntheticResult{
-		Text: text,
-		Anthropic: object(struct {
-			Type      string `json:"type"`
-			ToolUseID string `json:"tool_use_id"`
-			IsError   bool   `json:"is_error"`
-			Content   string `json:"content"`
-		}{"tool_result", s.Key, true, text}),
-		OpenAI: object(struct {
-			Role       string `json:"role"`
-			ToolCallID string `json:"tool_call_id"`
-			Content    string `json:"content"`
-		}{"tool", s.Key, text}),
-	}
+	return ckpt.NewSyntheticResult(s.Key, "The step "+stepName(s.Key, s.Name)+" was interrupted: "+lost+
+		" before the result was recorded. It may or may not have taken effect; check before you repeat it.")
 }
 
 // object marshals plain fields and checked JSON, which cannot fail.
