@@ -29,7 +29,7 @@ type Client struct {
 	// longer while it gets on with spooled writes.
 	Deadline time.Duration
 	// FailOpen lets the agent continue without a daemon: a write that cannot be sent within the
-	// deadline is spooled.
+	// deadline is spooled, and a run that starts goes on from what earlier processes of it have spooled.
 	FailOpen  bool
 	SpoolDir  string // "" for the usual folder (docs/SPOOL.md)
 	SpoolSize int64  // the most bytes that can wait; 0 means DefaultSpoolSize

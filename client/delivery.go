@@ -43,8 +43,8 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 }
 
 // begin sends the spooled writes of a run that starts, and then calls claim. While it gets on with
-// these writes, they may take longer than the deadline.
-func (d *delivery) begin(ctx context.Context, agent, run string, claim func(context.Context) error) error {
+// these writes, they may take longer than the deadline. It returns how many it has dealt with.
+func (d *delivery) begin(ctx context.Context, agent, run string, claim func(context.Context) error) (sent int, err error) {
 	defer d.spool.lock(agent, run)()
 	d.spool.lookAgain() // another process may have spooled something just now
 	sendSpooled := d.spool.clearAtStart
@@ -59,8 +59,9 @@ func (d *delivery) begin(ctx context.Context, agent, run string, claim func(cont
 			}
 			return claim(ctx)
 		})
+		sent += done
 		if done == 0 || !passes(err) || ctx.Err() != nil {
-			return err
+			return sent, err
 		}
 	}
 }

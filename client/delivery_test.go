@@ -77,11 +77,11 @@ func TestALongBacklogDoesNotStopAStart(t *testing.T) {
 		claimed := false
 		claim := func(context.Context) error { claimed = true; return nil }
 		d := &delivery{spool: s, deadline: 2500 * time.Millisecond, silence: silenceMost, failOpen: true, log: slog.Default}
-		if err := d.begin(t.Context(), "a", "main", claim); claimed || sent != last || !errors.Is(err, context.DeadlineExceeded) {
+		if n, err := d.begin(t.Context(), "a", "main", claim); claimed || n != last || sent != last || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the daemon hangs: %d were sent, claimed %v, %v", sent, claimed, err)
 		}
 		last = 10
-		if err := d.begin(t.Context(), "a", "main", claim); err != nil || !claimed || sent != last {
+		if n, err := d.begin(t.Context(), "a", "main", claim); err != nil || n != 3 || !claimed || sent != last {
 			t.Errorf("%d were sent, claimed %v, %v", sent, claimed, err)
 		}
 	})

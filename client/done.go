@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	doneMost  = 32 << 20 // bytes of results that a run keeps; the daemon has them all
+	doneMost  = 32 << 20 // bytes of results that a run keeps; the daemon or the spool has them all
 	donePages = 5        // of a resumed run's steps, and of its operations, that are read
 )
 
@@ -19,7 +19,7 @@ const (
 type done struct {
 	mu         sync.Mutex
 	held       int
-	steps      map[string][]byte // the results, or nil for those that only the daemon has
+	steps      map[string][]byte // the results, or nil for those that this process has not kept
 	operations map[string]bool
 	partly     bool // others may have succeeded too
 }
@@ -50,6 +50,13 @@ func (d *done) addOperation(key string) {
 	d.operations[key] = true
 }
 
+// forget forgets everything, because the run has ended and begins anew.
+func (d *done) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held, d.steps, d.operations, d.partly = 0, nil, nil, false
+}
+
 // step returns the result of a step that was done before, or nil if it must still be done. It
 // returns an error if only the daemon knows. why is the reason why the daemon cannot be asked.
 func (d *done) step(key string, why error) ([]byte, error) {
@@ -58,7 +65,7 @@ func (d *done) step(key string, why error) ([]byte, error) {
 	result, known := d.steps[key]
 	switch {
 	case known && result == nil:
-		return nil, fmt.Errorf("step %s was done before, but only the daemon has its result: %w", key, why)
+		return nil, fmt.Errorf("step %s was done before, but only the daemon can give its result: %w", key, why)
 	case !known && d.partly:
 		return nil, fmt.Errorf("it is not known whether step %s was done before: %w", key, why)
 	}

@@ -53,7 +53,7 @@ func (e *NotResumableError) Error() string {
 type Run struct {
 	Agent *Agent
 	Name  string
-	Plan  *ckpt.Plan // how the run continues; empty and fresh if the run began without a daemon
+	Plan  *ckpt.Plan // how the run continues; not claimed, and made from the spool, if the run began without a daemon
 
 	options RunOptions
 	epoch   *int64      // nil if the run began without a daemon
@@ -75,17 +75,21 @@ type Run struct {
 
 // Start claims a new or unfinished run, and starts its heartbeats. The caller ends it with
 // [Run.End]; [Agent.Run] does both. If "ckptsidecar exec" has claimed the run for this process, the
-// run begins with that plan.
+// run begins with that plan. With [Client.FailOpen] and without a daemon, the run goes on from its
+// writes that wait in the spool. If these leave open whether an operation took effect, Start returns a
+// *NotResumableError.
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	r := &Run{Agent: a, Name: cmp.Or(o.Name, usualRun(a.Name)), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
 	if o.OnDrift != nil {
 		r.OnDrift(o.OnDrift)
 	}
-	err := r.begin(ctx)
+	sent, err := r.begin(ctx)
 	switch {
 	case err != nil && a.client.FailOpen && passes(err) && ctx.Err() == nil:
-		a.client.log().Warn("a run starts without the daemon", "agent", a.Name, "run", r.Name, "error", err)
-		r.Plan = &ckpt.Plan{Verdict: ckpt.VerdictFresh, Agent: a.Name, Run: r.Name, Reasons: []string{"the daemon is away: " + err.Error()}}
+		if r.offline(err, sent); r.Plan.Verdict == ckpt.VerdictAsk {
+			return nil, &NotResumableError{r.Plan}
+		}
+		a.client.log().Warn("a run starts without the daemon", "agent", a.Name, "run", r.Name, "verdict", r.Plan.Verdict, "reasons", r.Plan.Reasons)
 	case err != nil:
 		return nil, err
 	case !r.Plan.Claimed:
@@ -108,11 +112,11 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	return r, nil
 }
 
-// begin takes the plan of exec, or claims the run.
-func (r *Run) begin(ctx context.Context) error {
+// begin takes the plan of exec, or claims the run. It returns how many spooled writes it has sent.
+func (r *Run) begin(ctx context.Context) (sent int, err error) {
 	if plan := handedOver(r.Agent.Name, r.Name); plan != nil {
 		r.Plan, r.epoch, r.handed = plan, &plan.Epoch, true
-		return nil
+		return 0, nil
 	}
 	o := &r.options
 	request := ckpt.ResumeRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Force: o.Force, Reason: o.Reason}
@@ -128,8 +132,9 @@ func (o *RunOptions) timeouts() (heartbeat, progress *ckpt.Duration) {
 	return new(ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))), progress
 }
 
-// claim sends the spooled writes of the run, and then asks how to continue.
-func (r *Run) claim(ctx context.Context, request ckpt.ResumeRequest) error {
+// claim sends the spooled writes of the run, and then asks how to continue. It returns how many it has
+// sent.
+func (r *Run) claim(ctx context.Context, request ckpt.ResumeRequest) (sent int, err error) {
 	c := r.Agent.client
 	return c.delivery.begin(ctx, r.Agent.Name, r.Name, func(ctx context.Context) error {
 		plan, _, err := c.wire.Resume(ctx, request)

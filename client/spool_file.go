@@ -61,7 +61,8 @@ func readFile(path string) (*spooled, []byte, error) {
 	return head, body, nil
 }
 
-// readHeadOf reads and checks only the first line of a file of the spool.
+// readHeadOf reads and checks only the first line of a file of the spool. With an error, it returns what
+// the line says if it has the right form.
 func readHeadOf(path string) (*spooled, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -105,7 +106,7 @@ func readHead(in *bufio.Reader) (*spooled, error) {
 		return nil, fmt.Errorf("the first line is not the JSON that it should be: %w", err)
 	}
 	if head.Version > spoolVersion {
-		return nil, errNewer
+		return &head, errNewer
 	}
 	return &head, head.check()
 }
@@ -130,6 +131,16 @@ func (h *spooled) check() error {
 		}
 	}
 	return fmt.Errorf("requests of this kind are never spooled: %s %s", h.Method, h.Path)
+}
+
+// header returns a header of the request, or "".
+func (h *spooled) header(name string) string {
+	for key, value := range h.Headers {
+		if strings.EqualFold(key, name) {
+			return value
+		}
+	}
+	return ""
 }
 
 // owner returns whose agent the request is about, "" for the agents of the user who sends it.
