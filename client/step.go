@@ -79,7 +79,11 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 	}
 	step, _, err := r.Agent.client.wire.BeginStep(ctx, r.ref(), request)
 	if why := away(err); why != nil {
-		return r.done.step(key, why)
+		before, err := r.done.step(key, why)
+		if err != nil { // the spool has it as begun
+			_ = r.finishStep(ctx, ckpt.StepRequest{Key: key, Status: ckpt.StepFailed, Error: errorText(notBegun(err))})
+		}
+		return before, err
 	}
 	r.noteLost(err)
 	if step != nil {
@@ -187,12 +191,16 @@ func (r *Run) Operation(ctx context.Context, key string, state any, do func(cont
 func (r *Run) beginOperation(ctx context.Context, request ckpt.OperationRequest) (bool, error) {
 	o, _, err := r.Agent.client.wire.BeginOperation(ctx, r.ref(), request)
 	if why := away(err); why != nil {
-		return r.done.operation(request.Key, why)
+		before, err := r.done.operation(request.Key, why)
+		if err != nil { // the spool has it as open
+			_, _ = r.endOperationIn(ctx, notBegunMost, request.Key, notBegun(err))
+		}
+		return before, err
 	}
 	if err != nil {
 		r.noteLost(err)
 		if ckpt.AsError(err).OutcomeOrDefault() == ckpt.OutcomeUnknown { // the daemon may have it as open, but nothing was done
-			_, _ = r.endOperationIn(ctx, notBegunMost, request.Key, fmt.Errorf("it was not begun: %w", err))
+			_, _ = r.endOperationIn(ctx, notBegunMost, request.Key, notBegun(err))
 		}
 		return false, err
 	}
@@ -210,6 +218,8 @@ func joined2(first, second error) error {
 	}
 	return joined(first, second)
 }
+
+func notBegun(why error) error { return fmt.Errorf("it was not begun: %w", why) }
 
 // notBegunMost is how long the report may take that an operation was not begun: its caller has
 // given up already.
