@@ -89,6 +89,12 @@ func planText(p *ckpt.Plan, same bool) string {
 	return strings.Join(say, "\n")
 }
 
+// notRecordedText tells a model that another process owns the session's run.
+func (c *call) notRecordedText() string {
+	return fmt.Sprintf("[ckptsidecar] Process %d has the same session open and owns its record, so what happens here is not recorded, "+
+		"and you are told nothing about it. Tell the user to close the session there. Then recording begins with the next prompt.", c.run.PID)
+}
+
 // mostSettled is the most uncertain operations for which the text gives the command
 // that settles them.
 const mostSettled = 3

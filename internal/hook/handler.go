@@ -49,28 +49,51 @@ func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
 	if h.Run == "" {
 		c.ref.Run = runOf(in.Session, in.SubagentID)
 	}
-	if err := c.chooseAgent(ctx); err != nil {
+	if err := c.find(ctx); err != nil {
 		return nil, err
 	}
 	text, err := c.handle(ctx)
 	return answer(c.product, in.Event, text), err
 }
 
-// chooseAgent finds the project's agent if none is named. A session stays with the
-// agent under which it began, so only the beginning of a session looks at more.
-func (c *call) chooseAgent(ctx context.Context) error {
-	if c.Agent != "" {
+// find reads the run as it was left, and finds the project's agent if none is named.
+func (c *call) find(ctx context.Context) error {
+	if c.Agent == "" {
+		if err := c.chooseAgent(ctx); err != nil || c.run != nil {
+			return err
+		}
+	}
+	if !c.owned() {
 		return nil
 	}
-	c.Agent = c.Project.Agent
+	run, err := c.Client.Run(ctx, c.ref)
+	if err != nil {
+		return ignore(err, ckpt.CodeNotFound)
+	}
+	c.run = run
+	return nil
+}
+
+// chooseAgent finds the project's agent. A session stays with the agent under which it
+// began, so only the beginning of a session looks at more.
+func (c *call) chooseAgent(ctx context.Context) error {
 	session := runOf(c.in.Session, "")
-	_, err := c.Client.Run(ctx, ckpt.RunRef{Agent: c.Project.Former, Run: session})
-	switch {
-	case err == nil:
-		c.Agent = c.Project.Former
-	case ckpt.CodeOf(err) != ckpt.CodeNotFound:
-		return err
-	case events[c.in.Event] == sessionStarts:
+	for _, name := range []string{c.Project.Agent, c.Project.Former} {
+		run, err := c.Client.Run(ctx, ckpt.RunRef{Agent: name, Run: session})
+		if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+			return err
+		}
+		if err == nil {
+			c.Agent, c.ref.Agent = name, name
+			if c.ref.Run == session {
+				c.run = run
+			}
+			return nil
+		}
+	}
+	c.Agent = c.Project.Agent
+	if events[c.in.Event] == sessionStarts {
+		var err error
 		if c.Agent, err = c.Project.Choose(ctx, c.Client); err != nil {
 			return err
 		}
@@ -85,9 +108,13 @@ type call struct {
 	in      *Input
 	product Product
 	ref     ckpt.RunRef
+	run     *ckpt.Run // as it was when the call began; nil if there was none, or if another process begins and ends it
 }
 
 func (c *call) handle(ctx context.Context) (string, error) {
+	if err := c.mayWrite(ctx); err != nil {
+		return "", err
+	}
 	switch events[c.in.Event] {
 	case sessionStarts:
 		text, err := c.start(ctx)
@@ -182,7 +209,8 @@ func printable(r rune) rune {
 }
 
 // register makes the session the owner of its run. If the run was interrupted, it is
-// resumed, and the plan says how it was left. Otherwise the plan is nil.
+// resumed, and the plan says how it was left. Otherwise the plan is nil. If another
+// process owns the run and is alive, the plan comes with an error.
 func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, error) {
 	if !c.owned() {
 		return nil, nil
@@ -191,11 +219,57 @@ func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, err
 	if ckpt.CodeOf(err) != ckpt.CodeConflict {
 		return nil, err
 	}
-	plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, PID: c.PID, Reason: "the session goes on"})
-	if err != nil {
+	plan, err := c.resume(ctx, r.Run)
+	if err == nil && c.heldByAnother(plan) {
+		err = c.refusal()
+	}
+	return plan, err
+}
+
+// resume goes on with an interrupted run. If a person has to decide whether it may go on, that person has done so by
+// continuing the session. What is uncertain stays uncertain.
+func (c *call) resume(ctx context.Context, run string) (*ckpt.Plan, error) {
+	why := fmt.Sprintf("The session was continued in %s.", c.product)
+	request := ckpt.ResumeRequest{Agent: c.Agent, Run: run, PID: c.PID, Reason: why}
+	plan, _, err := c.Client.Resume(ctx, request)
+	if err != nil || plan.Verdict != ckpt.VerdictAsk {
+		return plan, err
+	}
+	_, _, err = c.Client.AnswerPrompt(ctx, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume, Reason: why})
+	if ignore(err, ckpt.CodeConflict) != nil { // a conflict: it was answered meanwhile
 		return nil, err
 	}
-	return plan, nil
+	plan, _, err = c.Client.Resume(ctx, request)
+	return plan, err
+}
+
+// another reports whether the run's owner is another process than the agent's.
+func (c *call) another() bool {
+	return c.run != nil && c.PID != 0 && c.run.PID != 0 && c.run.PID != c.PID
+}
+
+// heldByAnother reports whether a plan was refused because the run belongs to another process, which is alive. A plan
+// is also refused if all checkpoints are damaged.
+func (c *call) heldByAnother(plan *ckpt.Plan) bool {
+	return c.another() && plan.Verdict == ckpt.VerdictUnsafe && len(plan.Skipped) == 0
+}
+
+func (c *call) refusal() error {
+	return ckpt.Errorf(ckpt.CodeFenced, "run %s belongs to process %d, which is alive and has the same session open: what this "+
+		"process does is not recorded. Close the session in one of them", c.run.Run, c.run.PID)
+}
+
+// mayWrite refuses to record anything in a run that belongs to another process, as if both were one. The beginning of
+// a session and of a turn claim the run, and so find out themselves.
+func (c *call) mayWrite(ctx context.Context) error {
+	if e := events[c.in.Event]; e == sessionStarts || e == promptGiven || !c.another() || c.run.Status != ckpt.RunRunning {
+		return nil
+	}
+	plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: c.ref.Run, PID: c.PID, DryRun: true})
+	if err == nil && c.heldByAnother(plan) {
+		err = c.refusal()
+	}
+	return err
 }
 
 // start begins a session, and tells it how an interrupted session was left.
@@ -216,6 +290,8 @@ func (c *call) start(ctx context.Context) (string, error) {
 	}
 	plan, err := c.register(ctx, request)
 	switch {
+	case err != nil && plan != nil:
+		return c.notRecordedText(), err
 	case err != nil:
 		return "", err
 	case plan != nil && plan.Verdict != ckpt.VerdictUnsafe && plan.Verdict != ckpt.VerdictFresh:
@@ -289,19 +365,17 @@ func (c *call) afterCompaction(ctx context.Context) (string, error) {
 }
 
 // prompted begins a turn. It registers the run again if necessary, in case the daemon
-// was away when the session began. The first prompt becomes the run's goal.
+// was away when the session began, or another process owned the run then. The first
+// prompt becomes the run's goal.
 func (c *call) prompted(ctx context.Context) (string, error) {
-	run, err := c.Client.Run(ctx, c.ref)
-	known := err == nil
-	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
-		return "", err
-	}
 	request := c.request()
-	if !known || run.Goal == "" {
+	noGoal := c.run == nil || c.run.Goal == ""
+	if noGoal {
 		request.Goal = ckpt.Ref(limit(c.in.Prompt, maxPrompt))
 	}
 	var plan *ckpt.Plan
-	if !known || run.Goal == "" || run.Status != ckpt.RunRunning {
+	var err error
+	if noGoal || c.run.Status != ckpt.RunRunning || c.another() {
 		if plan, err = c.register(ctx, request); err != nil {
 			return "", err
 		}
@@ -586,12 +660,16 @@ func (c *call) over(ctx context.Context) error {
 		}
 		end.Result = reason
 	}
-	// A risky call that was stopped, for example by Ctrl-C, has an unknown outcome. A completed run would not be asked
-	// about it, and would lose it when the session continues.
-	open, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: 1})
-	if err == nil && len(open.Operations) > 0 {
-		end = ckpt.EndRequest{Status: ckpt.RunInterrupted}
+	// A risky call that was stopped, for example by Ctrl-C, has an unknown outcome, and so has one that nobody has
+	// resolved since the session was continued. A completed run would not be asked about it, and would lose it when the
+	// session continues.
+	for _, status := range []ckpt.OperationStatus{ckpt.OperationOpen, ckpt.OperationUncertain} {
+		left, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(status), Limit: 1})
+		if err == nil && len(left.Operations) > 0 {
+			end = ckpt.EndRequest{Status: ckpt.RunInterrupted}
+			break
+		}
 	}
-	_, _, err = c.Client.EndRun(ctx, c.ref, end)
+	_, _, err := c.Client.EndRun(ctx, c.ref, end)
 	return ignore(err, ckpt.CodeNotFound)
 }

@@ -1,0 +1,159 @@
+package hook_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+)
+
+// runOf reads a run of the handler's agent.
+func runOf(t *testing.T, h *hook.Handler, name string) *ckpt.Run {
+	t.Helper()
+	run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// wantOwner fails the test unless a run is running and belongs to a process.
+func wantOwner(t *testing.T, h *hook.Handler, name string, pid int) {
+	t.Helper()
+	if run := runOf(t, h, name); run.Status != ckpt.RunRunning || run.PID != pid {
+		t.Errorf("run %s is %s and belongs to process %d, not %d", name, run.Status, run.PID, pid)
+	}
+}
+
+// wantOperation fails the test unless a run has one operation, with a status.
+func wantOperation(t *testing.T, h *hook.Handler, name string, status ckpt.OperationStatus) {
+	t.Helper()
+	list, err := h.Client.Operations(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: name}, ckpt.ListFilter{})
+	if err != nil || len(list.Operations) != 1 || list.Operations[0].Status != status {
+		t.Errorf("the operations are %+v, not one that is %s; error %v", list, status, err)
+	}
+}
+
+func push(id string) map[string]any {
+	return map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push origin x"}, "tool_use_id": id}
+}
+
+// TestASessionThatIsContinuedGetsItsRunBack: whoever continues a session that stopped in a risky call has decided that
+// it goes on. The call stays uncertain until a person resolves it.
+func TestASessionThatIsContinuedGetsItsRunBack(t *testing.T) {
+	for name, test := range map[string]struct{ killed, autoresume bool }{
+		"after its end": {false, true}, "after a kill": {true, true}, "after a kill, without autoresume": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandler(t)
+			policy := ckpt.DefaultPolicy()
+			policy.Autoresume = test.autoresume
+			if _, err := h.Client.SetPolicy(t.Context(), h.Agent, policy); err != nil {
+				t.Fatal(err)
+			}
+			pid, kill := agentProcess(t)
+			h.PID = pid
+			tells(t, h, in("SessionStart", "one", map[string]any{"source": "startup"}))
+			tells(t, h, in("UserPromptSubmit", "one", map[string]any{"prompt": "ship it"}))
+			tells(t, h, in("PreToolUse", "one", push("push")))
+			if test.killed {
+				kill()
+				untilInterrupted(t, h, "one")
+			} else {
+				tells(t, h, in("SessionEnd", "one", map[string]any{"reason": "prompt_input_exit"}))
+			}
+
+			h.PID, kill = agentProcess(t)
+			told := tells(t, h, in("SessionStart", "one", map[string]any{"source": "resume"}))
+			for _, part := range []string{"This session stopped before it was done, and now continues.", `Risky and uncertain: "shell git push origin x"`} {
+				if !strings.Contains(told, part) {
+					t.Errorf("it is told %q, without %q", told, part)
+				}
+			}
+			tells(t, h, in("UserPromptSubmit", "one", map[string]any{"prompt": "go on"}))
+			uses(t, h, "one", 1, "Read", map[string]any{"file_path": "a"}, "x")
+			tells(t, h, in("Stop", "one", nil))
+			wantOwner(t, h, "one", h.PID)
+			wantOperation(t, h, "one", ckpt.OperationUncertain)
+			wantAnswered(t, h)
+			if told := tells(t, h, in("SessionStart", "two", map[string]any{"source": "startup"})); told != "" {
+				t.Errorf("a session beside it is told that it stopped: %s", told)
+			}
+
+			kill()
+			untilInterrupted(t, h, "one")
+			h.PID = os.Getpid()
+			for range 2 { // the second time, it goes on after an end that nobody had interrupted
+				tells(t, h, in("SessionStart", "one", map[string]any{"source": "resume"}))
+				wantOwner(t, h, "one", h.PID)
+				tells(t, h, in("SessionEnd", "one", nil))
+				if run := runOf(t, h, "one"); run.Status != ckpt.RunInterrupted {
+					t.Errorf("it ended as %s, with an uncertain operation", run.Status)
+				}
+				wantOperation(t, h, "one", ckpt.OperationUncertain)
+			}
+		})
+	}
+}
+
+// wantAnswered fails the test unless the one prompt was answered, and the audit log says why.
+func wantAnswered(t *testing.T, h *hook.Handler) {
+	t.Helper()
+	page, err := h.Client.Prompts(t.Context(), ckpt.PromptFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range page.Prompts {
+		if p.Run == "one" && p.Status != ckpt.PromptAnswered && p.Status != ckpt.PromptWithdrawn {
+			t.Errorf("a prompt is left: %+v", p)
+		}
+	}
+	rows, err := h.Client.Audit(t.Context(), ckpt.AuditFilter{Action: "answer_prompt"})
+	if err != nil || len(rows.Audit) != 1 || rows.Audit[0].Reason != "The session was continued in claude-code." {
+		t.Errorf("the answers in the audit log are %+v, error %v", rows, err)
+	}
+}
+
+// TestASessionThatIsOpenTwice: while one process owns the run of a session, another one that has the same session open
+// records nothing in it, and does not end what the first one does.
+func TestASessionThatIsOpenTwice(t *testing.T) {
+	one := newHandler(t)
+	two := *one
+	pid, kill := agentProcess(t)
+	one.PID = pid
+	tells(t, one, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	tells(t, one, in("UserPromptSubmit", "s", map[string]any{"prompt": "ship it"}))
+	tells(t, one, in("PreToolUse", "s", push("push")))
+	before := runOf(t, one, "s")
+
+	read := map[string]any{"tool_name": "Read", "tool_input": map[string]any{"file_path": "a"}, "tool_use_id": "read"}
+	for _, input := range []*hook.Input{
+		in("SessionStart", "s", map[string]any{"source": "resume"}), in("UserPromptSubmit", "s", map[string]any{"prompt": "go on"}),
+		in("PreToolUse", "s", read), in("PostToolUse", "s", read), in("PreCompact", "s", nil), in("Stop", "s", nil), in("SessionEnd", "s", nil),
+	} {
+		out, err := two.Handle(t.Context(), input)
+		if ckpt.CodeOf(err) != ckpt.CodeFenced {
+			t.Errorf("%s: error %v", input.Event, err)
+		}
+		if input.Event != "SessionStart" {
+			continue
+		}
+		if told := contextOf(t, input.Event, out); !strings.Contains(told, "what happens here is not recorded") {
+			t.Errorf("it is told %q", told)
+		}
+	}
+	wantOwner(t, one, "s", pid)
+	wantOperation(t, one, "s", ckpt.OperationOpen)
+	if after := runOf(t, one, "s"); after.Epoch != before.Epoch || !after.UpdatedAt.Equal(before.UpdatedAt.Time) {
+		t.Errorf("the run has changed: %+v", after)
+	}
+
+	kill()
+	if told := tells(t, &two, in("UserPromptSubmit", "s", map[string]any{"prompt": "go on"})); !strings.Contains(told, "This session stopped") {
+		t.Errorf("when the first process is gone, the second is told %q", told)
+	}
+	wantOwner(t, &two, "s", two.PID)
+	wantOperation(t, &two, "s", ckpt.OperationUncertain)
+}
