@@ -1,6 +1,7 @@
 package hook_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -156,4 +157,67 @@ func TestASessionThatIsOpenTwice(t *testing.T) {
 	}
 	wantOwner(t, &two, "s", two.PID)
 	wantOperation(t, &two, "s", ckpt.OperationUncertain)
+}
+
+// TestASessionIsToldOnceWhateverComesNext: the first prompt of a session that was told, and its own end and new
+// beginning, do not hide from the next session that it was told.
+func TestASessionIsToldOnceWhateverComesNext(t *testing.T) {
+	h := newHandler(t)
+	tells(t, h, in("SessionStart", "one", map[string]any{"source": "startup"}))
+	tells(t, h, in("PreToolUse", "one", push("push")))
+	tells(t, h, in("SessionEnd", "one", nil))
+	if told := tells(t, h, in("SessionStart", "two", map[string]any{"source": "startup"})); !strings.Contains(told, "git push origin x") {
+		t.Errorf("the next session is told %q", told)
+	}
+	tells(t, h, in("UserPromptSubmit", "two", map[string]any{"prompt": "something else"}))
+	if told := tells(t, h, in("SessionStart", "three", map[string]any{"source": "startup"})); told != "" {
+		t.Errorf("told again beside it: %s", told)
+	}
+	tells(t, h, in("SessionEnd", "three", nil))
+	tells(t, h, in("SessionEnd", "two", nil))
+	uses(t, h, "two", 1, "Read", map[string]any{"file_path": "a"}, "x") // it begins anew
+	if labels := runOf(t, h, "two").Labels; !strings.HasPrefix(labels["after"], "one") || labels["product"] != "claude-code" {
+		t.Errorf("the labels of the session that was told are %v", labels)
+	}
+}
+
+// TestASessionThatStopsAgainIsToldAgain: it was continued in between.
+func TestASessionThatStopsAgainIsToldAgain(t *testing.T) {
+	h := newHandler(t)
+	for n, source := range []string{"startup", "resume"} {
+		tells(t, h, in("SessionStart", "one", map[string]any{"source": source}))
+		tells(t, h, in("UserPromptSubmit", "one", map[string]any{"prompt": "ship it"}))
+		tells(t, h, in("PreToolUse", "one", push(fmt.Sprint("push", n))))
+		tells(t, h, in("SessionEnd", "one", nil))
+		next := fmt.Sprint("next", n)
+		if told := tells(t, h, in("SessionStart", next, map[string]any{"source": "startup"})); strings.Count(told, "Risky and uncertain") != n+1 {
+			t.Errorf("the session after stop %d is told %q", n+1, told)
+		}
+		tells(t, h, in("UserPromptSubmit", next, map[string]any{"prompt": "something else"}))
+		if told := tells(t, h, in("SessionStart", next+"b", map[string]any{"source": "startup"})); told != "" {
+			t.Errorf("told again after stop %d: %s", n+1, told)
+		}
+	}
+}
+
+// TestASubagentKeepsItsLabel: the run of a subagent that goes on after its end is still that of the same kind.
+func TestASubagentKeepsItsLabel(t *testing.T) {
+	h := newHandler(t)
+	of := map[string]any{"agent_id": "a1", "agent_type": "Explore"}
+	tells(t, h, in("SubagentStart", "s", of))
+	tells(t, h, in("SubagentStop", "s", of))
+	tells(t, h, in("PreToolUse", "s", map[string]any{"agent_id": "a1", "tool_name": "Read", "tool_input": map[string]any{}, "tool_use_id": "r"}))
+	if run := runOf(t, h, "s.a1"); run.Labels["subagent"] != "Explore" || !run.EndedAt.IsZero() {
+		t.Errorf("the run is %+v", run)
+	}
+}
+
+// TestARunThatACallHasMadeGetsItsLabels: the daemon was away when the session began.
+func TestARunThatACallHasMadeGetsItsLabels(t *testing.T) {
+	h := newHandler(t)
+	uses(t, h, "s", 1, "Read", map[string]any{"file_path": "a"}, "x")
+	tells(t, h, in("UserPromptSubmit", "s", map[string]any{"prompt": "go on"}))
+	if labels := runOf(t, h, "s").Labels; labels["product"] != "claude-code" || labels["project"] != h.Project.ID {
+		t.Errorf("the labels are %v", labels)
+	}
 }

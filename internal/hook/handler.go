@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,6 +216,13 @@ func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, err
 	if !c.owned() {
 		return nil, nil
 	}
+	if c.run != nil { // what the request does not name stays
+		for name, value := range c.run.Labels {
+			if _, named := r.Labels[name]; !named {
+				r.Labels[name] = value
+			}
+		}
+	}
 	_, _, err := c.Client.StartRun(ctx, r)
 	if ckpt.CodeOf(err) != ckpt.CodeConflict {
 		return nil, err
@@ -285,7 +293,7 @@ func (c *call) start(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if broken != nil {
-			request.Labels["after"] = limit(broken.Run, ckpt.MaxLabelValue-4)
+			request.Labels[toldLabel] = noteOf(broken.Run, broken.Attempt)
 		}
 	}
 	plan, err := c.register(ctx, request)
@@ -328,7 +336,7 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 		default:
 			return nil, nil
 		}
-		if told(page.Runs, r.Run) {
+		if told(page.Runs, r) {
 			return nil, nil
 		}
 		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
@@ -342,13 +350,17 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 	return nil, nil
 }
 
-func told(runs []ckpt.Run, broken string) bool {
-	for i := range runs {
-		if runs[i].Labels["after"] == limit(broken, ckpt.MaxLabelValue-4) {
-			return true
-		}
-	}
-	return false
+// toldLabel is the label of a run that holds which interrupted run its session was told about.
+const toldLabel = "after"
+
+// noteOf names a run and its attempt, because a session that continues can stop again.
+func noteOf(run string, attempt int64) string {
+	return fmt.Sprintf("%s, attempt %d", limit(run, ckpt.MaxLabelValue-40), attempt)
+}
+
+func told(runs []ckpt.Run, broken *ckpt.Run) bool {
+	note := noteOf(broken.Run, broken.Attempt)
+	return slices.ContainsFunc(runs, func(r ckpt.Run) bool { return r.Labels[toldLabel] == note })
 }
 
 // afterCompaction returns what a summary may have lost.
