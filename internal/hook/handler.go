@@ -376,6 +376,9 @@ func (c *call) afterCompaction(ctx context.Context) (string, error) {
 	return "[ckptsidecar] Before the compaction. " + asData(s.told(latest.CreatedAt.String())), nil
 }
 
+// promptEvent is the type of an event that holds a prompt.
+const promptEvent = "prompt"
+
 // prompted begins a turn. It registers the run again if necessary, in case the daemon
 // was away when the session began, or another process owned the run then. The first
 // prompt becomes the run's goal.
@@ -396,7 +399,7 @@ func (c *call) prompted(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	appended, _, err := c.Client.Append(ctx, c.ref, []ckpt.NewEvent{{Type: "prompt", Payload: payload}}, "")
+	appended, _, err := c.Client.Append(ctx, c.ref, []ckpt.NewEvent{{Type: promptEvent, Payload: payload}}, "")
 	if err == nil {
 		err = c.promptFiles(ctx, appended.Last)
 	}
@@ -565,7 +568,7 @@ func (c *call) saveIfDue(ctx context.Context) error {
 	if c.in.plan() == nil && calls-last < c.SaveEvery {
 		return nil
 	}
-	_, err = c.put(ctx, snapshot(c.in, c.product, earlier, calls))
+	_, err = c.put(ctx, earlier, calls)
 	return err
 }
 
@@ -598,7 +601,49 @@ func (c *call) state(ctx context.Context) (ckpt.JSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	return snapshot(c.in, c.product, earlier, calls).text()
+	return c.text(ctx, earlier, calls)
+}
+
+// text returns the state at this moment, with what an earlier snapshot knew.
+func (c *call) text(ctx context.Context, earlier *Snapshot, calls int64) (ckpt.JSON, error) {
+	s := snapshot(c.in, c.product, earlier, calls)
+	if c.in.Prompt == "" && c.in.SubagentID == "" { // a subagent is given no prompts
+		if err := c.readPrompts(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return s.text()
+}
+
+// maxPages is how many pages of events a hook reads at once. Other programs may add events to a run without end, and
+// the next snapshot reads on.
+const maxPages = 4
+
+// readPrompts takes the newest prompt from the events since the earlier snapshot. Only the event of a prompt has its
+// text, and no checkpoint is saved then.
+func (c *call) readPrompts(ctx context.Context, s *Snapshot) error {
+	after, _ := strconv.ParseInt(s.EventsRead, 10, 64) // 0 in the snapshots of earlier versions
+	for range maxPages {
+		page, err := c.Client.Events(ctx, c.ref, after, ckpt.MaxLimit)
+		if err != nil {
+			return ignore(err, ckpt.CodeNotFound)
+		}
+		for i := range page.Events {
+			var given struct {
+				Prompt string `json:"prompt"`
+			}
+			e := &page.Events[i]
+			if e.Type == promptEvent && json.Unmarshal(e.Payload, &given) == nil && given.Prompt != "" {
+				s.LastPrompt = given.Prompt
+			}
+			after = e.Seq
+		}
+		s.EventsRead = strconv.FormatInt(after, 10)
+		if page.Next == nil {
+			break
+		}
+	}
+	return nil
 }
 
 func (c *call) save(ctx context.Context) (string, error) {
@@ -606,11 +651,11 @@ func (c *call) save(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.put(ctx, snapshot(c.in, c.product, earlier, calls))
+	return c.put(ctx, earlier, calls)
 }
 
-func (c *call) put(ctx context.Context, s *Snapshot) (string, error) {
-	text, err := s.text()
+func (c *call) put(ctx context.Context, earlier *Snapshot, calls int64) (string, error) {
+	text, err := c.text(ctx, earlier, calls)
 	if err != nil {
 		return "", err
 	}

@@ -22,6 +22,7 @@ type Snapshot struct {
 	Git         *gitHead   `json:"git"`
 	Goal        string     `json:"goal"`         // the session's first prompt
 	LastPrompt  string     `json:"last_prompt"`  // the session's last prompt
+	EventsRead  string     `json:"events_read"`  // up to which event of the run the prompts were read
 	LastMessage string     `json:"last_message"` // the model's last message, if the product reports it
 	Plan        ckpt.JSON  `json:"plan"`         // as the model's own tool has it
 	ToolCalls   int64      `json:"tool_calls"`
