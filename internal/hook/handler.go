@@ -668,33 +668,58 @@ func (c *call) put(ctx context.Context, earlier *Snapshot, calls int64) (string,
 
 // neverTold is the error of a call whose end no hook has reported by the end of its
 // turn.
-const neverTold = "no result was reported: the call was denied, or did not run"
+const neverTold = "no result was reported by the end of the turn: the call was probably denied"
 
 // settle ends what the turn has left open. The product does not report the end of a
-// tool call that was denied.
+// tool call that was denied. What began before the daemon last started stays open: its
+// end may have been reported while the daemon was away.
 func (c *call) settle(ctx context.Context) error {
-	page, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: ckpt.MaxLimit})
+	open, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: ckpt.MaxLimit})
 	if err != nil {
 		return ignore(err, ckpt.CodeNotFound)
-	}
-	for i := range page.Operations {
-		_, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: page.Operations[i].Key, Status: ckpt.OperationFailed, Error: neverTold})
-		if err != nil {
-			return err
-		}
 	}
 	steps, err := c.Client.Steps(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.StepStarted), Limit: ckpt.MaxLimit})
 	if err != nil {
 		return err
 	}
+	if len(open.Operations) == 0 && len(steps.Steps) == 0 {
+		return nil
+	}
+	since := c.daemonStarted(ctx)
+	for i := range open.Operations {
+		o := &open.Operations[i]
+		if o.StartedAt.Before(since.Time) {
+			continue
+		}
+		if _, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: o.Key, Status: ckpt.OperationFailed, Error: neverTold}); err != nil {
+			return err
+		}
+	}
 	for i := range steps.Steps {
-		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{
-			Key: steps.Steps[i].Key, Status: ckpt.StepFailed, Error: neverTold,
-		}); err != nil {
+		s := &steps.Steps[i]
+		if s.StartedAt.Before(since.Time) {
+			continue
+		}
+		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{Key: s.Key, Status: ckpt.StepFailed, Error: neverTold}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// daemonStarted returns when the daemon started, zero if it does not say so in half of the hook's remaining time. On a
+// large database it can take longer.
+func (c *call) daemonStarted(ctx context.Context) ckpt.Time {
+	if end, limited := ctx.Deadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	status, err := c.Client.Status(ctx)
+	if err != nil {
+		return ckpt.Time{}
+	}
+	return status.StartedAt
 }
 
 func ignore(err error, code ckpt.Code) error {

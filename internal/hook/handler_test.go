@@ -371,11 +371,41 @@ func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
 	tells(t, h, in("PreToolUse", "s", denied))
 	tells(t, h, in("Stop", "s", map[string]any{"last_assistant_message": "You said no."}))
 	want := []string{
-		`run running workflow= goal="" parent=""`, "step Bash failed no result was reported: the call was denied, or did not run",
+		`run running workflow= goal="" parent=""`, "step Bash failed no result was reported by the end of the turn: the call was probably denied",
 		`operation "shell git push --force" failed`, "checkpoint pre_operation ", "checkpoint routine Stop",
 	}
 	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {
 		t.Errorf("rows: %s", diff)
+	}
+}
+
+// TestACallThatEndedWhileTheDaemonWasAwayMayHaveRun: its end could not be reported, as that of a denied call is not.
+func TestACallThatEndedWhileTheDaemonWasAwayMayHaveRun(t *testing.T) {
+	d := newDaemonIn(t)
+	h := handlerOf(t, d.socket)
+	tells(t, h, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	ran := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push"}, "tool_use_id": "ran"}
+	tells(t, h, in("PreToolUse", "s", ran))
+	d.stop()
+	if _, err := h.Handle(t.Context(), in("PostToolUse", "s", ran)); err == nil {
+		t.Error("its end was reported")
+	}
+	d.start(t)
+	denied := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push --force"}, "tool_use_id": "denied"}
+	tells(t, h, in("PreToolUse", "s", denied))
+	tells(t, h, in("Stop", "s", nil))
+	want := []string{
+		`run running workflow=claude-code goal="" parent=""`, "step Bash started",
+		"step Bash failed no result was reported by the end of the turn: the call was probably denied",
+		`operation "shell git push --force" failed`, `operation "shell git push" open`,
+		"checkpoint pre_operation ", "checkpoint pre_operation ", "checkpoint routine Stop",
+	}
+	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {
+		t.Errorf("rows: %s", diff)
+	}
+	tells(t, h, in("SessionEnd", "s", nil))
+	if told := tells(t, h, in("SessionStart", "next", map[string]any{"source": "startup"})); !strings.Contains(told, `Risky and uncertain: "shell git push", `) {
+		t.Errorf("the next session is told %q", told)
 	}
 }
 

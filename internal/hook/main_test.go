@@ -36,38 +36,69 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// newDaemon starts a real daemon in its own folder, and returns its socket.
-func newDaemon(t testing.TB) (socket string) {
+// daemon is a real daemon in its own folder.
+type daemon struct {
+	dir, socket string
+	cmd         *exec.Cmd
+}
+
+func newDaemonIn(t testing.TB) *daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "h") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket = socketIn(dir)
-	cmd := exec.Command(binary, "serve", "--db", filepath.Join(dir, "ckpt.db"), "--socket", socket)
-	cmd.Env = append(os.Environ(), "HOME="+dir)
+	d := &daemon{dir: dir, socket: socketIn(dir)}
+	t.Cleanup(func() {
+		d.stop()
+		_ = os.RemoveAll(dir)
+	})
+	d.start(t)
+	return d
+}
+
+// start starts the daemon, also again, and waits until it is ready.
+func (d *daemon) start(t testing.TB) {
+	t.Helper()
+	cmd := exec.Command(binary, "serve", "--db", filepath.Join(d.dir, "ckpt.db"), "--socket", d.socket)
+	cmd.Env = append(os.Environ(), "HOME="+d.dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	})
-	c := &client.Client{Socket: socket}
+	d.cmd = cmd
+	c := &client.Client{Socket: d.socket}
 	defer c.Close()
 	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the daemon does not get ready")
 		}
 	}
-	return socket
+}
+
+func (d *daemon) stop() {
+	if d.cmd != nil {
+		_ = d.cmd.Process.Kill()
+		_ = d.cmd.Wait()
+		d.cmd = nil
+	}
+}
+
+// newDaemon starts a daemon, and returns its socket.
+func newDaemon(t testing.TB) (socket string) {
+	t.Helper()
+	return newDaemonIn(t).socket
 }
 
 // newHandler returns a handler with its own daemon.
 func newHandler(t testing.TB) *hook.Handler {
 	t.Helper()
-	c := &client.Client{Socket: newDaemon(t)}
+	return handlerOf(t, newDaemon(t))
+}
+
+// handlerOf returns a handler of a daemon.
+func handlerOf(t testing.TB, socket string) *hook.Handler {
+	t.Helper()
+	c := &client.Client{Socket: socket}
 	t.Cleanup(c.Close)
 	return &hook.Handler{Client: c, Agent: "shop", Project: hook.ProjectOf("/home/kim/shop"), PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
 }
