@@ -554,38 +554,57 @@ func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest)
 
 // saveIfDue saves after every SaveEvery calls, and when the model has written a plan.
 func (c *call) saveIfDue(ctx context.Context) error {
-	if c.in.plan() == nil && c.SaveEvery <= 0 {
-		return nil
+	if c.in.plan() == nil {
+		if due, err := c.due(ctx); err != nil || !due {
+			return err
+		}
 	}
-	earlier, calls, err := c.known(ctx)
-	if err != nil {
-		return err
-	}
-	last := int64(0)
-	if earlier != nil && earlier.ToolCalls <= calls {
-		last = earlier.ToolCalls
-	}
-	if c.in.plan() == nil && calls-last < c.SaveEvery {
-		return nil
-	}
-	_, err = c.put(ctx, earlier, calls)
+	_, err := c.save(ctx)
 	return err
+}
+
+// due reports whether SaveEvery calls have ended since the newest snapshot. A call that ends at the same moment may not
+// be counted yet. Then the next call saves.
+func (c *call) due(ctx context.Context) (bool, error) {
+	if c.SaveEvery <= 0 {
+		return false, nil
+	}
+	calls := int64(0)
+	if c.run != nil {
+		calls = c.run.StepsEnded + 1
+	} else {
+		run, err := c.Client.Run(ctx, c.ref)
+		if err != nil {
+			return false, ignore(err, ckpt.CodeNotFound)
+		}
+		calls = run.StepsEnded
+	}
+	if calls < c.SaveEvery {
+		return false, nil
+	}
+	earlier, err := c.earlier(ctx)
+	if err != nil || earlier == nil || earlier.ToolCalls > calls {
+		return err == nil, err
+	}
+	return calls-earlier.ToolCalls >= c.SaveEvery, nil
+}
+
+// earlier returns the session's newest snapshot, nil if there is none.
+func (c *call) earlier(ctx context.Context) (*Snapshot, error) {
+	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, true)
+	return readSnapshot(latest), ignore(err, ckpt.CodeNotFound)
 }
 
 // known returns the session's newest snapshot, and how many calls have ended.
 func (c *call) known(ctx context.Context) (*Snapshot, int64, error) {
 	run, err := c.Client.Run(ctx, c.ref)
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return nil, 0, nil
+	if err != nil {
+		return nil, 0, ignore(err, ckpt.CodeNotFound)
 	}
+	earlier, err := c.earlier(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, true)
-	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
-		return nil, 0, err
-	}
-	earlier := readSnapshot(latest)
 	if run.Goal != "" && (earlier == nil || earlier.Goal == "") {
 		if earlier == nil {
 			earlier = &Snapshot{}
