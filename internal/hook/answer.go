@@ -91,8 +91,8 @@ func planText(p *ckpt.Plan, same bool) string {
 
 // notRecordedText tells a model that another process owns the session's run.
 func (c *call) notRecordedText() string {
-	return fmt.Sprintf("[ckptsidecar] Process %d has the same session open and owns its record, so what happens here is not recorded, "+
-		"and you are told nothing about it. Tell the user to close the session there. Then recording begins with the next prompt.", c.run.PID)
+	return fmt.Sprintf("[ckptsidecar] Process %d has the same session open, and the record of the session belongs to it: what happens here is not "+
+		"recorded. Tell the user to close the session there. After that, recording begins with the next prompt.", c.run.PID)
 }
 
 // mostSettled is the most uncertain operations for which the text gives the command
