@@ -336,6 +336,18 @@ class Runs(World):
                 run.end("suspended")
         self.assertEqual([c.parent for c in self.agent.list(run="branch")][-1], first.id)
 
+    def test_an_exception_before_the_first_save_of_a_fork(self) -> None:
+        """The run goes on from the checkpoint that it was forked from, not from the middle of things."""
+        first = self.agent.save({"i": 1}, program={"source": "a;b", "executed": 2})
+        state: dict[str, Any] = {}
+        with self.assertRaises(KeyError):
+            with self.agent.run("branch", fork_from=first.id, state=lambda: state) as run:
+                state = {**run.state, "half": True}
+                raise KeyError("lost")
+        self.assertEqual(list(self.agent.list(run="branch")), [])
+        with self.agent.run("branch") as run:
+            self.assertEqual((run.state, run.plan.program), ({"i": 1}, {"executed": 2, "remaining": "b"}))
+
 
 PROGRAM = """
 import json, sys, time

@@ -105,7 +105,7 @@ class Run:
         self._sigterm = sigterm
         self._busy = 0  # steps and operations that are being done
         self._lock = threading.Lock()
-        self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what was saved last: itself, hash, id
+        self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what the run saved last: itself, hash, id
         self._ended = False
         self._asked: dict[str, str] = {}  # for the words of each question the last prompt that had an answer
         self._autosaves: list[Autosave] = []
@@ -131,7 +131,7 @@ class Run:
 
     def _learn(self) -> None:
         checkpoint = self.plan.checkpoint
-        if checkpoint is not None and checkpoint.state_bytes is not None:
+        if checkpoint is not None and checkpoint.state_bytes is not None and checkpoint.run == self.name:
             self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id or None)
         self._session.describe(self._details)
         self._steps.learn(self.plan)
