@@ -481,6 +481,46 @@ class Stopping(World):
         self.assertEqual(self.daemon.rows(f"SELECT {columns} FROM runs"), [("completed", 3, 3, "count", 420_000, 3_600_000)])
         self.daemon.sound(self)
 
+    def test_a_fork_under_exec(self) -> None:
+        """A new run begins with the checkpoint that the agent names. Once it has begun, it goes on from its own checkpoints."""
+        self.start()
+        base = self.sidecar().agent("sup").save({"n": 41}, run="trunk", program={"source": "a;b", "executed": 2})
+        script = os.path.join(self.folder, "agent.py")
+        with open(script, "w") as file:
+            file.write(
+                "import ckptsidecar, sys\n"
+                "with ckptsidecar.agent('sup').run(fork_from=sys.argv[1]) as run:\n"
+                "    program = run.plan.program and run.plan.program['remaining']\n"
+                "    print(run.plan.claimed, run.plan.attempt, run.plan.epoch, run.epoch, program, run.state, flush=True)\n"
+                "    assert run.plan.attempt > 1, 'again before the first save'\n"
+                "    run.save({'n': run.state['n'] + 1})\n"
+                "    assert run.plan.attempt > 2, 'again after it'\n"
+            )
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        columns = "status, attempt, forked_from, heartbeat_timeout_ms"
+        for run, before in (("direct", []), ("shell", ["sh", "-c", '"$0" "$@"; exit $?'])):
+            command = [binary(), "--socket", self.daemon.socket, "exec", "--agent", "sup", "--run", run, "--heartbeat-timeout", "7m"]
+            command += ["--backoff", "10ms", "--", *before, sys.executable, script, base.id]
+            out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+            self.assertEqual(out.returncode, 0, out.stderr)
+            said = ["True 1 1 1 b {'n': 41}", "True 2 2 2 b {'n': 41}", "True 3 3 3 None {'n': 42}"]
+            self.assertEqual(out.stdout.splitlines(), said, run)
+            self.assertEqual(self.daemon.rows(f"SELECT {columns} FROM runs WHERE name = ?", run), [("completed", 3, base.id, 420_000)])
+        self.daemon.sound(self)
+
+    def test_a_fork_under_exec_that_cannot_be(self) -> None:
+        """It does not begin with nothing instead."""
+        self.start()
+        script = os.path.join(self.folder, "agent.py")
+        with open(script, "w") as file:
+            file.write("import ckptsidecar\nwith ckptsidecar.agent('sup').run(fork_from=ckptsidecar._ids.new_id()):\n    print('begun')\n")
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        command = [binary(), "--socket", self.daemon.socket, "exec", "--agent", "sup", "--restart", "never", "--", sys.executable, script]
+        out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual((out.returncode, out.stdout), (1, ""), out.stderr)
+        self.assertIn("ckptsidecar.errors.NotFound", out.stderr)
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("interrupted",)])
+
 
 class Automatic(World):
     def test_autosave(self) -> None:

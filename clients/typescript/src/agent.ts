@@ -1,5 +1,5 @@
 import type { Delivery } from './delivery.js';
-import { cutState, type Stored, withState } from './checkpoint.js';
+import { type Stored, stored } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
@@ -237,9 +237,4 @@ export class Agent {
     const until = performance.now() + this.delivery.settings.deadline;
     return this.delivery.afterSpool({ agent: checkAgent(this.name), run: this.runOf(run) }, ask, () => until);
   }
-}
-
-function stored<S>(answer: Answer, write: boolean): Stored<S> {
-  const { body, state } = cutState(answer);
-  return withState<S>(understood<Checkpoint>({ ...answer, body }, write), state ?? Buffer.alloc(0));
 }

@@ -1,6 +1,7 @@
 import type { Answer } from './ask.js';
 import { decode } from './decode.js';
 import { SidecarError } from './errors.js';
+import { understood } from './problem.js';
 import type { Checkpoint } from './wire.js';
 
 /** A checkpoint with its state. */
@@ -32,6 +33,12 @@ export function withState<S>(checkpoint: Checkpoint, bytes: Buffer): Stored<S> {
   if ('state_base64' in read) delete read.state_base64;
   read.state = isJSON(read.content_type) ? decode(bytes) : new Uint8Array(bytes);
   return Object.defineProperty(read, 'bytes', { value: bytes, enumerable: false }) as Stored<S>;
+}
+
+/** The checkpoint of an answer, with its state. */
+export function stored<S>(answer: Answer, write: boolean): Stored<S> {
+  const { body, state } = cutState(answer);
+  return withState<S>(understood<Checkpoint>({ ...answer, body }, write), state ?? Buffer.alloc(0));
 }
 
 /** Whether a content type is JSON, as the daemon sees it. */

@@ -1,4 +1,5 @@
 import { Behind } from './backlog.js';
+import { stored } from './checkpoint.js';
 import type { Delivery } from './delivery.js';
 import { encode } from './encode.js';
 import { isSidecarError, messageOf, SidecarError } from './errors.js';
@@ -6,7 +7,7 @@ import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
 import { passes } from './problem.js';
-import { objectOf, post, segment } from './requests.js';
+import { get, objectOf, post, segment } from './requests.js';
 import type { RunOptions } from './options.js';
 import { register, type RunName, timeouts } from './register.js';
 import { Run } from './run.js';
@@ -40,6 +41,7 @@ export async function start<S>(delivery: Delivery, saver: Saver, name: RunName, 
 async function planned<S>(delivery: Delivery, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
   const given = execPlan<S>(name, delivery.settings.warn);
   if (given) {
+    if (given.verdict === 'fresh' && options.forkFrom) return forked<S>(delivery, given, options, options.forkFrom);
     await describe(delivery, given, options);
     return given;
   }
@@ -52,6 +54,20 @@ async function planned<S>(delivery: Delivery, name: RunName, options: RunOptions
     if (options.forkFrom) plan = { ...(await claim<S>(delivery, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
   }
   return plan;
+}
+
+/** Makes a run that `exec` has claimed a fork: it begins with the checkpoint. */
+async function forked<S>(delivery: Delivery, given: Plan<S>, options: RunOptions<S>, from: string): Promise<Plan<S>> {
+  const until = performance.now() + delivery.settings.deadline;
+  await register(delivery, given, options, () => until, { epoch: given.epoch, exec: true });
+  const checkpoint = stored<S>(await delivery.call(get(`/v1/checkpoints/${encodeURIComponent(from)}`)), false);
+  const { program } = checkpoint;
+  return {
+    ...given,
+    reasons: [`Load checkpoint ${checkpoint.id}, from which the run was forked.`],
+    checkpoint,
+    program: program ? { executed: program.executed, remaining: Buffer.from(program.source).subarray(program.executed).toString() } : null,
+  };
 }
 
 /** Says what a run is for that `exec` has claimed. The run goes on also if the daemon has just gone away. */

@@ -90,6 +90,28 @@ test('under exec an agent has its name and run, and a failed one is started agai
   assert.deepEqual([info.goal, info.progress_timeout, info.heartbeat_timeout], ['count', '1h', '30s']);
 });
 
+test('under exec a new run begins with the checkpoint that it is forked from, and then goes on from its own', { skip: windows }, async () => {
+  const agent = sidecar.agent('exec-fork');
+  const base = await agent.save({ n: 41 }, { run: 'trunk', program: { source: 'a;b', executed: 2 } });
+  const code = `
+    import { Sidecar } from 'ckptsidecar';
+    const forkFrom = process.argv.at(-1);
+    await new Sidecar().agent().run(async (run) => {
+      const { attempt, claimed, program } = run.plan;
+      console.log(attempt, claimed, program?.remaining, JSON.stringify(run.state ?? null));
+      if (attempt === 1) process.kill(process.pid, 'SIGKILL');
+      await run.save({ n: run.state.n + 1 });
+      if (attempt === 2) process.kill(process.pid, 'SIGKILL');
+    }, { forkFrom });`;
+  for (const [run, ...before] of [['direct'], ['shell', 'sh', '-c', '"$0" "$@"; exit $?']] as [string, ...string[]][]) {
+    const program = [...before, process.execPath, '--input-type=module', '-e', code, base.id];
+    const output = execFileSync(process.env['CKPTSIDECAR_BIN']!, ['exec', '--agent', 'exec-fork', '--run', run, '--heartbeat-timeout', '7m', '--backoff', '10ms', '--', ...program], { env: world.env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+    assert.deepEqual(output.trim().split('\n'), ['1 true b {"n":41}', '2 true b {"n":41}', '3 true undefined {"n":42}'], run);
+    const info = await agent.info(run);
+    assert.deepEqual([info.status, info.forked_from, info.heartbeat_timeout], ['completed', base.id, '7m']);
+  }
+});
+
 test('worker threads work in one run, each with a client of its own', async () => {
   const agent = sidecar.agent('threads');
   await agent.setPolicy({ routine_keep: 0 });

@@ -114,12 +114,8 @@ class Run:
 
     def begin(self) -> Plan:
         """Claims the run; ``with`` does it. Raises NeedsOperator, Unsafe or another CkptError."""
-        if self._fork_from is not None:
-            try:
-                self._session.register({**self._details, "fork_from": self._fork_from})
-            except Conflict:
-                pass  # it was forked before, and goes on
-        self.plan = self._session.begin(self._resolve, self._require_daemon)
+        fork = None if self._fork_from is None else {**self._details, "fork_from": self._fork_from}
+        self.plan = self._session.begin(self._resolve, self._require_daemon, fork)
         try:
             self._learn()
         except BaseException:

@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 from . import _requests
 from ._delivery import Kept
 from ._drift import DriftWatch
-from .errors import CkptError, Fenced
+from .errors import CkptError, Conflict, Fenced
 from ._heartbeat import Heartbeat
 from ._http import Reply
 from ._ids import new_id
@@ -53,17 +53,37 @@ class Session:
 
     # Beginning
 
-    def begin(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
-        """Claims the run and answers the plan; raises NeedsOperator, Unsafe or another CkptError."""
+    def begin(self, resolve: Optional[Resolve], require_daemon: bool, fork: Optional[dict[str, Any]]) -> Plan:
+        """Claims the run and answers the plan; raises NeedsOperator, Unsafe or another CkptError.
+
+        ``fork`` has what a new run is registered with, if it begins with a checkpoint.
+        """
         self._require_daemon = require_daemon
         plan = supervised(self.lane)
         if plan is not None:
             self.supervised = True
-        else:
-            plan = self._plan(resolve)
+            self.epoch = plan.epoch
+            # The supervisor sends the heartbeats, and knows how often.
+            self._timeouts = {"progress_timeout": self._timeouts["progress_timeout"]}
+            return self._forked(plan, fork) if fork is not None and plan.verdict == "fresh" else plan
+        if fork is not None:
+            try:
+                self.register(fork)
+            except Conflict:
+                pass  # it was forked before, and goes on
+        plan = self._plan(resolve)
         self.epoch = plan.epoch
-        if not self.supervised:
-            self._heartbeat.start()
+        self._heartbeat.start()
+        return plan
+
+    def _forked(self, plan: Plan, fork: dict[str, Any]) -> Plan:
+        """Makes a run that a supervisor has claimed a fork. The plan is then as the daemon makes it for a fork."""
+        self.register(fork)
+        plan.checkpoint = checkpoint = self.agent.sidecar.checkpoint(fork["fork_from"])
+        plan.verdict, plan.reasons = "resume", [f"Load checkpoint {checkpoint.id}, from which the run was forked."]
+        if checkpoint.program is not None:
+            executed = checkpoint.program["executed"]
+            plan.program = {"executed": executed, "remaining": checkpoint.program["source"].encode()[executed:].decode()}
         return plan
 
     def _plan(self, resolve: Optional[Resolve]) -> Plan:
@@ -195,8 +215,7 @@ class Session:
 
     def describe(self, details: dict[str, Any]) -> None:
         """Tells the daemon what the run is for, if the agent says it. The run goes on also if the daemon has just gone away."""
-        if self.supervised:  # the supervisor sends the heartbeats, and knows how often
-            self._timeouts = {"progress_timeout": self._timeouts["progress_timeout"]}
+        if self.supervised:
             details = {**details, **self._timeouts}
         if self.epoch is None or not any(details.values()):
             return
