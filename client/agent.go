@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -9,8 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Agent is one of the caller's agents. Save and Restore apply to its run main, and Restore to the
-// newest run if there is no main. Latest and List apply to all runs unless one is named. See
+// Agent is one of the caller's agents. If no run is named, Save and Restore apply to the run for which
+// "ckptsidecar exec" has started this process for the agent, else to main. Without exec, Restore applies
+// to the newest run if there is no main. Latest and List apply to all runs unless one is named. See
 // [Agent.Start] for other runs.
 type Agent struct {
 	client *Client
@@ -28,7 +30,7 @@ type Saved struct {
 // SaveOptions are the options of a save.
 type SaveOptions struct {
 	Kind     ckpt.Kind     // "" means routine
-	Run      string        // "" means main
+	Run      string        // "" means the run of exec, else main
 	Labels   ckpt.Labels   // to find the checkpoint by
 	Metadata any           // a JSON object
 	Program  *ckpt.Program // generated code, and how far it has run
@@ -63,7 +65,7 @@ func (a *Agent) Save(ctx context.Context, state any, opts ...SaveOptions) (*Save
 }
 
 func (a *Agent) request(state any, o SaveOptions) (*ckpt.SaveRequest, []string, error) {
-	r := &ckpt.SaveRequest{ID: o.ID, Agent: a.Name, Run: o.Run, Kind: o.Kind, Epoch: o.epoch, Parent: ckpt.Ref(o.Parent), Step: ckpt.Ref(o.Step),
+	r := &ckpt.SaveRequest{ID: o.ID, Agent: a.Name, Run: cmp.Or(o.Run, execRun(a.Name)), Kind: o.Kind, Epoch: o.epoch, Parent: ckpt.Ref(o.Parent), Step: ckpt.Ref(o.Step),
 		Labels: o.Labels, Program: o.Program, ContentType: o.Content}
 	if r.Kind == "" {
 		r.Kind = ckpt.KindRoutine
@@ -102,8 +104,8 @@ func encodeState(state any, o SaveOptions) (body []byte, content string, removed
 	return body, ckpt.ContentTypeJSON, removed, err
 }
 
-// RestoreOptions choose what to restore. The zero value means the newest checkpoint of the run
-// main.
+// RestoreOptions choose what to restore. The zero value means the newest checkpoint of the run of exec,
+// else of the run main.
 type RestoreOptions struct {
 	Checkpoint string // an id
 	Kind       ckpt.Kind
@@ -120,6 +122,9 @@ func (a *Agent) Restore(ctx context.Context, v any, opts ...RestoreOptions) (*ck
 	if len(opts) > 0 {
 		o := opts[0]
 		r.Checkpoint, r.Kind, r.Clean, r.Run, r.Reason = o.Checkpoint, o.Kind, o.Clean, o.Run, o.Reason
+	}
+	if r.Checkpoint == "" {
+		r.Run = cmp.Or(r.Run, execRun(a.Name))
 	}
 	ctx, cancel := a.client.forAnswer(ctx)
 	defer cancel()

@@ -34,14 +34,16 @@ func planFile(agent string) string {
 	return file
 }
 
-// usualRun returns the run of an agent that names none: the run that exec has claimed for it, else
-// main.
-func usualRun(agent string) string {
-	if planFile(agent) != "" {
-		return cmp.Or(os.Getenv(envRun), ckpt.MainRun)
+// execRun returns the run of an agent for which exec has started this process, or "".
+func execRun(agent string) string {
+	if os.Getenv(envAgent) != agent {
+		return ""
 	}
-	return ckpt.MainRun
+	return os.Getenv(envRun)
 }
+
+// usualRun returns the run of an agent if none is named: the run of exec, else main.
+func usualRun(agent string) string { return cmp.Or(execRun(agent), ckpt.MainRun) }
 
 // handedOver returns the plan with which exec has claimed a run for this process. It returns nil if
 // there is none for this run, or none that can be read.
@@ -49,7 +51,7 @@ func handedOver(agent, run string) *ckpt.Plan {
 	taking.Lock()
 	defer taking.Unlock()
 	file := planFile(agent)
-	if file == "" || cmp.Or(os.Getenv(envRun), ckpt.MainRun) != run {
+	if file == "" || usualRun(agent) != run {
 		return nil
 	}
 	plan, err := readPlan(file)

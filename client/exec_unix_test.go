@@ -25,7 +25,7 @@ func TestAgentUnderExec(t *testing.T) {
 			if err != nil {
 				t.Errorf("exec: %v", err)
 			}
-			const want = "nightly fresh 0, main fresh\nnightly resume 1, main fresh\nnightly resume 2, main fresh\n"
+			const want = "nightly fresh 0, beside fresh\nnightly resume 1, beside fresh\nnightly resume 2, beside fresh\n"
 			if string(out) != want {
 				t.Errorf("the agent said\n%s, want\n%s", out, want)
 			}
@@ -36,5 +36,20 @@ func TestAgentUnderExec(t *testing.T) {
 				t.Errorf("%+v", run)
 			}
 		})
+	}
+}
+
+// TestNoRunNamedUnderExec: calls that name no run are about the run of exec, also after the first run of the process has ended.
+func TestNoRunNamedUnderExec(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	_, err := d.open(t).Agent("a").Save(t.Context(), "of main")
+	must(t, err)
+	cmd := exec.Command(binary, "--socket", d.socket, "exec", "--agent", "a", "--run", "nightly", "--", os.Args[0], "underExec", "no name")
+	out, err := cmd.Output()
+	must(t, err)
+	const want = "nightly fresh nightly nightly 1\nnightly fresh nightly nightly 2\n"
+	if string(out) != want {
+		t.Errorf("the agent said\n%s, want\n%s", out, want)
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 // RunOptions are the options for starting a run.
 type RunOptions struct {
-	Name             string // "" means the run of "ckptsidecar exec" if that has started the process for this agent, else main
+	Name             string // "" means the run for which "ckptsidecar exec" has started this process for the agent, else main
 	Workflow, Goal   string
 	ParentRun        string
 	ExternalSession  string

@@ -69,7 +69,10 @@ func underExec(state string) error {
 	c := &client.Client{}
 	defer c.Close()
 	a := c.Agent(os.Getenv("CKPTSIDECAR_AGENT"))
-	if state == "second owner" {
+	switch state {
+	case "no name":
+		return namesNoRun(a)
+	case "second owner":
 		_, err := a.Start(context.Background(), client.RunOptions{Name: os.Getenv("CKPTSIDECAR_RUN")})
 		return err
 	}
@@ -84,7 +87,7 @@ func underExec(state string) error {
 		} else if _, err := run.Restore(&n); err != nil {
 			return err
 		}
-		second, err := a.Start(ctx, client.RunOptions{})
+		second, err := a.Start(ctx, client.RunOptions{Name: "beside"})
 		if err != nil {
 			return err
 		}
@@ -107,4 +110,27 @@ func underExec(state string) error {
 		}
 		return nil
 	})
+}
+
+// namesNoRun begins two runs one after the other, and saves and restores beside them.
+func namesNoRun(a *client.Agent) error {
+	for range 2 {
+		err := a.Run(context.Background(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+			saved, err := a.Save(ctx, run.Plan.Attempt)
+			if err != nil {
+				return err
+			}
+			attempt := 0
+			restored, err := a.Restore(ctx, &attempt)
+			if err != nil {
+				return err
+			}
+			fmt.Println(run.Name, run.Plan.Verdict, saved.Run, restored.Run, attempt)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

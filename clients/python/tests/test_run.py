@@ -481,6 +481,36 @@ class Stopping(World):
         self.assertEqual(self.daemon.rows(f"SELECT {columns} FROM runs"), [("completed", 3, 3, "count", 420_000, 3_600_000)])
         self.daemon.sound(self)
 
+    def test_what_names_no_run_under_exec(self) -> None:
+        """It is about the run of exec, also after the first run of the process has ended."""
+        self.start()
+        self.sidecar().agent("sup").save("of main")
+        script = os.path.join(self.folder, "agent.py")
+        with open(script, "w") as file:
+            file.write(
+                "import ckptsidecar, sys\n"
+                "agent = ckptsidecar.agent('sup')\n"
+                "for _ in range(2):\n"
+                "    with agent.run() as run:\n"
+                "        print(run.name, run.plan.attempt, run.plan.verdict, agent.save(run.plan.attempt).run, agent.drift()['run'])\n"
+                "        restored = agent.restore()\n"
+                "        with agent.autosave(lambda: 'auto') as autosave:\n"
+                "            pass\n"
+                "        print(restored.run, restored.state, agent.restore(sys.argv[1]).state, agent.latest(run='r').state)\n"
+                "print(agent.clear()['run'])\n"
+                "print(ckptsidecar.agent('other').save(1).run)\n"
+            )
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        [main] = self.sidecar().agent("sup").list()
+        for before in ([], ["sh", "-c", '"$0" "$@"; exit $?']):
+            command = [binary(), "--socket", self.daemon.socket, "exec", "--agent", "sup", "--run", "r", "--", *before, sys.executable, script, main.id]
+            out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+            self.assertEqual(out.returncode, 0, out.stderr)
+            first = 3 if before else 1
+            said = [line for n in (first, first + 1) for line in (f"r {n} fresh r r", f"r {n} of main auto")]
+            self.assertEqual(out.stdout.splitlines(), [*said, "r", "main"])
+        self.daemon.sound(self)
+
     def test_a_fork_under_exec(self) -> None:
         """A new run begins with the checkpoint that the agent names. Once it has begun, it goes on from its own checkpoints."""
         self.start()

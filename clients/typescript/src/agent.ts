@@ -38,7 +38,11 @@ export interface ListFilter {
   limit?: number;
 }
 
-/** One agent: what is saved under its name, and its runs. */
+/**
+ * One agent: what is saved under its name, and its runs. Where no run is named, a call is about the run for which
+ * `ckptsidecar exec` has started this process for the agent, else about `main`. `list` and `all` are about all runs, and so
+ * is `latest` without exec.
+ */
 export class Agent {
   constructor(
     private readonly delivery: Delivery,
@@ -64,7 +68,7 @@ export class Agent {
   /** Goes back to a checkpoint: its state, and a note in the audit log. The run's next save has it as its parent. */
   async restore<S = any>(options: RestoreOptions = {}): Promise<Stored<S>> {
     const { checkpoint, kind, clean, run, reason } = options;
-    const named = run ?? this.namedRun();
+    const named = run ?? (checkpoint === undefined ? this.namedRun() : undefined);
     const body = objectOf({ checkpoint, kind, clean: clean || undefined, run: named === undefined ? undefined : checkRun(named), reason });
     const answer = await this.ask(post(`${this.path}/restore`, body, { agent: this.name, run: this.runOf(run) }), run);
     return stored<S>(answer, true);
@@ -225,7 +229,7 @@ export class Agent {
 
   /** The run that `ckptsidecar exec` names, where it is about this agent. */
   private namedRun(): string | undefined {
-    return process.env['CKPTSIDECAR_AGENT'] === this.name ? process.env['CKPTSIDECAR_RUN'] : undefined;
+    return process.env['CKPTSIDECAR_AGENT'] === this.name ? process.env['CKPTSIDECAR_RUN'] || undefined : undefined;
   }
 
   private runOf(run: string | undefined): string {

@@ -3,7 +3,7 @@ import type { Duration } from './duration.js';
 import type { Labels, OperationInfo } from './wire.js';
 
 export interface RunOptions<S = any> {
-  /** its name; otherwise `CKPTSIDECAR_RUN`, or `main` */
+  /** its name; otherwise the run for which `ckptsidecar exec` has started this process for the agent, or `main` */
   run?: string;
   /** the state of a run that has none yet */
   initial?: S;

@@ -90,6 +90,23 @@ test('under exec an agent has its name and run, and a failed one is started agai
   assert.deepEqual([info.goal, info.progress_timeout, info.heartbeat_timeout], ['count', '1h', '30s']);
 });
 
+test('under exec what names no run is about its run, also after the first run of the process has ended', { skip: windows }, async () => {
+  const agent = sidecar.agent('exec-unnamed');
+  const main = await agent.save('of main');
+  const code = `
+    import { Sidecar } from 'ckptsidecar';
+    const agent = new Sidecar().agent();
+    for (let i = 0; i < 2; i++) await agent.run(async (run) => {
+      const { run: saved } = await agent.save(i);
+      const { run: restored, state } = await agent.restore();
+      console.log(run.run, run.plan.verdict, saved, restored, state, (await agent.restore({ checkpoint: process.argv.at(-1) })).state);
+    });
+    console.log((await agent.info()).run, (await agent.clear()).run, (await agent.drift()).run);`;
+  const program = [process.execPath, '--input-type=module', '-e', code, main.id];
+  const output = execFileSync(process.env['CKPTSIDECAR_BIN']!, ['exec', '--agent', 'exec-unnamed', '--run', 'r', '--', ...program], { env: world.env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  assert.deepEqual(output.trim().split('\n'), ['r fresh r r 0 of main', 'r fresh r r 1 of main', 'r r r']);
+});
+
 test('under exec a new run begins with the checkpoint that it is forked from, and then goes on from its own', { skip: windows }, async () => {
   const agent = sidecar.agent('exec-fork');
   const base = await agent.save({ n: 41 }, { run: 'trunk', program: { source: 'a;b', executed: 2 } });

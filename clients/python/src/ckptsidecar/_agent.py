@@ -12,6 +12,7 @@ from ._delivery import Kept
 from ._encode import Encoded, dumps
 from .errors import NotFound
 from ._ids import new_id
+from ._plans import exec_run, usual_run
 from ._run import Run
 from ._transport import Ask
 from ._types import Caller
@@ -19,7 +20,12 @@ from .models import Checkpoint, Diff, Files, Saved, body_of, checkpoint_of, save
 
 
 class Agent:
-    """An agent of this user, by its name."""
+    """An agent of this user, by its name.
+
+    Where no run is named, a call is about the run for which ``ckptsidecar exec`` has started this process for the
+    agent, else about ``main``. Without exec, ``restore`` takes the newest run if there is no ``main``. ``latest`` and ``list``
+    are about all runs.
+    """
 
     def __init__(self, sidecar: Caller, name: str) -> None:
         self.sidecar = sidecar
@@ -34,7 +40,7 @@ class Agent:
         state: Any,
         *,
         kind: str = "routine",
-        run: str = _requests.MAIN,
+        run: Optional[str] = None,
         epoch: Optional[int] = None,
         parent: Optional[str] = None,
         fork_from: Optional[str] = None,
@@ -55,12 +61,13 @@ class Agent:
         it needs the program ckptsidecar on the PATH. The answer's ``files`` says what became of them; the state is
         saved in any case.
         """
+        run = _requests.check_run(usual_run(self.name) if run is None else run)
         program_of_files = _files.program() if files is not None else ""
         encoded = self.encode(state)
         content_type = content_type or encoded.content_type
         ask = _requests.save(
             self.name, _requests.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,
-            run=_requests.check_run(run), epoch=epoch, parent=parent, fork_from=fork_from, step=step, labels=labels, metadata=metadata,
+            run=run, epoch=epoch, parent=parent, fork_from=fork_from, step=step, labels=labels, metadata=metadata,
             program=program,
         )  # fmt: skip
         delta = saver(self.sidecar._acked, ask) if self.sidecar._acked is not None else None
@@ -106,6 +113,8 @@ class Agent:
 
         Nothing is removed: the run's next save has it as its parent. Raises NotFound where there is none.
         """
+        if checkpoint is None and run is None:
+            run = exec_run(self.name)
         body = {
             "checkpoint": _requests.check_id(checkpoint) if checkpoint else None,
             "kind": kind, "clean": clean or None, "run": run, "reason": reason or None,
@@ -126,7 +135,7 @@ class Agent:
 
     def _settled(self, run: Optional[str]) -> None:
         """Sends the waiting writes of a run first, or the answer would be old."""
-        self.sidecar._delivery.settle((self.name, run or _requests.MAIN))
+        self.sidecar._delivery.settle((self.name, run or usual_run(self.name)))
 
     def get(self, checkpoint: str, *, state: bool = True) -> Checkpoint:
         """Reads a checkpoint by its id."""
@@ -174,7 +183,7 @@ class Agent:
 
     def drift(self, *, run: Optional[str] = None) -> dict[str, Any]:
         """Asks the daemon for the verdict on a run's drift, with all findings that are open."""
-        return self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run)))
+        return self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run or exec_run(self.name))))
 
     def erase(self) -> dict[str, Any]:
         """Erases the agent and everything that belongs to it, for good."""
@@ -185,8 +194,9 @@ class Agent:
         path, query = f"{self._path}/runs/{_requests.check_run(run)}", _requests.query(("force", force or None))
         return self.sidecar._dict(Ask("DELETE", path, query, write=True))
 
-    def clear(self, run: str = _requests.MAIN) -> dict[str, Any]:
+    def clear(self, run: Optional[str] = None) -> dict[str, Any]:
         """Removes the checkpoints of a run that are not pinned and that nothing needs."""
+        run = usual_run(self.name) if run is None else run
         path = f"{self._path}/runs/{_requests.check_run(run)}/checkpoints"
         return self.sidecar._dict(Ask("DELETE", path, write=True))
 
@@ -214,7 +224,7 @@ class Agent:
         *,
         every: float = 900.0,
         refresh_after: float = 7200.0,
-        run: str = _requests.MAIN,
+        run: Optional[str] = None,
     ) -> Autosave:
         """Saves the result of ``state()`` at an interval, in the background: see Autosave."""
         return Autosave(functools.partial(self.save, run=run), self.encode, state, every, refresh_after)

@@ -27,16 +27,21 @@ def _plan_file(agent: str) -> str:
     return "" if os.environ.get("CKPTSIDECAR_AGENT") != agent or os.environ.get(_TAKEN) == file else file
 
 
+def exec_run(agent: str) -> Optional[str]:
+    """The run of an agent for which ``ckptsidecar exec`` has started this process, None without exec."""
+    return os.environ.get("CKPTSIDECAR_RUN") or None if os.environ.get("CKPTSIDECAR_AGENT") == agent else None
+
+
 def usual_run(agent: str) -> str:
-    """The run of an agent where none is named: the supervisor's, or main."""
-    return (_plan_file(agent) and os.environ.get("CKPTSIDECAR_RUN")) or _requests.MAIN
+    """The run of an agent where none is named: the one of exec, or main."""
+    return exec_run(agent) or _requests.MAIN
 
 
 def supervised(lane: Lane) -> Optional[Plan]:
     """The plan that ``ckptsidecar exec`` has handed over, None where there is none for this run."""
     env = os.environ
     file = _plan_file(lane[0])
-    if not file or lane[1] != env.get("CKPTSIDECAR_RUN", _requests.MAIN):
+    if not file or lane[1] != usual_run(lane[0]):
         return None
     try:
         with open(file, encoding="utf-8") as handed:

@@ -34,7 +34,8 @@ _log = logging.getLogger("ckptsidecar")
 
 
 class Run:
-    """One execution of an agent, to be used with ``with``. Without a name, it is ``main``.
+    """One execution of an agent, to be used with ``with``. Without a name it is the run of ``ckptsidecar exec``, if
+    that has started this process for the agent, else ``main``.
 
     Entering claims the run: ``plan`` says how to go on, ``state`` is what to go on from (None for
     nothing). A heartbeat tells the daemon every ``heartbeat`` seconds that this process lives; after

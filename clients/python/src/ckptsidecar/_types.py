@@ -51,7 +51,7 @@ class Named(Protocol):
         state: Any,
         *,
         kind: str = "routine",
-        run: str = "main",
+        run: Optional[str] = None,
         epoch: Optional[int] = None,
         parent: Optional[str] = None,
         step: Optional[str] = None,
