@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -10,25 +11,40 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
-// TestALoopHearsThatItDrifts: every step returns the verdict, and the loop
-// stops.
+// TestALoopHearsThatItDrifts: every step returns the verdict, and the loop stops with an error. The next start
+// goes on from the newest clean checkpoint.
 func TestALoopHearsThatItDrifts(t *testing.T) {
 	t.Parallel()
 	d := started(t)
-	turns := 0
-	must(t, d.open(t).Agent("loop").Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
-		for turns < 50 && !run.Drift().Critical() {
-			turns++
+	agent := d.open(t).Agent("loop")
+	turns, told := 0, ckpt.DriftVerdict{}
+	err := agent.Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		for turns < 50 {
 			o := client.StepOptions{Name: "search", Args: map[string]string{"q": "the same"}}
 			if _, err := client.Step(ctx, run, fmt.Sprint("search ", turns), func(context.Context) (string, error) { return "nothing new", nil }, o); err != nil {
 				return err
 			}
+			turns++
+			if _, err := run.Save(ctx, turns); err != nil {
+				return err
+			}
+			if told = run.Drift(); told.Critical() {
+				return errors.New(string(told.Advice))
+			}
 		}
 		return nil
-	}))
-	if turns == 50 {
-		t.Error("the loop was never told")
+	})
+	if err == nil || err.Error() != string(told.Advice) {
+		t.Errorf("after %d turns: %v", turns, err)
 	}
+	must(t, agent.Run(t.Context(), client.RunOptions{}, func(_ context.Context, run *client.Run) error {
+		clean := 0
+		_, err := run.Restore(&clean)
+		if run.Plan.Verdict != ckpt.VerdictRepair || run.Plan.Checkpoint.ID != string(told.Clean) || clean >= turns {
+			t.Errorf("after %d turns the next start has the state %d and the plan %+v", turns, clean, run.Plan)
+		}
+		return err
+	}))
 }
 
 // TestReportsAndDismissals: an agent's own finding changes the verdict, and its

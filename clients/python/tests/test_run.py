@@ -605,17 +605,23 @@ class Drifting(World):
         self.start()
 
     def test_the_loop_that_stops_when_it_drifts(self) -> None:
+        """The next start goes on from the newest clean checkpoint, not from what was saved while it ran in circles."""
         agent = self.sidecar().agent("d")
-        turns = 0
-        with agent.run("r", heartbeat=0) as run:
-            while turns < 50:
-                turns += 1
-                run.step(f"search{turns}", name="search", args={"q": "the same"})(lambda: "nothing new")
+        state: dict[str, Any] = {"turns": 0}
+        with self.assertRaises(RuntimeError) as stopped, agent.run("r", heartbeat=0) as run:
+            while state["turns"] < 50:
+                run.step(f"search{state['turns']}", name="search", args={"q": "the same"})(lambda: "nothing new")
+                state["turns"] += 1
+                run.save(state)
                 if run.drift().critical:
-                    break
-        self.assertLess(turns, 50)
+                    raise RuntimeError(run.drift().advice)
+        self.assertLess(state["turns"], 50)
         self.assertTrue(run.drift())
-        self.assertTrue(run.drift().advice)
+        self.assertTrue(str(stopped.exception))
+        with agent.run("r") as again:
+            assert again.plan.checkpoint is not None
+            self.assertEqual((again.plan.verdict, again.plan.checkpoint.id), ("repair", run.drift().clean))
+            self.assertLess(again.state["turns"], state["turns"])
 
     def test_callbacks_reports_and_dismissals(self) -> None:
         told: list[ckptsidecar.Drift] = []

@@ -432,17 +432,28 @@ test('stop lets a step finish, saves, and ends as interrupted', async () => {
   await run.end();
 });
 
-test('a loop hears that it drifts, and stops', async () => {
+test('a loop hears that it drifts, and stops; the next start goes on from the newest clean checkpoint', async () => {
+  const agent = sidecar.agent('drifts');
+  const options = { initial: { turns: 0 } };
   let turns = 0;
-  await sidecar.agent('drifts').run(async (run) => {
-    assert.equal(run.drift().verdict, 'none');
-    while (turns < 50 && !run.drift().critical) {
-      turns++;
-      await run.step(`search ${turns}`, () => 'nothing new', { name: 'search', args: { q: 'the same' } });
-    }
-    assert.ok(run.drift().advice);
-  });
+  let clean: string | null = null;
+  await assert.rejects(
+    agent.run(async (run) => {
+      assert.equal(run.drift().verdict, 'none');
+      while (turns < 50) {
+        await run.step(`search ${turns}`, () => 'nothing new', { name: 'search', args: { q: 'the same' } });
+        await run.save({ turns: ++turns });
+        clean = run.drift().clean;
+        if (run.drift().critical) throw new Error(`it drifts: ${run.drift().advice}`);
+      }
+    }, options),
+    /^Error: it drifts: \w/,
+  );
   assert.ok(turns < 50);
+  await agent.run((run) => {
+    assert.deepEqual([run.plan?.verdict, run.plan?.checkpoint?.id], ['repair', clean]);
+    assert.ok(run.state.turns < turns);
+  }, options);
 });
 
 test('findings are reported and dismissed, and what others find comes with the heartbeat', async () => {
