@@ -22,7 +22,7 @@ export interface RunOptions<S = any> {
   needDaemon?: boolean;
   /**
    * Asked about each operation of which nobody knows whether it took effect,
-   * where the agent can find out itself; undefined where it cannot.
+   * where the agent can find out itself; undefined where it cannot. `ckptsidecar exec` asks a person instead.
    */
   resolve?: (operation: OperationInfo) => Resolution | undefined | Promise<Resolution | undefined>;
   /** after so long without a sign of life the run counts as dead; 30 s */

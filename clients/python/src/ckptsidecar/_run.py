@@ -49,7 +49,7 @@ class Run:
 
     ``state``: a function that answers what to save when the run must end early.
     ``resolve``: asked about each operation that is uncertain; answers "succeeded", "failed",
-    ("succeeded", result), or None where it does not know.
+    ("succeeded", result), or None where it does not know. ``ckptsidecar exec`` asks a person instead.
     ``force``: take the run over from an owner that lives. ``require_daemon``: never begin without it.
     ``workflow``, ``goal``, ``labels``, ``parent_run``, ``external_session``: what the run is, for people.
     ``fork_from``: a checkpoint of this agent that a new run begins with.
