@@ -221,6 +221,24 @@ class Away(World):
             self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": 1})
         self.daemon.sound(self)
 
+    def test_a_daemon_that_only_the_environment_names(self) -> None:
+        """What is spooled for it is sent to it, by the command and by any client."""
+        os.environ["CKPTSIDECAR_SOCKET"] = self.daemon.socket
+        for n in (1, 2):
+            with self.quiet():
+                client = ckptsidecar.Sidecar(deadline=0.0)
+                client.agent("named").save({"n": n})
+                client._delivery.close(flush=False)
+            self.start()
+            if n == 1:
+                done = subprocess.run([binary(), "spool", "replay"], capture_output=True, text=True)
+                self.assertTrue(done.stdout.startswith("1 sent, "), done)
+            else:
+                with ckptsidecar.Sidecar() as other:
+                    self.assertEqual(other.replay().sent, 1)
+            self.assertEqual(self.states("named")[-1], {"n": n})
+            self.daemon.stop()
+
     def test_a_plan_from_a_folder_that_others_may_write(self) -> None:
         """Who starts without the daemon takes no state from it."""
         with self.quiet():

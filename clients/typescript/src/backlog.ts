@@ -108,7 +108,7 @@ export class Backlog {
   async add(ask: SpoolAsk, reason: SidecarError): Promise<SetAside> {
     const { spool, warn, socket } = this.settings;
     try {
-      await this.replayer.spool.add(ask, this.line.connection.endpoint ?? (socket ? named(socket) : ''));
+      await this.replayer.spool.add(ask, this.line.connection.endpoint ?? named(socket));
     } catch (error) {
       if (spool.whenItFails === 'raise') {
         throw new SidecarError('spool', `${messageOf(error)}; it is needed because ${messageOf(reason)}`, { outcome: reason.outcome, cause: error });

@@ -246,6 +246,19 @@ test('what the daemon refuses for good is put aside with why, and the rest goes 
   );
 });
 
+test('what is spooled for a daemon that only the environment names is sent to that', async () => {
+  const world = absent();
+  process.env['CKPTSIDECAR_SOCKET'] = world.socket;
+  const client = world.client({ ...patient, socket: '' });
+  await client.agent('named').save({ n: 1 });
+  client.close();
+  assert.equal(fileOf(world, world.spooled()[0]!).header['endpoint'], world.socket);
+  await world.start();
+  assert.match(world.run('spool', 'replay'), /^1 sent, /);
+  assert.deepEqual((await world.client().agent('named').latest())?.state, { n: 1 });
+  delete process.env['CKPTSIDECAR_SOCKET'];
+});
+
 test('damaged files and those of no client are put aside, later versions and other daemons are left', async () => {
   const world = absent();
   const client = world.client(patient);

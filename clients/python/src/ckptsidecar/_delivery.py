@@ -150,7 +150,7 @@ class Delivery:
         assert lane is not None
         try:
             self.spool.write(
-                ask.method, ask.path, ask.query, dict(ask.headers), ask.body, lane, ask.id, self.link.endpoint
+                ask.method, ask.path, ask.query, dict(ask.headers), ask.body, lane, ask.id, self.link.expected
             )
         except SpoolError as error:
             text = f"{error.message}; and {reason.message}"

@@ -42,9 +42,15 @@ def systems() -> str:
     return os.path.join(run, "ckptsidecar", "ckptsidecar.sock")
 
 
+def named() -> str:
+    """The endpoint that the environment names, "" where it names none."""
+    path = os.environ.get(SOCKET, "")
+    return absolute(path) if path else ""
+
+
 def candidates() -> list[str]:
     """The endpoints that a client tries which was told none, in order."""
-    found = [os.environ.get(SOCKET, ""), users_own(), systems()]
+    found = [named(), users_own(), systems()]
     return list(dict.fromkeys(absolute(path) for path in found if path))
 
 

@@ -51,6 +51,11 @@ class Link:
         """Where this client's daemon is, "" where it has found none and was told of none."""
         return self._found or self._chosen
 
+    @property
+    def expected(self) -> str:
+        """Where this client's daemon is or should be, "" where it has found none and neither caller nor environment names one."""
+        return self.endpoint or _endpoint.named()
+
     def paths(self) -> list[str]:
         return [self.endpoint] if self.endpoint else _endpoint.candidates()
 
