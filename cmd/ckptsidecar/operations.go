@@ -194,6 +194,11 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 	if err := cli.Checked(ref.Check(), wellformed.OperationEnd(&r)); err != nil {
 		return err
 	}
+	if r.Resolve { // the operation may be among them
+		if err := sendSpooled(ctx, a, c.Agent, ref.Run); err != nil {
+			return err
+		}
+	}
 	o, _, err := a.Client().EndOperation(ctx, ref, r)
 	if err != nil {
 		return err

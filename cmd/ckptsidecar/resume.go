@@ -43,8 +43,10 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(r.Check()); err != nil {
 		return err
 	}
-	if err := c.replay(ctx, a, r.Run); err != nil {
-		return err
+	if !c.DryRun { // after the claim, the daemon would refuse them
+		if err := sendSpooled(ctx, a, c.Agent, r.Run); err != nil {
+			return err
+		}
 	}
 	plan, _, err := a.Client().Resume(ctx, r)
 	if err != nil {
@@ -59,15 +61,11 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// replay sends the spooled writes of the run first: after the claim, the daemon would refuse
-// them.
-func (c *resumeCmd) replay(ctx context.Context, a *app, run string) error {
-	if c.DryRun {
-		return nil
-	}
+// sendSpooled sends the spooled writes of a run.
+func sendSpooled(ctx context.Context, a *app, agent, run string) error {
 	sender := &client.Client{Socket: a.Socket, Owner: a.Owner, Log: slog.New(slog.DiscardHandler)}
 	defer sender.Close()
-	done, err := sender.ReplayRun(ctx, c.Agent, run)
+	done, err := sender.ReplayRun(ctx, agent, run)
 	if done.Rejected > 0 {
 		a.Tell("the daemon refused %s from the spool for good; to see them: ckptsidecar spool list", term.Count(done.Rejected, "write"))
 	}

@@ -297,7 +297,7 @@ func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 		return nil
 	case o.Status == ckpt.OperationOpen:
 		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: "+
-			"only uncertain operations can be resolved", r.Key)
+			"only uncertain operations can be resolved. If its owner is gone, resume the run first", r.Key)
 	case o.Status == ckpt.OperationSucceeded:
 		return ckpt.Errorf(ckpt.CodeConflict, "operation %s already succeeded: to act again, begin one with another key", r.Key)
 	}

@@ -239,6 +239,33 @@ class Away(World):
             self.assertEqual(self.states("named")[-1], {"n": n})
             self.daemon.stop()
 
+    def test_what_to_do_about_an_operation_in_the_spool(self) -> None:
+        """The error says which command sends it to the daemon, and that command says how to answer."""
+        os.environ["CKPTSIDECAR_SOCKET"] = self.daemon.socket
+
+        def first() -> None:
+            with ckptsidecar.Sidecar(deadline=0.0).agent("dies").run("r") as run:
+                with run.operation("pay", {"i": 1}):
+                    os.kill(os.getpid(), 9)
+
+        def command(*args: str) -> "subprocess.CompletedProcess[str]":
+            return subprocess.run([binary(), *args], capture_output=True, text=True)
+
+        with ckptsidecar.Sidecar(deadline=0.0) as sidecar:
+            self.assertEqual(wait(child(first)), -9)
+            with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
+                sidecar.agent("dies").run("r").begin()
+        self.assertIn("start the daemon. Then ckptsidecar resume dies --run r ", str(caught.exception))
+        self.start()
+        plan = command("resume", "dies", "--run", "r")
+        self.assertEqual((plan.returncode, self.waiting()), (20, []), plan.stderr)
+        self.assertIn("ckptsidecar operation resolve dies pay failed --run r", plan.stdout)
+        done = command("operation", "resolve", "dies", "pay", "failed", "--run", "r")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with ckptsidecar.Sidecar() as sidecar, sidecar.agent("dies").run("r") as run:
+            self.assertEqual(run.state, {"i": 1})
+        self.daemon.sound(self)
+
     def test_a_plan_from_a_folder_that_others_may_write(self) -> None:
         """Who starts without the daemon takes no state from it."""
         with self.quiet():

@@ -160,7 +160,7 @@ class Runs(World):
         with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
             self.agent.run("r").begin()
         self.assertEqual(caught.exception.plan.uncertain_operations[0]["key"], "deploy")
-        self.assertIn("ckptsidecar operation resolve a KEY", str(caught.exception))
+        self.assertIn("ckptsidecar operation resolve a KEY succeeded|failed --run r, ", str(caught.exception))
         with self.assertRaises(ckptsidecar.NeedsOperator):  # it does not know either
             self.agent.run("r", resolve=lambda o: None).begin()  # type: ignore[arg-type,return-value]
         self.assertEqual(wait(child(lambda: first(True))), -9)

@@ -71,17 +71,24 @@ def _json(state: Any) -> bytes:
     return json.dumps(state, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def refuse(plan: Plan) -> None:
-    """Raises where the plan does not let the run begin."""
+def refuse(plan: Plan, *, offline: bool = False) -> None:
+    """Raises where the plan does not let the run begin. ``offline``: the plan came from the spool."""
     told = " ".join(plan.reasons)
     if plan.verdict == "ask":
         keys = ", ".join(repr(o["key"]) for o in plan.uncertain_operations)
-        hint = (
-            f"find out whether {keys} took effect and say so: "
-            f"ckptsidecar operation resolve {plan.agent} KEY succeeded|failed, or the argument resolve of run()"
-            if keys
-            else "answer the prompt: ckptsidecar prompts"
-        )
+        run = "" if plan.run == _requests.MAIN else f" --run {plan.run}"
+        if offline:
+            hint = (
+                f"find out whether {keys} took effect, and start the daemon. Then ckptsidecar resume {plan.agent}{run} sends what waits "
+                "in the spool and says how to record what you have found out. Or use the argument resolve of run()"
+            )
+        elif keys:
+            hint = (
+                f"find out whether {keys} took effect and say so: "
+                f"ckptsidecar operation resolve {plan.agent} KEY succeeded|failed{run}, or the argument resolve of run()"
+            )
+        else:
+            hint = "answer the prompt: ckptsidecar prompts"
         raise NeedsOperator(
             f"a person must decide before run {plan.run} of {plan.agent} continues: {told} To do: {hint}", plan
         )

@@ -137,7 +137,7 @@ class Session:
             self.send(("operations", answer.key, verb), {"result": _requests.value_json(answer.result)})
         if plan.verdict == "ask":
             if plan.uncertain_operations:
-                refuse(plan)
+                refuse(plan, offline=True)
             plan.verdict = "offline"
         _log.warning("run %s of agent %s starts without the daemon: %s", self.run, self.agent.name, why)
         return plan
