@@ -2,7 +2,7 @@ import type { Delivery } from './delivery.js';
 import { isJSON, type Stored, withState } from './checkpoint.js';
 import { revive } from './decode.js';
 import { messageOf, type SidecarError } from './errors.js';
-import type { Plan } from './plan.js';
+import { type Plan, programRest } from './plan.js';
 import { faultOf } from './replay.js';
 import type { SpoolHeader } from './spool.js';
 import type { Checkpoint, Json, Kind, Labels, OperationInfo, Program } from './wire.js';
@@ -27,7 +27,8 @@ class Told {
   take(header: SpoolHeader, body: Buffer): void {
     if (header.method === 'PUT') {
       const checkpoint = checkpointOf(header, body);
-      this.program = programRest(header.headers['Ckpt-Program']);
+      const program = header.headers['Ckpt-Program'];
+      this.program = programRest(program ? (JSON.parse(program) as Program) : undefined);
       this.checkpoint = checkpoint;
       this.done.clear(); // the state knows of them
       return;
@@ -148,12 +149,6 @@ function interrupted(step: { key: string; name: string; args: Json; at: string }
       openai: { role: 'tool', tool_call_id: step.key, content: text },
     },
   };
-}
-
-function programRest(header: string | undefined): Plan['program'] {
-  if (!header) return null;
-  const { source, executed } = JSON.parse(header) as Program;
-  return { executed, remaining: Buffer.from(source, 'utf8').subarray(executed).toString('utf8') };
 }
 
 /** A checkpoint as far as its request tells of it. */

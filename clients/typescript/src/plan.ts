@@ -3,7 +3,7 @@ import type { Answer } from './ask.js';
 import { revive } from './decode.js';
 import { SidecarError } from './errors.js';
 import { understood } from './problem.js';
-import type { Checkpoint, PlanInfo } from './wire.js';
+import type { Checkpoint, PlanInfo, Program } from './wire.js';
 
 /** How to go on with a run. */
 export type Plan<S = any> = PlanInfo & {
@@ -32,4 +32,11 @@ export function planOf<S>(answer: Answer): Plan<S> {
   for (const step of plan.completed_steps) step.result = revive(step.result) as typeof step.result;
   for (const step of plan.interrupted_steps) step.args = revive(step.args) as typeof step.args;
   return { ...plan, checkpoint: plan.checkpoint && withState<S>(plan.checkpoint, state ?? Buffer.alloc(0)), offline: false };
+}
+
+/** What of a checkpoint's program has not run yet. */
+export function programRest(program: Program | undefined): Plan['program'] {
+  if (!program) return null;
+  const { source, executed } = program;
+  return { executed, remaining: Buffer.from(source, 'utf8').subarray(executed).toString('utf8') };
 }

@@ -5,7 +5,7 @@ import { encode } from './encode.js';
 import { isSidecarError, messageOf, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
-import { type Plan, planOf, PlanRefused } from './plan.js';
+import { type Plan, planOf, PlanRefused, programRest } from './plan.js';
 import { passes } from './problem.js';
 import { get, objectOf, post, segment } from './requests.js';
 import type { RunOptions } from './options.js';
@@ -61,13 +61,8 @@ async function forked<S>(delivery: Delivery, given: Plan<S>, options: RunOptions
   const until = performance.now() + delivery.settings.deadline;
   await register(delivery, given, options, () => until, { epoch: given.epoch, exec: true });
   const checkpoint = stored<S>(await delivery.call(get(`/v1/checkpoints/${encodeURIComponent(from)}`)), false);
-  const { program } = checkpoint;
-  return {
-    ...given,
-    reasons: [`Load checkpoint ${checkpoint.id}, from which the run was forked.`],
-    checkpoint,
-    program: program ? { executed: program.executed, remaining: Buffer.from(program.source).subarray(program.executed).toString() } : null,
-  };
+  const reasons = [`Load checkpoint ${checkpoint.id}, from which the run was forked.`];
+  return { ...given, reasons, checkpoint, program: programRest(checkpoint.program) };
 }
 
 /** Says what a run is for that `exec` has claimed. The run goes on also if the daemon has just gone away. */
@@ -112,7 +107,9 @@ async function claim<S>(delivery: Delivery, name: RunName, options: RunOptions<S
     return planOf<S>(await delivery.afterSpool(name, post(`/v1/agents/${name.agent}/runs/${name.run}/resume`, body, name), until));
   } catch (error) {
     if (!failOpen || options.needDaemon || !isSidecarError(error) || !passes(error, true)) throw error;
-    return offlinePlan<S>(delivery, name, error);
+    const plan = await offlinePlan<S>(delivery, name, error);
+    if (options.forkFrom && !plan.checkpoint) throw error; // only the daemon has what the run is to begin with
+    return plan;
   }
 }
 

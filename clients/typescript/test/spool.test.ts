@@ -500,6 +500,20 @@ test('with needDaemon a run does not begin without one', async () => {
   await assert.rejects(world.client({ ...patient, failOpen: false }).agent('needs').start(), { code: 'no_daemon' });
 });
 
+test('a fork does not begin without a daemon, but goes on from what it has spooled', async () => {
+  const world = absent();
+  await world.start();
+  const base = await world.client().agent('forks').save({ n: 41 }, { run: 'trunk' });
+  await world.stop();
+  const agent = world.client(patient).agent('forks');
+  const options = { run: 'branch', forkFrom: base.id };
+  await assert.rejects(agent.start(options), { code: 'no_daemon' });
+  await agent.save({ n: 42 }, { run: 'branch' });
+  const run = await agent.start(options);
+  assert.deepEqual([run.plan?.offline, run.state], [true, { n: 42 }]);
+  await run.end('suspended');
+});
+
 test('a daemon that is full or only serves reads is spooled to as well', async () => {
   const world = await World.start('limits.owner_bytes=20KiB');
   const agent = world.client({ deadline: 300 }).agent('quota');
