@@ -30,8 +30,12 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	run := c.InRun
+	if c.Checkpoint == "" {
+		run = a.InRun(c.Agent, run)
+	}
 	got, _, err := a.Client().Restore(ctx, ckpt.RestoreRequest{
-		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: a.InRun(c.Agent, c.InRun), Reason: c.Reason,
+		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: run, Reason: c.Reason,
 	})
 	switch {
 	case err != nil:
