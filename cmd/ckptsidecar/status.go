@@ -18,7 +18,7 @@ type statusCmd struct{}
 // Run fails with exit code 1 if the daemon answers and has problems, so that a script need not read
 // the text.
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
-	s, err := a.Client().Status(ctx)
+	s, err := a.Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"text/template"
+	"time"
 
 	"github.com/itchyny/gojq"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
@@ -47,6 +50,7 @@ type App struct {
 	Interactive    bool            // stdin is a person's terminal
 	Hurry          <-chan struct{} // closed when a person asks a second time to stop
 	Version        string          // of this program
+	StatusMost     time.Duration   // how long Status waits for an answer; 0 for statusMost
 	Out            *term.Style     // the style of Stdout
 	Err            *term.Style     // the style of Stderr
 
@@ -66,6 +70,21 @@ func (a *App) Client() *client.Client {
 
 // Another returns one more connection, which the caller must close.
 func (a *App) Another() *client.Client { return &client.Client{Socket: a.Socket, Owner: a.Owner} }
+
+// statusMost is how long Status waits for an answer. A daemon that works needs milliseconds.
+const statusMost = 10 * time.Second
+
+// Status returns the daemon's status. The error is a *SilentError if the daemon does not answer in time.
+func (a *App) Status(ctx context.Context) (*ckpt.Status, error) {
+	most := cmp.Or(a.StatusMost, statusMost)
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	s, err := a.Client().Status(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, &SilentError{most}
+	}
+	return s, err
+}
 
 // Data returns the stream for JSON and states: the unchanged standard output. On a
 // terminal, control characters are escaped, which changes no value in JSON.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -27,6 +28,22 @@ type ExitError struct {
 
 // Error returns the message, which can be empty.
 func (e *ExitError) Error() string { return e.Message }
+
+// SilentError means that a program listens at the daemon's endpoint and does not answer.
+type SilentError struct{ After time.Duration }
+
+// What says what is wrong.
+func (e *SilentError) What() string {
+	return fmt.Sprintf("the daemon does not answer within %v: it hangs, is stopped, or is still starting", e.After)
+}
+
+// Do says what to do.
+func (e *SilentError) Do() string {
+	return "read its log; if it stays so, restart it: ckptsidecar service restart"
+}
+
+// Error says both.
+func (e *SilentError) Error() string { return e.What() + "; " + e.Do() }
 
 // StopFirst adds what to do to an error that says that a daemon uses the database that a
 // command needs for itself. It returns other errors unchanged.

@@ -69,6 +69,7 @@ func ExitCode(err error) int {
 		usage *UsageError
 		end   *daemon.EndError
 		e     *ckpt.Error
+		quiet *SilentError
 	)
 	switch {
 	case errors.As(err, &exit):
@@ -79,7 +80,7 @@ func ExitCode(err error) int {
 		return end.ExitCode
 	case errors.As(err, &e):
 		return exitOf(e)
-	case daemon.Unreachable(err):
+	case daemon.Unreachable(err), errors.As(err, &quiet):
 		return ExitTryLater
 	}
 	return ExitFailed

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -87,17 +88,29 @@ type DatabaseFlag struct {
 	System bool   `help:"The system service's database, where no daemon runs."`
 }
 
-// Path returns the path of the database.
+// Path returns the path of the database. It asks the daemon if neither the flag nor the environment names it.
 func (f *DatabaseFlag) Path(ctx context.Context, a *App) (string, error) {
+	return f.path(a, func() *ckpt.Status {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		s, _ := a.Client().Status(ctx)
+		return s
+	})
+}
+
+// PathWith is Path for a command that has asked the daemon already. The status is nil if no daemon answered.
+func (f *DatabaseFlag) PathWith(s *ckpt.Status, a *App) (string, error) {
+	return f.path(a, func() *ckpt.Status { return s })
+}
+
+func (f *DatabaseFlag) path(a *App, ask func() *ckpt.Status) (string, error) {
 	if f.DB != "" {
 		return filepath.Abs(f.DB)
 	}
 	if named := a.Env("CKPTSIDECAR_DB"); named != "" {
 		return filepath.Abs(named)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if s, err := a.Client().Status(ctx); err == nil && s.Database.Path != "" {
+	if s := ask(); s != nil && s.Database.Path != "" {
 		return s.Database.Path, nil
 	}
 	config, err := (&SettingFlags{System: f.System}).Settings(a)

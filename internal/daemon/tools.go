@@ -86,5 +86,11 @@ func Unreachable(err error) bool {
 	return errors.As(err, &dial) && !dial.Stranger()
 }
 
+// Absent reports whether an error means that no daemon listens, so that it helps to start one.
+func Absent(err error) bool {
+	var dial *endpoint.DialError
+	return errors.As(err, &dial) && dial.Nobody()
+}
+
 // CheckIdentityMap returns the reason why users cannot be told apart here, or nil if they can.
 func CheckIdentityMap() error { return endpoint.CheckIdentityMap() }

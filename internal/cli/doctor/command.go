@@ -63,12 +63,15 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 // look makes all checks, and reports each finding at once.
 func (c *Command) look(ctx context.Context, a *cli.App, tell func(finding)) error {
 	p := &patient{app: a}
-	p.status, p.failed = a.Client().Status(ctx)
+	p.status, p.failed = a.Status(ctx)
 	var err error
-	if p.db, err = c.Path(ctx, a); err != nil {
+	if p.db, err = c.PathWith(p.status, a); err != nil {
 		return err
 	}
 	for _, check := range checks {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		for _, f := range check.look(ctx, p) {
 			f.Check = check.name
 			tell(f)

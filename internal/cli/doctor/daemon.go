@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/user"
 	"runtime"
@@ -36,7 +37,7 @@ func lookIdentity(_ context.Context, p *patient) []finding {
 
 func lookDaemon(_ context.Context, p *patient) []finding {
 	if p.status == nil {
-		return []finding{fail("start one: ckptsidecar serve", "%v", cli.MessageOf(p.failed))}
+		return []finding{unanswered(p.failed)}
 	}
 	found := []finding{ok("pid %d is %s, started %s", p.status.PID, p.status.State, term.Ago(p.status.Now.Time, p.status.StartedAt.Time))}
 	if p.status.State != "ready" {
@@ -46,6 +47,21 @@ func lookDaemon(_ context.Context, p *patient) []finding {
 		found = append(found, warn("", "%s", problem))
 	}
 	return append(found, lookSpans(&p.status.OTLP)...)
+}
+
+// unanswered returns the finding for a daemon that has not answered.
+func unanswered(err error) finding {
+	var silent *cli.SilentError
+	var answer *ckpt.Error
+	switch {
+	case errors.As(err, &silent):
+		return fail(silent.Do(), "%s", silent.What())
+	case daemon.Absent(err):
+		return fail("start one: ckptsidecar serve", "%s", cli.MessageOf(err))
+	case errors.As(err, &answer):
+		return fail("read its log", "%s", cli.MessageOf(err))
+	}
+	return fail("", "%s", cli.MessageOf(err)) // the message says what to do
 }
 
 // lookSpans reports what happened to OpenTelemetry spans, because exporters fail

@@ -26,6 +26,9 @@ func (e *DialError) Stranger() bool {
 	return errors.As(e.Err, &stranger)
 }
 
+// Nobody reports whether no program listens at Path.
+func (e *DialError) Nobody() bool { return errors.Is(e.Err, fs.ErrNotExist) || isStale(e.Err) }
+
 func (e *DialError) Error() string {
 	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
 	switch {
