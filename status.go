@@ -70,6 +70,10 @@ type DatabaseStatus struct {
 	Damaged           int64  `json:"damaged_checkpoints"` // known to be damaged, and never served
 }
 
+// Hidden reports whether the numbers of the whole daemon are left out, because the caller is not an
+// administrator: the sizes here, the rows of the audit log, WriterStatus, and the watched runs. A database is never empty.
+func (d *DatabaseStatus) Hidden() bool { return d.Bytes == 0 }
+
 // WriterStatus is the status of the writer.
 type WriterStatus struct {
 	Commits    int64   `json:"commits"`

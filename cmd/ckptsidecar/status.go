@@ -49,18 +49,25 @@ func statusText(a *app, s *ckpt.Status) {
 		p.Add("waiting", a.Out.Yellow(text))
 	}
 	p.Add("database", databaseText(&s.Database))
-	p.Add("journal", journalText(s))
-	p.Add("writing", writerText(&s.Writer))
+	if !s.Database.Hidden() {
+		p.Add("journal", journalText(s))
+		p.Add("writing", writerText(&s.Writer))
+	}
 	p.Add("retention", workerText(s))
-	p.Add("drift", driftLine(&s.Drift))
+	p.Add("drift", driftLine(s))
 	for i := range s.Drift.Calibrations {
 		p.Add("calibration", driftcmd.CalibrationText(&s.Drift.Calibrations[i]))
 	}
 	if s.Backup.Folder != "" {
 		p.Add("backups", backupText(s))
 	}
-	p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), view.HashHead(s.Database.AuditHead)))
+	if !s.Database.Hidden() {
+		p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), view.HashHead(s.Database.AuditHead)))
+	}
 	p.Write(a.Stdout, a.Out)
+	if s.Database.Hidden() {
+		term.Println(a.Stdout, a.Out.Dim("Only administrators see the sizes of the database, the writes, and the audit log."))
+	}
 }
 
 func stateWord(state string, s *term.Style) string {
@@ -120,8 +127,11 @@ func storedText(s *ckpt.Status) string {
 }
 
 func databaseText(d *ckpt.DatabaseStatus) string {
-	text := fmt.Sprintf("%s, %s", d.Path, term.Bytes(d.Bytes))
-	if d.MaxBytes > 0 {
+	text := d.Path
+	if !d.Hidden() {
+		text += ", " + term.Bytes(d.Bytes)
+	}
+	if d.MaxBytes > 0 && !d.Hidden() {
 		text += fmt.Sprintf(" of at most %s", term.Bytes(d.MaxBytes))
 	}
 	if d.FreeBytes > 0 {
@@ -171,7 +181,8 @@ func workerText(s *ckpt.Status) string {
 }
 
 // driftLine counts the open findings, the most severe first.
-func driftLine(d *ckpt.DriftStatus) string {
+func driftLine(s *ckpt.Status) string {
+	d := &s.Drift
 	var list []string
 	for _, severity := range []ckpt.Severity{ckpt.SeverityCritical, ckpt.SeverityWarn, ckpt.SeverityInfo} {
 		var rules []string
@@ -189,7 +200,11 @@ func driftLine(d *ckpt.DriftStatus) string {
 	if len(list) == 0 {
 		list = []string{"nothing is open"}
 	}
-	return term.Count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
+	text := strings.Join(list, ", ")
+	if s.Database.Hidden() {
+		return text
+	}
+	return term.Count(d.Watched, "run") + " watched, " + text
 }
 
 func backupText(s *ckpt.Status) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,33 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestStatusShowsNoInventedNumbers: the daemon leaves out the numbers of all users for a caller who is not an
+// administrator, and status does not print them as 0.
+func TestStatusShowsNoInventedNumbers(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{App: &cli.App{Flags: &cli.Flags{}, Stdout: &out, Out: &term.Style{}}}
+	s := &ckpt.Status{Version: "1.2.3", State: "ready", Endpoint: "/run/s", Database: ckpt.DatabaseStatus{Path: "/x.db", SchemaVersion: 6, SQLite: "3.50"}}
+	statusText(a, s)
+	text := out.String()
+	for _, invented := range []string{"/x.db, 0 B", "journal", "writing", "0 runs watched", "0 rows", "none\n"} {
+		if strings.Contains(text, invented) {
+			t.Errorf("it says %q:\n%s", invented, text)
+		}
+	}
+	if !strings.Contains(text, "Only administrators see") || !strings.Contains(text, "nothing is open") {
+		t.Errorf("it does not say what is left out:\n%s", text)
+	}
+	out.Reset()
+	s.Database.Bytes, s.Database.AuditRows, s.Drift.Watched = 4096, 2, 1
+	statusText(a, s)
+	for _, want := range []string{"/x.db, 4.10 kB", "journal", "0 writes", "1 run watched", "2 rows"} {
+		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "Only administrators") {
+			t.Errorf("an administrator does not see %q:\n%s", want, text)
+		}
+	}
 }
 
 // TestTheDiskIsWhereTheDatabaseWouldBe: the nearest existing folder is used.

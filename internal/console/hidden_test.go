@@ -9,6 +9,28 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// TestTilesShowNoInventedNumbers: the daemon leaves out the numbers of all users for a caller who is not an administrator.
+func TestTilesShowNoInventedNumbers(t *testing.T) {
+	t.Parallel()
+	st := statusForTests()
+	st.Database, st.Writer = ckpt.DatabaseStatus{}, ckpt.WriterStatus{}
+	p := &pulse{}
+	p.add(noon.Time, st)
+	tiles := append(pulseTiles(p, overviewForTests()), viewStorage(frameForTests(), st, agentsForTests(nil), policiesForTests(), nil).Tiles...)
+	for _, tile := range tiles {
+		switch tile.Name {
+		case "Writes a second", "Commit, flushed", "Database file", "Free in the file":
+			if tile.Value != "–" || tile.Small != "for administrators" || tile.Spark != "" {
+				t.Errorf("%+v", tile)
+			}
+		case "Stored":
+			if tile.Value != "56.1 kB" || tile.Small != "" {
+				t.Errorf("%+v", tile)
+			}
+		}
+	}
+}
+
 // areaOf returns what a browser sends for a text area that nobody has changed.
 func areaOf(t *testing.T, page, name string) string {
 	t.Helper()

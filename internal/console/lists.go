@@ -257,8 +257,8 @@ func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckp
 	v.Tiles = []tile{
 		{"Stored", draw.Plural(int(st.Agents), "agent"), draw.Bytes(st.Stored), "", ""},
 		{"Checkpoints", draw.Plural(int(st.Runs), "run"), draw.Count(kept), "", ""},
-		{"Database file", "", draw.Bytes(st.Database.Bytes), "journal " + draw.Bytes(st.Database.WALBytes), ""},
-		{"Free in the file", "", draw.Bytes(st.Database.FreeBytes), "to be used again", ""},
+		adminOnly(st, tile{"Database file", "", draw.Bytes(st.Database.Bytes), "journal " + draw.Bytes(st.Database.WALBytes), ""}),
+		adminOnly(st, tile{"Free in the file", "", draw.Bytes(st.Database.FreeBytes), "to be used again", ""}),
 		{"Removed by policy", "since its start", draw.Count(st.Worker.Removed), "checkpoints", ""},
 	}
 	if forecast != nil {

@@ -39,6 +39,14 @@ type tile struct {
 	Spark                     template.HTML
 }
 
+// adminOnly returns a tile, without its number if the caller may not see it.
+func adminOnly(st *ckpt.Status, t tile) tile {
+	if st.Database.Hidden() {
+		return tile{Name: t.Name, Aside: t.Aside, Value: "–", Small: "for administrators"}
+	}
+	return t
+}
+
 // needRow is something that waits for a person.
 type needRow struct {
 	Key, Icon, Class, Title, Href, Where, Detail string
@@ -290,11 +298,15 @@ func pulseTiles(p *pulse, o *survey.Overview) []tile {
 	for _, n := range o.Counts.Findings {
 		open += n
 	}
+	file := ""
+	if !st.Database.Hidden() {
+		file = "file " + draw.Bytes(st.Database.Bytes)
+	}
 	return []tile{
-		{"Writes a second", "last hour", fmt.Sprintf("%.1f", now), fmt.Sprintf("peak %.0f", peak), draw.Spark(rates)},
-		{"Commit, flushed", "p50 · p99", fmt.Sprintf("%.1f", st.Writer.CommitP50),
-			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), draw.Spark(p.series(func(b bucket) float64 { return b.p99 }))},
-		{"Stored", draw.Plural(int(o.Counts.Agents), "agent"), draw.Bytes(st.Stored), "file " + draw.Bytes(st.Database.Bytes),
+		adminOnly(st, tile{"Writes a second", "last hour", fmt.Sprintf("%.1f", now), fmt.Sprintf("peak %.0f", peak), draw.Spark(rates)}),
+		adminOnly(st, tile{"Commit, flushed", "p50 · p99", fmt.Sprintf("%.1f", st.Writer.CommitP50),
+			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), draw.Spark(p.series(func(b bucket) float64 { return b.p99 }))}),
+		{"Stored", draw.Plural(int(o.Counts.Agents), "agent"), draw.Bytes(st.Stored), file,
 			draw.Spark(p.series(func(b bucket) float64 { return b.stored }))},
 		{"Checkpoints", draw.Plural(int(o.Counts.Runs), "run"), draw.Count(kept), draw.Count(st.Worker.Removed) + " removed",
 			draw.Spark(p.series(func(b bucket) float64 { return b.kept }))},

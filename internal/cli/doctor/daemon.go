@@ -117,6 +117,8 @@ func lookJournal(_ context.Context, p *patient) []finding {
 	case d.WALPending > large:
 		return []finding{warn("find the program that keeps the database open, such as a forgotten sqlite3, and end it",
 			"%s wait in the write-ahead log", term.Bytes(d.WALPending))}
+	case d.Hidden():
+		return []finding{skipped("only an administrator may see this")}
 	}
 	return []finding{ok("%s, %s", term.Bytes(d.WALBytes), view.CopiedText(p.status))}
 }
