@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -79,15 +80,35 @@ func mustResume(p *ckpt.Plan) error {
 
 // note notices from an error that this process no longer owns a run.
 func (s *Server) note(ctx context.Context, ref ckpt.RunRef, err error) error {
-	if ckpt.CodeOf(err) == ckpt.CodeFenced {
-		s.letGo(ref.Run)
-		return ckpt.Errorf(ckpt.CodeFenced,
-			"nothing was done: another process has taken over run %s. Stop working on it, or call resume_run to see its status", ref.Run)
+	var fence *ckpt.Error
+	if errors.As(err, &fence) && fence.Code == ckpt.CodeFenced {
+		return s.fenced(ctx, ref, fence)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeConflict && s.isOver(ctx, ref) {
 		s.letGo(ref.Run) // then the next write claims it again
 	}
 	return err
+}
+
+// fenced returns what to tell the model. Its run belongs to another process or host now, or this host's lease in the
+// fleet is over, and then the run stays with this process.
+func (s *Server) fenced(ctx context.Context, ref ckpt.RunRef, fence *ckpt.Error) error {
+	done := "nothing was done: "
+	if fence.Outcome == ckpt.OutcomeSaved {
+		done = ""
+	} else if s.owns(ctx, ref) {
+		return ckpt.Errorf(ckpt.CodeFenced, "nothing was done: this host's lease in the fleet is over, because it does not reach the fleet's engine. "+
+			"Run %s is still yours, and save_checkpoint works. Do nothing that must not happen twice, and tell the user. "+
+			"Call this tool again when the engine is back", ref.Run)
+	}
+	s.letGo(ref.Run)
+	return ckpt.Errorf(ckpt.CodeFenced, "%s%s. Stop working on run %s, or call resume_run to see its status", done, fence.Message, ref.Run)
+}
+
+// owns reports whether the daemon knows of no later owner of a run.
+func (s *Server) owns(ctx context.Context, ref ckpt.RunRef) bool {
+	run, err := s.client.Run(ctx, ref)
+	return err == nil && ref.Epoch != nil && run.Epoch == *ref.Epoch && run.Ownership != ckpt.OwnershipFenced
 }
 
 // isOver reports whether a run no longer goes on under the epoch of this process. Most

@@ -44,6 +44,7 @@ type daemon struct {
 	dir    string
 	socket string
 	cmd    *exec.Cmd
+	flags  []string // more flags of serve
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -60,7 +61,7 @@ func newDaemon(t *testing.T) *daemon {
 
 func (d *daemon) start() {
 	d.t.Helper()
-	d.cmd = exec.Command(binary, "serve", "--db", filepath.Join(d.dir, "ckpt.db"), "--socket", d.socket)
+	d.cmd = exec.Command(binary, append([]string{"serve", "--db", filepath.Join(d.dir, "ckpt.db"), "--socket", d.socket}, d.flags...)...)
 	d.cmd.Env = append(os.Environ(), "HOME="+d.dir)
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -342,8 +343,36 @@ func TestTwoServersDoNotShareARun(t *testing.T) {
 	if taken := second.done("resume_run", `{"force":true,"reason":"the other one hangs"}`); taken["claimed"] != true {
 		t.Fatalf("not taken over: %v", taken)
 	}
-	first.refused("save_checkpoint", `{"state":{"by":1}}`, "another process has taken over run main", "Stop working on it")
+	first.refused("save_checkpoint", `{"state":{"by":1}}`, "run main was taken over", "Stop working on run main")
 	second.done("save_checkpoint", `{"state":{"by":2}}`)
+}
+
+// TestALeaseThatIsOverTakesNoRunAway: while the engine of the fleet is away, no step begins, but the run stays the
+// server's, and saves go on.
+func TestALeaseThatIsOverTakesNoRunAway(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h := d.host("cook")
+	h.done("save_checkpoint", `{"state":{"n":1}}`)
+	if _, err := d.client().SetOwnPolicy(t.Context(), "cook", ckpt.JSON(`{"takeover":"auto"}`)); err != nil {
+		t.Fatal(err)
+	}
+	d.stop()
+	engine := filepath.Join(d.dir, "engine")
+	if err := os.WriteFile(engine, []byte("postgres://nobody@127.0.0.1:1/none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.flags = []string{"--set", "fleet.engine_file=" + engine}
+	d.start()
+	h.refused("begin_operation", `{"key":"bake"}`, "lease in the fleet is over", "Run main is still yours", "when the engine is back")
+	saved := h.done("save_checkpoint", `{"state":{"n":2}}`)
+	if saved["checkpoint"].(map[string]any)["seq"] != 2.0 {
+		t.Errorf("saved: %v", saved)
+	}
+	d.stop()
+	d.flags = nil
+	d.start()
+	h.done("begin_operation", `{"key":"bake"}`)
 }
 
 // TestAConflictIsAboutOneCall: only the end of the run ends the server's hold on it.
