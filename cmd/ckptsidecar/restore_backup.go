@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -29,6 +30,7 @@ type restoredShape struct {
 	Kept     string   `json:"kept,omitempty"`    // the database from before
 	Earlier  []string `json:"earlier,omitempty"` // files that interrupted restores had set aside
 	Undone   bool     `json:"undone,omitempty"`  // an interrupted restore was undone, and nothing was restored
+	NotEnded int64    `json:"runs_not_ended"`    // runs that had not ended in the backup
 }
 
 func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
@@ -40,7 +42,13 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	var told error
 	err = daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step, func(done *daemon.Restored) {
 		p.Done()
-		told = c.tell(a, config.Database, done)
+		var notEnded int64
+		if !done.Undone {
+			if notEnded, told = daemon.RunsNotEnded(ctx, config); told != nil {
+				told = fmt.Errorf("the backup is in its place, but its runs cannot be counted: %w", told)
+			}
+		}
+		told = errors.Join(told, c.tell(a, config.Database, done, notEnded))
 	})
 	p.Done()
 	var damaged *daemon.DamagedError
@@ -53,10 +61,10 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	return errors.Join(err, told)
 }
 
-// tell reports at the end what was kept and where.
-func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) error {
+// tell reports at the end what was kept and where, and which runs are not as they were.
+func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored, notEnded int64) error {
 	if a.JSON {
-		return a.WriteJSON(restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
+		return a.WriteJSON(restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone, notEnded})
 	}
 	if done.Undone {
 		term.Printf(a.Stdout, "%s  %s is what it was before the restore that was interrupted\n", a.Out.Green("restored"), database)
@@ -72,5 +80,23 @@ func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) 
 	case !done.Undone:
 		term.Println(a.Stdout, "nothing was there before, so nothing is kept")
 	}
+	if notEnded > 0 {
+		term.Printf(a.Stdout, "%s  %s\n", a.Out.Yellow("look"), notEndedText(notEnded, done.Kept != ""))
+	}
 	return nil
+}
+
+// notEndedText warns of runs that may have done more than the backup knows.
+func notEndedText(n int64, kept bool) string {
+	they, their := "they", "their agents"
+	if n == 1 {
+		they, their = "it", "its agent"
+	}
+	text := term.Count(n, "run") + " had not ended in the backup. What " + they + " did since is "
+	if kept {
+		text += "only in the kept file, and resume does not know of it: look there"
+	} else {
+		text += "not here, and resume does not know of it: find out"
+	}
+	return text + " before you start " + their + "."
 }

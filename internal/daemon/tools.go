@@ -76,6 +76,11 @@ func RestoreBackup(ctx context.Context, backup string, c Config, version string,
 	return err
 }
 
+// RunsNotEnded counts the runs of the configured database that had neither completed nor failed when it was written.
+func RunsNotEnded(ctx context.Context, c Config) (int64, error) {
+	return db.RunsNotEnded(ctx, c.Database)
+}
+
 // SQLiteVersion returns the version of the SQLite that is built in.
 func SQLiteVersion() string { return db.SQLiteVersion() }
 
