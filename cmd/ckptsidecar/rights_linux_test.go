@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -117,6 +119,36 @@ func TestRestoreBackupAsRootFollowsNoLinkOfAnother(t *testing.T) {
 		t.Fatalf("without a link: %v, %s", err, out)
 	}
 	wantOwner(t, folder, planter)
+}
+
+// TestToolsSayThatTheyMayNotRead: a user who may not read the database of a shared daemon is not told that there is
+// none, or that it is damaged.
+func TestToolsSayThatTheyMayNotRead(t *testing.T) {
+	t.Parallel()
+	folder, dir := planted(t), t.TempDir()
+	must(t, os.Chmod(dir, 0o755)) // its parents may be entered: see planted
+	self, err := os.Executable()
+	must(t, err)
+	program := filepath.Join(dir, "ckptsidecar")
+	bytes, err := os.ReadFile(self)
+	must(t, err)
+	must(t, os.WriteFile(program, bytes, 0o755))
+	for _, mode := range []os.FileMode{0o700, 0o755} { // of the folder: the file is closed in both
+		theirs := filepath.Join(dir, fmt.Sprintf("%o", mode))
+		must(t, os.Mkdir(theirs, 0o755))
+		path := filepath.Join(theirs, "ckpt.db")
+		makeDatabase(t, path)
+		must(t, os.Chmod(theirs, mode))
+		for _, args := range [][]string{{"verify", "--db", path}, {"backup", "--db", path, filepath.Join(folder, "copy.db")}} {
+			cmd := exec.Command(program, args...)
+			cmd.Env = os.Environ()
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: planter, Gid: planter}}
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "run this as the daemon's user or as root") || strings.Contains(string(out), "no database") {
+				t.Errorf("%s in a folder with mode %v: %v, %s", args[0], mode, err, out)
+			}
+		}
+	}
 }
 
 // wantOwner checks the owner of all files in a folder.

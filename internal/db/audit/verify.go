@@ -40,7 +40,7 @@ func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
 
 func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, &sqlite.OperatorError{Message: "there is no database to verify", Err: err}
+		return nil, sqlite.Missing("there is no database to verify", err)
 	}
 	db, done, err := sqlite.OpenBeside(path, 2)
 	if err != nil {
@@ -77,6 +77,10 @@ func (v *verifier) identity(ctx context.Context) error {
 		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
 		return nil
 	case err != nil:
+		var denied *sqlite.OperatorError
+		if errors.As(sqlite.NotReadable(v.report.Path, err), &denied) {
+			return denied
+		}
 		return v.met(ctx, v.report.Path, err)
 	case appID != ckpt.ApplicationID:
 		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}

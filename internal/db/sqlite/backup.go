@@ -53,7 +53,7 @@ func Backup(ctx context.Context, path, out string, approve func(copied string) e
 		return &OperatorError{fmt.Sprintf("%s cannot be the name of a backup", out), err}
 	}
 	if _, err := os.Lstat(path); err != nil {
-		return &OperatorError{"there is no database to back up", err}
+		return Missing("there is no database to back up", err)
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(out), unfinishedOf(os.Getpid())) // closed to others, so that none reads it half-made
 	if err != nil {
@@ -100,6 +100,9 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	}
 	if err != nil {
 		s.close()
+		if denied := NotReadable(path, err); denied != err {
+			return nil, denied
+		}
 		return nil, fmt.Errorf("the database cannot be read: %w", err)
 	}
 	return s, nil

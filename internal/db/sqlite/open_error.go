@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -33,6 +35,32 @@ func (e *Engine) OpenError(err error) error {
 		return &FatalError{err}
 	}
 	return &OperatorError{fmt.Sprintf("%s cannot be opened", path), err}
+}
+
+const notReadable = "the database cannot be read: run this as the daemon's user or as root"
+
+// Missing says why there is no file to read: it does not exist, which the message none says, or this user may not see it.
+func Missing(none string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		none = notReadable
+	}
+	return &OperatorError{none, err}
+}
+
+// NotReadable says what to do if SQLite could not open a file because this user may not read it. It returns other errors
+// unchanged.
+func NotReadable(path string, err error) error {
+	if Code(err)&0xff != 14 {
+		return err
+	}
+	f, denied := os.Open(path)
+	switch {
+	case denied == nil:
+		_ = f.Close()
+	case errors.Is(denied, fs.ErrPermission):
+		return &OperatorError{notReadable, denied}
+	}
+	return err
 }
 
 // HasLog says, by the log's size alone, whether the write-ahead log has contents.
