@@ -137,6 +137,7 @@ var arrows = map[string][]string{
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/fleet", "internal/fleet/host", "internal/ipc/receiver", "internal/osfile", "internal/otlp/observed", "internal/periodic", "internal/survey",
 		"internal/wellformed",
+		"internal/jsontext", // it knows where in a table of the settings a mistake is
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/adaptertest": {"client", "internal/testenv"}, // tests only: nothing else may import it

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,7 +54,13 @@ func (c *Config) apply(path, text, prefix string, table map[string]any) error {
 		}
 		place := fmt.Sprintf("%s:%d", path, lineOf(text, key))
 		key = currentKey(key)
-		if err := c.setFromFile(key, table[name]); err != nil {
+		err := c.setFromFile(key, table[name])
+		var inside tableMistakes
+		if errors.As(err, &inside) {
+			mistakes = append(mistakes, inside.of(path, text, key)...)
+			continue
+		}
+		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("%s: %w", place, err))
 			continue
 		}
@@ -89,9 +96,9 @@ func syntaxError(path string, err error) error {
 
 // lineOf returns the line where a file sets a key. The library reports positions only for
 // syntax errors. The file is small and its tables are one level deep, so a second search
-// through the text is enough.
+// through the text is enough. A table begins with its own header, or with that of its first part.
 func lineOf(text, key string) int {
-	prefix, first := "", 1
+	prefix, first, part := "", 0, 0
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") {
@@ -99,13 +106,16 @@ func lineOf(text, key string) int {
 			if strings.HasPrefix(key+".", prefix) {
 				first = i + 1
 			}
+			if part == 0 && strings.HasPrefix(prefix, key+".") {
+				part = i + 1
+			}
 			continue
 		}
 		if name, _, found := strings.Cut(line, "="); found && prefix+bare(name) == key || found && bare(name) == key {
 			return i + 1
 		}
 	}
-	return first
+	return cmp.Or(first, part, 1)
 }
 
 // bare removes quotes and blanks from a key.

@@ -73,6 +73,13 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{"value for a table", "log = 1\n", `c.toml:1: there is no setting "log"`},
 		{"table for a value", "[socket]\npath = \"/a\"\n", "c.toml:1: socket must be a string in quotes, not a table"},
 		{"date", "socket = 2026-01-01\n", "c.toml:1: socket must be a string in quotes, not a date"},
+		{"a command of notify", "database = \"/x\"\n\n[notify.commands.p]\n\nrun = 7\n", "c.toml:5: notify.commands.p.run is wrong: expected an array, got a number"},
+		{"a webhook of notify", "database = \"/x\"\n\n[notify.webhooks.ops]\nurl = \"http://example.com\"\n", "c.toml:3: notify is wrong: the webhook \"ops\": "},
+		{"an unknown member of notify", "\n[notify.webhooks.ops]\ncolour = 1\n", `c.toml:2: notify.webhooks.ops is wrong: unknown field "colour"`},
+		{"an unknown member of the policy", "[policy]\nroutine_keep = 3\nnix = 1\n", `c.toml:3: policy.nix is wrong: unknown field "nix"`},
+		{"a wrong type in the policy", "[policy]\n\nroutine_keep = \"a\"\n", "c.toml:3: policy.routine_keep is wrong: expected"},
+		{"a wrong value in the policy", "[policy]\nrecovery_keep = 3\nroutine_keep = -1\n", "c.toml:3: policy is wrong: routine_keep "},
+		{"the policy as a text", "policy = '{\"nix\": 1}'\n", `c.toml:1: policy is wrong: JSON line 1, `},
 		{"dotted key", "log.colour = 1\n", `c.toml:1: there is no setting "log.colour"`},
 	}
 	for _, tt := range tests {
@@ -86,6 +93,28 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 				t.Errorf("got  %v\nwant %s…", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestEachMistakeInATableIsReported: also in the tables whose values are JSON elsewhere.
+func TestEachMistakeInATableIsReported(t *testing.T) {
+	c := sound(t)
+	err := c.parse("c.toml", "[policy]\nroutine_keep = -1\nnix = 1\n\n[notify.commands.p]\nrun = 7\n\n[notify.webhooks.ops]\nurl = 8\n")
+	for _, want := range []string{"c.toml:2: ", "c.toml:3: ", "c.toml:6: ", "c.toml:9: "} {
+		if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+// TestTheLineOfATable: what sets a table is the line of its first part.
+func TestTheLineOfATable(t *testing.T) {
+	c := sound(t)
+	if err := c.parse("c.toml", "stop_timeout = \"20s\"\n\n[notify.commands.p]\nrun = [\"/x\"]\n\n[notify.commands.q]\nrun = [\"/x\"]\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.from["notify"]; got != "c.toml:3" {
+		t.Errorf("notify was set by %q", got)
 	}
 }
 

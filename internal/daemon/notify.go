@@ -40,6 +40,23 @@ func (n NotifyText) String() string {
 }
 
 func (n *NotifyText) setTable(table map[string]any) error {
+	check := func(text []byte) error {
+		_, err := notify.ParseConfig(text)
+		return err
+	}
+	var wrong tableMistakes
+	for _, name := range sortedKeys(table) {
+		hooks, several := table[name].(map[string]any)
+		if !several {
+			wrong.add(name, map[string]any{name: table[name]}, check)
+		}
+		for _, hook := range sortedKeys(hooks) {
+			wrong.add(name+"."+hook, map[string]any{name: map[string]any{hook: hooks[hook]}}, check)
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
 	text, err := json.Marshal(table)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -20,7 +21,7 @@ type PolicyText string
 func (p *PolicyText) UnmarshalText(b []byte) error {
 	set, err := wellformed.OwnPolicy(b)
 	if err != nil {
-		return fmt.Errorf("is wrong: %s", ckpt.AsError(err).Message)
+		return fmt.Errorf("is wrong: %s", problemOf(err))
 	}
 	if *p = PolicyText(set); *p == "{}" {
 		*p = ""
@@ -38,11 +39,27 @@ func (p PolicyText) String() string {
 
 // setTable sets the value from a table of the settings file.
 func (p *PolicyText) setTable(table map[string]any) error {
+	var wrong tableMistakes
+	for _, name := range sortedKeys(table) {
+		wrong.add(name, map[string]any{name: table[name]}, checkPolicy)
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
 	text, err := json.Marshal(table)
 	if err != nil {
 		return err
 	}
 	return p.UnmarshalText(text)
+}
+
+func checkPolicy(text []byte) error {
+	read := ckpt.PolicyToRead()
+	if err := jsontext.Decode(text, &read); err != nil { // it says where
+		return err
+	}
+	_, err := wellformed.OwnPolicy(text)
+	return err
 }
 
 // toml returns the policy as one line of the settings file.
