@@ -71,7 +71,7 @@ func (c *Import) Run(ctx context.Context, a *cli.App) error {
 	term.Printf(a.Stdout, "%s  imported: %s, %s; there already: %s, %s\n", strings.Join(report.Agents, " "), term.Count(report.Runs, "run"),
 		term.Count(report.Imported, "checkpoint"), term.Count(report.RunsPresent, "run"), term.Count(report.Present, "checkpoint"))
 	for _, u := range report.Uncertain {
-		term.Printf(a.Stdout, "%s/%s  is uncertain: it is unknown %s; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
+		term.Printf(a.Stdout, "%s/%s  is uncertain: it is unknown whether %s took effect; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
 	}
 	for old, now := range report.Renamed {
 		term.Printf(a.Stdout, "%s  is now %s, because another agent has that id\n", old, now)

@@ -535,7 +535,7 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 }
 
 // doubt says what the file does not contain about a run that had not ended, "" if nothing is
-// missing.
+// missing. It becomes the name of an operation, so it must fit "find out whether … took effect".
 func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r *runSeen) (why string, err error) {
 	var fork string
 	if from := ledger.ForkWithout(run); from != "" {
@@ -552,13 +552,20 @@ func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 			}
 		}
 	}
+	_, shipped := im.kept.Runs[[2]string{agent.Name, r.name}] // the run comes from a fleet, and nobody has exported it
 	switch {
+	case fork != "" && shipped:
+		return "anything that was done before checkpoint " + fork + " (this run began there, and the fleet's engine does not have it)", nil
 	case fork != "":
-		return "what this run began with: the export does not hold checkpoint " + fork, nil
+		return "anything that was done before checkpoint " + fork + " (this run began there, and the export does not hold it)", nil
+	case r.damaged != "" && shipped:
+		return "anything in the part of this run that is damaged in the fleet's engine (" + r.damaged + ")", nil
 	case r.damaged != "":
-		return "what was damaged when this run was exported: " + r.damaged, nil
+		return "anything in the part of this run that was damaged when it was exported (" + r.damaged + ")", nil
+	case r.alive && shipped:
+		return "anything that this run did on its former host and that the fleet's engine does not have", nil
 	case r.alive, r.disowned:
-		return "what this run did after it was exported: its owner was alive then", nil
+		return "anything that this run did after it was exported (its owner was alive then)", nil
 	}
 	return "", nil
 }

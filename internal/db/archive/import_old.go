@@ -17,7 +17,7 @@ import (
 // person must decide about it.
 
 // oldDoubt says what is not known of a run of such an export.
-const oldDoubt = "what this run did beside its checkpoints: its export is of version 1, which holds nothing else"
+const oldDoubt = "anything that this run did beside its checkpoints (its export is of version 1, which holds nothing else)"
 
 // checkOldCheckpoint checks one checkpoint in the way that a save is checked, and that its state is
 // the one that was exported.

@@ -191,6 +191,9 @@ func restoredGoesOn(t *testing.T, s *db.Store, newest string) {
 	var open []string
 	for _, o := range plan.UncertainOperations {
 		open = append(open, o.Key)
+		if strings.Contains(o.Name, "export") {
+			t.Errorf("nobody has exported the run: %q", o.Name)
+		}
 	}
 	slices.Sort(open)
 	if plan.Claimed || !slices.Equal(open, []string{"ckptsidecar.import", "pay-1"}) {

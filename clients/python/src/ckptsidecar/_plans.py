@@ -71,20 +71,25 @@ def _json(state: Any) -> bytes:
     return json.dumps(state, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
+def _named(operation: dict[str, Any]) -> str:
+    key, name = repr(operation["key"]), operation.get("name")
+    return key if name in (None, "", operation["key"]) else f"{name} ({key})"
+
+
 def refuse(plan: Plan, *, offline: bool = False) -> None:
     """Raises where the plan does not let the run begin. ``offline``: the plan came from the spool."""
     told = " ".join(plan.reasons)
     if plan.verdict == "ask":
-        keys = ", ".join(repr(o["key"]) for o in plan.uncertain_operations)
+        names = ", ".join(_named(o) for o in plan.uncertain_operations)
         run = "" if plan.run == _requests.MAIN else f" --run {plan.run}"
         if offline:
             hint = (
-                f"find out whether {keys} took effect, and start the daemon. Then ckptsidecar resume {plan.agent}{run} sends what waits "
+                f"find out whether {names} took effect, and start the daemon. Then ckptsidecar resume {plan.agent}{run} sends what waits "
                 "in the spool and says how to record what you have found out. Or use the argument resolve of run()"
             )
-        elif keys:
+        elif names:
             hint = (
-                f"find out whether {keys} took effect and say so: "
+                f"find out whether {names} took effect and say so: "
                 f"ckptsidecar operation resolve {plan.agent} KEY succeeded|failed{run}, or the argument resolve of run()"
             )
         else:
