@@ -139,7 +139,8 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 	}
 	place, ok := s.EventPlace(owner, after)
 	if !ok {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after does not name an event of %s: give the n of an event, or 0 for the beginning", owner)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after does not name an event of %s: "+
+			"if an older database was put back, begin again at 0, or at the n of an event that it has", owner)
 	}
 	if owner != sc.Caller.Owner {
 		s.AuditRead(sc, "read_events", "", "")

@@ -97,9 +97,9 @@ func (s *Server) fenced(ctx context.Context, ref ckpt.RunRef, fence *ckpt.Error)
 	if fence.Outcome == ckpt.OutcomeSaved {
 		done = ""
 	} else if s.owns(ctx, ref) {
-		return ckpt.Errorf(ckpt.CodeFenced, "nothing was done: this host's lease in the fleet is over, because it does not reach the fleet's engine. "+
-			"Run %s is still yours, and save_checkpoint works. Do nothing that must not happen twice, and tell the user. "+
-			"Call this tool again when the engine is back", ref.Run)
+		return ckpt.Errorf(ckpt.CodeFenced, "nothing was done: this host's lease in the fleet is over. "+
+			"Run %s is still yours, and save_checkpoint works. Do nothing that must not happen twice. "+
+			"Tell the user to look at `ckptsidecar fleet status`, and call this tool again when the lease is held", ref.Run)
 	}
 	s.letGo(ref.Run)
 	return ckpt.Errorf(ckpt.CodeFenced, "%s%s. Stop working on run %s, or call resume_run to see its status", done, fence.Message, ref.Run)

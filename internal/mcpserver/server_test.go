@@ -364,7 +364,7 @@ func TestALeaseThatIsOverTakesNoRunAway(t *testing.T) {
 	}
 	d.flags = []string{"--set", "fleet.engine_file=" + engine}
 	d.start()
-	h.refused("begin_operation", `{"key":"bake"}`, "lease in the fleet is over", "Run main is still yours", "when the engine is back")
+	h.refused("begin_operation", `{"key":"bake"}`, "lease in the fleet is over", "Run main is still yours", "when the lease is held")
 	saved := h.done("save_checkpoint", `{"state":{"n":2}}`)
 	if saved["checkpoint"].(map[string]any)["seq"] != 2.0 {
 		t.Errorf("saved: %v", saved)

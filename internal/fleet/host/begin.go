@@ -2,10 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -28,18 +30,37 @@ func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) er
 // lease, nil if it may.
 func (m *Member) withoutLease(sc ckpt.Scope, agent string, what server.Beginning) error {
 	p, err := m.store.FleetPolicyOf(sc.Whose(), agent)
-	const over = "this host's lease in the fleet is over, so another host may own the runs of "
 	switch {
 	case err != nil:
-		return ckpt.Wrap(ckpt.CodeBusy, err, "%s%s, and its policy cannot be read: nothing may begin", over, agent)
+		return ckpt.Wrap(ckpt.CodeBusy, err, "%s%s, and its policy cannot be read: nothing may begin", leaseIsOver, agent)
 	case p.OnLeaseLost == ckpt.LeaseLostStop && what == server.BeginResume: // exec would stop the agent at once, again and again
-		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: over + agent + ": resume it when `ckptsidecar fleet status` says held"}
+		return m.leaseOver(ckpt.CodeBusy, agent, "resume it")
 	case p.Takeover == ckpt.TakeoverAuto:
-		return ckpt.Errorf(ckpt.CodeFenced, "%s%s: stop this process, and resume the run when `ckptsidecar fleet status` says held", over, agent)
+		return m.leaseOver(ckpt.CodeFenced, agent, "stop this process, and resume the run")
 	case what == server.BeginOperation && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse:
-		return &ckpt.Error{Code: ckpt.CodeNotReplicated, RetryAfter: time.Second, Message: over + agent + ": no operation may begin; try again"}
+		return m.leaseOver(ckpt.CodeNotReplicated, agent, "no operation may begin; try again")
 	}
 	return nil
+}
+
+const leaseIsOver = "this host's lease in the fleet is over, so another host may own the runs of "
+
+// leaseOver refuses something for an agent, and says what to do and when. Waiting helps only if this host can get its
+// lease back.
+func (m *Member) leaseOver(code ckpt.Code, agent, do string) error {
+	when := "when `ckptsidecar fleet status` says held"
+	switch why := m.shipper.hindered(); {
+	case errors.Is(why, pg.ErrRestored):
+		return ckpt.Errorf(ckpt.CodeFenced, "the runs of this host were given to another host with `ckptsidecar fleet restore`: "+
+			"stop this process, and resume the runs of %s there", agent)
+	case why != nil:
+		when = "once an administrator has done what `ckptsidecar fleet status` says"
+	}
+	e := ckpt.Errorf(code, "%s%s: %s %s", leaseIsOver, agent, do, when)
+	if e.Retryable() {
+		e.RetryAfter = time.Second
+	}
+	return e
 }
 
 // TellLease adds the state of the lease to the answer about a run. If the policy

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -128,6 +130,39 @@ func TestARestartLosesNoLease(t *testing.T) {
 	}
 	if run := <-beat; run.Lease != ckpt.LeaseHeld {
 		t.Errorf("a heartbeat is answered %+v", run)
+	}
+}
+
+// TestNobodyWaitsForALeaseThatNeverComes: a host whose runs were given to another host, or whose database has another
+// past than the engine knows, is not told to wait until it holds its lease.
+func TestNobodyWaitsForALeaseThatNeverComes(t *testing.T) {
+	t.Parallel()
+	h := hostOf(t, "postgres://nobody@127.0.0.1:1/none", func(s *shipper) { s.keepLease(lease.New(lease.Boottime, time.Hour), 0) })
+	h.policy("stops", `{"on_lease_lost":"stop"}`)
+	h.policy("moves", `{"takeover":"auto"}`)
+	h.policy("plain", `{}`)
+	_ = h.s.shipper.keeper.renew(t.Context())
+	for _, c := range []struct {
+		why  error
+		want map[string]string
+	}{
+		{errors.New("the engine is away"), map[string]string{"stops": "says held", "moves": "says held"}},
+		{errSplit, map[string]string{"stops": "once an administrator", "moves": "once an administrator"}},
+		{pg.ErrRestored, map[string]string{"stops": "given to another host", "moves": "given to another host"}},
+	} {
+		h.s.shipper.note(c.why)
+		for agent, want := range c.want {
+			err := h.s.MayBegin(fleetUser, agent, server.BeginResume)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %s is answered %v", c.why, agent, err)
+			}
+			if errors.Is(c.why, pg.ErrRestored) && ckpt.CodeOf(err) != ckpt.CodeFenced {
+				t.Errorf("%s is told to try again: %v", agent, err)
+			}
+		}
+		if err := h.s.MayBegin(fleetUser, "plain", server.BeginResume); err != nil {
+			t.Errorf("%v: an agent that needs no lease is answered %v", c.why, err)
+		}
 	}
 }
 

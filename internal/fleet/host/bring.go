@@ -159,7 +159,7 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		case same && run.DB == c.host.DB, named && !same: // it is here, or another run of its name is
 			return e, nil, nil
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
-			return e, nil, c.stillOwned(&run)
+			return e, nil, c.stillOwned(&run, "")
 		case r.DryRun:
 			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)

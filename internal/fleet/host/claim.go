@@ -207,23 +207,31 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 	switch {
 	case run.DB == c.host.DB, r.Force:
 	case run.Takeover == string(ckpt.TakeoverNever):
-		return nil, ckpt.Errorf(ckpt.CodeConflict,
-			"the policy of %s says takeover: never: add --force if you know that host %s is lost", run.Agent, run.Host)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "the policy of %s says takeover: never%s", run.Agent,
+			hintIf(sc.Admin, ": add --force if you know that host "+run.Host+" is lost", ": an administrator may claim the run"))
 	case run.Ground(c.grace, false) == "":
-		return nil, c.stillOwned(run)
+		return nil, c.stillOwned(run, hintIf(sc.Admin, "; or add --force if you know that it is lost", ""))
 	}
 	return run, nil
 }
 
-// stillOwned says why a run cannot be claimed yet.
-func (c *claimant) stillOwned(run *fleet.Claimable) error {
+// hintIf returns the hint for an administrator, or the one for others, who may force nothing.
+func hintIf(admin bool, hint, other string) string {
+	if admin {
+		return hint
+	}
+	return other
+}
+
+// stillOwned says why a run cannot be claimed yet, and what else the caller can do.
+func (c *claimant) stillOwned(run *fleet.Claimable, hint string) error {
 	wait := run.Wait(c.grace)
 	how := fmt.Sprintf("was there %.0f s ago: stop its daemon and wait two minutes", run.SeenAgo)
 	if run.Lease != nil {
 		how = fmt.Sprintf("holds its lease: run `ckptsidecar fleet release` or `fleet drain` there, or stop its daemon and wait %.0f s", wait.Seconds())
 	}
 	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: wait,
-		Message: fmt.Sprintf("host %s, which owns run %s of %s, %s; or add --force if you know that it is lost", run.Host, run.Run, run.Agent, how)}
+		Message: fmt.Sprintf("host %s, which owns run %s of %s, %s%s", run.Host, run.Run, run.Agent, how, hint)}
 }
 
 func candidates(runs []fleet.Claimable) string {

@@ -2,8 +2,11 @@ package host
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
@@ -20,6 +23,9 @@ import (
 // the database open. Rejoin refuses a database whose history agrees with the engine's,
 // unless force is set: a copy of a virtual machine may not have shipped anything yet.
 func Rejoin(ctx context.Context, url string, force bool, c Config) (*fleet.Rejoined, error) {
+	if _, err := os.Stat(c.Store.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no database %s: name one with --db, or with --system the system service's", c.Store.Path)
+	}
 	e, err := pg.Dial(ctx, url)
 	if err != nil {
 		return nil, err
@@ -68,6 +74,9 @@ func rejoin(ctx context.Context, e *pg.Engine, force bool, c Config) (_ *fleet.R
 // of it have in common, and whether their histories differ after it.
 func lastCommon(ctx context.Context, e *pg.Engine, j *journal.Journal, id string) (n int64, split bool, err error) {
 	mark, err := e.MarkOf(ctx, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, ckpt.Errorf(ckpt.CodeConflict, "the engine does not know this database (%s): there is nothing to settle, and its daemon joins by itself", id)
+	}
 	if err != nil {
 		return 0, false, err
 	}

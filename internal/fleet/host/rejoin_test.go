@@ -19,6 +19,12 @@ func TestFleetRejoin(t *testing.T) {
 	server, url := fleetEngine(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := configOf(path, "again", "")
+	if _, err := Rejoin(t.Context(), url, true, c); ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		t.Errorf("without a database: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
 	s := openFleetStore(t, path)
 	save := func(run, state string) {
 		t.Helper()
@@ -27,6 +33,13 @@ func TestFleetRejoin(t *testing.T) {
 		}
 	}
 	save("main", `{"n":1}`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rejoin(t.Context(), url, false, c); ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), "does not know this database") {
+		t.Errorf("a database that the engine does not know: %v", err)
+	}
+	s = openFleetStore(t, path)
 	ship := shipperOf(s, url, "first")
 	again(t, ship)
 	if err := s.Close(); err != nil {
