@@ -331,7 +331,9 @@ func (a *app) showRun(r *ckpt.Run) error {
 		}
 	}
 	p.Write(a.Stdout, a.Out)
-	if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
+	if r.Ownership == ckpt.OwnershipFenced {
+		a.Tell("host %s of the fleet owns this run: go on there, and answer its prompts there", r.Host)
+	} else if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
 		a.Tell("to go on: ckptsidecar resume %s%s", r.Agent, cli.RunFlag(r.Run))
 	}
 	return nil

@@ -140,6 +140,29 @@ func TestStatusShowsNoInventedNumbers(t *testing.T) {
 	}
 }
 
+// TestARunOfAnotherHostIsNotOffered: run show names the host that owns the run, and no command that is refused here.
+func TestARunOfAnotherHostIsNotOffered(t *testing.T) {
+	t.Parallel()
+	var out, told bytes.Buffer
+	a := &app{App: &cli.App{Flags: &cli.Flags{}, Stdout: &out, Stderr: &told, Out: &term.Style{}, Err: &term.Style{}}}
+	r := &ckpt.Run{Agent: "a", Run: "main", Status: ckpt.RunInterrupted}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(a.showRun(r))
+	if !strings.Contains(told.String(), "ckptsidecar resume a") {
+		t.Errorf("a run of this host: %s", &told)
+	}
+	told.Reset()
+	r.Ownership, r.Host = ckpt.OwnershipFenced, "build-2"
+	must(a.showRun(r))
+	if text := told.String(); strings.Contains(text, "resume") || !strings.Contains(text, "host build-2 of the fleet owns this run") {
+		t.Errorf("a run of another host: %s", text)
+	}
+}
+
 // TestTheDiskIsWhereTheDatabaseWouldBe: the nearest existing folder is used.
 func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
 	home := t.TempDir()

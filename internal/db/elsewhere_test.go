@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // TestNobodyWritesToARunOfAnotherHost: once another host owns a run, every
@@ -135,6 +137,8 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 		t.Errorf("the run had %d checkpoints and has %d", before, after)
 	}
 
+	wantWaiting(t, s, 0, 0)
+
 	got, err := s.Checkpoint(t.Context(), ann, saved.ID, true)
 	if err != nil || string(got.State) != "4" {
 		t.Errorf("the run's newest checkpoint reads %+v, %v", got, err)
@@ -147,4 +151,26 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 
 	s.SetElsewhere(nil)
 	save(t, s, ann, "a", ckpt.KindRoutine, "10")
+	wantWaiting(t, s, 1, 1)
+}
+
+// wantWaiting checks what waits for a person here: the open prompts and the uncertain operations. Nobody can settle here
+// what a run of another host waits for.
+func wantWaiting(t *testing.T, s *db.Store, prompts, operations int64) {
+	t.Helper()
+	page, err := s.Prompts(t.Context(), ann, ckpt.PromptFilter{Open: true})
+	must(t, err)
+	st, err := s.Status(t.Context(), ann)
+	must(t, err)
+	o, _, err := s.Overview(t.Context(), ann, survey.OverviewQuery{})
+	must(t, err)
+	needs := map[string]int64{}
+	for _, n := range o.Needs {
+		needs[n.What]++
+	}
+	if int64(len(page.Prompts)) != prompts || st.Waiting.OpenPrompts != prompts || needs[survey.NeedPrompt] != prompts ||
+		st.Waiting.UncertainOperations != operations {
+		t.Errorf("want %d prompts and %d operations: %d are listed, the status counts %+v, the overview %v",
+			prompts, operations, len(page.Prompts), st.Waiting, needs)
+	}
 }

@@ -65,7 +65,8 @@ func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
-// Prompts lists the scope's prompts, newest first. An administrator who names no owner sees all.
+// Prompts lists the scope's prompts, newest first. An administrator who names no owner sees all. Open prompts of runs that
+// another host of the fleet owns are not listed as open: they are answered there.
 func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
 	limit, err := ledger.PageSizeOf(f.Limit)
 	if err != nil {
@@ -79,8 +80,9 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 	}
 	page := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
 	err = s.RO.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*')
-		AND (NOT ?2 OR p.answered_at IS NULL AND (p.expires_at IS NULL OR p.expires_at > ?5)) AND p.id < ?3 ORDER BY p.id DESC LIMIT 0 + ?4`,
-		sc.Whose(), f.Open, f.Before, limit+1, ckpt.At(s.Opt.Now()))
+		AND (NOT ?2 OR p.answered_at IS NULL AND (p.expires_at IS NULL OR p.expires_at > ?5)
+			AND p.run_id NOT IN (SELECT value FROM json_each(?6))) AND p.id < ?3 ORDER BY p.id DESC LIMIT 0 + ?4`,
+		sc.Whose(), f.Open, f.Before, limit+1, ckpt.At(s.Opt.Now()), s.ElsewhereIDs())
 	if len(page.Prompts) > limit {
 		page.Prompts = page.Prompts[:limit]
 		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)

@@ -25,7 +25,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 		if err := countOwned(ctx, q, sc.Whose(), st); err != nil {
 			return err
 		}
-		if err := countWaiting(ctx, q, sc.Whose(), st); err != nil {
+		if err := s.countWaiting(ctx, q, sc.Whose(), st); err != nil {
 			return err
 		}
 		if err := s.DriftStatus(ctx, q, sc.Whose(), &st.Drift); err != nil {
@@ -106,12 +106,13 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 	return nil
 }
 
-// countWaiting counts what waits for a person. It uses indexes that hold nothing else.
-func countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
-	if err := q.GetContext(ctx, &st.Waiting.UncertainOperations, countUncertain, owner); err != nil {
+// countWaiting counts what waits for a person on this host. It uses indexes that hold nothing else.
+func (s *Store) countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
+	elsewhere := s.ElsewhereIDs()
+	if err := q.GetContext(ctx, &st.Waiting.UncertainOperations, countUncertain, owner, elsewhere); err != nil {
 		return err
 	}
-	return q.GetContext(ctx, &st.Waiting.OpenPrompts, countPrompts, owner, st.Now)
+	return q.GetContext(ctx, &st.Waiting.OpenPrompts, countPrompts, owner, elsewhere, st.Now)
 }
 
 // countLeftOut counts the files that the newest tree of each folder of an agent leaves out.
@@ -120,10 +121,11 @@ const countLeftOut = `SELECT coalesce(sum(json_array_length(t.left_out)), 0) FRO
 	WHERE n.sha256 IS NOT NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY n.agent_id, n.root)`
 
 const (
-	ofOwner        = ` CROSS JOIN runs r ON r.id = x.run_id JOIN agents a ON a.id = r.agent_id WHERE (a.owner = ?1 OR ?1 = '*')`
+	ofOwner = ` CROSS JOIN runs r ON r.id = x.run_id JOIN agents a ON a.id = r.agent_id WHERE (a.owner = ?1 OR ?1 = '*')
+		AND x.run_id NOT IN (SELECT value FROM json_each(?2))`
 	countUncertain = `SELECT count(*) FROM operations x INDEXED BY operations_uncertain` + ofOwner + ` AND x.status = 'uncertain'`
 	countPrompts   = `SELECT count(*) FROM prompts x INDEXED BY prompts_waiting` + ofOwner +
-		` AND x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2)`
+		` AND x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?3)`
 )
 
 func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.DatabaseStatus) error {

@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"encoding/json"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -36,6 +38,16 @@ func (s *Core) OtherOwner(run int64) (owner Elsewhere, is bool) {
 		owner, is = (*runs)[run]
 	}
 	return owner, is
+}
+
+// ElsewhereIDs returns the numbers of the runs that other hosts own, as a JSON array for SQL.
+func (s *Core) ElsewhereIDs() string {
+	runs := s.elsewhere.runs.Load()
+	if runs == nil {
+		return "[]"
+	}
+	text, _ := json.Marshal(slices.Sorted(maps.Keys(*runs))) // numbers are always JSON
+	return string(text)
 }
 
 // OwnedHere refuses a run that another host of the fleet owns.

@@ -18,6 +18,8 @@ type needs struct {
 	q     *sqlx.Tx
 	owner string
 	now   ckpt.Time
+	// elsewhere reports whether another host of the fleet owns a run. Nobody can settle here what that run needs.
+	elsewhere func(run int64) bool
 
 	operations, prompts, findings, lost, secrets []needRow
 }
@@ -84,6 +86,7 @@ func (n *needs) read() error {
 		if err := n.q.SelectContext(n.ctx, of.to, of.query, append([]any{n.owner}, of.args...)...); err != nil {
 			return err
 		}
+		*of.to = slices.DeleteFunc(*of.to, func(row needRow) bool { return n.elsewhere(row.RunID) })
 		newestFirst(*of.to)
 	}
 	return nil

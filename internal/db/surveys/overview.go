@@ -23,9 +23,10 @@ type overviewKey struct {
 // answered is what an overview was made from, and its ETag. While there are no new commits and the
 // axis is the same, the content is the same.
 type answered struct {
-	commits int64
-	from    time.Time
-	etag    string
+	commits   int64
+	elsewhere string
+	from      time.Time
+	etag      string
 }
 
 // maxAnswered is how many answers are remembered.
@@ -44,12 +45,16 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	key := overviewKey{sc.Whose(), f}
 	key.query.ETag = ""
 	commits := s.core.Commits.Load() // before reading, so that commits in the meantime count as later
-	if s.unchanged(key, answered{commits, x.from, f.ETag}) {
+	elsewhere := s.core.ElsewhereIDs()
+	if s.unchanged(key, answered{commits, elsewhere, x.from, f.ETag}) {
 		return nil, true, nil
 	}
 	v = &survey.Overview{From: ckpt.At(x.from), To: x.to(), BinMS: x.bin.Milliseconds()}
 	err = s.core.Reading(ctx, func(q *sqlx.Tx) error {
-		n := needs{ctx: ctx, q: q, owner: sc.Whose(), now: now}
+		n := needs{ctx: ctx, q: q, owner: sc.Whose(), now: now, elsewhere: func(run int64) bool {
+			_, is := s.core.OtherOwner(run)
+			return is
+		}}
 		if err := n.read(); err != nil {
 			return err
 		}
@@ -67,7 +72,7 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	if v.ETag, err = s.etag(v); err != nil {
 		return nil, false, err
 	}
-	s.remember(key, answered{commits, x.from, v.ETag})
+	s.remember(key, answered{commits, elsewhere, x.from, v.ETag})
 	if f.ETag == v.ETag {
 		return nil, true, nil
 	}
