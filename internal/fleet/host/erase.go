@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -90,6 +91,7 @@ func (s *shipper) learnErasures(ctx context.Context) error {
 			return err
 		}
 	}
+	due = slices.DeleteFunc(due, func(x fleet.ErasureShown) bool { return len(x.Waits) == 0 })
 	others, err := s.engine.Others(ctx, s.host.DB)
 	if err != nil {
 		return err

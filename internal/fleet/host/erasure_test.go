@@ -32,6 +32,7 @@ func TestFleetErasure(t *testing.T) {
 	admin := ckpt.Caller{Owner: "uid:0", Admin: true}
 	a.has(user.Owner, "x")
 	again(t, b.ship)
+	again(t, a.ship)
 	sc := ckpt.Scope{Caller: user}
 	if _, err := a.store.Erase(t.Context(), sc, "x"); err != nil {
 		t.Fatal(err)
@@ -46,9 +47,17 @@ func TestFleetErasure(t *testing.T) {
 		}
 	}
 	waits("before the engine has it", []string{"a"}, []string{"b"})
-	again(t, a.ship)
+	if err := a.ship.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	waits("when the engine has it", []string{"a"}, []string{"b"})
+	if told := a.status(admin).Erasures; len(told) != 1 || len(told[0].Waits) != 1 || told[0].Waits[0].Name != "b" {
+		t.Errorf("at once, the status of the host says %+v", told)
+	}
 	again(t, b.ship)
+	if told := b.status(admin).Erasures; len(told) != 0 {
+		t.Errorf("a host that has just confirmed the last erasure still says %+v", told)
+	}
 	waits("when all have confirmed", []string{"a", "b"}, []string{})
 	a.ask(other, fmt.Sprint("/v1/fleet/erasures/", at.N), 404)
 	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", at.N+100), 404)

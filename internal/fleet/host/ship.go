@@ -79,6 +79,12 @@ func (s *shipper) once(ctx context.Context) error {
 		if err := s.send(ctx, c); err != nil {
 			return err
 		}
+		if len(c.Erased) > 0 { // tell at once which hosts have not erased it
+			s.learned = time.Time{}
+			if err := s.learnErasures(ctx); err != nil {
+				return err
+			}
+		}
 		if c.To.N >= c.Head {
 			return s.settle(ctx)
 		}
