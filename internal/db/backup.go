@@ -88,7 +88,7 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 			return err
 		}
 		if !readable { // no epoch that it has given away is as high as the time in seconds
-			if err := tx.RaiseFirstEpoch(tx.Now.Unix()); err != nil {
+			if err := tx.SpendEpoch(tx.Now.Unix()); err != nil {
 				return err
 			}
 		}
@@ -124,7 +124,7 @@ func passEpochs(tx *ledger.Tx, spent []spentEpoch) error {
 	if err != nil || most == 0 {
 		return err
 	}
-	return tx.RaiseFirstEpoch(most)
+	return tx.SpendEpoch(most)
 }
 
 // spentEpoch is how far a run's epoch had come in the replaced database.

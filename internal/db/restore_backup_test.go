@@ -86,7 +86,7 @@ func TestNoEpochTwice(t *testing.T) {
 			must(t, db.Backup(t.Context(), path, backup, nil))
 			must(t, write(s, "old", claim(s, "old")))
 			claim(s, "new")
-			lives, isNew := claim(s, "old"), claim(s, "new")
+			lives, isNew, young := claim(s, "old"), claim(s, "new"), claim(s, "young")
 			must(t, s.Close())
 			if replaced == "unreadable" {
 				must(t, os.WriteFile(path, bytes.Repeat([]byte("x"), 8192), 0o600))
@@ -99,7 +99,9 @@ func TestNoEpochTwice(t *testing.T) {
 			if replaced == "whole" {
 				must(t, write(s, "old", lives))
 			}
-			for run, epoch := range map[string]int64{"old": lives, "new": isNew} {
+			must(t, write(s, "young", young)) // its owner is alive, and nobody else has claimed it
+			must(t, write(s, "young", young))
+			for run, epoch := range map[string]int64{"old": lives, "new": isNew, "young": young} {
 				if next := claim(s, run); next <= epoch {
 					t.Errorf("run %s got epoch %d, and %d has an owner", run, next, epoch)
 				}
@@ -108,6 +110,35 @@ func TestNoEpochTwice(t *testing.T) {
 			must(t, s.Close())
 			sound(t, path)
 		})
+	}
+}
+
+// TestNoEpochTwiceAfterADelete: the owner of a run that was erased or deleted may still be alive.
+func TestNoEpochTwiceAfterADelete(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	claim := func() int64 {
+		t.Helper()
+		plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
+		must(t, err)
+		return plan.Epoch
+	}
+	claim()
+	last := claim()
+	_, err := s.Erase(t.Context(), ann, "a")
+	must(t, err)
+	next := claim()
+	if next <= last {
+		t.Errorf("after an erasure epoch %d follows %d", next, last)
+	}
+	_, _, err = s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
+	must(t, err)
+	_, err = s.DeleteRun(t.Context(), ann, ckpt.RunRef{Agent: "a"}, false)
+	must(t, err)
+	run, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a"})
+	must(t, err)
+	if run.Epoch <= next {
+		t.Errorf("after a deletion epoch %d follows %d", run.Epoch, next)
 	}
 }
 

@@ -150,6 +150,9 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run), nil); err != nil {
 			return err
 		}
+		if run.Epoch, err = tx.NextEpoch(0); err != nil {
+			return err
+		}
 	case !run.EndedAt.IsZero():
 		if err := s.beginAnew(tx, run); err != nil {
 			return err
@@ -201,7 +204,7 @@ func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 	}
 	run.Attempt++
 	var err error
-	run.Epoch, err = tx.NextEpoch(run)
+	run.Epoch, err = tx.NextEpoch(run.Epoch)
 	return err
 }
 

@@ -62,6 +62,9 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run), nil); err != nil {
 			return nil, err
 		}
+		if run.Epoch, err = tx.NextEpoch(0); err != nil {
+			return nil, err
+		}
 	}
 	if !run.EndedAt.IsZero() {
 		if err := s.beginAnew(tx, run); err != nil {
@@ -80,8 +83,8 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	err = tx.Exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
 		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END,
 		forked_from = coalesce(?5, forked_from),
-		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms), source = NULL WHERE id = ?7`,
-		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
+		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms), source = NULL, epoch = ?8 WHERE id = ?7`,
+		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID, run.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +207,7 @@ func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 		return err
 	}
 	var err error
-	if run.Epoch, err = tx.NextEpoch(run); err != nil {
+	if run.Epoch, err = tx.NextEpoch(run.Epoch); err != nil {
 		return err
 	}
 	run.Attempt++

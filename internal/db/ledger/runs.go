@@ -37,24 +37,21 @@ const (
 		WHERE key = 'last_run'), 0)))`
 )
 
-// firstEpoch is the first epoch that a run gets which is new in this database. After restore-backup, the
-// owners of runs of the replaced database may still have lower ones. ?4 is the writer's own epoch.
-const firstEpoch = `max(1, coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'first_epoch'), 0), coalesce(?4, 0))`
-
 // mostEpoch is the highest epoch that a writer may bring to a database that does not have its run.
 const mostEpoch = 1 << 40
 
-// RaiseFirstEpoch makes new epochs higher than one that the replaced database has given away.
-func (tx *Tx) RaiseFirstEpoch(spent int64) error {
-	return tx.Exec(`INSERT INTO meta (key, value) VALUES ('first_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
-		WHERE CAST(value AS INTEGER) < ?1`, spent+1)
+// SpendEpoch notes an epoch that a run had which is no longer in the database. Its owner may still be alive, so
+// no later owner of a run of its name may get that epoch.
+func (tx *Tx) SpendEpoch(epoch int64) error {
+	return tx.Exec(`INSERT INTO meta (key, value) VALUES ('spent_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
+		WHERE CAST(value AS INTEGER) < ?1`, epoch)
 }
 
-// NextEpoch returns the epoch of a run's next owner.
-func (tx *Tx) NextEpoch(run *RunRow) (int64, error) {
-	var first int64
-	_, err := tx.Get(&first, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'first_epoch'`)
-	return max(run.Epoch+1, first), err
+// NextEpoch returns the epoch of the next owner of a run that has come to an epoch, 0 for a new run.
+func (tx *Tx) NextEpoch(last int64) (int64, error) {
+	var spent int64
+	_, err := tx.Get(&spent, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'spent_epoch'`)
+	return max(last, spent) + 1, err
 }
 
 // MakeRun finds a run, or makes it if there is none. epoch is the epoch that the writer names: its run may be
