@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -538,6 +539,8 @@ func (s *supervisor) staysEnded(ctx context.Context, end *outcome, status ckpt.R
 		return false
 	case status != ckpt.RunInterrupted: // it waits for something
 		return true
+	case s.fromUser && s.stopped.After(end.died.Add(-end.lived)): // Ctrl-C interrupted it, however long it took to end
+		return true
 	}
 	if !s.operatorDecides(ctx) {
 		return false
@@ -585,7 +588,7 @@ func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
 // goesOn decides whether there is another attempt.
 func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	switch {
-	case end.code == 0 && !end.stopped() && !end.frozen, own, s.asked(), s.cmd.Restart == restartNever:
+	case end.code == 0 && !end.stopped() && !end.frozen, own, s.fromUser && end.code == 128+int(syscall.SIGINT), s.asked(), s.cmd.Restart == restartNever:
 		return false
 	}
 	if end.lived >= healthy {
