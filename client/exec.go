@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"strconv"
-	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -17,22 +16,6 @@ const (
 	envEpoch = "CKPTSIDECAR_EPOCH"
 	envPlan  = "CKPTSIDECAR_PLAN"
 )
-
-// envTaken names the file of the plan that a run has begun with. A later run of this process, or a
-// process that this one starts, must not begin with it too.
-const envTaken = "CKPTSIDECAR_PLAN_TAKEN"
-
-// taking is held while a run takes the plan.
-var taking sync.Mutex
-
-// planFile returns the file of the plan that nobody has taken, or "".
-func planFile(agent string) string {
-	file := os.Getenv(envPlan)
-	if os.Getenv(envAgent) != agent || os.Getenv(envTaken) == file {
-		return ""
-	}
-	return file
-}
 
 // execRun returns the run of an agent for which exec has started this process, or "".
 func execRun(agent string) string {
@@ -48,21 +31,33 @@ func usualRun(agent string) string { return cmp.Or(execRun(agent), ckpt.MainRun)
 // handedOver returns the plan with which exec has claimed a run for this process. It returns nil if
 // there is none for this run, or none that can be read.
 func handedOver(agent, run string) *ckpt.Plan {
-	taking.Lock()
-	defer taking.Unlock()
-	file := planFile(agent)
-	if file == "" || usualRun(agent) != run {
+	file := os.Getenv(envPlan)
+	if file == "" || os.Getenv(envAgent) != agent || usualRun(agent) != run {
 		return nil
 	}
 	plan, err := readPlan(file)
 	if err != nil || !plan.Claimed || strconv.FormatInt(plan.Epoch, 10) != os.Getenv(envEpoch) {
 		return nil
 	}
-	if os.Setenv(envTaken, file) != nil {
+	if !take(file, plan.Epoch) {
 		return nil
 	}
 	return plan
 }
+
+// take reports whether nobody has begun with a plan yet. It leaves a file beside that of the plan, which exec removes:
+// a later run of this process, and every other process of the command, must claim the run itself.
+func take(file string, epoch int64) bool {
+	f, err := os.OpenFile(file+takenSuffix+strconv.FormatInt(epoch, 10), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	return true
+}
+
+// takenSuffix and the epoch follow the name of the file of a plan that was taken.
+const takenSuffix = ".taken-"
 
 // readPlan reads the file of a plan, which has the state of its checkpoint.
 func readPlan(file string) (*ckpt.Plan, error) {

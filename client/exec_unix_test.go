@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
 // TestAgentUnderExec: an agent that another program starts for exec, such as a shell or "go run", begins with the
@@ -16,11 +17,19 @@ import (
 func TestAgentUnderExec(t *testing.T) {
 	t.Parallel()
 	d := started(t)
-	for _, name := range []string{"json", "bytes"} { // the form of its state
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct {
+		name, shell string
+		beats       time.Duration
+	}{
+		{"json", `"$0" "$@"; exit $?`, 7 * time.Minute},
+		{"bytes", `"$0" "$@"; exit $?`, 7 * time.Minute},
+		{"loop", `until "$0" "$@"; do :; done`, client.DefaultHeartbeatTimeout}, // the second process claims the run itself
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			name := test.name // also the form of its state
 			cmd := exec.Command(binary, "--socket", d.socket, "exec", "--agent", name, "--run", "nightly", "--backoff", "1ms", "--heartbeat-timeout", "7m", "--",
-				"sh", "-c", `"$0" "$@"; exit $?`, os.Args[0], "underExec", name)
+				"sh", "-c", test.shell, os.Args[0], "underExec", name)
 			out, err := cmd.Output()
 			if err != nil {
 				t.Errorf("exec: %v", err)
@@ -32,7 +41,7 @@ func TestAgentUnderExec(t *testing.T) {
 			run, err := d.open(t).Wire().Run(t.Context(), ckpt.RunRef{Agent: name, Run: "nightly"})
 			must(t, err)
 			if run.Status != ckpt.RunCompleted || run.Epoch != 3 || run.Goal != "count" ||
-				run.HeartbeatTimeout != ckpt.Duration(7*time.Minute) || run.ProgressTimeout != ckpt.Duration(time.Hour) {
+				run.HeartbeatTimeout != ckpt.Duration(test.beats) || run.ProgressTimeout != ckpt.Duration(time.Hour) {
 				t.Errorf("%+v", run)
 			}
 		})

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 
 import { withState } from './checkpoint.js';
 import { revive } from './decode.js';
@@ -6,24 +6,31 @@ import { messageOf } from './errors.js';
 import type { Plan } from './plan.js';
 import type { Checkpoint, PlanInfo } from './wire.js';
 
-const taken = 'CKPTSIDECAR_PLAN_TAKEN';
-
 /**
  * The plan that `ckptsidecar exec` hands over to the agent that it starts: it
  * has claimed the run already. Undefined where there is none of this run, and
- * for all but the first time, also in processes that this one starts.
+ * for all but the first time, also in other processes of the command.
  */
 export function execPlan<S>(name: { agent: string; run: string }, warn: (message: string) => void): Plan<S> | undefined {
   const { CKPTSIDECAR_PLAN: file, CKPTSIDECAR_AGENT: agent, CKPTSIDECAR_RUN: run } = process.env;
-  if (!file || process.env[taken] === file || agent !== name.agent || run !== name.run) return undefined;
+  if (!file || agent !== name.agent || run !== name.run) return undefined;
   try {
     const plan = read<S>(file);
     if (String(plan.epoch) !== process.env['CKPTSIDECAR_EPOCH']) return undefined; // of a later attempt
-    process.env[taken] = file;
-    return plan;
+    return take(file, plan.epoch) ? plan : undefined;
   } catch (error) {
     warn(`the plan ${file} cannot be read, so the run is resumed again: ${messageOf(error)}`);
     return undefined;
+  }
+}
+
+/** Whether nobody has begun with a plan yet. It leaves a file beside that of the plan, which `exec` removes. */
+function take(file: string, epoch: number): boolean {
+  try {
+    closeSync(openSync(`${file}.taken-${epoch}`, 'wx', 0o600));
+    return true;
+  } catch {
+    return false;
   }
 }
 

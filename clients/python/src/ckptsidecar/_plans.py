@@ -18,14 +18,6 @@ from ._typed import drive, read
 
 Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
 
-_TAKEN = "CKPTSIDECAR_PLAN_TAKEN"  # the plan that a run has begun with: later runs, and processes that this one starts, do not
-
-
-def _plan_file(agent: str) -> str:
-    """The file of the plan that nobody has taken, "" without one."""
-    file = os.environ.get("CKPTSIDECAR_PLAN", "")
-    return "" if os.environ.get("CKPTSIDECAR_AGENT") != agent or os.environ.get(_TAKEN) == file else file
-
 
 def exec_run(agent: str) -> Optional[str]:
     """The run of an agent for which ``ckptsidecar exec`` has started this process, None without exec."""
@@ -40,8 +32,8 @@ def usual_run(agent: str) -> str:
 def supervised(lane: Lane) -> Optional[Plan]:
     """The plan that ``ckptsidecar exec`` has handed over, None where there is none for this run."""
     env = os.environ
-    file = _plan_file(lane[0])
-    if not file or lane[1] != usual_run(lane[0]):
+    file = env.get("CKPTSIDECAR_PLAN", "")
+    if not file or lane != (env.get("CKPTSIDECAR_AGENT"), usual_run(lane[0])):
         return None
     try:
         with open(file, encoding="utf-8") as handed:
@@ -51,8 +43,20 @@ def supervised(lane: Lane) -> Optional[Plan]:
         return None  # it is gone, or of another version
     if str(plan.epoch) != env.get("CKPTSIDECAR_EPOCH"):
         return None
-    env[_TAKEN] = file
-    return plan
+    return plan if _take(file, plan.epoch) else None
+
+
+def _take(file: str, epoch: Optional[int]) -> bool:
+    """Whether nobody has begun with a plan yet.
+
+    It leaves a file beside that of the plan, which the supervisor removes: a later run of this process, and every other
+    process of the command, must claim the run itself.
+    """
+    try:
+        os.close(os.open(f"{file}.taken-{epoch}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:
+        return False
+    return True
 
 
 def _plan_from(raw: dict[str, Any]) -> Plan:
