@@ -22,6 +22,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // exportOf returns the export of an agent, or of all of ann's.
@@ -238,6 +239,208 @@ func TestImportJoinsNoHistories(t *testing.T) {
 	if exportOf(t, stranger, "a") != before {
 		t.Error("the refused import changed something")
 	}
+}
+
+// TestImportSaysWhatItCannotAdd: a file that knows more of an existing run than its checkpoints is refused, under
+// each name, and nothing is changed. The file that knows less is not.
+func TestImportSaysWhatItCannotAdd(t *testing.T) {
+	t.Parallel()
+	nothing := func(*testing.T, *db.Store) {}
+	step := func(key string, status ckpt.StepStatus) func(*testing.T, *db.Store) {
+		return func(t *testing.T, s *db.Store) {
+			_, _, err := s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: key, Name: "deploy", Status: status})
+			must(t, err)
+		}
+	}
+	begin := func(t *testing.T, s *db.Store) {
+		_, _, err := s.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{"n":2}`)})
+		must(t, err)
+	}
+	ask := func(t *testing.T, s *db.Store) {
+		_, _, err := s.AskQuestion(t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Run: "main", Question: "Deploy?"})
+		must(t, err)
+	}
+	find := func(t *testing.T, s *db.Store) {
+		_, _, err := s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "loop", Severity: ckpt.SeverityWarn, Message: "it loops"})
+		must(t, err)
+	}
+	end := func(status ckpt.RunStatus) func(*testing.T, *db.Store) {
+		return func(t *testing.T, s *db.Store) {
+			_, _, err := s.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: status})
+			must(t, err)
+		}
+	}
+	for _, test := range []struct {
+		name        string
+		before, act func(*testing.T, *db.Store)
+		more        string
+	}{
+		{"a step", nothing, step("d", ckpt.StepSucceeded), `step d, attempt 1 \(succeeded\)`},
+		{"another step", step("c", ckpt.StepSucceeded), step("d", ckpt.StepStarted), `step d, attempt 1 \(started\)`},
+		{"the end of a step", step("d", ckpt.StepStarted), func(t *testing.T, s *db.Store) {
+			_, _, err := s.FinishStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "d"})
+			must(t, err)
+		}, `step d, attempt 1 \(succeeded\)`},
+		{"another attempt of a step", step("d", ckpt.StepFailed), step("d", ckpt.StepStarted), `step d, attempt 2 \(started\)`},
+		{"the outcome of an operation", begin, func(t *testing.T, s *db.Store) {
+			_, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed})
+			must(t, err)
+		}, `operation pay, attempt 1 \(failed\)`},
+		{"a prompt", nothing, ask, `prompt \S+ \(open\)`},
+		{"the answer to a prompt", ask, func(t *testing.T, s *db.Store) {
+			page, err := s.Prompts(t.Context(), ann, ckpt.PromptFilter{})
+			must(t, err)
+			_, _, err = s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: page.Prompts[0].ID, Choice: "yes"})
+			must(t, err)
+		}, `prompt \S+ \(closed\)`},
+		{"a finding", nothing, find, `finding \S+ \(open\)`},
+		{"the dismissal of a finding", find, func(t *testing.T, s *db.Store) {
+			page, err := s.Findings(t.Context(), ann, survey.FindingsQuery{Agent: "a"})
+			must(t, err)
+			_, _, err = s.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: page.Findings[0].ID})
+			must(t, err)
+		}, `finding \S+ \(dismissed\)`},
+		{"an event", nothing, func(t *testing.T, s *db.Store) {
+			_, _, err := s.Append(t.Context(), ann, mainRun, []ckpt.NewEvent{{Type: "x"}}, "")
+			must(t, err)
+		}, `event 1, and here it has 0`},
+		{"the end of the run", nothing, end(ckpt.RunCompleted), `its end: it is completed, and here it is running`},
+		{"the end of a segment", nothing, end(ckpt.RunSuspended), `its end: it is suspended, and here it is running`},
+		{"the end after the end of a segment", end(ckpt.RunSuspended), end(ckpt.RunCompleted), `its end: it is completed, and here it is suspended`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, c, p := openRuns(t)
+			save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+			test.before(t, s)
+			older := exportOf(t, s, "a")
+			c.add(time.Second)
+			test.act(t, s)
+			newer := exportOf(t, s, "a")
+			other, _ := copyOf(t, c, p, older)
+			present(t, other, "", older)
+			refuses(t, other, "", newer, test.more)
+			_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "b"}, strings.NewReader(older))
+			must(t, err)
+			present(t, other, "b", older)
+			refuses(t, other, "b", newer, test.more)
+			_, err = other.Erase(t.Context(), ann, "a")
+			must(t, err)
+			present(t, other, "b", older) // its ids differ from those of the file
+			refuses(t, other, "b", newer, test.more)
+			knowing, _ := copyOf(t, c, p, newer)
+			present(t, knowing, "", newer)
+			present(t, knowing, "", older)
+		})
+	}
+}
+
+// present imports a file whose runs are all here already.
+func present(t *testing.T, s *db.Store, agent, text string) {
+	t.Helper()
+	before := exportOf(t, s)
+	report, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: agent}, strings.NewReader(text))
+	must(t, err)
+	if report.RunsPresent != 1 || report.Runs != 0 || report.Imported != 0 {
+		t.Errorf("the report: %+v", report)
+	}
+	if diff := cmp.Diff(before, exportOf(t, s)); diff != "" {
+		t.Errorf("the import changed something:\n%s", diff)
+	}
+}
+
+// refuses imports a file that has more of a run than the store.
+func refuses(t *testing.T, s *db.Store, agent, text, more string) {
+	t.Helper()
+	before := exportOf(t, s)
+	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: agent}, strings.NewReader(text))
+	wantCode(t, err, ckpt.CodeConflict)
+	if err != nil && !regexp.MustCompile(`has more of run main of agent \S+ than this database \(`+more+`\)`).MatchString(err.Error()) {
+		t.Errorf("the message: %v", err)
+	}
+	if diff := cmp.Diff(before, exportOf(t, s)); diff != "" {
+		t.Errorf("the refused import changed something:\n%s", diff)
+	}
+}
+
+// TestImportOfARunThatWentOnHere: what the run here forgot or did since is no reason to refuse the file that it came
+// from.
+func TestImportOfARunThatWentOnHere(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		on   func(*testing.T, *db.Store)
+	}{
+		{"its step is done again", func(t *testing.T, s *db.Store) {
+			_, _, err := s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "d", Name: "deploy"})
+			must(t, err)
+		}},
+		{"it is resumed", func(t *testing.T, s *db.Store) { claim(t, s, 8) }},
+		{"it is begun anew", func(t *testing.T, s *db.Store) {
+			_, _, err := s.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted})
+			must(t, err)
+			start(t, s, 8)
+		}},
+		{"its checkpoint is deleted", func(t *testing.T, s *db.Store) {
+			list, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a"})
+			must(t, err)
+			_, err = s.Delete(t.Context(), ann, list.Checkpoints[0].ID)
+			must(t, err)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, c, p := openRuns(t)
+			id := putFiles(t, s, ann, "a", "", nil, folder{"f": "1"})
+			saveWith(t, s, ann, "a", `{"n":1}`, id)
+			_, _, err := s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "d", Name: "deploy", Status: ckpt.StepFailed})
+			must(t, err)
+			_, _, err = s.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunSuspended})
+			must(t, err)
+			text := exportOf(t, s, "a")
+			other, _ := copyOf(t, c, p, text)
+			c.add(time.Second)
+			test.on(t, other)
+			present(t, other, "", text)
+		})
+	}
+	t.Run("it is to begin with nothing", func(t *testing.T) {
+		t.Parallel()
+		s, c, p := openRuns(t)
+		start(t, s, 7)
+		_, _, err := s.BeginOperation(t.Context(), as(7), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay the invoice"})
+		must(t, err)
+		p.kill(7)
+		plan := claim(t, s, 8)
+		wantVerdict(t, plan, ckpt.VerdictAsk)
+		text := exportOf(t, s, "a")
+		other, _ := copyOf(t, c, p, text)
+		c.add(time.Second)
+		_, _, err = other.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceReinitialize})
+		must(t, err)
+		present(t, other, "", text)
+	})
+}
+
+// TestImportOfFilesThatAreNotHere: a file without files has nothing more than a run with files, but a file with files
+// has more than a run that came without them.
+func TestImportOfFilesThatAreNotHere(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	id := putFiles(t, s, ann, "a", "", nil, folder{"f": "1"})
+	saveWith(t, s, ann, "a", `{"n":1}`, id)
+	text := exportOf(t, s, "a")
+	var bare bytes.Buffer
+	must(t, s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: []string{"a"}, NoFiles: true}, &bare))
+	whole, _ := copyOf(t, c, p, text)
+	present(t, whole, "", bare.String())
+	present(t, whole, "", text)
+	without, _ := copyOf(t, c, p, bare.String())
+	present(t, without, "", bare.String())
+	refuses(t, without, "", text, `the files of checkpoint \S+`)
+	_, err := without.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "b"}, &bare)
+	must(t, err)
+	refuses(t, without, "b", text, `the files of checkpoint \S+`)
 }
 
 // TestImportThatBreaksOffBeginsAnew: if an import ends between its transactions, nothing of it can be resumed, and

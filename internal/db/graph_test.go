@@ -858,6 +858,13 @@ func TestGraphSurvivesExportAndImport(t *testing.T) {
 	if diff := cmp.Diff(s.list(nil), to.list(nil)); diff != "" {
 		t.Error(diff)
 	}
+	s.writes(root1, "2", "task", written(0, "b", `3`))
+	var more bytes.Buffer
+	must(t, s.Export(t.Context(), ann, "langgraph", &more))
+	_, err = to.Import(t.Context(), ann, ckpt.ImportRequest{}, bytes.NewReader(more.Bytes()))
+	if wantCode(t, err, ckpt.CodeConflict); err != nil && !strings.Contains(err.Error(), "a write of a LangGraph task for checkpoint 2") {
+		t.Error(err)
+	}
 	to.put(root1, "2", "3", `{"a":1,"b":2}`, channels{"b": `3`}, "a")
 	_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, bytes.NewReader(text.Bytes())) // everything is already there
 	must(t, err)

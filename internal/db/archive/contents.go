@@ -243,19 +243,20 @@ func (c *checking) checkRun(line *exportLine) error {
 		return err
 	}
 	r := c.agent.run(line.Run)
-	status := ckpt.RunStatus(runs.text(row, "status"))
+	r.status = ckpt.RunStatus(runs.text(row, "status"))
 	r.ended = runs.at(row, "ended_at") != nil
 	r.lastSeq, r.lastEvent, r.epoch = runs.whole(row, "last_seq"), runs.whole(row, "last_event"), runs.whole(row, "epoch")
-	r.startedAt, r.alive = runs.text(row, "started_at"), line.OwnerAlive
+	r.attempt, r.baseSeq = runs.whole(row, "attempt"), runs.whole(row, "base_seq")
+	r.startedAt, r.updatedAt, r.alive = runs.text(row, "started_at"), runs.text(row, "updated_at"), line.OwnerAlive
 	r.unscreened = line.Unscreened
 	switch {
 	case r.declared:
 		return fmt.Errorf("run %s comes twice", r.name)
-	case r.ended == status.Resumable():
-		return fmt.Errorf("run %s is %s, which contradicts its ended_at", r.name, status)
+	case r.ended == r.status.Resumable():
+		return fmt.Errorf("run %s is %s, which contradicts its ended_at", r.name, r.status)
 	case r.lastSeq > ledger.MaxSeq:
 		return fmt.Errorf("run %s has a last_seq above %d", r.name, int64(ledger.MaxSeq))
-	case runs.whole(row, "base_seq") > r.lastSeq, runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
+	case r.baseSeq > r.lastSeq, runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
 		return fmt.Errorf("run %s counts checkpoints beyond its last_seq", r.name)
 	}
 	r.declared = true

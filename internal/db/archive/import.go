@@ -57,6 +57,9 @@ func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReque
 	if err := im.look(ctx); err != nil {
 		return nil, err
 	}
+	if err := im.compare(ctx); err != nil {
+		return nil, err
+	}
 	if err := im.whole(ctx); err != nil {
 		im.undo()
 		return nil, err
@@ -130,19 +133,19 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 			return err
 		}
 	}
-	switch {
-	case !same:
+	if !same {
 		return ckpt.Errorf(ckpt.CodeConflict,
 			"agent %s already has another run %s: "+
 				"import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
-	case run.LastSeq < r.lastSeq || run.LastEvent < r.lastEvent || run.Epoch < r.epoch:
-		return ckpt.Errorf(ckpt.CodeConflict,
-			"the export has more of run %s of agent %s than this database (checkpoint %d, here %d): "+
-				"import into another agent with --agent, or delete that run first; nothing was imported",
-			r.name, agent.Name, r.lastSeq, run.LastSeq)
 	}
-	r.present = true
-	return nil
+	if more := r.moreOf(run); more != "" {
+		return hasMore(agent.Name, r.name, more)
+	}
+	r.present, r.there = true, run.ID
+	_, err = tx.Get(&r.anew, `SELECT ?2 > ?3 OR ?4 > ?5 OR EXISTS (SELECT 1 FROM prompts
+		WHERE run_id = ?1 AND choice = 'reinitialize' AND answered_at > ?6)`,
+		run.ID, run.StartedAt, r.startedAt, run.BaseSeq, r.baseSeq, r.updatedAt)
+	return err
 }
 
 // whole imports what look has found missing: first each run with the rows that belong to it, then

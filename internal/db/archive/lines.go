@@ -52,7 +52,11 @@ type runSeen struct {
 	name       string
 	declared   bool
 	startedAt  string
+	updatedAt  string
+	status     ckpt.RunStatus
 	epoch      int64
+	attempt    int64
+	baseSeq    int64
 	lastSeq    int64
 	lastEvent  int64
 	ended      bool
@@ -67,6 +71,8 @@ type runSeen struct {
 	attempts map[string]int64 // of its operations
 
 	present  bool  // it exists here already
+	there    int64 // the id of the run that exists
+	anew     bool  // that run was begun anew since, and has forgotten its steps and operations
 	half     int64 // the run here whose import has not ended, 0 for none
 	id       int64 // the id of the run that was made
 	disowned bool
