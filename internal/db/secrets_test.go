@@ -50,6 +50,16 @@ func TestSecretsPolicy(t *testing.T) {
 			if got := sqlite3(t, "-readonly", o.Path, `SELECT count(*) FROM audit_findings WHERE rule = 'secret' AND evidence LIKE '%/config/password%'`); got != want.findings {
 				t.Errorf("%s findings, want %s", got, want.findings)
 			}
+			says, needs := "The state holds what looks like", 1
+			if !want.kept {
+				says, needs = "It was redacted, so it is not stored.", 0
+			}
+			if got := sqlite3(t, "-readonly", o.Path, `SELECT message FROM audit_findings WHERE rule = 'secret'`); want.findings == "1" && !strings.Contains(got, says) {
+				t.Errorf("the finding says %q, want %q", got, says)
+			}
+			if v := overview(t, s, ann); want.findings == "1" && len(v.Needs) != needs {
+				t.Errorf("%+v wait for a person, want %d", v.Needs, needs)
+			}
 			if got := sqlite3(t, "-readonly", o.Path, `SELECT count(*) FROM audit_findings, audit_log WHERE message || evidence || detail || coalesce(reason, '') LIKE '%canary%'`); got != "0" {
 				t.Error("a value stands where it must not")
 			}

@@ -192,6 +192,9 @@ func (c *candidate) redact(scan Scan) (found []secrets.Secret, err error) {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not valid JSON after its secrets were removed: %v; "+
 			"remove the secrets before you save", err)
 	}
+	for i := range found {
+		found[i].Redacted = true
+	}
 	return found, nil
 }
 

@@ -26,8 +26,7 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 			continue
 		}
 		f := &ckpt.Finding{Rule: ckpt.RuleSecret, Severity: ckpt.SeverityWarn, Evidence: evidence, Checkpoint: ckpt.Ref(checkpoint),
-			Message: fmt.Sprintf("The %s holds what looks like %s at %q. Keep secrets out, or set the policy's secrets to redact.",
-				cmp.Or(secret.In, "state"), secret.Kind, secret.Path)}
+			Message: secretMessage(&secret)}
 		if err := s.begin(tx, agent, run, f); err != nil {
 			return err
 		}
@@ -36,6 +35,14 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 		}
 	}
 	return nil
+}
+
+func secretMessage(secret *secrets.Secret) string {
+	message := "The %s holds what looks like %s at %q. Keep secrets out, or set the policy's secrets to redact."
+	if secret.Redacted {
+		message = "The %s held what looks like %s at %q. It was redacted, so it is not stored. Keep secrets out, because the agent does not get it back."
+	}
+	return fmt.Sprintf(message, cmp.Or(secret.In, "state"), secret.Kind, secret.Path)
 }
 
 // ReportBeside makes findings of the secrets that were found outside a state.

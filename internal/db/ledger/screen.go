@@ -46,7 +46,7 @@ func (c *Screening) Value(name string, value []byte, isJSON bool) []byte {
 		return value
 	}
 	for _, secret := range found {
-		secret.In, secret.Path = c.in, "/"+name+secret.Path
+		secret.In, secret.Path, secret.Redacted = c.in, "/"+name+secret.Path, c.Mode == ckpt.SecretsRedact
 		c.Found = append(c.Found, secret)
 	}
 	switch c.Mode {

@@ -65,7 +65,7 @@ const (
 		FROM (SELECT run_id, count(*) AS count, min(at) AS since, max(id) AS id FROM findings WHERE %s GROUP BY run_id) x
 		CROSS JOIN findings f ON f.id = x.id` + needRuns + `WHERE ` + ofOwner
 	criticalFindings = `severity = 'critical' AND dismissed_at IS NULL AND closed IS NULL`
-	secretFindings   = `rule = 'secret' AND closed IS NULL`
+	secretFindings   = `rule = 'secret' AND closed IS NULL AND evidence ->> 'redacted' IS NOT TRUE`
 	selectLost       = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 +
 		`), '') AS text, r.interrupted_at AS since FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
 		WHERE r.status IN ('interrupted', 'timed_out') AND r.interrupted_at IS NOT NULL AND ` + ofOwner
