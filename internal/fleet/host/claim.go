@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -175,8 +176,10 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 	j := journal.New(c.store.Core)
 	var found []fleet.Claimable
 	var here *fleet.Claimable
+	var clash error // why the first run that would fit otherwise cannot come here
 	for i := range all {
 		run := &all[i]
+		var refused error
 		same, named, err := j.HasRun(ctx, run.Here, run.Agent, run.Run, run.UID)
 		switch {
 		case err != nil:
@@ -184,18 +187,24 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 		case run.DB == c.host.DB && same:
 			here = run
 			continue
-		case run.DB != c.host.DB && same && r.Run != "":
-			return nil, ckpt.Errorf(ckpt.CodeConflict,
+		case same:
+			refused = ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s was claimed from this host, and what this host had of it is still here: decide about it with `ckptsidecar fleet strands`, then delete the run here",
 				run.Run, run.Agent)
-		case named && !same && r.Run != "":
-			return nil, ckpt.Errorf(ckpt.CodeConflict,
-				"%s has a run %s of its own on this host: delete that one, or end it and export it, before you claim the other", run.Agent, run.Run)
-		case !same && !named:
+		case named:
+			refused = ckpt.Errorf(ckpt.CodeConflict,
+				"%s has a run %s of its own on this host: delete that one (export it first, if you need it) before you claim the other", run.Agent, run.Run)
+		default:
 			found = append(found, *run)
 		}
+		if refused != nil && r.Run != "" {
+			return nil, refused
+		}
+		clash = cmp.Or(clash, refused)
 	}
 	switch {
+	case len(found) == 0 && clash != nil:
+		return nil, clash
 	case len(found) == 0 && here != nil:
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on this host already", here.Run, here.Agent)
 	case len(found) == 0:

@@ -69,8 +69,12 @@ func TestFleetClaim(t *testing.T) {
 		if err := saveOne(busy, t, "main", `{}`); err != nil {
 			t.Fatal(err)
 		}
-		_, err = claimantOf(busy, url, "busy").Claim(t.Context(), fleetAdmin, forced)
-		wantRefused(t, err, ckpt.CodeConflict, "of its own on this host")
+		unnamed := forced
+		unnamed.Run = ""
+		for _, r := range []fleet.ClaimRequest{forced, unnamed} {
+			_, err = claimantOf(busy, url, "busy").Claim(t.Context(), fleetAdmin, r)
+			wantRefused(t, err, ckpt.CodeConflict, "a has a run main of its own on this host: delete that one (export it first, if you need it)")
+		}
 		if got := server.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
 			t.Errorf("claims that were refused left %s rows", got[0])
 		}
