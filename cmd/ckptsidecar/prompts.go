@@ -96,10 +96,10 @@ func promptText(a *app, p *ckpt.Prompt, whole bool) {
 		term.Printf(a.Stdout, "  expires %s\n", term.Moment(p.ExpiresAt))
 	}
 	for _, line := range view.Answers(p) {
-		answerLine(a, term.Escape(strings.ReplaceAll(line, p.ID, a.Out.ID(p.ID))))
+		answerLine(a, term.Escape(line))
 	}
 	if more {
-		term.Printf(a.Stdout, "  ckptsidecar prompts show %s tells more\n", a.Out.ID(p.ID))
+		term.Printf(a.Stdout, "  ckptsidecar prompts show %s tells more\n", p.ID)
 	}
 }
 
