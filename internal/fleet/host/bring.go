@@ -224,7 +224,7 @@ func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 		if s != nil && s.Decided == "" && (s.Checkpoints > 0 || s.Rows > 0 && !c.acknowledgesNothing(run)) {
 			return ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s was claimed from this host, and what it did here after that no other host has (checkpoints: %d): "+
-					"decide about it with `ckptsidecar fleet strands`, then resume it", run.Run, run.Agent, s.Checkpoints)
+					"an administrator decides about it with `ckptsidecar fleet strands`; then resume it", run.Run, run.Agent, s.Checkpoints)
 		}
 		admin := sc
 		admin.Admin, admin.Target, admin.Reason = true, run.Here, fmt.Sprintf("it comes back from host %s of the fleet", run.Host)

@@ -134,7 +134,7 @@ func TestResumeClaims(t *testing.T) {
 
 	t.Run("and back", func(t *testing.T) {
 		leaseOver(server, two.store.ID)
-		if p := one.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "fleet strands") {
+		if p := one.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "an administrator decides about it with `ckptsidecar fleet strands`") {
 			t.Fatalf("before anybody has decided about the strand: %+v", p)
 		}
 		strands, err := one.s.API().Strands(t.Context(), fleetAdmin)

@@ -189,7 +189,7 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 			continue
 		case same:
 			refused = ckpt.Errorf(ckpt.CodeConflict,
-				"run %s of %s was claimed from this host, and what this host had of it is still here: decide about it with `ckptsidecar fleet strands`, then delete the run here",
+				"run %s of %s was claimed from this host, and what this host had of it is still here: an administrator decides about it with `ckptsidecar fleet strands`; then delete the run here",
 				run.Run, run.Agent)
 		case named:
 			refused = ckpt.Errorf(ckpt.CodeConflict,

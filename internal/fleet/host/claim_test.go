@@ -103,12 +103,12 @@ func TestFleetClaim(t *testing.T) {
 		if err := old.once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantRefused(t, saveOne(one, t, "main", `{}`), ckpt.CodeFenced, "host two of the fleet has claimed run main")
+		wantRefused(t, saveOne(one, t, "main", `{}`), ckpt.CodeFenced, "host two of the fleet has claimed run main (term 1): stop this agent; an administrator sees")
 		if err := saveOne(one, t, "other", `{}`); err != nil {
 			t.Errorf("a run that nobody has claimed is refused: %v", err)
 		}
 		_, err := claimantOf(one, url, "one").Claim(t.Context(), fleetAdmin, forced)
-		wantRefused(t, err, ckpt.CodeConflict, "was claimed from this host")
+		wantRefused(t, err, ckpt.CodeConflict, "an administrator decides about it with `ckptsidecar fleet strands`")
 	})
 	t.Run("also after a restart without the engine", func(t *testing.T) {
 		word := path + wordSuffix
