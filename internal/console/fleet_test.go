@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -82,6 +83,9 @@ func TestFleetPage(t *testing.T) {
 	if err != nil || fleet.TermOf(run.Epoch) != 1 {
 		t.Fatalf("beta has %+v, %v", run, err)
 	}
+	if said := fmt.Sprint(beta.reasons()); !strings.Contains(said, ": alpha is lost") {
+		t.Errorf("the audit log does not have the reason of the claim: %s", said)
+	}
 
 	alone := alpha("") // it has not heard of the claim
 	alone.save("coder", "one", `{"n": 2}`)
@@ -99,6 +103,9 @@ func TestFleetPage(t *testing.T) {
 	values.Set("reason", "the second state is right")
 	if status, text := back.act("adopt", values); status != 200 || !strings.Contains(text, "first of one-again") {
 		t.Fatalf("the adoption is answered with %d: %s", status, text)
+	}
+	if said := fmt.Sprint(back.reasons()); !strings.Contains(said, ": the second state is right") {
+		t.Errorf("the audit log does not have the reason of the adoption: %s", said)
 	}
 	saved, err := back.client.Latest(t.Context(), ckpt.CheckpointFilter{Agent: "coder", Run: "one-again"}, true)
 	if err != nil || string(saved.State) != `{"n": 2}` {

@@ -16,6 +16,7 @@ type claimCmd struct {
 	Name  string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
 	Host  string `help:"Only a run of this host, by its name or its database." placeholder:"NAME"`
 	Force bool   `help:"Claim the run even if its host holds its lease or its policy says never, because you know that the host is lost."`
+	cli.ReasonFlag
 }
 
 // Help returns the additional text of `fleet claim --help`.
@@ -36,7 +37,7 @@ func (c *claimCmd) Run(ctx context.Context, a *cli.App) error {
 		r.Owner = a.Owner
 	}
 	r.Agent, r.Run, _ = strings.Cut(c.Name, "/")
-	done, err := client.Operator{Client: a.Client()}.ClaimRun(ctx, r)
+	done, err := client.Operator{Client: a.Client()}.ClaimRun(client.WithReason(ctx, c.Reason), r)
 	switch {
 	case err != nil:
 		return err
@@ -119,10 +120,11 @@ func (f *strandFlags) find(ctx context.Context, a *cli.App) (*fleet.Strand, erro
 type strandsAdoptCmd struct {
 	strandFlags `embed:""`
 	Into        string `name:"run" help:"The run to adopt into. Default: the name of the run with -strand- and the term." placeholder:"NAME"`
+	cli.ReasonFlag
 }
 
 func (c *strandsAdoptCmd) Run(ctx context.Context, a *cli.App) error {
-	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Adopted, Run: c.Into})
+	return decideStrand(client.WithReason(ctx, c.Reason), a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Adopted, Run: c.Into})
 }
 
 type strandsDropCmd struct {

@@ -18,6 +18,7 @@ func (o Operator) ClaimRun(ctx context.Context, r fleet.ClaimRequest) (*fleet.Cl
 	if err != nil {
 		return nil, err
 	}
+	a.because(ctx)
 	v := new(fleet.Claimed)
 	_, err = o.fetch(ctx, a, v)
 	return orNil(v, err)
@@ -40,6 +41,9 @@ func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDe
 	a, err := jsonAsk(http.MethodPost, "/v1/fleet/strands/"+url.PathEscape(uid)+verb, d)
 	if err != nil {
 		return nil, err
+	}
+	if d.Decision == fleet.Adopted {
+		a.because(ctx)
 	}
 	v := new(fleet.StrandDecided)
 	_, err = o.fetch(ctx, a, v)
