@@ -208,3 +208,42 @@ func TestOnlyTheSpoolOfTheRun(t *testing.T) {
 		t.Errorf("the plan is %+v", run.Plan)
 	}
 }
+
+// TestARunThatBeginsAnewWithoutADaemonIsStored: it had ended while there was one.
+func TestARunThatBeginsAnewWithoutADaemonIsStored(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	ctx := t.Context()
+	work := func(n int, change ...func(*client.Client)) {
+		t.Helper()
+		must(t, d.open(t, change...).Agent("cron").Run(ctx, client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+			if run.Plan.Verdict != ckpt.VerdictFresh {
+				t.Errorf("the plan is %+v", run.Plan)
+			}
+			if _, err := client.Step(ctx, run, "count", func(context.Context) (int, error) { return n, nil }); err != nil {
+				return err
+			}
+			if _, err := run.Operation(ctx, "pay", nil, func(context.Context) error { return nil }); err != nil {
+				return err
+			}
+			_, err := run.Save(ctx, state{Step: n})
+			return err
+		}))
+	}
+	work(1)
+	d.stop()
+	work(2, failOpen)
+	d.start()
+	c := d.open(t)
+	if r, err := c.Replay(ctx); err != nil || r.Rejected > 0 || r.Left > 0 || r.Sent == 0 {
+		t.Errorf("replayed %+v, %v", r, err)
+	}
+	run, err := c.Wire().Run(ctx, ckpt.RunRef{Agent: "cron"})
+	must(t, err)
+	var last state
+	_, err = c.Agent("cron").Latest(ctx, &last)
+	must(t, err)
+	if run.Status != ckpt.RunCompleted || run.Attempt != 2 || last.Step != 2 {
+		t.Errorf("%+v, %+v", run, last)
+	}
+}

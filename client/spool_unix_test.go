@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,5 +149,38 @@ func TestARelativeSocketIsTheSameDaemon(t *testing.T) {
 	d.start()
 	if r, err := d.open(t).Replay(t.Context()); err != nil || r.Sent != 1 || r.Other != 0 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestOnlyWritesAfterTheEndBeginARunAnew: what was spooled before the end is refused, and so is a writer that had claimed the run.
+func TestOnlyWritesAfterTheEndBeginARunAnew(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	run, err := d.open(t).Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
+	overSocket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	}}}
+	defer overSocket.CloseIdleConnections()
+	for _, test := range []struct {
+		spooled time.Time
+		body    string
+		want    int
+	}{
+		{time.Now().Add(-time.Hour), `{"key":"k","name":"k"}`, http.StatusConflict},
+		{time.Now().Add(time.Hour), `{"key":"k","name":"k","epoch":1}`, http.StatusConflict},
+		{time.Now().Add(time.Hour), `{"key":"k","name":"k"}`, http.StatusCreated},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/v1/agents/a/runs/main/steps", strings.NewReader(test.body))
+		must(t, err)
+		r.Header.Set("Content-Type", ckpt.ContentTypeJSON)
+		r.Header.Set("Ckpt-Spooled", ckpt.At(test.spooled).String())
+		answer, err := overSocket.Do(r)
+		must(t, err)
+		_ = answer.Body.Close()
+		if answer.StatusCode != test.want {
+			t.Errorf("%s, spooled at %v: %d, want %d", test.body, test.spooled, answer.StatusCode, test.want)
+		}
 	}
 }

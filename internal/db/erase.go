@@ -81,13 +81,6 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	if err := tx.List(&uids, `SELECT uid FROM agents WHERE id = ?1 UNION ALL SELECT uid FROM runs WHERE agent_id = ?1`, agent.ID); err != nil {
 		return nil, err
 	}
-	var epoch int64
-	if _, err := tx.Get(&epoch, `SELECT coalesce(max(epoch), 0) FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
-		return nil, err
-	}
-	if err := tx.SpendEpoch(epoch); err != nil {
-		return nil, err
-	}
 	if err := tx.FreeAgent(agent); err != nil {
 		return nil, err
 	}

@@ -113,35 +113,6 @@ func TestNoEpochTwice(t *testing.T) {
 	}
 }
 
-// TestNoEpochTwiceAfterADelete: the owner of a run that was erased or deleted may still be alive.
-func TestNoEpochTwiceAfterADelete(t *testing.T) {
-	t.Parallel()
-	s, _, _ := openRuns(t)
-	claim := func() int64 {
-		t.Helper()
-		plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
-		must(t, err)
-		return plan.Epoch
-	}
-	claim()
-	last := claim()
-	_, err := s.Erase(t.Context(), ann, "a")
-	must(t, err)
-	next := claim()
-	if next <= last {
-		t.Errorf("after an erasure epoch %d follows %d", next, last)
-	}
-	_, _, err = s.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.EndRequest{Status: ckpt.RunCompleted})
-	must(t, err)
-	_, err = s.DeleteRun(t.Context(), ann, ckpt.RunRef{Agent: "a"}, false)
-	must(t, err)
-	run, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a"})
-	must(t, err)
-	if run.Epoch <= next {
-		t.Errorf("after a deletion epoch %d follows %d", run.Epoch, next)
-	}
-}
-
 // TestARunOfALostDatabase: a writer that has claimed its run in another database goes on in a new one with its epoch.
 func TestARunOfALostDatabase(t *testing.T) {
 	t.Parallel()

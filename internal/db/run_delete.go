@@ -111,9 +111,6 @@ func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow,
 	if len(rows) == removedAtOnce {
 		return true, nil
 	}
-	if err := tx.SpendEpoch(run.Epoch); err != nil {
-		return false, err
-	}
 	tx.OnCommit(s.prompts.Tell)
 	if gone.Rows, err = s.DropRows(tx, agent, run.ID); err != nil {
 		return false, err

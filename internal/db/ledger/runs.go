@@ -40,8 +40,8 @@ const (
 // mostEpoch is the highest epoch that a writer may bring to a database that does not have its run.
 const mostEpoch = 1 << 40
 
-// SpendEpoch notes an epoch that a run had which is no longer in the database. Its owner may still be alive, so
-// no later owner of a run of its name may get that epoch.
+// SpendEpoch notes the epoch of a run that was in a replaced database. Its owner may still be alive, so no later
+// owner of a run of its name may get that epoch.
 func (tx *Tx) SpendEpoch(epoch int64) error {
 	return tx.Exec(`INSERT INTO meta (key, value) VALUES ('spent_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
 		WHERE CAST(value AS INTEGER) < ?1`, epoch)

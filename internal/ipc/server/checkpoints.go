@@ -30,6 +30,9 @@ func (c *call) putCheckpoint() error {
 func (c *call) save(r *ckpt.SaveRequest) error {
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
+	if err := c.beginAnew(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r.Epoch); err != nil {
+		return err
+	}
 	saved, err := c.server.store.Save(ctx, c.scope, r)
 	if err != nil {
 		return err

@@ -21,6 +21,9 @@ func (c *call) appendEvents() error {
 	if err := c.decodeUpTo(maxValues, &events); err != nil {
 		return err
 	}
+	if err := c.beginAnew(ref, ref.Epoch); err != nil {
+		return err
+	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Appended, bool, error) {
 		return c.server.store.Append(ctx, c.scope, ref, events, c.key)
 	}, func(a *ckpt.Appended) *ckpt.Durability { return &a.Durability })

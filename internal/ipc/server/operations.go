@@ -18,6 +18,9 @@ func (c *call) beginOperation() error {
 	if err := c.may(BeginOperation); err != nil {
 		return err
 	}
+	if err := c.beginAnew(c.ref(), r.Epoch); err != nil {
+		return err
+	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
 		return c.server.store.BeginOperation(ctx, c.scope, c.ref(), r)
 	}, func(o *ckpt.Operation) *ckpt.Durability { return &o.Durability })

@@ -202,6 +202,9 @@ func (c *call) endRun() error {
 		return err
 	}
 	r.Result = given(r.Result)
+	if err := c.beginAnew(c.ref(), r.Epoch); err != nil {
+		return err
+	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
 		return c.server.store.EndRun(ctx, c.scope, c.ref(), r)
 	})

@@ -20,6 +20,9 @@ func (c *call) beginStep() error {
 			return err
 		}
 	}
+	if err := c.beginAnew(c.ref(), r.Epoch); err != nil {
+		return err
+	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
 		return c.server.store.BeginStep(ctx, c.scope, c.ref(), r)
 	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
