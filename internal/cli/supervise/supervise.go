@@ -370,9 +370,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		}
 		return end
 	}
-	look := time.NewTicker(leftLook)
-	defer look.Stop()
-	var killAfter, lookAfter <-chan time.Time
+	var killAfter, look <-chan time.Time
 	for {
 		select {
 		case state := <-c.ended:
@@ -385,8 +383,10 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 			if killAfter == nil {
 				killAfter = time.After(grace)
 			}
-			lookAfter = look.C
-		case <-lookAfter:
+			ticker := time.NewTicker(leftLook)
+			defer ticker.Stop() // the command ends once
+			look = ticker.C
+		case <-look:
 			if !c.left() {
 				return finish()
 			}
