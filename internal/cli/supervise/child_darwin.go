@@ -18,6 +18,3 @@ func (c *child) stopped() bool {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", c.pid())
 	return err == nil && info.Proc.P_stat == stoppedState
 }
-
-// left reports whether processes that the child has started are running.
-func (c *child) left() bool { return c.group && unix.Kill(-c.pid(), 0) == nil }

@@ -2,11 +2,7 @@
 
 package supervise
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "os"
 
 // dieWith only checks the parent. If exec is killed, its agent continues until it ends or
 // is fenced.
@@ -15,6 +11,3 @@ func dieWith(parent int) bool { return os.Getppid() == parent }
 // stopped always returns false: this system does not report it. progress_timeout finds a
 // child that hangs.
 func (c *child) stopped() bool { return false }
-
-// left reports whether processes that the child has started are running.
-func (c *child) left() bool { return c.group && unix.Kill(-c.pid(), 0) == nil }
