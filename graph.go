@@ -2,6 +2,8 @@ package ckptsidecar
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -34,6 +36,30 @@ func (t GraphThread) Check() error {
 		return err
 	}
 	return checkGraphText("ns", t.NS)
+}
+
+// RunName returns the name of the run of the thread and the namespace: readable, and different for each.
+func (t GraphThread) RunName() string {
+	sum := sha256.Sum256([]byte(t.Thread + "\x00" + t.NS))
+	name := plainName(t.Thread)
+	if t.NS != "" {
+		name += "+" + plainName(t.NS)
+	}
+	return name + "-" + hex.EncodeToString(sum[:8])
+}
+
+// plainName returns the beginning of a text, with only the characters that the name of a run may have.
+func plainName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@-", r)) {
+			return r
+		}
+		return '-'
+	}, text[:min(len(text), 64)])
+	if name = strings.TrimLeft(name, "._:@-"); name == "" {
+		return "t"
+	}
+	return name
 }
 
 // GraphBytes is a value that the daemon does not interpret.

@@ -68,7 +68,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	v := saves.New(d)
 	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d),
 		Surveys: surveys.New(c), Policies: policies.New(c)}
-	s.Archive = archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName}, s.Files)
+	s.Archive = archive.New(d, langgraph.GraphImported, s.Files)
 	v.Trees = s.Files
 	if err := c.Open(ctx); err != nil {
 		return nil, err

@@ -11,20 +11,17 @@ import (
 // Archive exports and imports.
 type Archive struct {
 	*driftlog.Drifts
-	graphs Graphs
-	files  Files
+	graphImported GraphImported
+	files         Files
 }
 
-// Graphs are the functions of LangGraph's threads that an import or export needs.
-type Graphs struct {
-	// Imported notes a LangGraph checkpoint that an import brought in.
-	Imported func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error
-	// RunName is the name of the run of a thread and namespace.
-	RunName func(ckpt.GraphThread) string
-}
+// GraphImported notes a LangGraph checkpoint that an import brought in.
+type GraphImported func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error
 
 // New makes an Archive.
-func New(d *driftlog.Drifts, graphs Graphs, files Files) *Archive { return &Archive{d, graphs, files} }
+func New(d *driftlog.Drifts, graph GraphImported, files Files) *Archive {
+	return &Archive{d, graph, files}
+}
 
 // Files are the functions for the files of checkpoints that an import needs.
 type Files interface {

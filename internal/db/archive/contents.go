@@ -19,12 +19,12 @@ import (
 )
 
 // checkExport reads and checks a whole export without importing it.
-func checkExport(f *os.File, runName func(ckpt.GraphThread) string) (*contents, error) {
+func checkExport(f *os.File) (*contents, error) {
 	l, err := readLines(f)
 	if err != nil {
 		return nil, err
 	}
-	c := &checking{contents: &contents{has: map[string]bool{}}, kinds: map[string]*kindCount{}, names: map[string]bool{}, runName: runName}
+	c := &checking{contents: &contents{has: map[string]bool{}}, kinds: map[string]*kindCount{}, names: map[string]bool{}}
 	sum := sha256.New()
 	for {
 		b, line, err := l.next()
@@ -299,7 +299,7 @@ func (c *checking) checkRow(t *table, line *exportLine) error {
 		return nil
 	case lineThread:
 		thread := ckpt.GraphThread{Thread: t.text(row, "thread"), NS: t.text(row, "ns")}
-		if c.runName(thread) != r.name {
+		if thread.RunName() != r.name {
 			return fmt.Errorf("the thread %q does not belong to run %s", cut(thread.Thread), r.name)
 		}
 		if c.agent.threads[thread] {

@@ -36,7 +36,7 @@ func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReque
 		return nil, err
 	}
 	defer dropAside(aside)
-	contents, err := checkExport(aside, s.graphs.RunName)
+	contents, err := checkExport(aside)
 	if err != nil {
 		return nil, err
 	}
@@ -475,7 +475,7 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 		return err
 	}
 	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := im.store.graphs.Imported(tx, agent, run, row.Seq, c.request.State); err != nil {
+		if err := im.store.graphImported(tx, agent, run, row.Seq, c.request.State); err != nil {
 			return err
 		}
 	}

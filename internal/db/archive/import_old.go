@@ -143,7 +143,7 @@ func (im *importing) oneOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheckpo
 		return err
 	}
 	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := im.store.graphs.Imported(tx, agent, run, row.Seq, c.request.State); err != nil {
+		if err := im.store.graphImported(tx, agent, run, row.Seq, c.request.State); err != nil {
 			return err
 		}
 	}

@@ -152,8 +152,6 @@ type checking struct {
 	open  *runSeen // whose rows are being read
 	kinds map[string]*kindCount
 	names map[string]bool
-
-	runName func(ckpt.GraphThread) string
 }
 
 // cut shortens a text for use as a name, which has no control characters.

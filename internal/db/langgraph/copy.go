@@ -57,7 +57,7 @@ func (c *graphCopying) next(ctx context.Context, after int64) (d *graphDocument,
 // writes copies the writes that the other thread does not have.
 func (c *graphCopying) writes() error {
 	e := ledger.Entry(c.scope, "copy_thread", c.agent.Name)
-	e.Run = graphRunName(c.to)
+	e.Run = c.to.RunName()
 	return c.store.Submit(&ledger.Op{Owner: c.scope.Caller.Owner, Entry: e, Do: func(tx *ledger.Tx) error {
 		agent, run, err := c.store.graphRun(tx, c.scope, c.agent.Name, c.to)
 		if err != nil {

@@ -2,9 +2,6 @@ package langgraph
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -15,30 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
-
-// graphRunName is the name of the run for a thread and namespace: readable, and different for each.
-func graphRunName(t ckpt.GraphThread) string {
-	sum := sha256.Sum256([]byte(t.Thread + "\x00" + t.NS))
-	name := plainName(t.Thread)
-	if t.NS != "" {
-		name += "+" + plainName(t.NS)
-	}
-	return name + "-" + hex.EncodeToString(sum[:8])
-}
-
-// plainName is the beginning of a text, with only the characters that the name of a run may have.
-func plainName(text string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@-", r)) {
-			return r
-		}
-		return '-'
-	}, text[:min(len(text), 64)])
-	if name = strings.TrimLeft(name, "._:@-"); name == "" {
-		return "t"
-	}
-	return name
-}
 
 // graphPut is a put on its way: an ordinary save, and the rows that are kept beside it.
 type graphPut struct {
@@ -75,7 +48,7 @@ func (s *Threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut)
 	}
 	defer release()
 	if len(missing) > 0 {
-		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread), Tags: map[string]string{}}, nil
+		return &ckpt.GraphSaved{Missing: missing, Run: r.RunName(), Tags: map[string]string{}}, nil
 	}
 	return s.graphTagged(ctx, sc, r, d, head.ID)
 }
@@ -101,7 +74,7 @@ func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 		return func() {}, missing, err
 	}
 	if base := s.States.Get(blob.RunKey{Owner: sc.Whose(), Agent: r.Agent,
-		Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+		Run: r.RunName()}); base != nil { // most often the parent is the newest
 		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
 			return func() { s.States.Release(base) }, d.carry(parent, r.Carry, versions), nil
 		}
@@ -159,7 +132,7 @@ func (s *Threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d 
 	if err != nil {
 		return nil, err
 	}
-	r := &ckpt.SaveRequest{Agent: agent, Run: graphRunName(d.GraphThread), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeGraph,
+	r := &ckpt.SaveRequest{Agent: agent, Run: d.RunName(), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeGraph,
 		Metadata: []byte(d.Metadata), State: state, Lent: true}
 	if err := wellformed.SaveRest(r); err != nil {
 		return nil, err
@@ -317,14 +290,11 @@ func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ck
 		ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
-// RunName is the name of the run for a thread and namespace.
-func RunName(t ckpt.GraphThread) string { return graphRunName(t) }
-
 // GraphImported notes a LangGraph checkpoint that an import brought in. A checkpoint that cannot be
 // read, or that exists already, stays an ordinary checkpoint.
 func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, seq int64, state []byte) error {
 	d, manifest, _, err := readGraphHead(state)
-	if err != nil || run.Name != graphRunName(d.GraphThread) {
+	if err != nil || run.Name != d.RunName() {
 		return nil
 	}
 	head, err := ckpt.ReadGraphHead(d.Checkpoint)

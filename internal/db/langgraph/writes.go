@@ -53,7 +53,7 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 		return nil, err
 	}
 	e := ledger.Entry(sc, "graph_writes", r.Agent)
-	e.Run, e.Subject = graphRunName(r.GraphThread), r.Checkpoint
+	e.Run, e.Subject = r.RunName(), r.Checkpoint
 	var answer *ckpt.GraphWritten
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: size, Entry: e, Do: func(tx *ledger.Tx) error {
 		answer = &ckpt.GraphWritten{Run: e.Run}
@@ -108,7 +108,7 @@ func (s *Threads) graphRun(tx *ledger.Tx, sc ckpt.Scope, name string, t ckpt.Gra
 	if err != nil {
 		return nil, nil, err
 	}
-	runName := graphRunName(t)
+	runName := t.RunName()
 	if err := checkGraphRun(tx, agent, runName, t); err != nil {
 		return nil, nil, err
 	}
