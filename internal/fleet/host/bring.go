@@ -22,7 +22,19 @@ const standbyRetry = 5 * time.Second
 // host has it, its agent's policy says takeover: auto, and the caller owns it here too.
 // It notes in the request what the plan must say. If the engine cannot be asked, agents
 // whose runs can move must wait, and all others go on with what is on this host.
-func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (err error) {
+func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {
+	return c.bringFor(ctx, sc, r, false)
+}
+
+// BringThread brings the run of a thread that a graph reads. A graph asks no person before it goes on, so a run that
+// may have done more than the engine knows is refused.
+func (c *claimant) BringThread(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) error {
+	return c.bringFor(ctx, sc, &ckpt.ResumeRequest{Agent: ref.Agent, Run: ref.Run}, true)
+}
+
+// bringFor brings the run of a resumption. With sure it refuses a run of another host that may have done more than the
+// engine knows.
+func (c *claimant) bringFor(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest, sure bool) (err error) {
 	defer func() { err = c.engineFailed(ctx, sc, err) }()
 	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
 		return nil
@@ -36,7 +48,7 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 		return err
 	}
 	defer done()
-	e, now, err := c.ask(ctx, sc, r)
+	e, now, err := c.ask(ctx, sc, r, sure)
 	if e == nil {
 		return err
 	}
@@ -53,7 +65,7 @@ func (c *claimant) Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReque
 
 // ask claims the run that a resumption asks for. It returns no connection if the engine
 // cannot be asked, and no run if there is none to bring.
-func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (*pg.Engine, *fleet.Claimable, error) {
+func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest, sure bool) (*pg.Engine, *fleet.Claimable, error) {
 	done, err := c.turns.asks.take(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +81,7 @@ func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest
 		}
 		return nil, nil, nil
 	}
-	return c.bring(ctx, e, sc, r, all)
+	return c.bring(ctx, e, sc, r, sure, all)
 }
 
 // find asks the engine for the runs that fit a resumption.
@@ -142,7 +154,7 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 
 // bring claims the most recently changed run of all that fit. It returns nil if there is
 // none to bring.
-func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest,
+func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest, sure bool,
 	all []fleet.Claimable) (*pg.Engine, *fleet.Claimable, error) {
 	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
 	if err != nil {
@@ -164,6 +176,11 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
 		}
+		if sure && run.DB != c.host.DB {
+			if err := c.mustBeSure(&run); err != nil {
+				return e, nil, err
+			}
+		}
 		return c.claimFor(ctx, e, sc, &run, same, r)
 	}
 	if r.Standby {
@@ -171,6 +188,23 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 			Message: fmt.Sprintf("no host of the fleet has run %s of %s that you own and whose policy says takeover: auto", runOr(r.Run), r.Agent)}
 	}
 	return e, nil, nil
+}
+
+// mustBeSure refuses a run that may have done more on its host than the engine knows.
+func (c *claimant) mustBeSure(run *fleet.Claimable) error {
+	o, err := opener(c.keys)
+	if err != nil {
+		return err
+	}
+	agent := run.Lost(run.Term)
+	if err := o.Agent(&agent); err != nil {
+		return fmt.Errorf("run %s: %w", run.Run, err)
+	}
+	if run.Released && run.Status != string(ckpt.RunRunning) || durableFleet(agent.Doc) {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on host %s of the fleet, and nobody knows what it did there after it was shipped last: "+
+		"bring it here with `ckptsidecar resume %s --run %s`, and then run the graph again", run.Run, run.Agent, run.Host, run.Agent, run.Run)
 }
 
 // claimFor claims a run for a resumption.

@@ -10,7 +10,7 @@ import (
 )
 
 // Fleet is what the server needs from the engine that the hosts share. FleetUsage, FleetRuns, FleetPrompts,
-// FleetCheckpoint, Claim, Bring and Release are for all users. All other calls are for administrators; the
+// FleetCheckpoint, Claim, Bring, BringThread and Release are for all users. All other calls are for administrators; the
 // implementation refuses other callers.
 type Fleet interface {
 	// FleetStatus returns the status of shipping. It does not ask the engine.
@@ -35,6 +35,9 @@ type Fleet interface {
 	// Bring moves the run of a resume request to this host, if another host has it and it can move without a
 	// person.
 	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
+	// BringThread moves the run of a thread of LangGraph to this host before a graph reads it, as Bring does. A
+	// graph asks no person before it goes on. So it refuses a run that a person would have to decide about.
+	BringThread(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) error
 	// Release allows another host to claim a run of this host at once.
 	Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error)
 	// Drain releases all runs of this host, or takes them back.
@@ -107,6 +110,9 @@ func (n noFleet) Bring(_ context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) 
 	sc.Admin = true // every user may stand by for their own runs
 	return n.refuse(sc)
 }
+
+// BringThread does nothing: this host continues.
+func (noFleet) BringThread(context.Context, ckpt.Scope, ckpt.RunRef) error { return nil }
 
 func (n noFleet) Release(_ context.Context, sc ckpt.Scope, _ ckpt.RunRef) (*fleet.Released, error) {
 	sc.Admin = true // every user may release their own runs

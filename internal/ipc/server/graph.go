@@ -58,13 +58,17 @@ func (c *call) getGraph() error {
 	if err := c.decode(&b); err != nil {
 		return err
 	}
+	thread := ckpt.GraphThread{Thread: b.Thread, NS: b.NS}
+	if err := c.bringThread(thread); err != nil {
+		return err
+	}
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
 	tuple, err := c.server.store.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
-		GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Have: b.Have})
+		GraphThread: thread, Checkpoint: b.Checkpoint, Have: b.Have})
 	if err != nil {
 		return err
 	}
@@ -87,7 +91,27 @@ func (c *call) listGraph() error {
 			return ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it must be at least 1", q.Limit)
 		}
 	}
+	if q.Thread != nil {
+		thread := ckpt.GraphThread{Thread: *q.Thread}
+		if q.NS != nil {
+			thread.NS = *q.NS
+		}
+		if err := c.bringThread(thread); err != nil {
+			return err
+		}
+	}
 	return c.sendTuples(q)
+}
+
+// bringThread lets the fleet move the run of a thread to this host, if another host has it. Only the owner's own graph
+// moves a thread: an administrator who looks at it does not.
+func (c *call) bringThread(t ckpt.GraphThread) error {
+	if c.scope.Target != "" || t.Check() != nil { // the store answers what is wrong with a thread
+		return nil
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	return c.server.fleet.BringThread(ctx, c.scope, ckpt.RunRef{Agent: c.agent, Run: t.RunName()})
 }
 
 func (c *call) sendTuples(q ckpt.GraphQuery) error {
@@ -123,13 +147,17 @@ func (c *call) graphHistory() error {
 	if err := c.decode(&b); err != nil {
 		return err
 	}
+	thread := ckpt.GraphThread{Thread: b.Thread, NS: b.NS}
+	if err := c.bringThread(thread); err != nil {
+		return err
+	}
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
 	histories, err := c.server.store.GraphHistory(ctx, c.scope, ckpt.GraphHistoryQuery{Agent: c.agent,
-		GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Channels: b.Channels})
+		GraphThread: thread, Checkpoint: b.Checkpoint, Channels: b.Channels})
 	if err != nil {
 		return err
 	}

@@ -440,6 +440,8 @@ func (f failing) Attach(context.Context, ckpt.Scope, ckpt.AttachRequest) (*ckpt.
 
 func (f failing) Bring(context.Context, ckpt.Scope, *ckpt.ResumeRequest) error { return f.err }
 
+func (f failing) BringThread(context.Context, ckpt.Scope, ckpt.RunRef) error { return f.err }
+
 func (f failing) Release(context.Context, ckpt.Scope, ckpt.RunRef) (*fleet.Released, error) {
 	return nil, f.err
 }
