@@ -115,8 +115,12 @@ func (v *fleetView) ask(ctx context.Context, line client.Operator, q url.Values)
 
 // describe describes the status of shipping in words.
 func (v *fleetView) describe(st *fleet.Status) {
-	v.Sealed = "in the clear: who can read the engine can read the states"
-	if !st.Clear {
+	switch {
+	case st.Clear:
+		v.Sealed = "in the clear: who can read the engine can read the states"
+	case len(st.Keys) == 0:
+		v.Sealed = "sealed with the keys of fleet.key_file, which the daemon reads when it ships"
+	default:
 		v.Sealed = "sealed with " + strings.Join(st.Keys, ", ")
 	}
 	v.Behind = "nothing"

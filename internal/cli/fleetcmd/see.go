@@ -112,9 +112,12 @@ func statusText(a *cli.App, s *fleet.Status) {
 		p.Add("janitor", "this host; "+term.Count(s.Cleaned, "run")+" of lost hosts cleaned up since the daemon began")
 	}
 	p.Add("lease", leaseText(a, s))
-	if s.Clear {
+	switch {
+	case s.Clear:
 		p.Add("stored", "in the clear: whoever may read the engine reads states and texts; fleet.key_file seals them")
-	} else {
+	case len(s.Keys) == 0:
+		p.Add("sealed with", "the keys of fleet.key_file, which the daemon reads when it ships")
+	default:
 		p.Add("sealed with", strings.Join(s.Keys, ", "))
 	}
 	p.Write(a.Stdout, a.Out)

@@ -36,7 +36,7 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	}
 	host := v.shipper.host
 	st := &fleet.Status{On: true, State: stateOf(&t), Name: host.Name, DB: host.DB, Engine: t.engine, EngineID: t.engineID,
-		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: len(t.sealing) == 0, Keys: t.sealing}
+		Mark: t.mark, Unshipped: rows, Lag: lag, Batches: t.batches, Took: t.took.Seconds(), Clear: v.shipper.keys == nil, Keys: t.sealing}
 	st.WentBack, st.Ship = t.wentBack, fleet.ShipAll
 	if v.shipper.choice.ByPolicy {
 		st.Ship = fleet.ShipPolicy

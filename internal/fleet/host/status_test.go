@@ -139,6 +139,24 @@ func TestFleetRights(t *testing.T) {
 	here.away(engine, ann, admin)
 }
 
+// TestStatusOfAHostWithKeys: a host with keys stores nothing in the clear, also before it has read the keys.
+func TestStatusOfAHostWithKeys(t *testing.T) {
+	t.Parallel()
+	for _, keys := range []string{"", keyFile(t)} {
+		h := newSeenHost(t, "postgres://postgres@127.0.0.1:1/fleet", "here")
+		if keys != "" {
+			h.ship.keys = keysIn(keys)
+		}
+		if err := h.ship.once(t.Context()); err == nil {
+			t.Fatal("there is an engine: this test sees nothing")
+		}
+		st, err := newView(h.ship, h.store).FleetStatus(t.Context(), fleetAdmin)
+		if err != nil || st.Clear != (keys == "") {
+			t.Errorf("with the keys %q: stored in the clear: %v, %v", keys, st.Clear, err)
+		}
+	}
+}
+
 // status returns the status of the shipping as an administrator sees it.
 func (h *seenHost) status(admin ckpt.Caller) (s fleet.Status) {
 	h.t.Helper()
