@@ -15,6 +15,7 @@ type Verified struct {
 	Rows        int64 `json:"rows"`
 	Unopened    int64 `json:"sealed_not_opened"`   // rows for which this host has no key
 	Compared    int64 `json:"compared_audit_rows"` // rows compared with the audit log of this host
+	Archived    int64 `json:"archived_audit_rows"` // rows that were archived before they were shipped
 
 	Problems []Problem `json:"problems"`
 }
@@ -39,21 +40,28 @@ func (v *Verified) Found(rule, host, subject, what string) {
 
 // Link is a row of a host's audit log as the engine holds it.
 type Link struct {
-	N     int64
-	Hash  string
-	Texts *string
+	N      int64
+	Action string
+	Hash   string
+	Texts  *string
 }
 
 // Chain follows the rows of one audit log in the engine. The rows must come in order.
 type Chain struct {
+	Gaps []Gap
+
 	last Link
 }
 
+// Gap is a range of rows that the engine lacks.
+type Gap struct{ From, To int64 }
+
 // Next takes the next row, and returns what is wrong with it, "" for nothing.
 func (c *Chain) Next(l Link) (what string) {
+	if c.last.N > 0 && l.N != c.last.N+1 {
+		c.Gaps = append(c.Gaps, Gap{c.last.N + 1, l.N - 1})
+	}
 	switch {
-	case c.last.N > 0 && l.N != c.last.N+1:
-		what = fmt.Sprintf("rows %d to %d are missing before it", c.last.N+1, l.N-1)
 	case len(l.Hash) != 64 || strings.Trim(l.Hash, "0123456789abcdef") != "":
 		what = fmt.Sprintf("its hash %.20q is no hash", l.Hash)
 	case c.last.Hash == l.Hash:

@@ -63,6 +63,9 @@ func verifiedText(a *cli.App, v *fleet.Verified) {
 	p := &term.Pairs{}
 	p.Add("hosts", fmt.Sprint(v.Hosts))
 	p.Add("audit logs", fmt.Sprintf("%s, %d compared with this host's", term.Count(v.AuditRows, "row"), v.Compared))
+	if v.Archived > 0 {
+		p.Add("not in the engine", term.Count(v.Archived, "row")+" of audit logs, archived on their hosts before they were shipped")
+	}
 	p.Add("claims", fmt.Sprint(v.Claims))
 	p.Add("runs", fmt.Sprintf("%d, with %s and %s", v.Runs, term.Count(v.Checkpoints, "checkpoint"), term.Count(v.Rows, "other row")))
 	if v.Unopened > 0 {

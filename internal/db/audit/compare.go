@@ -35,6 +35,12 @@ func OpenHashes(ctx context.Context, path string) (*Hashes, error) {
 // Close closes the database.
 func (h *Hashes) Close() { h.done() }
 
+// Count returns how many of the rows from a number to another one are in the database.
+func (h *Hashes) Count(ctx context.Context, from, to int64) (n int64, err error) {
+	err = h.db.GetContext(ctx, &n, `SELECT (SELECT count(*) FROM audit_log_3 WHERE n BETWEEN ?1 AND ?2) + (SELECT count(*) FROM acts WHERE n BETWEEN ?1 AND ?2)`, from, to)
+	return n, sqlite.ReadError(err)
+}
+
 // Of reads the hashes of some rows. It leaves out rows that are archived or do not exist.
 func (h *Hashes) Of(ctx context.Context, rows []int64) (map[int64]string, error) {
 	list, err := json.Marshal(rows)

@@ -11,6 +11,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -182,6 +183,29 @@ func TestFleetShipsWhatIsArchived(t *testing.T) {
 	}
 	if got := server.Rows("fleet", `SELECT owner FROM fleet_runs`); !slices.Equal(got, []string{fleetUser.Owner}) {
 		t.Errorf("the engine has runs of %q, and one of them was deleted", got)
+	}
+	verified := func(path string) *fleet.Verified {
+		t.Helper()
+		v, err := Verify(t.Context(), url, configOf(path, "here", ""), func(int64, int64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, path := range []string{store.Opt.Path, filepath.Join(t.TempDir(), "another.db")} {
+		if v := verified(path); len(v.Problems) > 0 || v.Archived == 0 {
+			t.Errorf("rows that were archived before they were shipped: %+v", v)
+		}
+	}
+	for _, key := range []string{"k3", "k4"} {
+		if _, _, err := store.BeginStep(t.Context(), fleetUser, ref, ckpt.StepRequest{Key: key, Name: "search"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ships()
+	server.Exec("fleet", `DELETE FROM fleet_audit WHERE n = (SELECT max(a.n) - 1 FROM fleet_audit a)`)
+	if v := verified(store.Opt.Path); len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "are missing before it") {
+		t.Errorf("a row that somebody has removed: %+v", v.Problems)
 	}
 }
 

@@ -84,6 +84,7 @@ func (v *verifying) note(rule, host, subject, what string) {
 // chain checks the audit log of a host.
 func (v *verifying) chain(ctx context.Context, h *fleet.HostShown) error {
 	chain := &fleet.Chain{}
+	var archived int64
 	err := v.engine.Links(ctx, h.DB, func(page []fleet.Link) error {
 		for _, l := range page {
 			row := fmt.Sprintf("row %d", l.N)
@@ -94,8 +95,12 @@ func (v *verifying) chain(ctx context.Context, h *fleet.HostShown) error {
 			if l.Texts == nil {
 				continue
 			}
-			if _, err := v.opener.Audit(*l.Texts, h.DB, l.N); err != nil {
+			text, err := v.opener.Audit(*l.Texts, h.DB, l.N)
+			if err != nil {
 				v.note("chain", h.Name, row, err.Error())
+			}
+			if l.Action == "archive_audit" {
+				archived = max(archived, archivedBy(text, l.N))
 			}
 		}
 		return v.compare(ctx, h, page)
@@ -110,6 +115,42 @@ func (v *verifying) chain(ctx context.Context, h *fleet.HostShown) error {
 	if what := chain.End(m); what != "" {
 		v.Found("chain", h.Name, "end", what)
 	}
+	for _, g := range chain.Gaps {
+		if err := v.gap(ctx, h, g, archived); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archivedBy returns the last row that an archive has, by what row n of the audit log says about it. If the text cannot
+// be opened, it can be any row before n.
+func archivedBy(text string, n int64) int64 {
+	var said struct{ Detail string }
+	var archive struct {
+		To int64 `json:"to_n"`
+	}
+	if json.Unmarshal([]byte(text), &said) != nil || json.Unmarshal([]byte(said.Detail), &archive) != nil {
+		return n - 1
+	}
+	return archive.To
+}
+
+// gap checks rows that the engine lacks. A host that archives rows before it ships them never ships them. archived is
+// the last row that an archive of the host has. This host also knows which of its rows it still has: it has shipped those.
+func (v *verifying) gap(ctx context.Context, h *fleet.HostShown, g fleet.Gap, archived int64) error {
+	var here int64
+	if v.own != nil && v.own.Database == h.DB {
+		var err error
+		if here, err = v.own.Count(ctx, g.From, g.To); err != nil {
+			return err
+		}
+	}
+	if g.To <= archived && here == 0 {
+		v.Archived += g.To - g.From + 1
+		return nil
+	}
+	v.Found("chain", h.Name, fmt.Sprintf("row %d", g.To+1), fmt.Sprintf("rows %d to %d are missing before it", g.From, g.To))
 	return nil
 }
 

@@ -13,7 +13,7 @@ const verifyPage = 2000
 
 // The statements of Verify.
 const (
-	linkPage  = `SELECT a.n, a.hash, a.texts FROM fleet_audit a WHERE a.db = $1 AND a.n > $2 ORDER BY a.n LIMIT $3`
+	linkPage  = `SELECT a.n, a.action, a.hash, a.texts FROM fleet_audit a WHERE a.db = $1 AND a.n > $2 ORDER BY a.n LIMIT $3`
 	heldClaim = `SELECT c.run_uid, c.term, c.from_db, c.to_db, coalesce(c.from_n, 0), coalesce(c.from_hash, ''), coalesce(a.hash, ''),
 		coalesce(r.host, ''), coalesce(r.term, 0), c.how
 		FROM fleet_claims c LEFT JOIN fleet_audit a ON a.db = c.from_db AND a.n = c.from_n LEFT JOIN fleet_runs r ON r.uid = c.run_uid
