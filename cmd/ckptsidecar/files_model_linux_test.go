@@ -25,6 +25,7 @@ type filesModel struct {
 	checkpoints map[string]map[string]string
 	before      map[string]string // what an undo restores; nil if there is nothing to undo
 	edited      bool              // since the last restore or snap
+	pinned      map[string]bool   // checkpoints that a killed restore may have left pinned
 	done        []string
 }
 
@@ -34,6 +35,7 @@ func TestFilesModel(t *testing.T) {
 	t.Parallel()
 	m := &filesModel{
 		filesWorld: newFilesWorld(t), random: rand.New(rand.NewPCG(*killSeed, 21)), folder: map[string]string{}, checkpoints: map[string]map[string]string{},
+		pinned: map[string]bool{},
 	}
 	t.Logf("-kill-seed %d", *killSeed)
 	defer func() {
@@ -145,6 +147,7 @@ func (m *filesModel) restore(killed bool) {
 	timer := time.AfterFunc(time.Duration(m.random.IntN(120))*time.Millisecond, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait()
 	timer.Stop()
+	m.pinned[id] = true
 	m.oldOrNew(was, is, "after a kill")
 	how, want := "--continue", was
 	if m.random.IntN(2) == 0 {
@@ -196,6 +199,9 @@ func (m *filesModel) remove() {
 	}
 	id := m.some()
 	m.note("delete %s", id)
+	if m.pinned[id] {
+		m.do("unpin", id)
+	}
 	m.do("delete", id)
 	if id == slices.Max(slices.Collect(maps.Keys(m.checkpoints))) {
 		m.edited = true // perhaps no checkpoint has the folder as it is now
