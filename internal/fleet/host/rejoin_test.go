@@ -134,3 +134,72 @@ func TestFleetRejoin(t *testing.T) {
 	}
 	again(t, ship)
 }
+
+// TestRejoinAfterAClaim: a host that joins again has no strand of a run that another host had claimed from it before, if
+// everything was shipped.
+func TestRejoinAfterAClaim(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	c := configOf(path, "one", "")
+	s := openFleetStore(t, path)
+	ships := func(id string, run, state string) *shipper {
+		t.Helper()
+		if err := saveOne(s, t, run, state); err != nil {
+			t.Fatal(err)
+		}
+		ship := shipperOf(s, url, "one")
+		ship.host.DB = id
+		again(t, ship)
+		ship.hangUp()
+		return ship
+	}
+	ships(s.ID, "gone", `{"n":1}`)
+	two := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "two.db")), url, "two")
+	if _, err := two.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "gone", Owner: fleetUser.Owner, Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	ships(s.ID, "main", `{"n":1}`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	ships(s.ID, "main", `{"n":2}`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Remove(path + suffix)
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	if err := saveOne(s, t, "main", `{"n":"strand"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := Rejoin(t.Context(), url, false, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = openFleetStore(t, path)
+	ship := ships(done.To, "fresh", `{}`)
+	wantRefused(t, saveOne(s, t, "gone", `{}`), ckpt.CodeFenced, "gone")
+	claim := &claimant{url: ship.url, store: s, host: ship.host, who: ship.identities, turns: newTurns(), log: slog.New(slog.DiscardHandler)}
+	strands, err := claim.Strands(t.Context(), fleetAdmin)
+	if err != nil || len(strands.Strands) != 2 {
+		t.Fatalf("the strands are %+v, %v, and the engine has %q", strands, err, server.Rows("fleet", `SELECT run_uid, from_n FROM fleet_rejoined`))
+	}
+	for _, s := range strands.Strands {
+		if has := s.Checkpoints + s.Rows; (has > 0) != (s.Run == "main") {
+			t.Errorf("the strand of %s has %d checkpoints and rows", s.Run, has)
+		}
+	}
+}
