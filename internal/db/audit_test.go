@@ -290,6 +290,47 @@ func TestOwnersWithTheSameIDs(t *testing.T) {
 	}
 }
 
+// TestARunThatComesBackIsSound: a run that was deleted and imported again can have other labels and
+// pins than it had last. The row of the import records those. A change that no row records is still
+// found, and so is one from before the import.
+func TestARunThatComesBackIsSound(t *testing.T) {
+	t.Parallel()
+	for name, forged := range map[string]string{
+		"its labels differ": `UPDATE checkpoints SET labels = '{"x":"2"}';`,
+		"it was pinned":     `UPDATE checkpoints SET pinned = 0;`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "ckpt.db")
+			s := openWith(t, options(path, newClock()))
+			id := save(t, s, ann, "a", ckpt.KindRoutine, `1`).ID
+			change := func(label string, pinned bool) {
+				t.Helper()
+				_, err := s.Patch(t.Context(), ann, id, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"x": label}, Pinned: &pinned})
+				must(t, err)
+			}
+			change("1", true)
+			exported := exportOf(t, s, "a")
+			change("2", false)
+			_, err := s.DeleteRun(t.Context(), ckpt.Scope{Caller: root.Caller, Target: ann.Owner}, mainRun, true)
+			must(t, err)
+			_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(exported))
+			must(t, err)
+			sound(t, path)
+			must(t, s.Close())
+			forge(t, path, forged)
+			report, err := audit.Verify(t.Context(), path, nil)
+			must(t, err)
+			if len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0].Detail, name) {
+				t.Errorf("what was changed before the import, and no row records after it: %v", report.Problems)
+			}
+			s = openWith(t, options(path, newClock()))
+			change("3", false)
+			sound(t, path)
+		})
+	}
+}
+
 // TestAnImportBesideItsOriginIsSound: the checks of the database keep apart what two owners have
 // under the same ids: the pieces of a state, and the place of a checkpoint in its run.
 func TestAnImportBesideItsOriginIsSound(t *testing.T) {

@@ -82,6 +82,8 @@ type given struct {
 // changed is what the newest rows of the audit log say about a checkpoint's labels and pin; nil if
 // they say nothing.
 type changed struct {
-	labels *string // their hash
-	pinned *bool
+	labels  *string // their hash
+	pinned  *bool
+	labelsN int64 // the row that says it
+	pinnedN int64
 }

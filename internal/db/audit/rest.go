@@ -32,20 +32,21 @@ func (v *verifier) noteChange(n int64, owner, agent, checkpoint string, text jso
 	id := owned{owner, checkpoint}
 	c := v.changes[id]
 	if detail.Labels != nil {
-		c.labels = detail.LabelsHash
+		c.labelsN, c.labels = n, detail.LabelsHash
 		if c.labels == nil { // an older version did not record it
 			c.labels = new(string)
 			*c.labels = "?"
 		}
 	}
 	if detail.Pinned != nil {
-		c.pinned = detail.Pinned
+		c.pinnedN, c.pinned = n, detail.Pinned
 	}
 	v.changes[id] = c
 }
 
 // restRow has the columns of a checkpoint that verify compares with the row of its save.
 type restRow struct {
+	N           int64    `db:"n"` // of the row of its save
 	ID          string   `db:"id"`
 	Owner       string   `db:"owner"`
 	Parent      ckpt.Ref `db:"parent"`
@@ -74,7 +75,7 @@ type saved struct {
 	Pinned bool     `json:"pinned"`
 }
 
-const restColumns = `c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
+const restColumns = `c.n, c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
 
 // rests compares checkpoints with the rows of their saves. Some rows that an older version wrote
 // have no hashes.
@@ -136,7 +137,8 @@ func (v *verifier) compareRest(row *restRow) {
 	v.compareLater(row, &said)
 }
 
-// compareLater compares what can change after a save.
+// compareLater compares what can change after a save. Changes before the save do not count: they
+// changed a checkpoint with the same id that was deleted and imported again.
 func (v *verifier) compareLater(row *restRow, said *saved) {
 	if row.Later {
 		return
@@ -146,10 +148,10 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 		now = ledger.ShortHash([]byte(row.Labels))
 	}
 	c := v.changes[owned{row.Owner, row.ID}]
-	if c.labels != nil {
+	if c.labels != nil && c.labelsN > row.N {
 		labels = *c.labels
 	}
-	if c.pinned != nil {
+	if c.pinned != nil && c.pinnedN > row.N {
 		pinned = *c.pinned
 	}
 	if labels != now && labels != "?" {
