@@ -138,7 +138,7 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 		}
 		term.Printf(a.Stdout, "%s  %s: %s (%s)%s and %s, head %d:%s%s\n", a.Out.Green("sound"), r.Path,
 			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), files, term.Count(r.AuditRows, "audit row"),
-			r.AuditRows, r.AuditHead, comparedText(r))
+			r.AuditHeadN, r.AuditHead, comparedText(r))
 	}
 	return nil
 }

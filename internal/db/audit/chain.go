@@ -117,7 +117,7 @@ func (v *verifier) chain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.report.AuditHead, v.read = last.Hash, last.N
+	v.report.AuditHeadN, v.report.AuditHead, v.read = last.N, last.Hash, last.N
 	v.missingHeads()
 	if last != head && !noHead {
 		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.N, last.N)

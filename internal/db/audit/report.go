@@ -25,7 +25,8 @@ type VerifyReport struct {
 	Contents      int64     `json:"contents"` // contents of files
 	Trees         int64     `json:"trees"`
 	AuditRows     int64     `json:"audit_rows"`
-	AuditHead     string    `json:"audit_head"`
+	AuditHeadN    int64     `json:"audit_head_n"`             // the number of the last row
+	AuditHead     string    `json:"audit_head"`               // the hash of the last row
 	Heads         int64     `json:"heads_compared,omitempty"` // heads from the daemon's log
 	Archives      int64     `json:"archives,omitempty"`       // archives that were checked too: see VerifyArchives
 	ArchivedRows  int64     `json:"archived_rows,omitempty"`  // rows of the audit log in them
