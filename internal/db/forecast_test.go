@@ -134,3 +134,39 @@ func TestForecastOfOtherSettings(t *testing.T) {
 		t.Error("the guard is not told")
 	}
 }
+
+// TestBudgetsAheadAndNow: a prune applies the budget of an agent as retention's next round does.
+func TestBudgetsAheadAndNow(t *testing.T) {
+	t.Parallel()
+	s, c := open(t)
+	_, err := s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"routine_keep":0,"recovery_keep":"1h","max_bytes":3500}`))
+	must(t, err)
+	var ids []string
+	for i, kind := range []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery, ckpt.KindRoutine} {
+		saved, err := s.Save(t.Context(), ann, binary("a", kind, noise(uint64(i), 1000)))
+		must(t, err)
+		ids = append(ids, saved.ID)
+		c.add(time.Second)
+	}
+	prune := func(dry bool, want ...string) {
+		t.Helper()
+		rep, _, err := s.Prune(t.Context(), ann, ckpt.PruneRequest{DryRun: dry}, "")
+		must(t, err)
+		got := []string{}
+		for _, r := range rep.Removed {
+			got = append(got, r.Checkpoint)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("a prune (dry: %v) removes %q, want %q", dry, got, want)
+		}
+	}
+	prune(true, ids[0], ids[1])
+	prune(false, ids[0], ids[1])
+	prune(true)
+	ids = ids[2:]
+	_, err = s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"routine_keep":0,"recovery_keep":"1h","max_bytes":2500}`))
+	must(t, err)
+	c.add(time.Hour) // what goes by age is enough for the budget
+	prune(true, ids[1])
+	prune(false, ids[1])
+}

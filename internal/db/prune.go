@@ -22,6 +22,13 @@ type pruning struct {
 	who   func(agent *ledger.AgentRow) ledger.AuditEntry
 
 	removed []ckpt.Removal
+	listed  map[inAgent]bool // of a dry run: the checkpoints in removed
+}
+
+// inAgent names a checkpoint. Two owners can have the same ids.
+type inAgent struct {
+	agent int64
+	id    string
 }
 
 var errLimit = errors.New("the limit of one transaction is reached")
@@ -66,6 +73,9 @@ func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledge
 		}
 		gone, reasons = append(gone, rows[i]), append(reasons, verdicts[i].Reason)
 		p.removed = append(p.removed, removal(agent, run, &rows[i], verdicts[i].Reason))
+		if p.dry {
+			p.listed[inAgent{agent.ID, rows[i].ID}] = true
+		}
 		full = p.limit > 0 && !p.dry && len(p.removed) >= p.limit
 	}
 	if len(gone) > 0 && !p.dry {
@@ -75,6 +85,36 @@ func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledge
 	}
 	if full {
 		return errLimit
+	}
+	return nil
+}
+
+// budgets removes what agents have stored beyond max_bytes of their policies. agentID is 0 for all
+// agents of the owner.
+func (p *pruning) budgets(owner string, agentID int64) error {
+	var ids []int64
+	err := p.tx.List(&ids, `SELECT id FROM agents WHERE (owner = ?1 OR ?1 = '*') AND (?2 = 0 OR id = ?2)
+		AND json_extract(policy, '$.max_bytes') > 0 ORDER BY id`, owner, agentID)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		for { // sizes are estimates: the first removals may not be enough
+			over, err := p.store.overBy(p.tx, id)
+			if err != nil {
+				return err
+			}
+			before := len(p.removed)
+			err = p.trim(id, over, func(runs []retention.History, over int64) ([]retention.Verdict, int64) {
+				return retention.BudgetWithout(runs, over, func(checkpoint string) bool { return p.listed[inAgent{id, checkpoint}] })
+			})
+			if err != nil {
+				return err
+			}
+			if p.dry || len(p.removed) == before {
+				break
+			}
+		}
 	}
 	return nil
 }
@@ -128,13 +168,16 @@ func (s *Store) prune(tx *ledger.Tx, sc ckpt.Scope, r ckpt.PruneRequest, agentID
 	if err != nil {
 		return err
 	}
-	p := &pruning{store: s, tx: tx, plan: s.Opt.Retention, now: tx.Trusted.Time, dry: r.DryRun, removed: []ckpt.Removal{},
+	p := &pruning{store: s, tx: tx, plan: s.Opt.Retention, now: tx.Trusted.Time, dry: r.DryRun, removed: []ckpt.Removal{}, listed: map[inAgent]bool{},
 		who: func(agent *ledger.AgentRow) ledger.AuditEntry {
 			e := ledger.Entry(sc, "remove", agent.Name)
 			e.Owner = agent.Owner
 			return e
 		}}
 	if err := p.runs(ids); err != nil {
+		return err
+	}
+	if err := p.budgets(sc.Whose(), agentID); err != nil {
 		return err
 	}
 	*rep = ckpt.PruneReport{DryRun: r.DryRun, Removed: p.removed, Guarded: tx.Trusted.IsZero()}

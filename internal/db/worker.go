@@ -41,7 +41,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
 	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
-		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry,
+		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, listed: map[inAgent]bool{},
 			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		return p.runs(runs)
 	}})
@@ -115,7 +115,7 @@ func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.His
 	int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		p := &pruning{
-			store: s, tx: tx, limit: limit, dry: dry,
+			store: s, tx: tx, limit: limit, dry: dry, listed: map[inAgent]bool{},
 			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") },
 		}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {

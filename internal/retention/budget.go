@@ -33,6 +33,23 @@ func Budget(runs []History, over int64) (remove []Verdict, short int64) {
 	return remove, max(over, 0)
 }
 
+// BudgetWithout is Budget after the checkpoints for whose ids gone returns true are removed.
+func BudgetWithout(runs []History, over int64, gone func(id string) bool) (remove []Verdict, short int64) {
+	rest := make([]History, len(runs))
+	for i, h := range runs {
+		rest[i] = h
+		rest[i].Checkpoints = nil
+		for _, c := range h.Checkpoints {
+			if gone(c.ID) {
+				over -= c.StoredSize
+				continue
+			}
+			rest[i].Checkpoints = append(rest[i].Checkpoints, c)
+		}
+	}
+	return Budget(rest, over)
+}
+
 // turn is when a checkpoint must be removed; a smaller turn comes first.
 type turn int
 

@@ -119,22 +119,7 @@ func (r *round) trim(ctx context.Context, agent []int64) error {
 
 // budget is Budget without the checkpoints that the dry run has already listed.
 func (r *round) budget(runs []History, over int64) ([]Verdict, int64) {
-	if len(r.planned) == 0 {
-		return Budget(runs, over)
-	}
-	rest := make([]History, len(runs))
-	for i, h := range runs {
-		rest[i] = h
-		rest[i].Checkpoints = nil
-		for _, c := range h.Checkpoints {
-			if r.planned[c.ID] {
-				over -= c.StoredSize
-				continue
-			}
-			rest[i].Checkpoints = append(rest[i].Checkpoints, c)
-		}
-	}
-	return Budget(rest, over)
+	return BudgetWithout(runs, over, func(id string) bool { return r.planned[id] })
 }
 
 // keysAtOnce is how many idempotency keys are removed in the place of one checkpoint.
