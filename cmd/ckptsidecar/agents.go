@@ -178,6 +178,9 @@ func (c *pruneCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
+// agePaused says that nothing is removed by age now.
+const agePaused = "retention by age is paused: the daemon has just started, or the clock jumped"
+
 func pruneText(a *app, report *ckpt.PruneReport) {
 	if len(report.Removed) > 0 {
 		t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", ">SIZE", "~WHY", "#ID")
@@ -192,6 +195,6 @@ func pruneText(a *app, report *ckpt.PruneReport) {
 	}
 	a.Tell("%s %s", term.Count(len(report.Removed), "checkpoint"), verb)
 	if report.Guarded {
-		a.Tell("retention by age is paused: the daemon has just started, or the clock jumped")
+		a.Tell(agePaused)
 	}
 }

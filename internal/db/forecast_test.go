@@ -114,7 +114,7 @@ func TestForecastOfOtherSettings(t *testing.T) {
 	}
 	most := int64(1)
 	v = forecast(t, s, ann, survey.ForecastQuery{MaxBytes: &most})
-	if got := turns(v); !slices.Equal(got, []string{"budget main 1", "budget main 3", "budget main 4"}) {
+	if got := turns(v); !slices.Equal(got, []string{"now main 1", "now main 3", "now main 4"}) {
 		t.Errorf("with a budget goes %q", got)
 	}
 	v = forecast(t, s, ann, survey.ForecastQuery{MaxBytes: &most, Limit: 1})
@@ -135,7 +135,8 @@ func TestForecastOfOtherSettings(t *testing.T) {
 	}
 }
 
-// TestBudgetsAheadAndNow: a prune applies the budget of an agent as retention's next round does.
+// TestBudgetsAheadAndNow: a forecast and a prune apply the budget of an agent as retention's next round does. A
+// forecast names each checkpoint once.
 func TestBudgetsAheadAndNow(t *testing.T) {
 	t.Parallel()
 	s, c := open(t)
@@ -147,6 +148,24 @@ func TestBudgetsAheadAndNow(t *testing.T) {
 		must(t, err)
 		ids = append(ids, saved.ID)
 		c.add(time.Second)
+	}
+	ahead := func(want ...string) {
+		t.Helper()
+		v := forecast(t, s, ann, survey.ForecastQuery{Agent: "a"})
+		kept := int64(0)
+		for _, k := range v.Keeping {
+			kept += k.Checkpoints
+		}
+		going, bytes := int64(0), int64(0)
+		for _, g := range v.Going {
+			if g.When != survey.GoesByBudget {
+				going++
+				bytes += g.StoredSize
+			}
+		}
+		if got := turns(v); !slices.Equal(got, want) || going+kept != int64(len(ids)) || v.Bytes != bytes {
+			t.Errorf("going %q, %d bytes, %d are kept; want %q", got, v.Bytes, kept, want)
+		}
 	}
 	prune := func(dry bool, want ...string) {
 		t.Helper()
@@ -160,13 +179,17 @@ func TestBudgetsAheadAndNow(t *testing.T) {
 			t.Errorf("a prune (dry: %v) removes %q, want %q", dry, got, want)
 		}
 	}
+	ahead("now main 1", "now main 2", "age main 4", "budget main 3")
 	prune(true, ids[0], ids[1])
 	prune(false, ids[0], ids[1])
 	prune(true)
 	ids = ids[2:]
+	ahead("age main 4", "budget main 3")
 	_, err = s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"routine_keep":0,"recovery_keep":"1h","max_bytes":2500}`))
 	must(t, err)
+	ahead("now main 3", "age main 4")
 	c.add(time.Hour) // what goes by age is enough for the budget
+	ahead("now main 4", "budget main 3")
 	prune(true, ids[1])
 	prune(false, ids[1])
 }

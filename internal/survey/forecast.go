@@ -75,7 +75,7 @@ const (
 	GoesNow      = "now"       // the rules remove it at once: with the run's next save, or in retention's next round
 	GoesNextSave = "next_save" // the next routine save of its run removes it
 	GoesByAge    = "age"       // it is removed at the time At, if the clock is trusted then
-	GoesByBudget = "budget"    // it is next to be removed when its agent reaches its size budget
+	GoesByBudget = "budget"    // it stays, and is next to be removed if its agent reaches its size budget
 )
 
 // Forecast is what retention removes next, and what it keeps for which reason.

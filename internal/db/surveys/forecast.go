@@ -99,7 +99,7 @@ func (l *looking) agent(agent *ledger.AgentRow) error {
 		return err
 	}
 	var histories []retention.History
-	staying := map[string]survey.Going{} // checkpoints that are removed only because of a budget
+	var all []survey.Going // all checkpoints of the agent
 	stored := int64(0)
 	for i := range runs {
 		run := &runs[i]
@@ -114,14 +114,20 @@ func (l *looking) agent(agent *ledger.AgentRow) error {
 			if next.Turn == retention.TurnByAge {
 				g.Goes = ckpt.At(next.At)
 			}
-			if next.Turn == "" || next.Turn == retention.TurnByAge {
-				staying[g.Checkpoint] = g
-			}
-			l.note(g)
+			all = append(all, g)
 		}
 		histories = append(histories, h)
 	}
-	l.budget(policy.MaxBytes, stored, histories, staying)
+	due := l.budget(policy.MaxBytes, stored, histories, all)
+	for _, g := range all {
+		if g.When != survey.GoesByBudget {
+			l.note(g)
+		}
+	}
+	for _, i := range due {
+		all[i].When = survey.GoesNow
+		l.note(all[i])
+	}
 	return nil
 }
 
@@ -141,27 +147,43 @@ func (l *looking) note(g survey.Going) {
 	k.Bytes += g.StoredSize
 }
 
-// budget names what is removed because an agent is over its budget, or would be removed first.
-func (l *looking) budget(most, stored int64, histories []retention.History, staying map[string]survey.Going) {
+// budget changes the fate of the checkpoints that are removed now because an agent is over its budget,
+// and returns their places in the order of removal. It also names those that stay and would be removed
+// first if the agent reached its budget.
+func (l *looking) budget(most, stored int64, histories []retention.History, all []survey.Going) (due []int) {
 	if most <= 0 {
-		return
+		return nil
 	}
 	over := stored - most
+	places := make(map[string]int, len(all))
+	for i := range all {
+		if all[i].When == survey.GoesNow {
+			over -= all[i].StoredSize
+			continue
+		}
+		places[all[i].Checkpoint] = i
+	}
 	verdicts, _ := retention.Budget(histories, 1<<62)
 	named := 0
 	for _, v := range verdicts {
-		g, stays := staying[v.ID]
+		i, stays := places[v.ID]
 		if !stays {
-			continue // it is removed anyway
+			continue
 		}
-		if over <= 0 && named >= budgetAhead {
-			return
+		g := &all[i]
+		switch {
+		case over > 0:
+			over -= g.StoredSize
+			g.When, g.Goes, g.Reason = survey.GoesByBudget, ckpt.Time{}, v.Reason
+			due = append(due, i)
+		case g.When == "" && named < budgetAhead:
+			named++
+			first := *g
+			first.When, first.Reason = survey.GoesByBudget, v.Reason
+			l.v.Going = append(l.v.Going, first)
 		}
-		over -= g.StoredSize
-		named++
-		g.When, g.Goes, g.Reason = survey.GoesByBudget, ckpt.Time{}, v.Reason
-		l.v.Going = append(l.v.Going, g)
 	}
+	return due
 }
 
 // neededBy returns what needs the checkpoints of some runs of an owner, by their ids.
