@@ -91,8 +91,12 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 		term.Printf(a.Stdout, "%s  labels: %s\n", got.ID, cli.OrNone(labelText(got.Labels)))
 	case got.Pinned:
 		term.Printf(a.Stdout, "%s  is pinned: retention never removes it\n", got.ID)
-	default:
-		term.Printf(a.Stdout, "%s  is not pinned: retention may remove it\n", got.ID)
+	default: // the policy applies as soon as a checkpoint is unpinned
+		said := "is not pinned: retention may remove it"
+		if _, err := a.Client().Checkpoint(ctx, got.ID, false); ckpt.CodeOf(err) == ckpt.CodeNotFound {
+			said = "was unpinned, and retention removed it"
+		}
+		term.Printf(a.Stdout, "%s  %s\n", got.ID, said)
 	}
 	return nil
 }
