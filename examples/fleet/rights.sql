@@ -1,5 +1,7 @@
 -- One role for each host of a fleet, on PostgreSQL. Run it in the fleet's database as the
--- role that has run `ckptsidecar fleet migrate`, and again after each `fleet migrate`:
+-- role that has run `ckptsidecar fleet migrate`, and again after each `fleet migrate`. The
+-- role needs CREATEROLE. Without it, a superuser must first CREATE ROLE ckpt_hosts NOLOGIN,
+-- and must create the roles of the hosts too:
 --
 --   psql -f rights.sql fleet
 --   psql fleet -c "CREATE ROLE ckpt_build1 LOGIN PASSWORD '…' IN ROLE ckpt_hosts"
@@ -19,6 +21,8 @@
 -- reading realms whose keys it does not have. It writes its own rows only. Of other hosts
 -- it may take runs and agents over, which leaves a claim. While it is the janitor it may also
 -- remove what lost hosts have shipped. It may do nothing else.
+
+\set ON_ERROR_STOP on
 
 DO $$ BEGIN
 	IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'ckpt_hosts') THEN CREATE ROLE ckpt_hosts NOLOGIN; END IF;

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -431,11 +430,7 @@ func TestJanitorIsKilled(t *testing.T) {
 func TestJanitorWithARole(t *testing.T) {
 	t.Parallel()
 	server, url, lost, one, two, _ := lostWorld(t)
-	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Exec("fleet", string(text))
+	server.Exec("fleet", rights(t))
 	as := func(role, db string) string {
 		server.Exec("fleet", `CREATE ROLE `+role+` LOGIN IN ROLE ckpt_hosts`)
 		server.Exec("fleet", `INSERT INTO fleet_roles (role, db) VALUES ('`+role+`', '`+db+`')`)

@@ -9,17 +9,29 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
+// rights returns the statements of examples/fleet/rights.sql without the line that makes psql stop
+// at the first error.
+func rights(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(text), "\n\\set ON_ERROR_STOP on\n")
+	if !found || strings.Contains(before, "\nDO ") {
+		t.Error("rights.sql does not make psql stop at the first error")
+	}
+	return before + "\n" + after
+}
+
 // TestFleetRoles gives each host a separate role, as examples/fleet/rights.sql does. The hosts ship, claim and
 // erase as before, and cannot write the rows of another host.
 func TestFleetRoles(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
-	text, err := os.ReadFile("../../../examples/fleet/rights.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := rights(t)
 	for range 2 { // the script can run again
-		server.Exec("fleet", string(text))
+		server.Exec("fleet", text)
 	}
 	storeA, storeB := openFleetStore(t, filepath.Join(t.TempDir(), "a.db")), openFleetStore(t, filepath.Join(t.TempDir(), "b.db"))
 	as := func(role, db string) string {
