@@ -4,9 +4,12 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +91,32 @@ func TestAuditDescribesEveryRule(t *testing.T) {
 	for _, rule := range rules {
 		if !strings.Contains(doc, "`"+rule[1]+"`") {
 			t.Errorf("docs/AUDIT.md does not say what %s means", rule[1])
+		}
+	}
+}
+
+// TestAuditDescribesEveryAction compares the table of actions with the names in the source of the store.
+func TestAuditDescribesEveryAction(t *testing.T) {
+	doc := read(t, "docs/AUDIT.md")
+	_, table, _ := strings.Cut(doc, "| action | what happened |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := regexp.MustCompile(`(?:\b(?:Entry|ChangeEntry|DaemonEntry|stepWrite)\([^"\n]*|\bAction: |\b[aA]ction(?:, [\w.]+)* :?= )"([a-z_]*[a-z])"`)
+	actions := map[string]bool{}
+	err := filepath.WalkDir("internal/db", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		for _, match := range named.FindAllStringSubmatch(read(t, path), -1) {
+			actions[match[1]] = true
+		}
+		return nil
+	})
+	if err != nil || len(actions) < 50 {
+		t.Fatalf("%d actions were found, error %v", len(actions), err)
+	}
+	for _, action := range slices.Sorted(maps.Keys(actions)) {
+		if !strings.HasPrefix(action, "admin_") && !regexp.MustCompile("(?m)^\\| [^|]*`"+action+"`[^|]* \\|").MatchString(table) {
+			t.Errorf("docs/AUDIT.md does not say what %s means", action)
 		}
 	}
 }
