@@ -30,9 +30,16 @@ func WaitErased(ctx context.Context, a *cli.App, gone *ckpt.Erased, timeout time
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
+	return waitErased(ctx, f, func(ctx context.Context) (*ckpt.ErasedFleet, error) {
+		return client.Operator{Client: a.Client()}.Erasure(ctx, f.N)
+	})
+}
+
+// waitErased asks until no host is left that has not confirmed.
+func waitErased(ctx context.Context, f *ckpt.ErasedFleet, ask func(context.Context) (*ckpt.ErasedFleet, error)) error {
 	var failure error
 	for {
-		now, err := client.Operator{Client: a.Client()}.Erasure(ctx, f.N)
+		now, err := ask(ctx)
 		switch {
 		case err == nil && len(now.Waiting) == 0:
 			*f = *now
@@ -40,9 +47,10 @@ func WaitErased(ctx context.Context, a *cli.App, gone *ckpt.Erased, timeout time
 		case err == nil:
 			*f = *now
 			failure = nil
+		case ctx.Err() != nil: // the time is over, which says nothing of the engine
 		case ckpt.CodeOf(err) == ckpt.CodeBusy:
 			failure = err
-		case ctx.Err() == nil:
+		default:
 			return err
 		}
 		if err := periodic.Wait(ctx, erasureLook); err != nil {
