@@ -31,6 +31,21 @@ func keyFile(t *testing.T, realms ...string) string {
 	return path
 }
 
+// keysWithout makes a copy of a key file without the keys whose lines begin with some words.
+func keysWithout(t *testing.T, path, words string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(line string) bool { return strings.HasPrefix(line, words+" ") })
+	path = filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func keysIn(path string) func() (*seal.Ring, error) {
 	return func() (*seal.Ring, error) { return readKeyFile(path) }
 }

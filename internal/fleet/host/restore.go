@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,8 @@ func mustBeEmpty(ctx context.Context, e *pg.Engine, store *db.Store, path string
 	return nil
 }
 
-// bringBack imports the agents of each owner.
+// bringBack imports the agents of each owner. Two agents of an owner have one name if one of them began anew here after
+// a restore that was interrupted. Their runs join the agent that is here.
 func bringBack(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, ids *fleet.Identities, done *fleet.Restored) error {
 	agents, err := e.Lost(ctx, store.FleetID())
 	if err != nil {
@@ -137,16 +139,17 @@ func bringBack(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Stor
 	for i := range agents {
 		agents[i].Owner = ids.Here(agents[i].Principal, agents[i].Owner)
 	}
-	slices.SortStableFunc(agents, func(a, b fleet.LostAgent) int { return strings.Compare(a.Owner, b.Owner) })
+	slices.SortStableFunc(agents, func(a, b fleet.LostAgent) int {
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Name, b.Name))
+	})
 	agents = opened(o, agents, done)
 	for len(agents) > 0 {
-		owner := agents[0].Owner
-		n := slices.IndexFunc(agents, func(a fleet.LostAgent) bool { return a.Owner != owner })
-		if n < 0 {
-			n = len(agents)
+		n := 1
+		for n < len(agents) && agents[n].Owner == agents[0].Owner && agents[n].Name != agents[n-1].Name {
+			n++
 		}
 		if err := importLost(ctx, e, o, store, agents[:n], done); err != nil {
-			return fmt.Errorf("the agents of %s could not be brought back: %w", owner, err)
+			return fmt.Errorf("the agents of %s could not be brought back: %w", agents[0].Owner, err)
 		}
 		agents = agents[n:]
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
@@ -156,6 +157,116 @@ func TestFleetRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	notEmpty(t, url, c)
+}
+
+// TestInterruptedRestore: a restore dies after the engine has given the runs to the new host, and the daemon of the new
+// host starts before somebody repeats the restore. Nothing is lost.
+func TestInterruptedRestore(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	work(t, lost)
+	shipOnce(t, lost, url, "lost", nil)
+	runs := server.Rows("fleet", `SELECT uid FROM fleet_runs ORDER BY uid`)
+
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", "")
+	new := openFleetStore(t, c.Store.Path)
+	e, err := pg.Dial(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, _, err := e.Register(t.Context(), c.host(new.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Give(t.Context(), lost.ID, new.ID); err != nil {
+		t.Fatal(err)
+	}
+	shipOnce(t, new, url, "new", nil)
+	if err := saveOne(new, t, "other", `{"begins":"anew"}`); err != nil { // of an agent that was not brought yet
+		t.Fatal(err)
+	}
+	shipOnce(t, new, url, "new", nil)
+	if got := server.Rows("fleet", `SELECT uid FROM fleet_runs WHERE run = 'main' ORDER BY uid`); !slices.Equal(got, runs) {
+		t.Fatalf("after the start of the daemon the engine has the runs %q, and had %q", got, runs)
+	}
+	if err := new.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	done, err := Restore(t.Context(), url, "lost", false, c)
+	if err != nil || done.Runs != 2 || done.Checkpoints != 5 {
+		t.Fatalf("the restore again answers %+v, %v", done, err)
+	}
+	new = openFleetStore(t, c.Store.Path)
+	shipOnce(t, new, url, "new", nil)
+	if err := saveOne(new, t, "other", `{"n":2}`); err != nil {
+		t.Fatal(err)
+	}
+	shipOnce(t, new, url, "new", nil) // now the agent goes whose runs have joined the one that began anew
+	want := []string{"main 1 " + new.ID + " 1", "main 4 " + new.ID + " 1", "other 2 " + new.ID + " 0"}
+	if got := server.Rows("fleet", `SELECT run, (SELECT count(*) FROM fleet_checkpoints WHERE run_uid = r.uid), host, term FROM fleet_runs r
+		WHERE as_of_n > 0 ORDER BY 1, 2`); !slices.Equal(got, want) {
+		t.Errorf("the engine has %q, want %q", got, want)
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_agents`); got[0] != "2" {
+		t.Errorf("the engine has %s agents", got[0])
+	}
+}
+
+// TestRestoreWithoutAKey: what a restore leaves out for want of a key stays in the engine, and comes when the key is
+// there.
+func TestRestoreWithoutAKey(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	keys := keyFile(t, "acme")
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	work(t, lost)
+	if err := saveOne(lost, t, "other", `{"n":1}`); err != nil {
+		t.Fatal(err)
+	}
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	runs := server.Rows("fleet", `SELECT uid FROM fleet_runs ORDER BY uid`)
+
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keysWithout(t, keys, "acme"))
+	done, err := Restore(t.Context(), url, "lost", true, c)
+	if err != nil || done.Runs != 1 || len(done.Damaged) != 1 || done.Damaged[0].Kind != "agent" || !seal.NoKey(done.Damaged[0].Reason) {
+		t.Fatalf("without a key the restore answers %+v, %v", done, err)
+	}
+	new := openFleetStore(t, c.Store.Path)
+	if err := saveOne(new, t, "third", `{"begins":"anew"}`); err != nil { // of the agent that was left out
+		t.Fatal(err)
+	}
+	shipOnce(t, new, url, "new", keysIn(c.KeyFile))
+	if got := server.Rows("fleet", `SELECT uid FROM fleet_runs WHERE run <> 'third' ORDER BY uid`); !slices.Equal(got, runs) {
+		t.Fatalf("after the start of the daemon the engine has the runs %q, and had %q", got, runs)
+	}
+	claimant := claimantOf(new, url, "new")
+	claimant.keys = keysIn(keys)
+	for run, n := range map[string]int{"main": 4, "other": 1} {
+		got, err := claimant.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: run, Owner: fleetUser.Owner})
+		if err != nil || got.Checkpoints != n {
+			t.Errorf("with the key the claim of %s answers %+v, %v", run, got, err)
+		}
+		shipOnce(t, new, url, "new", keysIn(keys))
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_runs WHERE as_of_n > 0`); got[0] != "4" {
+		t.Errorf("the engine has %s runs that the new host has shipped", got[0])
+	}
+}
+
+// shipOnce ships everything of a store over a connection of its own.
+func shipOnce(t *testing.T, s *db.Store, url, name string, keys func() (*seal.Ring, error)) {
+	t.Helper()
+	ships := shipperOf(s, url, name)
+	ships.keys = keys
+	if keys != nil {
+		ships.who.Store(&fleet.Identities{DB: s.ID, Named: map[string]string{fleetUser.Owner: "acme/build"}})
+	}
+	defer ships.hangUp()
+	if err := ships.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // notEmpty checks that a database with an agent of its own is refused.

@@ -20,7 +20,9 @@ const (
 		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored', m.mark_n, m.mark_hash FROM fleet_runs r
 		JOIN fleet_marks m ON m.db = r.host
 		WHERE r.host = $1 ON CONFLICT (run_uid, term) DO NOTHING`
-	giveRuns   = `UPDATE fleet_runs SET host = $2, term = term + 1 WHERE host = $1`
+	// giveRuns sets as_of_n to 0, as takeRun does, until the new host ships a run: a restore can be
+	// interrupted, or leave out a run whose key is missing.
+	giveRuns   = `UPDATE fleet_runs SET host = $2, term = term + 1, released = NULL, as_of_n = 0 WHERE host = $1`
 	giveAgents = `UPDATE fleet_agents SET host = $2 WHERE host = $1`
 	giveHost   = `UPDATE fleet_hosts SET restored_by = $2 WHERE db = $1`
 

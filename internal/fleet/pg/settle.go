@@ -26,7 +26,7 @@ func (e *Engine) Holds(ctx context.Context, db string, agents []fleet.Name) ([]f
 }
 
 // Strays returns the names of the runs that the engine has of a host although the host
-// does not have them. It leaves out runs that the host has claimed but not shipped yet.
+// does not have them. It leaves out runs that the host was given but has not shipped yet.
 func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (names []fleet.Name, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

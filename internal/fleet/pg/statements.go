@@ -10,16 +10,17 @@ const (
 	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 AND coalesce(cleaned, 0) = $4`
 
 	// goneRuns are runs of this host whose names now mean other runs, or nothing. It leaves out runs that
-	// this host has claimed but not shipped yet.
+	// this host was given but has not shipped yet.
 	goneRuns = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS u(owner, agent, run, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.run = u.run AND f.uid <> u.uid WHERE f.host = $1 AND f.as_of_n > 0`
 	// goneAgents are the agents of this host whose names now mean other agents, or nothing.
 	goneAgents = `SELECT f.uid FROM fleet_agents f JOIN unnest($2::text[], $3::text[], $4::text[]) AS u(owner, agent, uid)
 		ON f.owner = u.owner AND f.agent = u.agent AND f.uid <> u.uid WHERE f.host = $1`
-	// dropGoneAgents leaves those to which runs of other hosts belong.
+	// dropGoneAgents leaves those to which runs belong that other hosts own, or that this host was given
+	// but has not shipped yet. runsOfGoneAgents leaves out such runs too.
 	dropGoneAgents = `DELETE FROM fleet_agents WHERE uid IN (` + goneAgents + `)
-		AND NOT uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host <> $1)`
-	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.agent_uid IN (` + goneAgents + `)`
+		AND NOT uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host <> $1 OR r.as_of_n = 0)`
+	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n > 0 AND r.agent_uid IN (` + goneAgents + `)`
 
 	// takeAgents takes over agents of the former id of this database, if it has joined again, unless the
 	// engine has heard from that id since. Whoever works under the former id gets them back.
