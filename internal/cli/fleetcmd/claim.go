@@ -28,6 +28,8 @@ func (c *claimCmd) Help() string {
 		"its daemon refuses writes to the run too.\n" +
 		"A run that was running then waits for a person: nobody knows what it did after that. " +
 		"Decide with ckptsidecar operations and ckptsidecar operation resolve.\n" +
+		"A host that lacks a key of the run refuses the claim. If the key is lost, and nothing else is in the way, --force brings what opens. " +
+		"The rest is lost.\n" +
 		"If the command fails on its way, run it again."
 }
 

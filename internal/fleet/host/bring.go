@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -176,8 +177,12 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
 				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
 		}
+		agent, err := c.mustOpen(ctx, e, sc, &run, false, "")
+		if err != nil {
+			return e, nil, standsBy(r, err)
+		}
 		if sure && run.DB != c.host.DB {
-			if err := c.mustBeSure(&run); err != nil {
+			if err := mustBeSure(&run, agent); err != nil {
 				return e, nil, err
 			}
 		}
@@ -190,16 +195,17 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 	return e, nil, nil
 }
 
+// standsBy lets a standby ask again for a run that is refused. The key that is missing may come.
+func standsBy(r *ckpt.ResumeRequest, err error) error {
+	var e *ckpt.Error
+	if r.Standby && errors.As(err, &e) && e.Code == ckpt.CodeConflict {
+		e.RetryAfter = standbyRetry
+	}
+	return err
+}
+
 // mustBeSure refuses a run that may have done more on its host than the engine knows.
-func (c *claimant) mustBeSure(run *fleet.Claimable) error {
-	o, err := opener(c.keys)
-	if err != nil {
-		return err
-	}
-	agent := run.Lost(run.Term)
-	if err := o.Agent(&agent); err != nil {
-		return fmt.Errorf("run %s: %w", run.Run, err)
-	}
+func mustBeSure(run *fleet.Claimable, agent *fleet.LostAgent) error {
 	if run.Released && run.Status != string(ckpt.RunRunning) || durableFleet(agent.Doc) {
 		return nil
 	}
@@ -222,8 +228,8 @@ func (c *claimant) claimFor(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 // long, and only this host can go on with it now.
 func (c *claimant) fetch(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, r *ckpt.ResumeRequest) error {
 	sc.Reason = reasonWith(r.Reason, "resumed here")
-	if _, err := c.takeOver(ctx, e, sc, run); err != nil {
-		return err
+	if _, err := c.takeOver(ctx, e, sc, run, false); err != nil {
+		return standsBy(r, err)
 	}
 	r.Claimed = planOf(run)
 	c.brought.keep(fleet.RunName(run.Here, run.Agent, run.Run), r.Claimed)

@@ -49,12 +49,26 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 		return nil, err
 	}
 	defer done()
+	partly, hint := c.mayLose(sc, run, r.Force)
+	if _, err := c.mustOpen(ctx, e, sc, run, partly, hint); err != nil {
+		return nil, err
+	}
 	e, run, err = c.take(ctx, e, sc, run, run.Ground(c.grace, r.Force))
 	if err != nil {
 		return nil, err
 	}
 	asked()
-	return c.takeOver(ctx, e, sc, run)
+	return c.takeOver(ctx, e, sc, run, partly)
+}
+
+// mayLose reports whether force lets a claim go on although a key of the run is missing. It does
+// so only if the claim needs force for nothing else: who forces a claim from a host that may live
+// need not know about the key. hint tells an administrator of this.
+func (c *claimant) mayLose(sc ckpt.Scope, run *fleet.Claimable, force bool) (partly bool, hint string) {
+	if run.DB != c.host.DB && (run.Takeover == string(ckpt.TakeoverNever) || run.Ground(c.grace, false) == "") {
+		return false, ""
+	}
+	return force, hintIf(sc.Admin, "; if the key is lost, add --force: what it has sealed is lost then", "")
 }
 
 // take asks the engine for a run, unless this host has it already. It returns the run as
@@ -266,16 +280,18 @@ func (c *claimant) mine(ctx context.Context, e *pg.Engine, run *fleet.Claimable)
 		Message: fmt.Sprintf("the engine did not say whether run %s was claimed, and it was not: try again", run.Run)}
 }
 
-// takeOver brings a run to this host that the engine has given to it.
-func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) (*fleet.Claimed, error) {
+// takeOver brings a run to this host that the engine has given to it. With partly it leaves out
+// what does not open here because a key is missing.
+func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable, partly bool) (*fleet.Claimed, error) {
 	o, err := opener(c.keys)
 	if err != nil {
 		return nil, err
 	}
-	agents := []fleet.LostAgent{run.Lost(run.Term)}
-	if err := o.Agent(&agents[0]); err != nil {
-		return nil, fmt.Errorf("run %s: %w", run.Run, err)
+	agent, err := openAgent(o, sc, run, "")
+	if err != nil {
+		return nil, err
 	}
+	agents := []fleet.LostAgent{*agent}
 	run.Sure = run.Sure || durableFleet(agents[0].Doc)
 	agents[0].Runs[0].Sure = run.Sure
 	e, done, err := c.toBring(ctx, e, run)
@@ -285,7 +301,11 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	defer done()
 	sc.Target = run.Here
 	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, run.Term))
-	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents))
+	lacks := func(_ *fleet.LostRun, why string) error { return unopened(sc, run, why, "") }
+	if partly {
+		lacks = nil
+	}
+	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents), lacks)
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
@@ -307,20 +327,24 @@ func reasonWith(reason, what string) string {
 
 // importFilled imports agents of one owner. It writes them as an export into a file
 // beside the database, so that the import makes all of its usual checks. It returns what
-// was left out.
-func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope,
-	agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
+// was left out. lacks is called for a run of which a key is missing; if it is nil, what
+// does not open is left out.
+func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept,
+	lacks func(r *fleet.LostRun, why string) error) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _, _ = aside.Close(), os.Remove(aside.Name()) }()
 	damaged, err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error {
-		err := e.Fill(ctx, r)
-		if err == nil {
-			o.Run(r)
+		if err := e.Fill(ctx, r); err != nil {
+			return err
 		}
-		return err
+		o.Run(r)
+		if why := seal.Lacks(r); why != "" && lacks != nil {
+			return lacks(r, why)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err

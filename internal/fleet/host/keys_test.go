@@ -230,6 +230,92 @@ func TestFleetSealChanged(t *testing.T) {
 	}
 }
 
+// TestClaimNeedsEveryKey: a host that lacks one of the keys of a run is refused before anything changes, whichever part of
+// the run or of its agent that key has sealed.
+func TestClaimNeedsEveryKey(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	must := failsOn(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	_, err := lost.SetOwnPolicy(t.Context(), fleetUser, "a", []byte(`{"takeover":"auto"}`))
+	must(err)
+	work(t, lost)
+	must(saveOne(lost, t, "ended", `{"n":1}`))
+	_, _, err = lost.StartRun(t.Context(), fleetUser, ckpt.RunRequest{Agent: "a", Run: "events"})
+	must(err)
+	_, _, err = lost.Append(t.Context(), fleetUser, ckpt.RunRef{Agent: "a", Run: "events"}, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`1`)}}, "")
+	must(err)
+	keys := keyFile(t)
+	all, err := Keys(keys)
+	must(err)
+	first := all.Keys[0].ID
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	_, err = AddKey(keys, seal.Everybody, "second", time.Now())
+	must(err)
+	for _, run := range []string{"main", "events"} {
+		must(saveOne(lost, t, run, `{"n":2}`))
+	}
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	if got := server.Rows("fleet", `SELECT run, key_id FROM fleet_runs WHERE owner = 'uid:1001' ORDER BY run`); !slices.Equal(got,
+		[]string{"ended */" + first, "events */second", "main */second"}) {
+		t.Fatalf("the runs are sealed with %q: this test sees nothing", got)
+	}
+
+	hostWithout := func(id string) *claimant {
+		c := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db")), url, "without "+id)
+		c.keys = keysIn(keysWithout(t, keys, "* "+id))
+		c.who = func() *fleet.Identities {
+			return &fleet.Identities{DB: c.host.DB, Named: map[string]string{fleetUser.Owner: "acme/build"}}
+		}
+		return c
+	}
+	old, new := hostWithout("second"), hostWithout(first)
+	refused := func(what string, err error, says string) {
+		t.Helper()
+		if ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s answers %v, want a conflict with %q", what, err, says)
+		}
+	}
+	_, err = new.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner, Force: true})
+	refused("a forced claim from a host that may live", err, "*/"+first+", and this host does not have it: add it to fleet.key_file")
+	leaseOver(server, lost.ID)
+	for run, c := range map[string]struct {
+		*claimant
+		lacks string
+	}{"main": {new, first}, "events": {new, first}, "ended": {old, "second"}} {
+		ask := fleet.ClaimRequest{Agent: "a", Run: run, Owner: fleetUser.Owner}
+		_, err := c.Claim(t.Context(), fleetAdmin, ask)
+		refused("a claim of "+run, err, "*/"+c.lacks+", and this host does not have it: add it to fleet.key_file")
+		_, err = c.Claim(t.Context(), fleetUser, ask)
+		refused("a user's claim of "+run, err, "this host cannot open it: ask an administrator")
+		for what, bring := range map[string]func(sc ckpt.Scope) error{
+			"a resumption of ": func(sc ckpt.Scope) error {
+				return c.Bring(t.Context(), sc, &ckpt.ResumeRequest{Agent: "a", Run: run})
+			},
+			"a read of thread ": func(sc ckpt.Scope) error {
+				return c.BringThread(t.Context(), sc, ckpt.RunRef{Agent: "a", Run: run})
+			},
+		} {
+			refused(what+run, bring(fleetAdminOf(fleetUser.Owner)), "*/"+c.lacks)
+			refused("a user's "+what+run, bring(fleetUser), "ask an administrator")
+		}
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
+		t.Errorf("claims that were refused left %s rows", got[0])
+	}
+
+	keeps := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db")), url, "with both")
+	keeps.keys = keysIn(keys)
+	done, err := keeps.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "events", Owner: fleetUser.Owner})
+	if err != nil || done.Checkpoints != 1 {
+		t.Errorf("with both keys the claim answers %+v, %v", done, err)
+	}
+	done, err = new.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner, Force: true})
+	if err != nil || done.Checkpoints != 1 || done.Uncertain == "" {
+		t.Errorf("a forced claim without a key answers %+v, %v", done, err)
+	}
+}
+
 // TestFleetKeyFile: a file that others may read is refused, and without a key file nothing is shipped.
 func TestFleetKeyFile(t *testing.T) {
 	t.Parallel()

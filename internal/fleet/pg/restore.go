@@ -36,6 +36,9 @@ const (
 		FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
 	lostSegments = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`
 	lostRows     = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
+
+	keysOfParts = `SELECT s.key_id FROM fleet_segments s WHERE s.run_uid = $1 AND s.db = $2 AND s.key_id IS NOT NULL GROUP BY s.key_id
+		UNION ALL SELECT s.key_id FROM fleet_rows s WHERE s.run_uid = $1 AND s.key_id IS NOT NULL GROUP BY s.key_id`
 )
 
 // Give gives all runs of one database to another, in one transaction. If it is
@@ -114,6 +117,19 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 		return err
 	}
 	return e.fillRows(ctx, lostRows, r)
+}
+
+// KeysOfParts returns the names of the keys that the segments and the rows of a run are sealed
+// with. FillJudged or Fill must have been called for the run.
+func (e *Engine) KeysOfParts(ctx context.Context, r *fleet.LostRun) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, keysOfParts, r.UID, r.DB)
+	if err != nil {
+		return nil, told(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return names, told(err)
 }
 
 // fillRows reads rows of a run.

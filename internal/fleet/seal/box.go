@@ -22,6 +22,12 @@ var (
 	ErrBroken = errors.New("its seal is broken: it was changed, or moved here from another row")
 )
 
+// The parts of an error that names the missing key.
+const (
+	sealedWith = ": it is sealed with "
+	notSet     = ", and fleet.key_file is not set"
+)
+
 // A sealed blob consists of magic, the length of the key's name as one byte, that name,
 // and the output of GCM: nonce, text, tag. As a text it is textMark and the blob as
 // base64.
@@ -127,11 +133,11 @@ type Opener struct {
 
 func (o *Opener) box(name, uid string) (*Box, error) {
 	if o.Ring == nil {
-		return nil, fmt.Errorf("%w: it is sealed with %s, and fleet.key_file is not set", ErrNoKey, name)
+		return nil, fmt.Errorf("%w"+sealedWith+"%s"+notSet, ErrNoKey, name)
 	}
 	k := o.Ring.Find(name)
 	if k == nil {
-		return nil, fmt.Errorf("%w: it is sealed with %s", ErrNoKey, name)
+		return nil, fmt.Errorf("%w"+sealedWith+"%s", ErrNoKey, name)
 	}
 	if o.boxes == nil {
 		o.boxes = boxes{}

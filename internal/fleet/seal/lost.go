@@ -33,6 +33,29 @@ func (o *Opener) RunDoc(r *fleet.LostRun) (err error) {
 // NoKey reports whether a text says that only the key is missing here.
 func NoKey(text string) bool { return strings.Contains(text, ErrNoKey.Error()) }
 
+// MissingKey returns the name of the key that is missing, from a text for which NoKey is true.
+func MissingKey(text string) string {
+	_, name, _ := strings.Cut(text, ErrNoKey.Error()+sealedWith)
+	name, _, _ = strings.Cut(name, notSet)
+	return name
+}
+
+// Lacks returns why something in a run that Run has opened stays closed for want of a key,
+// "" if no key is missing.
+func Lacks(r *fleet.LostRun) (why string) {
+	for i := range r.Checkpoints {
+		if NoKey(r.Checkpoints[i].Damage) {
+			return r.Checkpoints[i].Damage
+		}
+	}
+	for _, u := range r.Unread {
+		if NoKey(u.Reason) {
+			return u.Reason
+		}
+	}
+	return ""
+}
+
 // Run opens the contents of a run. It leaves out what does not open, and notes the
 // reason: for a checkpoint in its Damage, for another row in Unread.
 func (o *Opener) Run(r *fleet.LostRun) {

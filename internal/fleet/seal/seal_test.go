@@ -164,7 +164,7 @@ func TestMovedBlob(t *testing.T) {
 		t.Errorf("a blob under the name of another key answers %v", err)
 	}
 	for _, o := range []*Opener{{}, {Ring: ringOf(t, New("*", "k"))}} {
-		if _, err := o.Open(blob, "run-1", place); !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "acme/1") {
+		if _, err := o.Open(blob, "run-1", place); !errors.Is(err, ErrNoKey) || MissingKey("segment 7: "+err.Error()) != "acme/1" {
 			t.Errorf("without the key it answers %v", err)
 		}
 	}
@@ -246,11 +246,14 @@ func TestChanges(t *testing.T) {
 	if run.Checkpoints[0].Damage == "" || run.Checkpoints[1].Damage == "" || len(run.Segments) != 0 || len(run.Rows) != 0 || len(run.Unread) != 1 || run.Unread[0].Key != "k" {
 		t.Errorf("without a key the run opens as %+v", run)
 	}
+	if why := Lacks(run); MissingKey(why) != r.KeyID {
+		t.Errorf("the key that is missing is told as %q", why)
+	}
 	_, run = lost() // clear text in a sealed row
 	run.Checkpoints[0].Doc = canary
 	run.Segments[0].Data = []byte(canary)
 	o.Run(run)
-	if run.Checkpoints[0].Damage == "" || !strings.Contains(run.Checkpoints[1].Damage, "segment 5") {
+	if run.Checkpoints[0].Damage == "" || !strings.Contains(run.Checkpoints[1].Damage, "segment 5") || Lacks(run) != "" {
 		t.Errorf("what was replaced opens: %+v", run.Checkpoints)
 	}
 }
