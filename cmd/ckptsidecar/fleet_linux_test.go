@@ -235,6 +235,6 @@ func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
 	host := engine.Rows("fleet", `SELECT db FROM fleet_hosts`)[0]
 	for _, more := range [][]string{nil, {"--json"}} {
 		args := append([]string{"fleet", "restore", host, w.url, "--force", "--db", filepath.Join(w.folder, "restored.db")}, more...)
-		w.wants(t, cli.ExitDamaged, args, lost[:13], "1 checkpoint damaged in the engine, and left out", "first")
+		w.wants(t, cli.ExitDamaged, args, lost[:13], "1 checkpoint left out: the engine's copy is damaged or does not open", "first")
 	}
 }

@@ -22,7 +22,7 @@ type LostRun struct {
 
 	DB     string   // the database that the checkpoints come from
 	KeyID  string   // the key that the run is sealed with, "" for in the clear
-	Damage string   // why the run itself cannot be read, "" if it can
+	Damage string   // why the run cannot be read, "" if it can
 	Unread []Unread // rows that cannot be read
 }
 

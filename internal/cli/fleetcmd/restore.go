@@ -23,7 +23,8 @@ func (c *restoreCmd) Help() string {
 The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
 The runs come back as they were shipped last. A run that was running then waits for a person:
 nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar operation resolve.
-The exit code is 5 if a checkpoint was left out because the engine's copy of it is damaged.`
+The exit code is 5 if something was left out: what is damaged in the engine, and runs of which a key is missing here.
+Such a run stays in the engine: add the key to fleet.key_file, and bring the run with ckptsidecar fleet claim.`
 }
 
 func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
@@ -45,7 +46,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 		c.tell(a, done)
 	}
 	if err == nil && len(done.Damaged) > 0 {
-		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s damaged in the engine, and left out", damagedText(done.Damaged))}
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: damagedText(done.Damaged) + " left out: the engine's copy is damaged or does not open"}
 	}
 	return err
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // WriteLost writes agents of one owner from the engine as an export. fill reads the contents of a
-// run, which are dropped after they were written. It returns the checkpoints that were left out
-// because the engine's copy of them is damaged.
+// run, which are dropped after they were written. If it sets the run's Damage, the run is left out.
+// WriteLost returns what was left out because the engine's copy of it is damaged.
 func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) (damaged []fleet.DamagedCheckpoint, err error) {
 	x := archive.NewCopyWriter(w)
 	for i := range agents {
@@ -29,12 +29,14 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 			lost := func(kind, id, why string) {
 				damaged = append(damaged, fleet.DamagedCheckpoint{Kind: kind, Owner: a.Owner, Agent: a.Name, Run: run.Name, ID: id, Reason: why})
 			}
+			if run.Damage == "" {
+				if err := fill(&run); err != nil {
+					return nil, err
+				}
+			}
 			if run.Damage != "" {
 				lost("run", run.UID, run.Damage)
 				continue
-			}
-			if err := fill(&run); err != nil {
-				return nil, err
 			}
 			for _, row := range run.Unread {
 				lost(row.Kind, row.Key, row.Reason)

@@ -173,7 +173,11 @@ func importLost(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Sto
 	owner := agents[0].Owner
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner,
 		Reason: "restored from the fleet's engine, host " + done.Host}
-	report, damaged, err := importFilled(ctx, e, o, store, sc, agents, journal.KeepLost(agents), nil)
+	stays := func(r *fleet.LostRun, why string) error { // in the engine, until the key is here
+		r.Damage = why
+		return nil
+	}
+	report, damaged, err := importFilled(ctx, e, o, store, sc, agents, journal.KeepLost(agents), stays)
 	if err != nil {
 		return err
 	}

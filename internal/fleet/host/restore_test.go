@@ -255,6 +255,56 @@ func TestRestoreWithoutAKey(t *testing.T) {
 	}
 }
 
+// TestRestoreWithoutAnOlderKey: a restore leaves a run in the engine of which it could bring only a part.
+func TestRestoreWithoutAnOlderKey(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	keys := keyFile(t)
+	all, err := Keys(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	work(t, lost)
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"main", "second"} {
+		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	const count = `SELECT (SELECT count(*) FROM fleet_checkpoints WHERE run_uid = r.uid), (SELECT count(*) FROM fleet_rows WHERE run_uid = r.uid)
+		FROM fleet_runs r WHERE run = 'main' ORDER BY owner`
+	had := server.Rows("fleet", count)
+
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keysWithout(t, keys, "* "+all.Keys[0].ID))
+	done, err := Restore(t.Context(), url, "lost", true, c)
+	if err != nil || done.Runs != 1 || done.Checkpoints != 1 {
+		t.Fatalf("the restore answers %+v, %v", done, err)
+	}
+	var left []string
+	for _, d := range done.Damaged {
+		left = append(left, d.Kind+" "+d.Owner+" "+d.Agent+"/"+d.Run)
+	}
+	if !slices.Equal(left, []string{"agent uid:1002 a/", "run uid:1001 a/main"}) {
+		t.Errorf("the restore has left out %q", left)
+	}
+	new := openFleetStore(t, c.Store.Path)
+	shipOnce(t, new, url, "new", keysIn(c.KeyFile))
+	if got := server.Rows("fleet", count); !slices.Equal(got, had) {
+		t.Errorf("after the start of the daemon the engine has %q checkpoints and rows, and had %q", got, had)
+	}
+	claimant := claimantOf(new, url, "new")
+	claimant.keys = keysIn(keys)
+	got, err := claimant.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner})
+	if err != nil || got.Checkpoints != 4 {
+		t.Errorf("with the key the claim answers %+v, %v", got, err)
+	}
+}
+
 // shipOnce ships everything of a store over a connection of its own.
 func shipOnce(t *testing.T, s *db.Store, url, name string, keys func() (*seal.Ring, error)) {
 	t.Helper()
