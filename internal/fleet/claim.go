@@ -198,6 +198,8 @@ type Claimed struct {
 	Term        int64  `json:"term"`
 	Checkpoints int    `json:"checkpoints"`
 	Uncertain   string `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" if nobody must
+
+	Damaged []DamagedCheckpoint `json:"damaged,omitempty"` // what the engine holds but this host cannot read
 }
 
 // Released says which run a host has let go of.

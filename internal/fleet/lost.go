@@ -45,7 +45,7 @@ type Restored struct {
 	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds but nobody can read
 }
 
-// DamagedCheckpoint is a checkpoint, or another row, that a restore has left out.
+// DamagedCheckpoint is a checkpoint, or another row, that a claim or a restore has left out.
 type DamagedCheckpoint struct {
 	Kind   string `json:"kind"` // checkpoint, agent, run, or the kind of another row of a run
 	Owner  string `json:"owner"`

@@ -1,6 +1,7 @@
 package fleetcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -30,6 +31,7 @@ func (c *claimCmd) Help() string {
 		"Decide with ckptsidecar operations and ckptsidecar operation resolve.\n" +
 		"A host that lacks a key of the run refuses the claim. If the key is lost, and nothing else is in the way, --force brings what opens. " +
 		"The rest is lost.\n" +
+		"The exit code is 5 if something was left out because the engine's copy of it is damaged or does not open.\n" +
 		"If the command fails on its way, run it again."
 }
 
@@ -44,16 +46,16 @@ func (c *claimCmd) Run(ctx context.Context, a *cli.App) error {
 	case err != nil:
 		return err
 	case a.JSON:
-		return a.WriteJSON(done)
+		return cmp.Or(a.WriteJSON(done), leftOut(done.Damaged))
 	}
 	term.Printf(a.Stdout, "%s  run %s of %s (%s) is on this host now, with %s; host %s has lost it\n",
 		a.Out.Green("claimed"), done.Run, done.Agent, done.Owner, term.Count(done.Checkpoints, "checkpoint"), done.From)
-	if done.Uncertain == "" {
-		return nil
+	tellLeftOut(a, done.Damaged)
+	if done.Uncertain != "" {
+		term.Printf(a.Stdout, "a person must decide before it goes on: %s\n", done.Uncertain)
+		term.Printf(a.Stdout, "look with: ckptsidecar operations %s --run %s\n", done.Agent, done.Run)
 	}
-	term.Printf(a.Stdout, "a person must decide before it goes on: %s\n", done.Uncertain)
-	term.Printf(a.Stdout, "look with: ckptsidecar operations %s --run %s\n", done.Agent, done.Run)
-	return nil
+	return leftOut(done.Damaged)
 }
 
 type strandsCmd struct {

@@ -1,8 +1,10 @@
 package fleetcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -45,23 +47,13 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 	} else {
 		c.tell(a, done)
 	}
-	if err == nil && len(done.Damaged) > 0 {
-		return &cli.ExitError{Code: cli.ExitDamaged, Message: damagedText(done.Damaged) + " left out: the engine's copy is damaged or does not open"}
-	}
-	return err
+	return cmp.Or(err, leftOut(done.Damaged))
 }
 
 func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
 	a.Out.Hanging(a.Stdout, a.Out.Green("restored")+"  ", term.Escape(fmt.Sprintf("%s has %d agents, %d runs and %d checkpoints of host %s now",
 		done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)))
-	if len(done.Damaged) > 0 {
-		a.Out.Hanging(a.Stdout, "", "This was left out, because the engine's copy of it is damaged or does not open:")
-		t := term.NewTable("OWNER", "AGENT", "RUN", "KIND", ">SEQ", "~REASON", "#ID")
-		for _, d := range done.Damaged {
-			t.Add(d.Owner, d.Agent, d.Run, d.Kind, fmt.Sprint(d.Seq), d.Reason, d.ID)
-		}
-		t.Write(a.Stdout, a.Out)
-	}
+	tellLeftOut(a, done.Damaged)
 	if len(done.Uncertain) == 0 {
 		return
 	}
@@ -73,12 +65,27 @@ func (c *restoreCmd) tell(a *cli.App, done *fleet.Restored) {
 	t.Write(a.Stdout, a.Out)
 }
 
-// damagedText counts the checkpoints that were left out.
-func damagedText(list []fleet.DamagedCheckpoint) string {
-	for _, d := range list {
-		if d.Kind != "checkpoint" {
-			return term.Count(len(list), "row")
-		}
+// tellLeftOut prints what a claim or a restore has left out, if anything.
+func tellLeftOut(a *cli.App, list []fleet.DamagedCheckpoint) {
+	if len(list) == 0 {
+		return
 	}
-	return term.Count(len(list), "checkpoint")
+	a.Out.Hanging(a.Stdout, "", "This was left out, because the engine's copy of it is damaged or does not open:")
+	t := term.NewTable("OWNER", "AGENT", "RUN", "KIND", ">SEQ", "~REASON", "#ID")
+	for _, d := range list {
+		t.Add(d.Owner, d.Agent, d.Run, d.Kind, fmt.Sprint(d.Seq), d.Reason, d.ID)
+	}
+	t.Write(a.Stdout, a.Out)
+}
+
+// leftOut returns an error that says how much a claim or a restore has left out, nil for nothing.
+func leftOut(list []fleet.DamagedCheckpoint) error {
+	if len(list) == 0 {
+		return nil
+	}
+	what := "checkpoint"
+	if slices.ContainsFunc(list, func(d fleet.DamagedCheckpoint) bool { return d.Kind != "checkpoint" }) {
+		what = "row"
+	}
+	return &cli.ExitError{Code: cli.ExitDamaged, Message: term.Count(len(list), what) + " left out: the engine's copy is damaged or does not open"}
 }

@@ -305,12 +305,12 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	if partly {
 		lacks = nil
 	}
-	report, _, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents), lacks)
+	report, damaged, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents), lacks)
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
 	claimed := &fleet.Claimed{Owner: run.Here, Agent: run.Agent, Run: run.Run, UID: run.UID, From: run.Host, FromDB: run.DB,
-		Term: run.Term, Checkpoints: report.Imported}
+		Term: run.Term, Checkpoints: report.Imported, Damaged: damaged}
 	if len(report.Uncertain) > 0 {
 		claimed.Uncertain = "nobody knows what the run did on host " + run.Host + " after it was shipped last"
 	}

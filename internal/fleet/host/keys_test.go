@@ -312,7 +312,12 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 	}
 	done, err = new.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner, Force: true})
 	if err != nil || done.Checkpoints != 1 || done.Uncertain == "" {
-		t.Errorf("a forced claim without a key answers %+v, %v", done, err)
+		t.Fatalf("a forced claim without a key answers %+v, %v", done, err)
+	}
+	for _, kind := range []string{"checkpoint", "operation", "step", "event"} {
+		if !slices.ContainsFunc(done.Damaged, func(d fleet.DamagedCheckpoint) bool { return d.Kind == kind && d.Run == "main" && seal.NoKey(d.Reason) }) {
+			t.Errorf("the claim names no %s among what it has left out: %+v", kind, done.Damaged)
+		}
 	}
 }
 
