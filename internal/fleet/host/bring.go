@@ -157,7 +157,7 @@ func (c *claimant) reach(ctx context.Context) (*pg.Engine, error) {
 // none to bring.
 func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ckpt.ResumeRequest, sure bool,
 	all []fleet.Claimable) (*pg.Engine, *fleet.Claimable, error) {
-	mine, err := c.allowed(sc, all, fleet.ClaimRequest{Agent: r.Agent})
+	mine, sealed, err := c.allowed(sc, all)
 	if err != nil {
 		return e, nil, err
 	}
@@ -188,11 +188,32 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		}
 		return c.claimFor(ctx, e, sc, &run, same, r)
 	}
+	if err := c.mustNotBegin(ctx, sc, sealed); err != nil {
+		return e, nil, standsBy(r, err)
+	}
 	if r.Standby {
 		return e, nil, &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: standbyRetry,
 			Message: fmt.Sprintf("no host of the fleet has run %s of %s that you own and whose policy says takeover: auto", runOr(r.Run), r.Agent)}
 	}
 	return e, nil, nil
+}
+
+// mustNotBegin refuses to begin a run anew here while the fleet has it, and only the key is missing.
+func (c *claimant) mustNotBegin(ctx context.Context, sc ckpt.Scope, sealed []fleet.Claimable) error {
+	for i := range sealed {
+		run := &sealed[i]
+		if run.Here != sc.Whose() {
+			continue
+		}
+		_, named, err := journal.New(c.store.Core).HasRun(ctx, run.Here, run.Agent, run.Run, run.UID)
+		switch {
+		case err != nil:
+			return err
+		case !named: // a run of this name that is here goes on here, or is fenced
+			return keyMissing(sc, run, run.KeyID, "")
+		}
+	}
+	return nil
 }
 
 // standsBy lets a standby ask again for a run that is refused. The key that is missing may come.

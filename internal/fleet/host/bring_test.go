@@ -36,14 +36,14 @@ func twoHosts(t *testing.T, policy string) (server *pgtest.Server, url string, o
 	return server, url, one, two
 }
 
-func roamingHost(t *testing.T, url, name string) *roaming {
+func roamingHost(t *testing.T, url, name string, change ...func(*shipper)) *roaming {
 	t.Helper()
 	r := &roaming{clock: &ticks{now: time.Hour}}
-	r.fleetHost = hostOf(t, url, func(s *shipper) {
+	r.fleetHost = hostOf(t, url, append(change, func(s *shipper) {
 		s.host.Name, s.assume = name, true
 		s.keepLease(lease.New(r.clock.read, 15*time.Second), 5*time.Second)
 		s.who.Store(&fleet.Identities{DB: s.host.DB, Named: map[string]string{"uid:1001": "acme/build"}})
-	})
+	})...)
 	if err := r.s.shipper.keeper.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}

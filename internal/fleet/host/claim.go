@@ -184,8 +184,12 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 	if err != nil {
 		return nil, err
 	}
-	if all, err = c.allowed(sc, all, r); err != nil {
+	all, sealed, err := c.allowed(sc, all)
+	if err != nil {
 		return nil, err
+	}
+	if len(all) == 0 && len(sealed) > 0 && sc.Admin {
+		return nil, keyMissing(sc, &sealed[0], sealed[0].KeyID, "")
 	}
 	j := journal.New(c.store.Core)
 	var found []fleet.Claimable

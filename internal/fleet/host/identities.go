@@ -36,29 +36,23 @@ func (s *shipper) nameOwners(ctx context.Context) error {
 }
 
 // allowed returns the runs that a caller may claim, each with the user of this host who
-// gets it. An administrator may claim all runs, a user those of his principal. It
-// leaves out runs that this host cannot open; an administrator is told why if none is
-// left.
-func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable, r fleet.ClaimRequest) (mine []fleet.Claimable, err error) {
+// gets it. An administrator may claim all runs, a user those of his principal. sealed are
+// such runs too, whose own key this host lacks.
+func (c *claimant) allowed(sc ckpt.Scope, all []fleet.Claimable) (mine, sealed []fleet.Claimable, err error) {
 	o, err := opener(c.keys)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ids := c.who()
-	sealed := ""
 	for _, run := range all {
 		run.Here = ids.Here(run.Principal, run.Owner)
 		switch {
 		case !sc.Admin && !fleet.SamePrincipal(run.Principal, ids.Principal(sc.Owner)):
 		case !o.Has(run.KeyID):
-			sealed = run.KeyID
+			sealed = append(sealed, run)
 		default:
 			mine = append(mine, run)
 		}
 	}
-	if len(mine) == 0 && sealed != "" && sc.Admin {
-		return nil, ckpt.Errorf(ckpt.CodeConflict,
-			"what is known of %s is sealed with the key %s, and this host does not have it: add it to fleet.key_file", r.Agent, sealed)
-	}
-	return mine, nil
+	return mine, sealed, nil
 }

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -26,6 +28,65 @@ func (r *roaming) putGraph(agent string, t ckpt.GraphThread, id string) error {
 	_, err := r.store.GraphPut(r.t.Context(), fleetUser,
 		&ckpt.GraphPut{Agent: agent, GraphThread: t, Checkpoint: ckpt.JSON(`{"v":1,"id":"` + id + `","channel_versions":{}}`)})
 	return err
+}
+
+// TestARunThatCannotBeOpenedIsNotBegunAnew: on a host without the key, a user is not told that his run is fresh, and a graph
+// does not begin anew. Runs of others are not there for him.
+func TestARunThatCannotBeOpenedIsNotBegunAnew(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	keys := keyFile(t, "acme")
+	without := keysWithout(t, keys, "acme")
+	one := roamingHost(t, url, "one", func(s *shipper) { s.keys = keysIn(keys) })
+	two := roamingHost(t, url, "two", func(s *shipper) { s.keys = keysIn(without) })
+	thread := ckpt.GraphThread{Thread: "trip"}
+	one.policy("moves", fleetPolicy)
+	if a := one.save("moves", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	if err := one.putGraph("moves", thread, "1"); err != nil {
+		t.Fatal(err)
+	}
+	one.silent(server)
+
+	const refusal = "is in the fleet, and this host cannot open it: ask an administrator"
+	if p := two.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "run main of moves "+refusal) || strings.Contains(p.Detail, "acme") {
+		t.Errorf("the user resumes: %+v", p)
+	}
+	if g := two.readGraph("moves", "get", `{"thread":"trip"}`); g.status != 409 || !strings.Contains(g.Detail, refusal) {
+		t.Errorf("a graph reads its thread: %+v", g)
+	}
+	c := two.claimant()
+	c.keys = keysIn(without)
+	var e *ckpt.Error
+	err := c.Bring(t.Context(), fleetUser, &ckpt.ResumeRequest{Agent: "moves", Standby: true})
+	if wantRefused(t, err, ckpt.CodeConflict, refusal); !errors.As(err, &e) || e.RetryAfter == 0 {
+		t.Errorf("a standby is answered %+v, and does not ask again", e)
+	}
+	wantRefused(t, c.Bring(t.Context(), fleetAdminOf(fleetUser.Owner), &ckpt.ResumeRequest{Agent: "moves"}), ckpt.CodeConflict, "acme/")
+	_, err = c.Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "moves", Run: "main"})
+	wantRefused(t, err, ckpt.CodeNotFound, "no run that fits")
+	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002"}}
+	for _, bring := range []func() error{
+		func() error { return c.Bring(t.Context(), other, &ckpt.ResumeRequest{Agent: "moves"}) },
+		func() error {
+			return c.BringThread(t.Context(), other, ckpt.RunRef{Agent: "moves", Run: thread.RunName()})
+		},
+		func() error {
+			return c.Bring(t.Context(), fleetAdminOf(other.Owner), &ckpt.ResumeRequest{Agent: "moves"})
+		},
+	} {
+		if err := bring(); err != nil {
+			t.Errorf("for another user there is nothing to bring, and he is told %v", err)
+		}
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
+		t.Errorf("refusals left %s claims", got[0])
+	}
+	if a := two.save("moves", ""); a.status != 201 {
+		t.Fatalf("%+v", a)
+	}
+	two.claimsNothing("a run of its name that is here", "moves", `{}`, "resume")
 }
 
 // TestAThreadComesWhenItsGraphReadsIt: a graph that reads its thread on another host never begins anew while a host of
