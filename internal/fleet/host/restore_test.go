@@ -305,6 +305,62 @@ func TestRestoreWithoutAnOlderKey(t *testing.T) {
 	}
 }
 
+// TestRestoreOfAgentsThatStay: with fleet.ship = "policy" on the new host, what a restore has brought of agents that stay
+// there goes from the engine. What it has not brought stays.
+func TestRestoreOfAgentsThatStay(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	keys := keyFile(t)
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	work(t, lost)
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	first, err := Keys(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"main", "second"} {
+		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keysWithout(t, keys, "* "+first.Keys[0].ID))
+	if done, err := Restore(t.Context(), url, "lost", true, c); err != nil || done.Runs != 1 {
+		t.Fatalf("the restore answers %+v, %v", done, err)
+	}
+	new := openFleetStore(t, c.Store.Path)
+	starts := func() {
+		t.Helper()
+		s := shipperOf(new, url, "new")
+		s.choice.ByPolicy, s.keys = true, keysIn(keys)
+		defer s.hangUp()
+		if err := s.once(t.Context()); err != nil || s.strays {
+			t.Fatalf("the daemon settles: %v, %v", !s.strays, err)
+		}
+	}
+	has := func(what string, want ...string) {
+		t.Helper()
+		if got := server.Rows("fleet", `SELECT r.owner, r.run FROM fleet_runs r JOIN fleet_agents a ON a.uid = r.agent_uid ORDER BY 1, 2`); !slices.Equal(got, want) {
+			t.Errorf("%s the engine has %q, want %q", what, got, want)
+		}
+	}
+	starts()
+	has("after the restore", "uid:1001 main", "uid:1002 main")
+	claimant := claimantOf(new, url, "new")
+	claimant.keys = keysIn(keys)
+	if done, err := claimant.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner}); err != nil || done.Checkpoints != 4 {
+		t.Fatalf("with the key the claim answers %+v, %v", done, err)
+	}
+	starts()
+	has("after the claim", "uid:1002 main")
+	if got := server.Rows("fleet", `SELECT DISTINCT owner FROM fleet_agents`); !slices.Equal(got, []string{"uid:1002"}) {
+		t.Errorf("the engine has agents of %q", got)
+	}
+}
+
 // shipOnce ships everything of a store over a connection of its own.
 func shipOnce(t *testing.T, s *db.Store, url, name string, keys func() (*seal.Ring, error)) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
@@ -20,6 +21,9 @@ func (s *shipper) settle(ctx context.Context) error {
 	}
 	names, err := s.unsettled(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.dropBrought(ctx, names); err != nil {
 		return err
 	}
 	for _, n := range s.whole.inTurn(names) {
@@ -65,6 +69,38 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 		names = append(names, s.whole.left(runs, names)...)
 	}
 	return names, nil
+}
+
+// dropBrought removes from the engine the runs of agents that stay on this host, if the host was given these runs and has
+// brought them here. No batch names them. What is not here yet stays in the engine.
+func (s *shipper) dropBrought(ctx context.Context, names []fleet.Name) error {
+	stay := map[fleet.Name]bool{}
+	for _, n := range names {
+		if n.Run == "" {
+			stay[fleet.Name{Owner: n.Owner, Agent: n.Agent}] = true
+		}
+	}
+	if len(stay) == 0 {
+		return nil
+	}
+	runs, _, err := s.reader.Here(ctx, journal.Choice{})
+	if err != nil {
+		return err
+	}
+	var here []fleet.Name
+	for _, n := range runs {
+		if !stay[fleet.Name{Owner: n.Owner, Agent: n.Agent}] {
+			continue
+		}
+		whole, _, err := s.reader.HasRun(ctx, n.Owner, n.Agent, n.Run, n.UID)
+		if err != nil {
+			return err
+		}
+		if whole {
+			here = append(here, n)
+		}
+	}
+	return s.engine.DropBrought(ctx, s.host.DB, here)
 }
 
 // whole is what this daemon has sent to the engine that no row names, since rows were

@@ -11,8 +11,10 @@ import (
 const (
 	lackedRuns = `SELECT u.uid FROM unnest($1::text[]) AS u(uid) WHERE NOT u.uid IN (SELECT r.uid FROM fleet_runs r)
 		AND NOT u.uid IN (SELECT e.uid FROM fleet_erased e)`
-	strayRuns  = `SELECT r.owner, r.agent, r.run FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n > 0 AND NOT r.uid = ANY($2::text[])`
-	heldAgents = `SELECT a.uid FROM fleet_agents a WHERE a.host = $1 AND a.uid = ANY($2::text[])`
+	strayRuns = `SELECT r.owner, r.agent, r.run FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n > 0 AND NOT r.uid = ANY($2::text[])`
+	// broughtRuns are runs that a host was given and has not shipped.
+	broughtRuns = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n = 0 AND r.uid = ANY($2::text[])`
+	heldAgents  = `SELECT a.uid FROM fleet_agents a WHERE a.host = $1 AND a.uid = ANY($2::text[])`
 )
 
 // Lacks returns those of the runs that the engine has of no host and that were not erased.
@@ -40,6 +42,22 @@ func (e *Engine) Strays(ctx context.Context, db string, here []fleet.Name) (name
 		return nil
 	})
 	return names, told(err)
+}
+
+// DropBrought removes runs that a host was given, has brought to itself and does not ship.
+func (e *Engine) DropBrought(ctx context.Context, db string, here []fleet.Name) error {
+	if len(here) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	for _, drop := range dropsOf(broughtRuns) {
+		b.Queue(drop, db, uidsOf(here))
+	}
+	e.has.forget()    // the agents of these runs can go now too
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
+	return e.send(ctx, b, nil)
 }
 
 // pick returns those of all whose uids a query returns.
