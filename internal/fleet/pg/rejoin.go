@@ -14,12 +14,14 @@ import (
 // those runs.
 const (
 	putRejoined = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $1, r.uid, $3::bigint, clock_timestamp()
-		FROM fleet_runs r WHERE r.host = $2 ON CONFLICT (db, run_uid) DO NOTHING`
-	// putLostBefore does the same for the runs that other hosts had claimed from the former id. What the
-	// database has of them up to the claim is no strand: the claimant got it from the engine.
-	putLostBefore = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT DISTINCT ON (c.run_uid) $1, c.run_uid, least(coalesce(c.from_n, 0), $3::bigint),
-		clock_timestamp() FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid WHERE c.from_db = $2 AND r.host <> $2
-		ORDER BY c.run_uid, c.term DESC ON CONFLICT (db, run_uid) DO NOTHING`
+		FROM fleet_runs r WHERE r.host = $2 OR r.uid IN (SELECT c.run_uid FROM fleet_claims c WHERE c.from_db = $2)
+		ON CONFLICT (db, run_uid) DO NOTHING`
+	// putLostBefore comes first, for runs that other hosts had claimed from the former id. What the database has of
+	// them up to the last claim is no strand: the claimant got it from the engine.
+	putLostBefore = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $1, c.run_uid, coalesce(c.from_n, 0), clock_timestamp()
+		FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid WHERE c.from_db = $2 AND r.host <> $2 AND coalesce(c.from_n, 0) < $3::bigint
+		AND NOT EXISTS (SELECT 1 FROM fleet_claims e WHERE e.run_uid = c.run_uid AND e.from_db = $2 AND e.term > c.term)
+		ON CONFLICT (db, run_uid) DO NOTHING`
 	// putFormer notes that no host uses the former id any more, as far as is known. The row
 	// has no run, so that nothing takes it for a strand.
 	putFormer = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at, former) VALUES ($1, '', $3, clock_timestamp(), $2)
@@ -48,8 +50,8 @@ func (e *Engine) Rejoin(ctx context.Context, to fleet.Host, former string, from 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(putRejoined, to.DB, former, from)
 	b.Queue(putLostBefore, to.DB, former, from)
+	b.Queue(putRejoined, to.DB, former, from)
 	b.Queue(putFormer, to.DB, former, from)
 	b.Queue(beat, to.DB) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
