@@ -80,7 +80,9 @@ func (a *App) Status(ctx context.Context) (*ckpt.Status, error) {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	s, err := a.Client().Status(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+	until, _ := limited.Deadline()
+	// A connection can time out shortly before the context does.
+	if err != nil && !time.Now().Before(until) && ctx.Err() == nil {
 		return nil, &SilentError{most}
 	}
 	return s, err
