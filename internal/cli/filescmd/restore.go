@@ -155,6 +155,8 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	switch {
 	case err != nil:
 		return err
+	case len(plan.Items) == 0 && len(plan.Stays) > 0:
+		r.a.Tell("nothing was changed: everything that differs stays as it is")
 	case len(plan.Items) == 0:
 		r.a.Tell("the files are as they were: there is nothing to do")
 	case !apply:
@@ -224,14 +226,21 @@ func (r *restorer) plan(ctx context.Context, o rewind.Options) (*rewind.Plan, er
 	if err := r.written(ctx, w, newest); err != nil {
 		return nil, err
 	}
-	if len(w.Fresh) > 0 {
-		now, err := r.place.look(ctx, nil)
-		if err != nil {
-			return nil, err
+	now, err := r.place.look(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	was := make(map[string]*ckpt.TreeEntry, len(entries))
+	for i := range entries {
+		was[entries[i].Path] = &entries[i]
+	}
+	w.Listed, w.Differ = map[string]bool{}, map[string]bool{}
+	for _, e := range now.Tree.Entries {
+		if _, fresh := w.Fresh[e.Path]; fresh {
+			w.Listed[e.Path] = true
 		}
-		w.Listed = map[string]bool{}
-		for _, e := range now.Tree.Entries {
-			_, w.Listed[e.Path] = w.Fresh[e.Path]
+		if old := was[e.Path]; old != nil && !tree.SameContent(*old, e) {
+			w.Differ[e.Path] = true
 		}
 	}
 	return rewind.Make(w, r.folder, o), nil

@@ -21,6 +21,7 @@ type Wish struct {
 	Edited map[string]bool      // of these: those that a tool edited before one created them
 	Fresh  map[string]time.Time // paths that they have written since the newest tree, and when the last write had ended
 	Listed map[string]bool      // of the paths in Fresh: those that a tree made now would have
+	Differ map[string]bool      // paths of the target that have other contents now
 	Others map[string]string    // paths that another running run has written since, with the name of that run
 	Folds  bool                 // the file system ignores the case of letters
 }
@@ -43,9 +44,9 @@ type looker interface {
 
 // Make plans how the paths get the state in the tree. It considers the paths in which
 // the tree and the run's later trees differ, the paths that the run's tools have
-// written since the newest tree, and files of the tree that do not exist.
+// written since the newest tree, and files of the tree that do not exist. Other files that
+// differ from the tree stay, unless the options name them or say what to do with them.
 func Make(w *Wish, at *Folder, o Options) *Plan {
-
 	m := &maker{Wish: w, at: at, o: o, plan: &Plan{Partial: !w.Whole && !o.Partial}, target: map[string]*ckpt.TreeEntry{},
 		gone: map[string]bool{}}
 	for i := range w.Target {
@@ -76,6 +77,15 @@ func Make(w *Wish, at *Folder, o Options) *Plan {
 			if seen := at.glance(path); seen.absent() && seen.Parent == "" {
 				considered[path] = true
 			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.Differ)) {
+		switch {
+		case considered[path] || !chosen(o.Paths, path):
+		case len(o.Paths) > 0 || o.Aside || o.Overwrite:
+			considered[path] = true
+		default:
+			m.stays(path, changedSince+"; name it, or add --aside or --overwrite, to restore it too")
 		}
 	}
 	m.unknown(considered)
@@ -201,6 +211,9 @@ func (m *maker) staysBecause(path string) string {
 	return ""
 }
 
+// changedSince is why a file is not replaced that no checkpoint has as it is.
+const changedSince = "it has changed since the run's newest checkpoint"
+
 // afterWrite is how long after the end of a tool's call a file may have changed and still
 // counts as written by it. A hook may format the file.
 const afterWrite = 2 * time.Second
@@ -219,7 +232,7 @@ func (m *maker) refusal(path string, seen *Seen) string {
 	}
 	newest := m.newest[path]
 	if newest == nil || !tree.SameContent(*newest, *seen.Entry) {
-		return "it has changed since the run's newest checkpoint"
+		return changedSince
 	}
 	return ""
 }
