@@ -160,7 +160,7 @@ const lateNotice = 10 * time.Minute
 func notifyProblems(st *ckpt.NotifyStatus, now time.Time) (problems []string) {
 	for _, h := range st.Hooks {
 		late := !h.Oldest.IsZero() && now.Sub(h.Oldest.Time) > lateNotice
-		if h.Dead == 0 && !late {
+		if h.Kind == "" || h.Dead == 0 && !late { // without a kind it is no longer in the settings, as somebody decided
 			continue
 		}
 		problems = append(problems, fmt.Sprintf("the hook %s of [notify] could not be reached: %d notices wait, %d were given up; the last error: %s",

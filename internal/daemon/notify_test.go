@@ -1,6 +1,11 @@
 package daemon
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // TestTroubleIsToldOnce: a problem whose numbers change is the same problem. It is told again only if it has ended
 // and comes back.
@@ -30,6 +35,25 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	} {
 		if got := known.begin(step.problems); got != step.want {
 			t.Errorf("step %d, %q: told %v, want %v", i, step.problems, got, step.want)
+		}
+	}
+}
+
+// TestNotifyProblems: a hook that lost notices is a problem, unless somebody has taken it out of the settings.
+func TestNotifyProblems(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, h := range []struct {
+		ckpt.HookStatus
+		want bool
+	}{
+		{ckpt.HookStatus{Kind: "url"}, false},
+		{ckpt.HookStatus{Kind: "url", Dead: 1}, true},
+		{ckpt.HookStatus{Kind: "url", Pending: 1, Oldest: ckpt.At(now.Add(-48 * time.Hour))}, true},
+		{ckpt.HookStatus{Dead: 12}, false},
+	} {
+		if got := notifyProblems(&ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{h.HookStatus}}, now); (len(got) > 0) != h.want {
+			t.Errorf("%+v: %q", h.HookStatus, got)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestDatabaseQuota(t *testing.T) {
 		}
 	}
 	wantCode(t, err, ckpt.CodeStorageFull)
-	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || !strings.Contains(e.Message, "limits.max_database") {
 		t.Errorf("the answer: %+v", e)
 	}
 	if len(ids) < 15 || len(ids) > 20 {

@@ -201,6 +201,22 @@ class Replaying(World):
         self.assertEqual([bool(r) for (r,) in reasons], [True, True, True, False])
         self.daemon.sound(self)
 
+    def test_one_warning_while_the_daemon_is_full(self) -> None:
+        self.fill(1)
+        self.start()
+        sidecar = self.sidecar()
+        ask = Link.ask
+
+        def full(link: Link, what: Any, until: float) -> Any:
+            if "/checkpoints/" in what.path:
+                raise ckptsidecar.StorageFull("the disk has no room")
+            return ask(link, what, until)
+
+        with self.quiet() as log, mock.patch.object(Link, "ask", full):
+            for _ in range(3):
+                self.assertEqual(sidecar.replay().left, 1)
+        self.assertEqual(sum("does not accept" in line for line in log.output), 1)
+
     def test_what_another_client_has_spooled_since(self) -> None:
         """A client that has seen that nothing waits looks again before it reads or resumes the run."""
         self.start()

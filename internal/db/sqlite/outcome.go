@@ -30,7 +30,7 @@ func (w *writer) explain(err error) error {
 			Message: w.engine.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
 	case ClassFull:
 		return ckpt.Wrap(ckpt.CodeStorageFull, err,
-			"the disk or the database has no room for this: free space, delete checkpoints, or raise max_bytes; reads and deletes still work")
+			"the disk or the database has no room for this: free space, delete checkpoints, or raise limits.max_database; reads and deletes still work")
 	case ClassFatal:
 		return w.stop(&FatalError{err})
 	case ClassOperator:

@@ -78,7 +78,9 @@ def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: f
             if error.code == "no_daemon" or error.code == "busy" and error.status == 0:
                 raise
             if error.code in AWAY:
-                _log.warning("the daemon does not accept %s of the spool now: %s", name, error)
+                if spool.told != (name, error.code):  # the same again is no news
+                    spool.told = (name, error.code)
+                    _log.warning("the daemon does not accept %s of the spool now: %s", name, error)
                 blocked.add(request.lane)
             else:
                 aside = ", it is in rejected now" if spool.reject(name, error) else ""

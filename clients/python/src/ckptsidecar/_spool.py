@@ -35,6 +35,7 @@ class Spool:
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
+        self.told = ("", "")  # the file and the code of the last warning that the daemon does not accept it
         self._owners: dict[str, Owner] = {}  # by name: what a file belongs to
         self._settled: set[str] = set()  # files that were sent or refused, and could not be moved
         self._used = (0, -1.0)  # bytes, and when they were counted
