@@ -58,7 +58,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.owner_share", "", "The percentage that one user may take of what that user has stored plus the free space, on the disk and " +
 			"below limits.max_database, so that others always have space. 0 for no limit.", start, &c.OwnerShare},
 		{"limits.agent_files", "", "How many stored bytes the files of one agent may take. Beyond the limit, the agent's oldest unpinned " +
-			"routine checkpoints lose their files, and say so. 0 for no limit.", start, &c.AgentFiles},
+			"routine checkpoints lose their files, and say so, except the newest one of each run. 0 for no limit.", start, &c.AgentFiles},
 		{"limits.owner_writes_per_second", "",
 			"How many writes a second one user may send: saves, steps, events and everything else that changes something; 0 for no limit. " +
 				"A heartbeat counts, but is never refused. " +
