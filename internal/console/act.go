@@ -310,10 +310,20 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 	if err := ckpt.CheckRunName(name); err != nil {
 		return done{}, err
 	}
+	if q.Get("again") == "" {
+		// The daemon would begin a run that has ended anew.
+		if taken, err := s.hasRun(ctx, name); err != nil {
+			return done{}, err
+		} else if taken {
+			return done{}, ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: choose another name. Nothing was done", s.ref.Agent, name)
+		}
+	}
 	// Browsers send \r\n as line ends.
 	text := strings.ReplaceAll(q.Get("state"), "\r\n", "\n")
 	edited := q.Get("drawn") != "" && text != "" && hash([]byte(text)) != q.Get("drawn")
+	begins := fmt.Sprintf("checkpoint %d", cp.Seq)
 	if edited {
+		begins = fmt.Sprintf("the changed state of checkpoint %d", cp.Seq)
 		err = s.forkEdited(ctx, cp, name, []byte(text), q)
 	} else {
 		_, _, err = s.line.StartRun(ctx, ckpt.RunRequest{Agent: s.ref.Agent, Run: name, ForkFrom: ckpt.Ref(cp.ID), IdempotencyKey: q.Get("key")})
@@ -322,8 +332,17 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 		return done{}, err
 	}
 	page := strings.TrimSuffix(s.page, url.PathEscape(s.run.Run)) + url.PathEscape(name)
-	return done{fmt.Sprintf("The run %s begins with checkpoint %d. Start its agent with: ckptsidecar exec --agent %s --run %s -- COMMAND",
-		name, cp.Seq, s.ref.Agent, name), page}, nil
+	return done{fmt.Sprintf("The run %s begins with %s. Start its agent with: ckptsidecar exec --agent %s --run %s -- COMMAND",
+		name, begins, s.ref.Agent, name), page}, nil
+}
+
+// hasRun reports whether the agent has a run of this name.
+func (s *subject) hasRun(ctx context.Context, name string) (bool, error) {
+	_, err := s.line.Run(ctx, ckpt.RunRef{Agent: s.ref.Agent, Run: name})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // forkEdited saves a changed state as the first state of a new run. One call creates both. A save has no

@@ -281,11 +281,15 @@ func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askVie
 	if err != nil {
 		return nil, err
 	}
+	name, err := s.forkName(ctx, cp.Seq)
+	if err != nil {
+		return nil, err
+	}
 	v := &askView{
 		Do: "Fork", Heading: fmt.Sprintf("Fork a new run from checkpoint %d of %s", cp.Seq, s.name()), Reason: true,
 		Intro:  "It registers a run that begins with this state and waits for an agent. The page says how to start one.",
 		Hidden: []pair{{"checkpoint", cp.ID}},
-		Fields: []field{{ID: "name", Name: "name", Label: "Name of the new run", Kind: "text", Required: true, Value: forkName(s.run.Run, cp.Seq)}},
+		Fields: []field{{ID: "name", Name: "name", Label: "Name of the new run", Kind: "text", Required: true, Value: name}},
 	}
 	if ckpt.IsJSON(cp.ContentType) && cp.Size <= mostEdited {
 		state, err := s.line.State(ctx, cp.ID)
@@ -302,11 +306,18 @@ func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askVie
 	return v, nil
 }
 
-// forkName proposes a name.
-func forkName(run string, seq int64) string {
-	name := fmt.Sprintf("%s-fork-%d", run, seq)
-	if len(name) > ckpt.MaxRunName {
-		return ""
+// mostNames is how many names forkName tries.
+const mostNames = 50
+
+// forkName proposes a name that no run of the agent has. "" means that the person must find one.
+func (s *subject) forkName(ctx context.Context, seq int64) (string, error) {
+	first := fmt.Sprintf("%s-fork-%d", s.run.Run, seq)
+	name := first
+	for n := 2; n <= mostNames && len(name) <= ckpt.MaxRunName; n++ {
+		if taken, err := s.hasRun(ctx, name); err != nil || !taken {
+			return name, err
+		}
+		name = fmt.Sprintf("%s-%d", first, n)
 	}
-	return name
+	return "", nil
 }

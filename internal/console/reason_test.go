@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +46,51 @@ func TestChangesOfCheckpointsSayWhy(t *testing.T) {
 		if all := w.reasons(); !slices.Contains(all[c.action], why) {
 			t.Errorf("%s: the audit log does not say why: %q", c.name, all)
 		}
+	}
+}
+
+// TestAForkIsANewRun: a fork does not begin a run anew that the agent already has.
+func TestAForkIsANewRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	saved := w.save("keeper", "main", `{"n": 1}`)
+	old := ckpt.RunRef{Agent: "keeper", Run: "report-q3"}
+	run, _, err := w.client.StartRun(ctx, ckpt.RunRequest{Agent: old.Agent, Run: old.Run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.client.EndRun(ctx, old, ckpt.EndRequest{Epoch: &run.Epoch, Status: ckpt.RunCompleted, Result: ckpt.JSON(`"42"`)}); err != nil {
+		t.Fatal(err)
+	}
+	fork := func(name, state string) (int, string, string) {
+		values, page := w.form("ask/fork?" + w.formOf(saved, "keeper", "main"))
+		_, after, _ := strings.Cut(page, `name="name" value="`)
+		proposed, _, _ := strings.Cut(after, `"`)
+		values.Set("name", cmp.Or(name, proposed))
+		values.Set("reason", "try it again")
+		if state != "" {
+			values.Set("state", state)
+		}
+		status, text := w.act("fork", values)
+		return status, text, proposed
+	}
+	for _, state := range []string{"", `{"n": 2}`} {
+		if status, text, _ := fork(old.Run, state); status != 409 || !strings.Contains(text, "choose another name") {
+			t.Errorf("a fork under the name of an ended run is answered with %d: %s", status, text)
+		}
+	}
+	if now, err := w.client.Run(ctx, old); err != nil || now.Status != ckpt.RunCompleted || string(now.Result) != `"42"` {
+		t.Errorf("the ended run is %+v, %v", now, err)
+	}
+	for _, want := range []string{"main-fork-1", "main-fork-1-2", "main-fork-1-3"} {
+		status, text, proposed := fork("", "")
+		if status != 200 || proposed != want || !strings.Contains(text, "The run "+want+" begins with checkpoint 1. Start") {
+			t.Errorf("the fork %s, proposed as %s, is answered with %d: %s", want, proposed, status, text)
+		}
+	}
+	if status, text, _ := fork("changed", `{"n": 2}`); status != 200 || !strings.Contains(text, "begins with the changed state of checkpoint 1. Start") {
+		t.Errorf("a fork with a changed state is answered with %d: %s", status, text)
 	}
 }
 
