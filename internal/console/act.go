@@ -115,8 +115,21 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 	if err != nil {
 		return done{}, err
 	}
+	key := unpack(q.Get("op"))
+	if q.Get("again") == "" {
+		o, err := s.operation(ctx, key)
+		if err != nil {
+			return done{}, err
+		}
+		// The daemon would resolve the newest attempt whose outcome is unknown.
+		if seen := q.Get("attempt"); o.Status == ckpt.OperationUncertain && seen != strconv.FormatInt(o.Attempt, 10) {
+			return done{}, ckpt.Errorf(ckpt.CodeConflict,
+				"%q was begun again since this form was drawn: it is about attempt %s, and attempt %d is in doubt now. Nothing was done",
+				draw.FirstLine(o.Name, 80), draw.FirstLine(seen, 20), o.Attempt)
+		}
+	}
 	end := ckpt.OperationEnd{
-		Key: unpack(q.Get("op")), Status: ckpt.OperationStatus(q.Get("found")), Reason: reason, Resolve: true, IdempotencyKey: q.Get("key"),
+		Key: key, Status: ckpt.OperationStatus(q.Get("found")), Reason: reason, Resolve: true, IdempotencyKey: q.Get("key"),
 	}
 	if end.Status == ckpt.OperationFailed {
 		end.Error = ckpt.Ref("it did not take effect")

@@ -178,6 +178,44 @@ func TestAnEarlierAttemptIsResolved(t *testing.T) {
 	}
 }
 
+// TestAFormResolvesTheAttemptThatItShowed: if the operation was begun again after the form was drawn, the form
+// does not decide about the later attempt.
+func TestAFormResolvesTheAttemptThatItShowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	ref := ckpt.RunRef{Agent: "coder", Run: "one"}
+	begin := func() {
+		t.Helper()
+		if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "invoice", Name: "send the invoice"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	begin()
+	query := url.Values{"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("invoice")}, "status": {"succeeded"}}.Encode()
+	values, _ := w.form("ask/resolve?" + query)
+	values.Set("reason", "the mail is in the outbox")
+	begin() // attempt 2 is uncertain now, too
+	if status, text := w.act("resolve", values); status != 409 || !strings.Contains(text, "it is about attempt 1, and attempt 2 is in doubt now") {
+		t.Errorf("the old form is answered with %d: %s", status, text)
+	}
+	page, err := w.client.Operations(t.Context(), ref, ckpt.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range page.Operations {
+		if o.Status != ckpt.OperationUncertain && o.Attempt < 3 {
+			t.Errorf("attempt %d is %s", o.Attempt, o.Status)
+		}
+	}
+	values, _ = w.form("ask/resolve?" + query)
+	values.Set("reason", "the mail is in the outbox")
+	if status, text := w.act("resolve", values); status != 200 {
+		t.Errorf("a form that is drawn anew is answered with %d: %s", status, text)
+	}
+}
+
 // TestALongFormHoldsUpNoOther: only the same form, sent again, waits for the first one.
 func TestALongFormHoldsUpNoOther(t *testing.T) {
 	x := &session{}
