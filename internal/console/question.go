@@ -134,9 +134,7 @@ func readQuestion(p *ckpt.Prompt, q url.Values, a *ckpt.PromptAnswer) error {
 	}
 	if !p.HasSchema() {
 		if p.Choices == nil {
-			data, err := json.Marshal(strings.ReplaceAll(q.Get("text"), "\r\n", "\n"))
-			a.Data = data
-			return err
+			return readText(q.Get("text"), a)
 		}
 		return nil
 	}
@@ -149,6 +147,22 @@ func readQuestion(p *ckpt.Prompt, q url.Values, a *ckpt.PromptAnswer) error {
 	}
 	var err error
 	a.Data, err = readMembers(list, q)
+	return err
+}
+
+// readText reads a free answer. It is the choice, as with the other clients. If it is too long for that or has
+// several lines, it is the data.
+func readText(text string, a *ckpt.PromptAnswer) error {
+	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
+	if text == "" {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the answer is empty: write one. Nothing was sent")
+	}
+	if choice := (ckpt.PromptAnswer{ID: a.ID, Choice: ckpt.PromptChoice(text)}); choice.Check() == nil {
+		a.Choice = choice.Choice
+		return nil
+	}
+	data, err := json.Marshal(text)
+	a.Data = data
 	return err
 }
 

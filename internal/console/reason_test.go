@@ -151,6 +151,40 @@ func TestAnswerTwiceIsAnswered(t *testing.T) {
 	}
 }
 
+// TestAFreeAnswerIsTheChoice: what a person types as the answer to a question without choices is found where the
+// command and the other clients put it.
+func TestAFreeAnswerIsTheChoice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	long := strings.Repeat("x", ckpt.MaxChoice+1)
+	for typed, want := range map[string]struct{ choice, data string }{
+		" the blue one ":      {choice: "the blue one", data: "null"},
+		"first\r\nsecond\r\n": {data: `"first\nsecond"`},
+		long:                  {data: `"` + long + `"`},
+		"  ":                  {data: "null"},
+	} {
+		asked, _, err := w.client.AskQuestion(t.Context(), ckpt.QuestionRequest{Agent: "coder", Run: "one", Key: hash([]byte(typed)), Question: "Which one?"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, _ := w.form("ask/answer?" + url.Values{"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "prompt": {asked.ID}}.Encode())
+		values.Set("text", typed)
+		values.Set("reason", "it fits")
+		status, text := w.act("answer", values)
+		if empty := strings.TrimSpace(typed) == ""; empty && status != 422 || !empty && status != 200 {
+			t.Errorf("%.20q is answered with %d: %s", typed, status, text)
+		}
+		p, err := w.client.Prompt(t.Context(), asked.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(p.Choice) != want.choice || string(p.Data) != want.data {
+			t.Errorf("of %.20q the choice is %q, and the data %s", typed, p.Choice, p.Data)
+		}
+	}
+}
+
 // TestAnEarlierAttemptIsResolved: the form is about the attempt with an unknown outcome, also if a
 // later attempt failed.
 func TestAnEarlierAttemptIsResolved(t *testing.T) {
