@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,20 +64,24 @@ func TestFleetPage(t *testing.T) {
 		t.Skip("only an administrator claims runs: run this as root")
 	}
 	first.save("coder", "one", `{"n": 1}`)
+	first.save("coder", "two", `{"n": 1}`)
 	beta := worldWith(t, func(c *real.Config) { c.FleetName, c.FleetEngine = "beta", engine })
 	beta.eventually("fleet", "coder / one")
+	beta.eventually("fleet", "coder / two")
 	first.stop()
 
-	claim := beta.formIn(beta.page("fleet"), "ask/claim?")
-	values, _ := beta.form(claim)
-	values.Set("force", "1")
-	if status, text := beta.act("claim", values); status != 422 {
-		t.Errorf("a claim without a reason is answered with %d: %s", status, text)
-	}
-	values.Set("reason", "alpha is lost")
 	for range 2 {
-		if status, text := beta.act("claim", values); status != 200 || !strings.Contains(text, "Claimed: coder / one is on this host now, with 1 checkpoint") {
-			t.Fatalf("the claim is answered with %d: %s", status, text)
+		values, _ := beta.form(beta.formIn(beta.page("fleet"), "ask/claim?"))
+		values.Set("force", "1")
+		if status, text := beta.act("claim", values); status != 422 {
+			t.Errorf("a claim without a reason is answered with %d: %s", status, text)
+		}
+		values.Set("reason", "alpha is lost")
+		for range 2 {
+			status, text := beta.act("claim", values)
+			if status != 200 || !strings.Contains(text, "Claimed: coder / "+values.Get("run")+" is on this host now, with 1 checkpoint") {
+				t.Fatalf("the claim is answered with %d: %s", status, text)
+			}
 		}
 	}
 	run, err := client.Operator{Client: beta.client}.Run(t.Context(), ckpt.RunRef{Agent: "coder", Run: "one"})
@@ -89,6 +94,7 @@ func TestFleetPage(t *testing.T) {
 
 	alone := alpha("") // it has not heard of the claim
 	alone.save("coder", "one", `{"n": 2}`)
+	alone.save("coder", "two", `{"n": 2}`)
 	if page := alone.page("system"); strings.Contains(page, `data-key="f"`) {
 		t.Error("a daemon without a fleet shows the page of the fleet")
 	}
@@ -96,7 +102,7 @@ func TestFleetPage(t *testing.T) {
 	back := alpha(engine)
 	back.eventually("fleet", "ask/adopt?")
 	values, page := back.form(back.formIn(back.page("fleet"), "ask/adopt?"))
-	if !strings.Contains(page, `value="one-strand-1"`) {
+	if !strings.Contains(page, `value="`+values.Get("run")+`-strand-1"`) {
 		t.Errorf("the form does not propose a name: %s", page)
 	}
 	values.Set("into", "one-again")
@@ -111,8 +117,17 @@ func TestFleetPage(t *testing.T) {
 	if err != nil || string(saved.State) != `{"n": 2}` {
 		t.Errorf("the new run has %+v, %v", saved, err)
 	}
-	if page := back.page("fleet"); strings.Contains(page, "ask/adopt?") || !strings.Contains(page, "adopted") {
-		t.Error("the strand is still to be decided about")
+	back.eventually("fleet", "ask/drop?")
+	values, _ = back.form(back.formIn(back.page("fleet"), "ask/drop?"))
+	values.Set("reason", "nobody needs it")
+	if status, text := back.act("drop", values); status != 200 || !strings.Contains(text, "Dropped: the strand of coder / "+values.Get("run")) {
+		t.Fatalf("the drop is answered with %d: %s", status, text)
+	}
+	if all := back.reasons(); !slices.Equal(all["drop_strand"], []string{"nobody needs it"}) {
+		t.Errorf("the audit log does not have the reason of the drop: %q", all)
+	}
+	if page := back.page("fleet"); strings.Contains(page, "ask/adopt?") || !strings.Contains(page, "adopted") || !strings.Contains(page, "dropped") {
+		t.Error("a strand is still to be decided about")
 	}
 }
 

@@ -133,10 +133,11 @@ func (c *strandsAdoptCmd) Run(ctx context.Context, a *cli.App) error {
 
 type strandsDropCmd struct {
 	strandFlags `embed:""`
+	cli.ReasonFlag
 }
 
 func (c *strandsDropCmd) Run(ctx context.Context, a *cli.App) error {
-	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Dropped})
+	return decideStrand(client.WithReason(ctx, c.Reason), a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Dropped})
 }
 
 func decideStrand(ctx context.Context, a *cli.App, f *strandFlags, d fleet.StrandDecision) error {

@@ -66,6 +66,10 @@ func TestCopyOfEachAction(t *testing.T) {
 		{"set_daemon_policy", func() error { return s.SetDaemonPolicy([]byte(`{"recovery_keep":"48h"}`)) }},
 		{"set_principals", func() error { return s.SetIdentityMap(`{"principals":{"uid:1000":"acme/build"},"realms":{}}`) }},
 		{"clean_fleet", func() error { return s.NoteCleaned(map[string]any{"host": "lost"}, "why") }},
+		{"drop_strand", func() error {
+			s.NoteDropped(admin, ann.Caller.Owner, ref, "uid", map[string]any{"term": 1})
+			return nil
+		}},
 		{"engine_went_back", func() error { return s.NoteWentBack(2, 1) }},
 		{"rejoin_fleet", func() error { return s.SetFleetID(s.ID, "for a test") }},
 		{"prune", func() error { _, _, err := s.Prune(ctx, ann, ckpt.PruneRequest{Agent: "a"}, ""); return err }},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -85,6 +86,14 @@ func (s *Core) NoteCleaned(detail map[string]any, why string) error {
 	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
 		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "clean_fleet", Outcome: OutcomeDone, Detail: detail, Reason: why})
 	}})
+}
+
+// NoteDropped notes in the audit log that an administrator has dropped the strand of a run, and why. The subject of the
+// row is the identity of the run.
+func (s *Core) NoteDropped(sc ckpt.Scope, owner string, run ckpt.RunRef, uid string, detail map[string]any) {
+	e := Entry(sc, "drop_strand", run.Agent)
+	e.Owner, e.Run, e.Subject, e.Detail = owner, RunName(run.Run), uid, detail
+	s.Record(e)
 }
 
 // NoteWentBack notes in the audit log that the engine of a fleet had acknowledged rows up to had,

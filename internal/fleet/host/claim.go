@@ -445,7 +445,13 @@ func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d flee
 			}
 		}
 		done.Decided, done.DecidedBy = d.Decision, sc.Caller.Owner
-		return done, e.Decide(ctx, c.host.DB, &s.Taken, d.Decision, sc.Caller.Owner)
+		if err := e.Decide(ctx, c.host.DB, &s.Taken, d.Decision, sc.Caller.Owner); err != nil {
+			return nil, err
+		}
+		if d.Decision == fleet.Dropped {
+			c.store.NoteDropped(sc, s.Owner, ckpt.RunRef{Agent: s.Agent, Run: s.Run}, s.UID, map[string]any{"host": s.Host, "term": s.Term})
+		}
+		return done, nil
 	}
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "this host has no strand of run %s: `ckptsidecar fleet strands` lists them", uid)
 }

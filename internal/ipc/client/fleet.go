@@ -42,9 +42,7 @@ func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDe
 	if err != nil {
 		return nil, err
 	}
-	if d.Decision == fleet.Adopted {
-		a.because(ctx)
-	}
+	a.because(ctx)
 	v := new(fleet.StrandDecided)
 	_, err = o.fetch(ctx, a, v)
 	return orNil(v, err)

@@ -5,7 +5,7 @@ import "context"
 type reasonKey struct{}
 
 // WithReason adds a reason for the audit log to the calls that are made with the context:
-// changes and deletions of checkpoints, policies, prunes, registered runs, claims, and adopted strands. The other
+// changes and deletions of checkpoints, policies, prunes, registered runs, claims, and decisions about strands. The other
 // calls have a reason in their request, or none.
 func WithReason(ctx context.Context, reason string) context.Context {
 	if reason == "" {

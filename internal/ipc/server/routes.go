@@ -104,7 +104,7 @@ var routes = []route{
 	{name: "drain", method: "POST", path: "/v1/fleet/drain", write: true, do: (*call).drainHost},
 	{name: "strands", method: "GET", path: "/v1/fleet/strands", do: (*call).listStrands},
 	{name: "adopt_strand", method: "POST", path: "/v1/fleet/strands/{id}/adopt", params: reasonParams, write: true, do: (*call).adoptStrand},
-	{name: "drop_strand", method: "POST", path: "/v1/fleet/strands/{id}/drop", write: true, do: (*call).dropStrand},
+	{name: "drop_strand", method: "POST", path: "/v1/fleet/strands/{id}/drop", params: reasonParams, write: true, do: (*call).dropStrand},
 	{name: "archive_audit", method: "POST", path: "/v1/audit/archive", write: true, do: (*call).archiveAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "fleet", method: "GET", path: "/v1/fleet", do: (*call).getFleet},
