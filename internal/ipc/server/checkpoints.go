@@ -270,6 +270,9 @@ func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 	if err := c.query.refuse("it belongs to changes", "base", "content_type"); err != nil {
 		return nil, err
 	}
+	if err := c.refuseHeaders(belongsToChanges, ipc.HeaderBaseSHA256); err != nil {
+		return nil, err
+	}
 	r, err := c.saveParameters(contentType)
 	if err != nil {
 		return nil, err

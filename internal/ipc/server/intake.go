@@ -43,6 +43,12 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 	if err := c.query.refuse("put it into the JSON body", postParams...); err != nil {
 		return nil, err
 	}
+	if err := c.refuseHeaders("put it into the JSON body", ipc.HeaderMetadata, ipc.HeaderProgram); err != nil {
+		return nil, err
+	}
+	if err := c.refuseSums(); err != nil {
+		return nil, err
+	}
 	limits := &c.server.limits
 	body, err := c.readBody(limits.maxEnvelope(), 2)
 	if err != nil {
@@ -67,6 +73,27 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 		Labels: e.Labels, Metadata: object(e.Metadata), Program: e.Program, ContentType: ckpt.ContentTypeJSON, State: e.State, Trees: trees,
 	}, ckpt.CheckKind(e.Kind)
 }
+
+// refuseHeaders refuses headers that this form of a save does not read.
+func (c *call) refuseHeaders(why string, names ...string) error {
+	for _, name := range names {
+		if len(c.r.Header[name]) > 0 {
+			return ckpt.Errorf(ckpt.CodeInvalid, "the header %s is not allowed here: %s", name, why)
+		}
+	}
+	return nil
+}
+
+// refuseSums refuses checksums where the client does not send the state itself.
+func (c *call) refuseSums() error {
+	if err := c.refuseHeaders("it belongs to a raw state or a change of one", ipc.HeaderCRC32C); err != nil {
+		return err
+	}
+	return c.refuseHeaders(belongsToChanges, ipc.HeaderBaseSHA256)
+}
+
+// belongsToChanges says why a raw state is refused that names a base.
+const belongsToChanges = "it belongs to changes (Content-Type: " + ipc.TypeDelta + ")"
 
 // object returns an optional JSON object. null means none.
 func object(raw json.RawMessage) json.RawMessage {

@@ -31,6 +31,9 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	if err := c.query.refuse("the patched state is the same as its base", "content_type"); err != nil {
 		return nil, err
 	}
+	if err := c.refuseSums(); err != nil {
+		return nil, err
+	}
 	r, err := c.saveParameters(form)
 	if err != nil {
 		return nil, err

@@ -266,7 +266,7 @@ func (w *world) wantStateOf(id, state string) {
 // the mistake is.
 func TestHostileSaves(t *testing.T) {
 	w := newWorld(t)
-	jsonType := "Content-Type: application/json"
+	jsonType, envelope := "Content-Type: application/json", `{"kind":"routine","state":1}`
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	for _, c := range []struct {
 		target, body, header string
@@ -311,6 +311,13 @@ func TestHostileSaves(t *testing.T) {
 		{saves, `"x"`, jsonType, 400, ""},
 		{saves + "?kind=routine", `{"state":1}`, jsonType, 400, "kind is not allowed here"},
 		{saves + "?base=" + id1, `{}`, jsonType, 400, "base is not allowed here"},
+		{saves, envelope, jsonType + "\r\nCkpt-Metadata: {\"a\":1}", 400, "Ckpt-Metadata is not allowed here: put it into the JSON body"},
+		{saves, envelope, jsonType + "\r\nCkpt-Program: {\"source\":\"x\",\"executed\":1}", 400, "Ckpt-Program is not allowed here: put it into the JSON body"},
+		{saves, envelope, jsonType + "\r\nCkpt-Crc32c: 00000000", 400, "Ckpt-Crc32c is not allowed here: it belongs to a raw state or a change of one"},
+		{saves, envelope, jsonType + "\r\nCkpt-Base-Sha256: " + strings.Repeat("0", 64), 400, "Ckpt-Base-Sha256 is not allowed here: it belongs to changes"},
+		{saves + "?kind=routine&base=" + id1, `{}`, "Content-Type: " + ipc.TypeMergePatch + "\r\nCkpt-Crc32c: 00000000", 400, "Ckpt-Crc32c is not allowed here"},
+		{saves + "?kind=routine&base=" + id1, `{}`, "Content-Type: " + ipc.TypeMergePatch + "\r\nCkpt-Base-Sha256: x", 400, "Ckpt-Base-Sha256 is not allowed here"},
+		{saves + "?kind=routine", `x`, "Ckpt-Base-Sha256: " + strings.Repeat("0", 64), 400, "Ckpt-Base-Sha256 is not allowed here"},
 		{saves, `{"kind":"routine","state":1}`, "Content-Type: application/x-www-form-urlencoded", 400, "Content-Type: application/json"},
 		{saves + "?kind=routine", `{bad`, "Content-Type: application/vnd.x+json", 400, "not JSON"},
 		{saves + "?kind=routine&kind=routine", `x`, "", 400, "kind was given twice"},
