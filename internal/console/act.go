@@ -36,11 +36,13 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	// If the same form is sent again with the same key, it gets the first answer, whatever has happened since.
 	var acting *subject // nil before the action begins
+	page := sessionOf(r).base()
 	result, err := sessionOf(r).once(what, q, func() (done, error) {
 		s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
 		if err != nil {
 			return done{}, err
 		}
+		page = s.page
 		if err := s.moved(q); err != nil && q.Get("again") == "" {
 			return done{}, err
 		}
@@ -48,7 +50,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		return do(c, r.Context(), s, q)
 	})
 	if err != nil && acting == nil {
-		c.trouble(w, r, err)
+		c.troubleAt(w, r, page, err)
 		return
 	}
 	c.daemon.forget()
@@ -83,7 +85,7 @@ func (s *subject) moved(q url.Values) error {
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, s *subject, what string, err error) {
 	var e *ckpt.Error
 	if !errors.As(err, &e) || e.Outcome != ckpt.OutcomeUnknown {
-		c.trouble(w, r, err)
+		c.troubleAt(w, r, s.page, err)
 		return
 	}
 	again := &askView{What: what, Do: "Ask again with the same key", Key: r.PostForm.Get("key"), Cancel: s.page}
@@ -328,7 +330,7 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 		if taken, err := s.hasRun(ctx, name); err != nil {
 			return done{}, err
 		} else if taken {
-			return done{}, ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: choose another name. Nothing was done", s.ref.Agent, name)
+			return done{}, ckpt.Errorf(ckpt.CodeInvalid, "agent %s already has a run %s: choose another name. Nothing was done", s.ref.Agent, name)
 		}
 	}
 	// Browsers send \r\n as line ends.

@@ -86,7 +86,7 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request) {
 	}
 	v, err := form(c, r.Context(), s, q)
 	if err != nil {
-		c.trouble(w, r, err)
+		c.troubleAt(w, r, s.page, err)
 		return
 	}
 	v.frame = c.frameOf(r, v.Heading, "-")

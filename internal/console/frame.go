@@ -97,8 +97,13 @@ type troubleView struct {
 	Again        *askView // the same form with the same key, if it is unknown whether the action was done
 }
 
-// trouble shows an error of the daemon.
+// trouble shows an error of the daemon. It leads back to the overview.
 func (c *Console) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	c.troubleAt(w, r, sessionOf(r).base(), err)
+}
+
+// troubleAt shows an error of the daemon, and leads back to a page.
+func (c *Console) troubleAt(w http.ResponseWriter, r *http.Request, back string, err error) {
 	status, what := http.StatusInternalServerError, "The daemon could not do this"
 	var e *ckpt.Error
 	switch {
@@ -115,8 +120,7 @@ func (c *Console) trouble(w http.ResponseWriter, r *http.Request, err error) {
 		refuse(w, status, what)
 		return
 	}
-	v := troubleView{frame: c.frameOf(r, what, "-"), What: what, Detail: messageOf(err), Back: "./"}
-	v.Back = v.Base
+	v := troubleView{frame: c.frameOf(r, what, "-"), What: what, Detail: messageOf(err), Back: back}
 	if status == http.StatusServiceUnavailable {
 		v.Live = "2000" // the page refreshes until the daemon is back
 	}

@@ -76,7 +76,7 @@ func TestAForkIsANewRun(t *testing.T) {
 		return status, text, proposed
 	}
 	for _, state := range []string{"", `{"n": 2}`} {
-		if status, text, _ := fork(old.Run, state); status != 409 || !strings.Contains(text, "choose another name") {
+		if status, text, _ := fork(old.Run, state); status != 422 || !strings.Contains(text, "choose another name") {
 			t.Errorf("a fork under the name of an ended run is answered with %d: %s", status, text)
 		}
 	}
@@ -91,6 +91,28 @@ func TestAForkIsANewRun(t *testing.T) {
 	}
 	if status, text, _ := fork("changed", `{"n": 2}`); status != 200 || !strings.Contains(text, "begins with the changed state of checkpoint 1. Start") {
 		t.Errorf("a fork with a changed state is answered with %d: %s", status, text)
+	}
+}
+
+// TestTroubleLeadsBack: a page that refuses a form leads back to the page that the form is about.
+func TestTroubleLeadsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	saved := w.save("coder", "one", `{"n": 1}`)
+	page := runPath(w.base, w.owner, "coder", "one")
+	back := `<a href="` + strings.ReplaceAll(page, "+", "&#43;") + `">Back to the page</a>`
+	values, _ := w.form("ask/pin?" + w.formOf(saved, "coder", "one"))
+	if status, text := w.act("pin", values); status != 422 || !strings.Contains(text, back) {
+		t.Errorf("a form without a reason is answered with %d: %s", status, text)
+	}
+	values.Set("reason", "it is good")
+	values.Set("epoch", "77")
+	if status, text := w.act("pin", values); status != 409 || !strings.Contains(text, back) {
+		t.Errorf("a form of another epoch is answered with %d: %s", status, text)
+	}
+	answered := w.text("GET", w.base+"ask/answer?"+w.formOf(saved, "coder", "one")+"&prompt="+saved.ID, nil)
+	if !strings.Contains(answered, back) {
+		t.Errorf("a form that cannot be drawn is answered with %s", answered)
 	}
 }
 

@@ -147,6 +147,11 @@ async function sendForm(form) {
     }
     const doc = new DOMParser().parseFromString(text, 'text/html');
     const card = $('main .card', doc);
+    if (r.status === 422 || r.status === 503) { // what was typed stays, to be corrected or sent again
+      button.disabled = false;
+      failed(form, $('.in p', card ?? doc)?.textContent ?? text);
+      return;
+    }
     dialog.replaceChildren();
     if (card) dialog.append(document.adoptNode(card)); else dialog.textContent = text;
     const h = $('h2', dialog);
@@ -156,11 +161,17 @@ async function sendForm(form) {
     look(true);
   } catch {
     button.disabled = false;
-    const p = $('.sendfail', form) ?? document.createElement('p');
-    p.className = 'crit sendfail';
-    p.textContent = 'The console did not answer. Send it again: the same form does it once.';
-    form.append(p);
+    failed(form, 'The console did not answer. Send it again: the same form does it once.');
   }
+}
+/** Says in a form why it was not done. @param {HTMLFormElement} form @param {string} text */
+function failed(form, text) {
+  const p = $('.sendfail', form) ?? document.createElement('p');
+  p.className = 'crit sendfail';
+  p.textContent = text;
+  form.append(p);
+  p.scrollIntoView({ block: 'nearest' });
+  say(text, true);
 }
 dialog?.addEventListener('submit', (e) => {
   const form = /** @type {HTMLFormElement} */ (e.target);
