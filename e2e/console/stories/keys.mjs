@@ -68,13 +68,19 @@ test('keys: from the overview to a run, through its checkpoints, with zoom, comp
   await has(tab, '.diff', 'c3');
   assert.equal(await tab.evaluate(() => document.activeElement.id), 'against', 'the comparison loses the focus');
   await openForm(tab, '/ask/fork', 'Fork', '#name');
-  await typeOver(tab, 'two');
+  await typeOver(tab, 'one');
+  tab.allowed.push(/422.*act\/fork/);
   await tabTo(tab, 'the state', (at) => at.tag === 'SUMMARY' && at.form);
   await tab.keyboard.press('Enter');
   await tabTo(tab, 'the text of the state', (at) => at.id === 'state');
   await editNumber(tab, '"n": 2', '99');
   await tabTo(tab, 'why', (at) => at.id === 'why');
   await tab.keyboard.type('to try another plan');
+  await tabTo(tab, 'the button', (at) => at.tag === 'BUTTON' && at.text === 'Fork');
+  await tab.keyboard.press('Enter');
+  await has(tab, 'dialog .sendfail', 'already has a run one: choose another name');
+  await tabTo(tab, 'the name', (at) => at.id === 'name'); // what was typed is still there
+  await typeOver(tab, 'two');
   await tabTo(tab, 'the button', (at) => at.tag === 'BUTTON' && at.text === 'Fork');
   await tab.keyboard.press('Enter');
   await has(tab, '.note', 'exec --agent bot --run two');
