@@ -44,7 +44,9 @@ func viewAudit(f frame, st *ckpt.Status, rows []ckpt.AuditRow, before, older int
 		v.Rows = append(v.Rows, auditRowOf(v.Base, &rows[i]))
 	}
 	v.Filters = auditFilters(q)
-	v.SQL = auditSQL(q, rows)
+	if v.Admin { // other users see neither the numbers of the rows nor the rows of others
+		v.SQL = auditSQL(q, rows)
+	}
 	if older > 0 {
 		next := url.Values{"what": {q.Get("what")}, "agent": {q.Get("agent")}, "before": {strconv.FormatInt(older, 10)}}
 		v.Older = v.Base + "audit?" + next.Encode()
@@ -127,10 +129,15 @@ func auditSQL(q url.Values, rows []ckpt.AuditRow) string {
 	case "all":
 	case "refused":
 		where = append(where, "outcome <> 'done'")
+	case "remove":
+		where = append(where, "(action = 'remove' OR removed <> '[]')")
 	default:
 		if isWord(what) {
 			where = append(where, "action = '"+what+"'")
 		}
+	}
+	if agent := q.Get("agent"); ckpt.CheckAgentName(agent) == nil {
+		where = append(where, "agent = '"+agent+"'")
 	}
 	text := "SELECT n, at, who, action, agent, run, reason, outcome, hash\n  FROM audit_log"
 	if len(where) > 0 {

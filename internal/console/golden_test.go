@@ -41,6 +41,13 @@ func frameForTests() frame {
 	return f
 }
 
+// adminForTests is the frame of a page for an administrator.
+func adminForTests() frame {
+	f := frameForTests()
+	f.Admin = true
+	return f
+}
+
 // crashed is a run that lost its owner twice.
 func crashed() *survey.Recorder {
 	rec := &survey.Recorder{
@@ -138,7 +145,7 @@ func TestGoldenPages(t *testing.T) {
 		"tree":      {"tree", viewTree(frameForTests(), "uid:1001", branchesForTests(), forecastForTests())},
 		"storage":   {"storage", viewStorage(frameForTests(), statusForTests(), agentsForTests(nil), policiesForTests(), nil)},
 		"storage_2": {"storage", viewStorage(frameForTests(), statusForTests(), agentsForTests(new(int64(64_000))), policiesForTests(), forecastForTests())},
-		"audit":     {"audit", viewAudit(frameForTests(), statusForTests(), auditForTests(), 0, 7, url.Values{})},
+		"audit":     {"audit", viewAudit(adminForTests(), statusForTests(), auditForTests(), 0, 7, url.Values{})},
 		"system":    {"system", viewSystem(frameForTests(), statusForTests(), checksForTests(), settingsForTests())},
 		"system_2":  {"system", viewSystem(frameForTests(), statusForTests(), nil, nil)},
 		"fleet":     {"fleet", fleetForTests()},

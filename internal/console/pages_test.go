@@ -1,9 +1,17 @@
 package console
 
 import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // TestSystemTellsSettings shows the settings in force of a real daemon.
@@ -16,6 +24,67 @@ func TestSystemTellsSettings(t *testing.T) {
 		if !strings.Contains(settings, want) {
 			t.Errorf("the page does not say %q", want)
 		}
+	}
+}
+
+var rowOfAudit = regexp.MustCompile(`<tr><td class="r m">(\d+)</td>`)
+
+// TestAuditWithSQLite: the statement of the audit page finds the same rows as the page, for each filter.
+func TestAuditWithSQLite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 6 {
+		w.save("coder", "one", fmt.Sprintf(`{"n": %d}`, n))
+	}
+	w.save("other", "two", `{"n": 1}`)
+	unknown := ckpt.OperationEnd{Key: "none", Status: ckpt.OperationFailed}
+	if _, _, err := w.client.EndOperation(t.Context(), ckpt.RunRef{Agent: "coder", Run: "one"}, unknown); err == nil {
+		t.Error("an operation that is not there has ended")
+	}
+	if !w.console.daemon.isAdminNow(t) {
+		if page := w.page("audit"); strings.Contains(page, "sqlite3 -readonly") {
+			t.Error("a user is shown a statement about the whole database")
+		}
+		return
+	}
+	log, err := sql.Open("sqlite", "file:"+w.file+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	for _, q := range []url.Values{{}, {"what": {"all"}}, {"what": {"refused"}}, {"what": {"remove"}}, {"what": {"save"}}, {"what": {"all"}, "agent": {"other"}}} {
+		page := w.page("audit?" + q.Encode())
+		_, text, _ := strings.Cut(page, `ckpt.db "`)
+		text, _, _ = strings.Cut(text, `"</pre>`)
+		var shown, found []string
+		for _, m := range rowOfAudit.FindAllStringSubmatch(page, -1) {
+			shown = append(shown, m[1])
+		}
+		rows, err := log.QueryContext(t.Context(), unescaped(text))
+		if err != nil {
+			t.Fatalf("%s: %v: %s", q, err, text)
+		}
+		for rows.Next() {
+			var n string
+			var rest [8]any
+			if err := rows.Scan(&n, &rest[0], &rest[1], &rest[2], &rest[3], &rest[4], &rest[5], &rest[6], &rest[7]); err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, n)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if len(shown) == 0 || !slices.Equal(shown, found) {
+			t.Errorf("%v: the page has the rows %q, and the statement %q: %s", q, shown, found, text)
+		}
+	}
+}
+
+// TestTheStatementIsForAdministrators: the numbers of rows that other users see are not those of the database.
+func TestTheStatementIsForAdministrators(t *testing.T) {
+	if v := viewAudit(frameForTests(), statusForTests(), auditForTests(), 0, 7, url.Values{}); v.SQL != "" {
+		t.Errorf("a user is shown %s", v.SQL)
 	}
 }
 

@@ -25,6 +25,7 @@ type world struct {
 	client  *client.Client
 	console *served
 	owner   string
+	file    string // the database
 	stop    func() // ends the daemon
 }
 
@@ -65,7 +66,7 @@ func worldWith(t *testing.T, set func(*real.Config)) *world {
 		}
 	}
 	s := serve(t, Options{Socket: config.Socket})
-	return &world{browser: s.open(), t: t, client: line, console: s, owner: s.daemon.who, stop: end}
+	return &world{browser: s.open(), t: t, client: line, console: s, owner: s.daemon.who, file: config.Database, stop: end}
 }
 
 // save saves a state of a run.
