@@ -88,7 +88,7 @@ type WriterStatus struct {
 // WorkerStatus is the status of the retention worker.
 type WorkerStatus struct {
 	LastRun      Time   `json:"last_run"`
-	Removed      int64  `json:"removed"`
+	Removed      int64  `json:"removed"`       // checkpoints removed by age or budget since the start; not those that saves and prunes removed
 	GuardedUntil Time   `json:"guarded_until"` // no checkpoint is removed by age before this time
 	LastError    string `json:"last_error"`
 }

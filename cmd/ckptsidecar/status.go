@@ -170,7 +170,7 @@ func writerText(w *ckpt.WriterStatus) string {
 
 func workerText(s *ckpt.Status) string {
 	w := &s.Worker
-	text := fmt.Sprintf("last run %s, %s removed since the start", term.Ago(s.Now.Time, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))
+	text := fmt.Sprintf("last run %s, %s removed by age or budget since the start", term.Ago(s.Now.Time, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))
 	if left := w.GuardedUntil.Sub(s.Now.Time); left > 0 {
 		text += fmt.Sprintf(", retention by age is paused for another %s", left.Round(time.Second))
 	}

@@ -259,7 +259,7 @@ func viewStorage(f frame, st *ckpt.Status, page *ckpt.AgentPage, policies []*ckp
 		{"Checkpoints", draw.Plural(int(st.Runs), "run"), draw.Count(kept), "", ""},
 		adminOnly(st, tile{"Database file", "", draw.Bytes(st.Database.Bytes), "journal " + draw.Bytes(st.Database.WALBytes), ""}),
 		adminOnly(st, tile{"Free in the file", "", draw.Bytes(st.Database.FreeBytes), "to be used again", ""}),
-		{"Removed by policy", "since its start", draw.Count(st.Worker.Removed), "checkpoints", ""},
+		{"Removed by age or budget", "since its start", draw.Count(st.Worker.Removed), "checkpoints", ""},
 	}
 	if forecast != nil {
 		v.Going, v.More = goingRows(f, forecast)

@@ -308,7 +308,7 @@ func pulseTiles(p *pulse, o *survey.Overview) []tile {
 			fmt.Sprintf("ms · %.0f ms", st.Writer.CommitP99), draw.Spark(p.series(func(b bucket) float64 { return b.p99 }))}),
 		{"Stored", draw.Plural(int(o.Counts.Agents), "agent"), draw.Bytes(st.Stored), file,
 			draw.Spark(p.series(func(b bucket) float64 { return b.stored }))},
-		{"Checkpoints", draw.Plural(int(o.Counts.Runs), "run"), draw.Count(kept), draw.Count(st.Worker.Removed) + " removed",
+		{"Checkpoints", draw.Plural(int(o.Counts.Runs), "run"), draw.Count(kept), draw.Count(st.Worker.Removed) + " removed by age or budget",
 			draw.Spark(p.series(func(b bucket) float64 { return b.kept }))},
 		{"Open findings", draw.Count(o.Counts.Findings[ckpt.SeverityCritical]) + " critical", draw.Count(open), "",
 			draw.Spark(p.series(func(b bucket) float64 { return b.findings }))},

@@ -118,7 +118,7 @@ var gauges = []gauge{
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
 	measured("commit_p99_seconds", "99th percentile of the times of the last commits.",
 		func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
-	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.",
+	counted("retention_removed_total", "Checkpoints that the retention worker removed by age or budget since the start. Those that saves and prunes removed are not counted.",
 		func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
 	measured("retention_time_seconds", "When the retention worker last ran, Unix time.",
 		func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),

@@ -137,5 +137,5 @@ func lookRetention(_ context.Context, p *patient) []finding {
 		return []finding{ok("last run %s; retention by age is paused until %s, because the daemon has just started or the clock jumped",
 			term.Ago(now, w.LastRun.Time), term.Moment(w.GuardedUntil))}
 	}
-	return []finding{ok("last run %s, %s removed since the start", term.Ago(now, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))}
+	return []finding{ok("last run %s, %s removed by age or budget since the start", term.Ago(now, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))}
 }
