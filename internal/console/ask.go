@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,6 +22,7 @@ type subject struct {
 	ref  ckpt.RunRef
 	run  *ckpt.Run // nil in a form about an agent
 	page string
+	base string // of the session's pages
 
 	owner string
 }
@@ -28,10 +30,10 @@ type subject struct {
 // subjectOf reads the run that a request names.
 func (c *Console) subjectOf(ctx context.Context, base, what string, q url.Values) (*subject, error) {
 	if form, is := agentForms[what]; is {
-		s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent")}, owner: q.Get("owner"), page: base + form.page}
+		s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent")}, owner: q.Get("owner"), page: base + form.page, base: base}
 		return s, ckpt.CheckAgentName(s.ref.Agent)
 	}
-	s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent"), Run: q.Get("run")}}
+	s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent"), Run: q.Get("run")}, base: base}
 	if err := s.ref.Check(); err != nil {
 		return nil, err
 	}
@@ -296,6 +298,18 @@ func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askVie
 		if err != nil {
 			return nil, err
 		}
+		masked := false
+		if q.Get("show") != "secrets" {
+			if masked, err = s.hasSecrets(ctx, state); err != nil {
+				return nil, err
+			}
+		}
+		if masked {
+			shown := maps.Clone(q)
+			shown.Set("show", "secrets")
+			v.Fields = append(v.Fields, field{Label: "Change the state (shows its secrets)", Kind: "link", Value: s.base + "ask/fork?" + shown.Encode()})
+			return v, nil
+		}
 		text := editable(state)
 		v.Fields = append(v.Fields, field{
 			ID: "state", Name: "state", Label: "Change the state first", Kind: "fold", Value: text,
@@ -304,6 +318,16 @@ func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askVie
 		v.Hidden = append(v.Hidden, pair{"drawn", hash([]byte(text))})
 	}
 	return v, nil
+}
+
+// hasSecrets reports whether a state of the run has values that a finding names as secrets.
+func (s *subject) hasSecrets(ctx context.Context, state []byte) (bool, error) {
+	drift, err := s.line.Drift(ctx, ckpt.DriftFilter{Agent: s.ref.Agent, Run: s.ref.Run, All: true, Limit: ckpt.MaxLimit})
+	if err != nil {
+		return false, err
+	}
+	findings, err := allSecrets(ctx, s.line, s.ref, drift)
+	return len(secretsIn(state, secretPaths(findings))) > 0, err
 }
 
 // mostNames is how many names forkName tries.

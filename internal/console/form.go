@@ -17,7 +17,7 @@ type pair struct{ Name, Value string }
 
 // field is one input of a form.
 type field struct {
-	ID, Name, Label, Kind string // Kind is text, long, number, choice, yes, or fold for a long one that is folded
+	ID, Name, Label, Kind string // Kind is text, long, number, choice, yes, fold for a long one that is folded, told for a text, or link
 	Value, Help           string
 	Options               []option
 	Required              bool

@@ -88,3 +88,25 @@ func TestSecretsAreMaskedBesideManyFindings(t *testing.T) {
 		t.Error("the secret is not shown when asked for")
 	}
 }
+
+// TestAForkMasksSecrets: the form of a fork has a state with a secret only if a person asks for it.
+func TestAForkMasksSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const secret = "sk-ant-api03-Zq8vT1mWc4RkYx7LpN2dHs9Jf"
+	saved := w.save("coder", "one", `{"api_key":"`+secret+`","n":1}`)
+	query := "ask/fork?" + w.formOf(saved, "coder", "one")
+	values, page := w.form(query)
+	if strings.Contains(page, secret) || strings.Contains(page, `name="state"`) {
+		t.Errorf("the form shows a secret that a finding names: %s", page)
+	}
+	values.Set("name", "two")
+	values.Set("reason", "to try another plan")
+	if status, text := w.act("fork", values); status != 200 || !strings.Contains(text, "The run two begins with checkpoint 1.") {
+		t.Errorf("the form is answered with %d: %s", status, text)
+	}
+	values, page = w.form(w.formIn(page, "ask/fork?"))
+	if !strings.Contains(page, secret) || values.Get("drawn") == "" {
+		t.Errorf("the state cannot be changed when asked for: %s", page)
+	}
+}

@@ -113,13 +113,13 @@ const dialog = /** @type {HTMLDialogElement} */ ($('#ask'));
 let asker = null;
 /** @param {HTMLAnchorElement} link */
 async function openForm(link) {
-  asker = link;
+  if (!dialog.open) asker = link; // a link in a form replaces the form
   const { doc } = await page(link.href, {});
   const form = doc && ($('form.ask', doc) ?? $('main .card', doc));
   if (!form) { location.assign(link.href); return; }
   dialog.replaceChildren(document.adoptNode(form));
   if (!$('#askh', dialog)) { const h = $('h2', dialog); if (h) h.id = 'askh'; addClose(); }
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
   ($('input:not([type=hidden]), textarea:not(details textarea)', dialog) ?? $('.btn', dialog))?.focus();
 }
 function addClose() {
