@@ -281,19 +281,22 @@ func readLabels(text string, was ckpt.Labels) (ckpt.Labels, error) {
 	}
 	labels := ckpt.Labels{}
 	for line := range strings.Lines(text) {
-		if name, same := shown[strings.TrimRight(line, "\r\n")]; same {
-			labels[name] = was[name]
-			continue
+		name, same := shown[strings.TrimRight(line, "\r\n")]
+		value := was[name]
+		if !same {
+			if line = strings.TrimSpace(line); line == "" {
+				continue
+			}
+			var found bool
+			if name, value, found = strings.Cut(line, "="); !found {
+				return nil, ckpt.Errorf(ckpt.CodeInvalid, "a label has no = in it: write name=value, one a line")
+			}
+			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		}
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
+		if _, twice := labels[name]; twice {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the label %q is there twice: give it one value", draw.FirstLine(name, 40))
 		}
-		name, value, found := strings.Cut(line, "=")
-		if !found {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "a label has no = in it: write name=value, one a line")
-		}
-		labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		labels[name] = value
 	}
 	return labels, ckpt.CheckLabels(labels)
 }

@@ -27,20 +27,27 @@ var agentForms = map[string]struct {
 	"claim": {"fleet", askClaim}, "adopt": {"fleet", askAdopt}, "drop": {"fleet", askDrop},
 }
 
+// The kinds of values of a policy.
+const (
+	aWord = iota
+	aNumber
+	aTime // a length of time
+)
+
 // policyFields are the values of a policy that have their own form fields.
 var policyFields = []struct {
 	name, help string
-	number     bool
+	kind       int
 }{
-	{"routine_keep", "how many routine checkpoints of a run stay; 0 keeps all", true},
-	{"recovery_keep", "how long a recovery checkpoint stays", false},
-	{"pre_operation_keep", "how long one before an operation stays that belongs to none; 0s keeps it", false},
-	{"ended_keep", "how long an ended run stays", false},
-	{"max_bytes", "budget of stored bytes; 0 for none", true},
-	{"sensitivity", "of the detectors: off, low, normal or high", false},
-	{"checkpoint_interval", "a routine checkpoint is due after it; 0s for never", false},
-	{"heartbeat_timeout", "of runs that set none themselves; 0s for none", false},
-	{"progress_timeout", "of runs that set none themselves; 0s for none", false},
+	{"routine_keep", "how many routine checkpoints of a run stay; 0 keeps all", aNumber},
+	{"recovery_keep", "how long a recovery checkpoint stays", aTime},
+	{"pre_operation_keep", "how long one before an operation stays that belongs to none; 0s keeps it", aTime},
+	{"ended_keep", "how long an ended run stays", aTime},
+	{"max_bytes", "budget of stored bytes; 0 for none", aNumber},
+	{"sensitivity", "of the detectors: off, low, normal or high", aWord},
+	{"checkpoint_interval", "a routine checkpoint is due after it; 0s for never", aTime},
+	{"heartbeat_timeout", "of runs that set none themselves; 0s for none", aTime},
+	{"progress_timeout", "of runs that set none themselves; 0s for none", aTime},
 }
 
 // policyView is the form for typing the values. It changes nothing: its button leads to a page
@@ -170,7 +177,7 @@ func (c *policyChange) read(q url.Values) error {
 	named := map[string]bool{}
 	for _, p := range policyFields {
 		named[p.name] = true
-		if err := c.field(p.name, p.number, strings.TrimSpace(q.Get(p.name))); err != nil {
+		if err := c.field(p.name, p.kind, strings.TrimSpace(q.Get(p.name))); err != nil {
 			return err
 		}
 	}
@@ -181,7 +188,7 @@ func (c *policyChange) read(q url.Values) error {
 }
 
 // field applies the text of a form field for one value.
-func (c *policyChange) field(name string, number bool, text string) error {
+func (c *policyChange) field(name string, kind int, text string) error {
 	was, set := c.own[name]
 	if set && plainJSON(was) == text || !set && text == "" {
 		return nil
@@ -190,12 +197,15 @@ func (c *policyChange) field(name string, number bool, text string) error {
 		c.set(name, nil)
 		return nil
 	}
-	raw, err := valueOf(text, number)
+	if _, err := ckpt.ParseDuration(text); kind == aTime && err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", name, draw.FirstLine(text, 40))
+	}
+	raw, err := valueOf(text, kind == aNumber)
 	if err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", name, draw.FirstLine(text, 40))
 	}
 	if err := stand(&c.what, name, raw); err != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", name, draw.FirstLine(text, 40))
+		return err
 	}
 	c.set(name, raw)
 	return nil
@@ -206,8 +216,12 @@ func (c *policyChange) rest(text string, named map[string]bool) error {
 	typed := map[string]json.RawMessage{}
 	text = strings.ReplaceAll(text, "\r\n", "\n") // browsers send \r\n as line ends
 	if strings.TrimSpace(text) != "" {
-		if err := json.Unmarshal([]byte(text), &typed); err != nil || typed == nil {
-			return ckpt.Errorf(ckpt.CodeInvalid, "everything else is not a JSON object: %v", err)
+		err := json.Unmarshal([]byte(text), &typed)
+		switch {
+		case !json.Valid([]byte(text)):
+			return ckpt.Errorf(ckpt.CodeInvalid, "everything else is not JSON: %v", err)
+		case err != nil || typed == nil:
+			return ckpt.Errorf(ckpt.CodeInvalid, `everything else is not a JSON object: write one, for example {"ignore_tools": ["poll"]}`)
 		}
 	}
 	all := maps.Clone(typed)

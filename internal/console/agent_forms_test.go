@@ -91,7 +91,8 @@ func TestPolicyAsJSON(t *testing.T) {
 	}
 	for rest, want := range map[string]string{
 		`{"budget": {"steps": 7}, "ignore_tools": ["poll"]}`: "nothing differs",
-		`[1]`:                   "not a JSON object",
+		`[1]`:                   "not a JSON object: write one",
+		`{"budget":`:            "not JSON",
 		`{"ended_keep": "1d"}`:  "a field of its own",
 		`{"no_such": 1}`:        "no_such",
 		`{"sensitivty": "low"}`: "sensitivty",
@@ -116,6 +117,26 @@ func TestPolicyAsJSON(t *testing.T) {
 	}
 	if p := layers.Policy; p.Budget.Steps != 7 || len(p.IgnoreTools) != 0 || p.Detectors["stale"].Tier != "warn" || p.EndedKeep != ckpt.Duration(9*ckpt.Day) {
 		t.Errorf("the policy is %s", layers.Agent)
+	}
+}
+
+// TestALengthOfTimeInWords: a policy form says how to write a length of time, for each field of that kind.
+func TestALengthOfTimeInWords(t *testing.T) {
+	for _, p := range policyFields {
+		change := policyChange{own: map[string]json.RawMessage{}}
+		err := change.field(p.name, p.kind, "5")
+		if want := p.kind == aTime; want != (err != nil) || want && !strings.Contains(err.Error(), "write a length of time, for example 24h or 7d") {
+			t.Errorf("5 as %s is answered with %v", p.name, err)
+		}
+	}
+}
+
+// TestALabelIsWrittenOnce: the form for labels refuses two values for one name.
+func TestALabelIsWrittenOnce(t *testing.T) {
+	for _, text := range []string{"a=1\na=2", "a = 1\n a=1", "was=x\nwas=y"} {
+		if labels, err := readLabels(text, ckpt.Labels{"was": "x"}); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%q is read as %v, %v", text, labels, err)
+		}
 	}
 }
 
