@@ -56,7 +56,7 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	if uncertain != "" {
-		a.Tell("uncertain: its owner died during it, so its effect is unknown. When you know: ckptsidecar "+
+		a.Tell("uncertain: its end was never recorded, so its effect is unknown. When you know: ckptsidecar "+
 			"operation resolve %s %s succeeded|failed%s --reason 'how you know'",
 			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
 	}

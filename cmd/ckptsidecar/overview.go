@@ -85,6 +85,9 @@ func needText(n *survey.Need) string {
 	case survey.NeedLostRun:
 		return "The run lost its owner"
 	case survey.NeedLostRuns:
+		if n.Count == 1 {
+			return "1 more run lost its owner"
+		}
 		return term.Count(n.Count, "more run") + " lost their owners"
 	case survey.NeedSecrets:
 		return term.Count(n.Count, "more run") + " with what looks like secrets"

@@ -230,16 +230,19 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 
 // sharedNeed returns one row for a need that too many runs have.
 func sharedNeed(base string, n *survey.Need, row needRow) needRow {
-	row.Where = draw.Plural(int(n.Count), "run")
+	runs, have, their := draw.Plural(int(n.Count), "more run"), "have", "their owners"
+	if n.Count == 1 {
+		have, their = "has", "its owner"
+	}
 	switch n.What {
 	case survey.NeedFindings:
-		row.Title, row.Href = draw.Count(n.Count)+" more runs have critical findings", base+"drift?severity=critical"
+		row.Title, row.Where, row.Href = runs+" "+have+" critical findings", "see Drift", base+"drift?severity=critical"
 	case survey.NeedSecrets:
 		row.Icon, row.Class = "warn", "warn"
-		row.Title, row.Href = draw.Count(n.Count)+" more runs have what looks like a secret", base+"drift?rule=secret"
+		row.Title, row.Where, row.Href = runs+" "+have+" what looks like a secret", "see Drift", base+"drift?rule=secret"
 	default:
 		row.Icon = "lost"
-		row.Title, row.Href = draw.Count(n.Count)+" more runs lost their owner", base+"runs?status=interrupted"
+		row.Title, row.Where, row.Href = runs+" lost "+their, "see Runs", base+"runs?status=interrupted"
 	}
 	row.Buttons = []button{{"Look", row.Href}}
 	return row

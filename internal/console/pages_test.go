@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // TestSystemTellsSettings shows the settings in force of a real daemon.
@@ -85,6 +86,21 @@ func TestAuditWithSQLite(t *testing.T) {
 func TestTheStatementIsForAdministrators(t *testing.T) {
 	if v := viewAudit(frameForTests(), statusForTests(), auditForTests(), 0, 7, url.Values{}); v.SQL != "" {
 		t.Errorf("a user is shown %s", v.SQL)
+	}
+}
+
+// TestOneMoreRun: a row for more runs is also right for one run.
+func TestOneMoreRun(t *testing.T) {
+	for what, want := range map[string][2]string{
+		survey.NeedFindings: {"1 more run has critical findings", "2 more runs have critical findings"},
+		survey.NeedSecrets:  {"1 more run has what looks like a secret", "2 more runs have what looks like a secret"},
+		survey.NeedLostRuns: {"1 more run lost its owner", "2 more runs lost their owners"},
+	} {
+		for i := range want {
+			if row := sharedNeed("/s/test/", &survey.Need{What: what, Count: int64(i + 1)}, needRow{}); row.Title != want[i] {
+				t.Errorf("the row is %q, not %q", row.Title, want[i])
+			}
+		}
 	}
 }
 

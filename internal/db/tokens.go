@@ -73,7 +73,7 @@ func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token 
 			return err
 		}
 		if !there {
-			return ckpt.Errorf(ckpt.CodeNotFound, "the token is missing %s: list the tokens with ckptsidecar token list", id)
+			return ckpt.Errorf(ckpt.CodeNotFound, "there is no token %s: list the tokens with ckptsidecar token list", id)
 		}
 		if !token.RevokedAt.IsZero() {
 			return unchanged(tx, sc, e)

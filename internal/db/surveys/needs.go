@@ -114,7 +114,7 @@ func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64
 		row := &n.operations[i]
 		need := row.need(survey.NeedOperation)
 		need.Operation, need.Attempt = row.ID, row.Attempt
-		need.Why = "The run's owner died during it. It is unknown whether it took effect."
+		need.Why = "Its end was never recorded. It is unknown whether it took effect."
 		if !row.DeadSince.IsZero() {
 			need.Since = row.DeadSince
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -25,8 +26,12 @@ func (c *claimant) Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) 
 		return nil, err
 	}
 	if run.Status == ckpt.RunRunning {
+		process := ""
+		if run.PID != 0 {
+			process = fmt.Sprintf(" (process %d)", run.PID)
+		}
 		return nil, ckpt.Errorf(ckpt.CodeConflict,
-			"run %s of %s is running (process %d): end it first, or let go of all runs with `ckptsidecar fleet drain`", run.Run, run.Agent, run.PID)
+			"run %s of %s is running%s: end it first, or let go of all runs with `ckptsidecar fleet drain`", run.Run, run.Agent, process)
 	}
 	if err := c.allShipped(ctx); err != nil {
 		return nil, err
