@@ -2,6 +2,8 @@ package resume
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,5 +132,15 @@ func Question(p *ckpt.Plan) string {
 	return b.String()
 }
 
-// Reason returns why a prompt for a plan asks: what happened and what is known.
-func Reason(p *ckpt.Plan) string { return strings.Join(p.Reasons, " ") }
+// wasDryRun ends the reasons of a plan that changed nothing.
+const wasDryRun = "This was a dry run: nothing was claimed or changed."
+
+// agedTime is a time with its age, as maker.when writes it.
+var agedTime = regexp.MustCompile(`(\d{4}-\d\d-\d\dT[\d:.]+Z) \((?:under a second|\d+ [a-z]+(?: \d+ [a-z]+)?) ago\)`)
+
+// Reason returns why a prompt for a plan asks: what happened and what is known. It is read much later than the plan, so it
+// has times without their ages. That the plan changed nothing is not true of the prompt.
+func Reason(p *ckpt.Plan) string {
+	reasons := slices.DeleteFunc(slices.Clone(p.Reasons), func(s string) bool { return s == wasDryRun })
+	return agedTime.ReplaceAllString(strings.Join(reasons, " "), "$1")
+}

@@ -33,7 +33,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 	}
 	m.takeQuestions()
 	if f.DryRun {
-		m.say("This was a dry run: nothing was claimed or changed.")
+		m.say(wasDryRun)
 	}
 	return m.plan, nil
 }

@@ -305,6 +305,19 @@ func TestAges(t *testing.T) {
 	}
 }
 
+// TestAReasonOutlivesItsPlan: the reason of a prompt is read hours later, so it has no ages. The plan for it was a dry
+// run, but the prompt is real.
+func TestAReasonOutlivesItsPlan(t *testing.T) {
+	s := scene1(t, "run interrupted\ndry run\ncheckpoint 4 routine 5m\noperation deploy release uncertain began=12m ended=10m checkpoint=c5 attempt=2")
+	p, err := Make(&s.Facts)
+	if err != nil || p.Verdict != ckpt.VerdictAsk || !strings.Contains(strings.Join(p.Reasons, " "), " ago)") {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if got := Reason(p); strings.Contains(got, " ago") || strings.Contains(got, "dry run") || !strings.Contains(got, "saved at 20") {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
 func TestNobodyNamedTheRun(t *testing.T) {
 	p, err := Make(&Facts{})
 	if err != nil || p.Verdict != ckpt.VerdictFresh {
