@@ -156,7 +156,10 @@ func before(replayed bool) string {
 }
 
 func actAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
-	reason := strings.TrimSpace(q.Get("reason"))
+	reason, err := why(q)
+	if err != nil {
+		return done{}, err
+	}
 	p, err := s.line.Prompt(ctx, q.Get("prompt"))
 	if err != nil {
 		return done{}, err
@@ -167,9 +170,6 @@ func actAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (done,
 			return done{}, err
 		}
 	} else {
-		if answer.Reason, err = why(q); err != nil {
-			return done{}, err
-		}
 		answer.Choice = ckpt.PromptChoice(q.Get("choice"))
 	}
 	if _, _, err = s.line.AnswerPrompt(ctx, answer); err != nil {

@@ -192,6 +192,9 @@ func TestAFreeAnswerIsTheChoice(t *testing.T) {
 		}
 		values, _ := w.form("ask/answer?" + url.Values{"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "prompt": {asked.ID}}.Encode())
 		values.Set("text", typed)
+		if status, text := w.act("answer", values); status != 422 || !strings.Contains(text, "say why") {
+			t.Errorf("without a reason it is answered with %d: %s", status, text)
+		}
 		values.Set("reason", "it fits")
 		status, text := w.act("answer", values)
 		if empty := strings.TrimSpace(typed) == ""; empty && status != 422 || !empty && status != 200 {
