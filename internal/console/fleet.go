@@ -231,6 +231,9 @@ func actClaim(c *Console, ctx context.Context, s *subject, q url.Values) (done, 
 		return done{}, err
 	}
 	said := fmt.Sprintf("Claimed: %s / %s is on this host now, with %s.", claimed.Agent, claimed.Run, draw.Plural(claimed.Checkpoints, "checkpoint"))
+	if n := len(claimed.Damaged); n > 0 {
+		said += fmt.Sprintf(" The engine's copy of %s is damaged or does not open, and was left out.", draw.Plural(n, "row"))
+	}
 	if claimed.Uncertain != "" {
 		said += " Decide about what was open before it goes on."
 	}
