@@ -285,6 +285,40 @@ func TestObservedRunsEnd(t *testing.T) {
 	}
 }
 
+// TestStructureRootsEndRuns: a root that is no span of an agent, for example a chain or a request over
+// HTTP, ends its run as an agent's span does. Such a root alone makes no run.
+func TestStructureRootsEndRuns(t *testing.T) {
+	t.Parallel()
+	structure := func(s *observed.Span) { s.Kind = observed.Structure }
+	fails, succeeds := rootSpan("a", 2, structure, failing), rootSpan("a", 2, structure)
+	failed := func(s *observed.Span) { failing(s); s.Kind = observed.Agent }
+	for name, c := range map[string]struct {
+		send func(*observing)
+		want ckpt.RunStatus
+	}{
+		"with its spans":     {func(o *observing) { o.send(toolSpan("a", 1), fails) }, ckpt.RunFailed},
+		"first of its spans": {func(o *observing) { o.send(fails, modelSpan("a", 1)) }, ckpt.RunFailed},
+		"late":               {func(o *observing) { o.send(toolSpan("a", 1)); o.settle(); o.send(fails) }, ckpt.RunFailed},
+		"over a failed part": {func(o *observing) { o.send(toolSpan("a", 1, failed)); o.settle(); o.send(succeeds) }, ckpt.RunCompleted},
+	} {
+		o := openObserving(t)
+		c.send(o)
+		if done := o.send(rootSpan("a", 2, structure, failing), rootSpan("b", 1, structure, failing)); done.Ignored != 2 || done.Usage != 0 || done.Duplicates != 0 {
+			t.Errorf("%s: roots are counted as %+v", name, done)
+		}
+		o.settle()
+		o.clock.add(65 * time.Second)
+		o.again()
+		s := o.look("shop", strings.Repeat("a", 32))
+		if s.Run.Status != c.want || s.Run.EndedAt.String() != "2026-09-21T14:13:20.250Z" {
+			t.Errorf("%s: the run is %s and ended at %s", name, s.Run.Status, s.Run.EndedAt)
+		}
+		if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM runs; SELECT count(*) FROM spans WHERE trace LIKE 'b%' OR said IS NOT NULL`); got != "1\n0" {
+			t.Errorf("%s: runs, and spans of the root alone or that wait: %q", name, got)
+		}
+	}
+}
+
 func TestLateSpansHaveNoPlaceInTheOrder(t *testing.T) {
 	t.Parallel()
 	o := openObserving(t)

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 )
 
@@ -20,14 +21,20 @@ type row struct {
 // Observe takes the spans of one request in one transaction. A span that is already stored is a
 // duplicate, and changes nothing: an exporter that lost a reply sends its spans again.
 func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Span, content observed.Content) (*observed.Counts, error) {
+	stored, err := s.withSpans(ctx, sc.Caller.Owner, batch)
+	if err != nil {
+		return nil, err
+	}
 	o := &observed.Counts{}
 	rows := make([]row, 0, len(batch))
 	size := int64(0)
 	for i := range batch {
 		if batch[i].Kind == observed.Structure {
 			o.Ignored++
-			s.screenNames(&batch[i])
-			continue
+			if batch[i].Parent != "" || !stored[batch[i].Trace] {
+				s.screenNames(&batch[i])
+				continue
+			}
 		}
 		kept := s.read(ctx, batch[i], content)
 		batch[i] = kept.Span
@@ -54,6 +61,40 @@ func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Spa
 	return o, nil
 }
 
+// withSpans returns the traces of a batch that have spans which are stored. The root of such a trace
+// is stored too, whatever it is, because it ends its run.
+func (s *Spans) withSpans(ctx context.Context, owner string, batch []observed.Span) (map[string]bool, error) {
+	stored := map[string]bool{}
+	for i := range batch {
+		if batch[i].Kind != observed.Structure {
+			stored[batch[i].Trace] = true
+		}
+	}
+	var alone []string
+	for i := range batch {
+		if batch[i].Parent == "" && !stored[batch[i].Trace] {
+			alone = append(alone, batch[i].Trace)
+		}
+	}
+	if len(alone) == 0 {
+		return stored, nil
+	}
+	list, err := json.Marshal(alone)
+	if err != nil {
+		return nil, err
+	}
+	var earlier []string
+	err = s.RO.SelectContext(ctx, &earlier, `SELECT e.value FROM json_each(?2) e
+		WHERE EXISTS (SELECT 1 FROM spans WHERE owner = ?1 AND trace = e.value)`, owner, string(list))
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	for _, id := range earlier {
+		stored[id] = true
+	}
+	return stored, nil
+}
+
 func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Counts, kept map[string]int, e ledger.AuditEntry) error {
 	for i := range rows {
 		r := &rows[i]
@@ -62,8 +103,11 @@ func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Coun
 		case err != nil:
 			return err
 		case n == 0:
-			o.Duplicates++
+			if r.Kind != observed.Structure {
+				o.Duplicates++
+			}
 			continue
+		case r.Kind == observed.Structure: // it is counted as ignored
 		case r.Kind == observed.Tool:
 			o.Steps++
 		default:
@@ -71,7 +115,7 @@ func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Coun
 		}
 		kept[r.Trace]++
 	}
-	if o.Steps+o.Usage == 0 {
+	if len(kept) == 0 {
 		return nil
 	}
 	e.Detail = map[string]any{"tools": o.Steps, "usage": o.Usage, "duplicates": o.Duplicates}

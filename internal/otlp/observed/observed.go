@@ -14,7 +14,7 @@ const (
 	Tool      Kind = "tool"      // a call of a tool: a step
 	Inference Kind = "inference" // a call of a model: a turn and its usage, never a step
 	Agent     Kind = "agent"     // a segment of a run
-	Structure Kind = "structure" // it only shows which spans are below which
+	Structure Kind = "structure" // it shows which spans are below which; the root of a trace also ends a run
 )
 
 // Content is what is stored of the arguments and the results of tools.
@@ -62,7 +62,7 @@ func (s *Span) Key() string { return "span:" + s.Trace + "/" + s.ID }
 type Counts struct {
 	Steps      int // spans of tools that were stored
 	Usage      int // spans of models and agents that were stored
-	Ignored    int // spans that mean nothing here, or only structure
+	Ignored    int // spans that mean nothing here, or are only structure, also roots that are stored
 	Duplicates int // spans that were stored already
 	Refused    int // spans that cannot be stored
 	Why        string
