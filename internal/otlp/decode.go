@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -19,7 +20,7 @@ func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error
 	}
 	request := new(collector.ExportTraceServiceRequest)
 	if form == JSON {
-		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, request) != nil {
+		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(replaceWrongIDs(body), request) != nil {
 			return nil, notJSON // without the parser's message, which can quote the body
 		}
 		return request, eachSpan(request, readHexIDs)
@@ -28,6 +29,69 @@ func decode(body []byte, form Form) (*collector.ExportTraceServiceRequest, error
 		return nil, notBinary
 	}
 	return request, nil
+}
+
+// wrongID replaces an id in JSON that is not hexadecimal. Unlike that one, base64 can have it.
+const wrongID = "zz"
+
+// replaceWrongIDs replaces each id in a body that is not hexadecimal, because one that base64 cannot
+// have would refuse the whole body. It copies the body if it replaces any.
+func replaceWrongIDs(body []byte) []byte {
+	var replaced []byte
+	done := 0 // so much of the body is in replaced
+	for at := 0; ; {
+		n := bytes.Index(body[at:], []byte(`Id"`))
+		if n < 0 {
+			break
+		}
+		at += n + len(`Id"`)
+		if name := body[:at]; !bytes.HasSuffix(name, []byte(`raceId"`)) && !bytes.HasSuffix(name, []byte(`panId"`)) {
+			continue
+		}
+		rest, isName := bytes.CutPrefix(bytes.TrimLeft(body[at:], jsonSpace), []byte(":"))
+		rest, isText := bytes.CutPrefix(bytes.TrimLeft(rest, jsonSpace), []byte(`"`))
+		length := endOfText(rest)
+		if !isName || !isText || length < 0 || isHex(rest[:length]) {
+			continue
+		}
+		if replaced == nil {
+			replaced = make([]byte, 0, len(body)+64)
+		}
+		begin := len(body) - len(rest)
+		replaced = append(append(replaced, body[done:begin]...), wrongID...)
+		done = begin + length
+		at = done
+	}
+	if replaced == nil {
+		return body
+	}
+	return append(replaced, body[done:]...)
+}
+
+// jsonSpace is what can stand between the parts of JSON.
+const jsonSpace = " \t\r\n"
+
+// endOfText returns where a text in JSON ends whose first quote was read, -1 if it does not end.
+func endOfText(text []byte) int {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// isHex reports whether a text consists of whole bytes in hexadecimal.
+func isHex(text []byte) bool {
+	for _, c := range text {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return false
+		}
+	}
+	return len(text)%2 == 0
 }
 
 // readHexIDs corrects the ids of a span, which were read as base64: in JSON, OTLP

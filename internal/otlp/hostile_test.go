@@ -80,6 +80,7 @@ func FuzzRead(f *testing.F) {
 		}
 	}
 	f.Add(request(bytes.Repeat(field(2, field(9, nil)), 100)), false)
+	f.Add([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"!","spanId":"abcde","parentSpanId":"a\"b"}]}]}]}`), true)
 	f.Fuzz(func(t *testing.T, body []byte, isJSON bool) {
 		o := Options{Form: Binary, Content: observed.Keep, Now: recorded}
 		if isJSON {
@@ -138,6 +139,46 @@ func TestIDsInJSONAreHexadecimal(t *testing.T) {
 		Options{Form: JSON, Now: recorded})
 	if err != nil || batch.Refused != 1 {
 		t.Errorf("a parent that is no id: %+v, %v", batch, err)
+	}
+}
+
+// TestWrongIDInJSONRefusesOneSpan: an id that base64 cannot have refuses its span, and the other spans of
+// the body are read.
+func TestWrongIDInJSONRefusesOneSpan(t *testing.T) {
+	const times = `"name":"ai.toolCall","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"`
+	const good = `{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a1",` + times + `}`
+	for name, c := range map[string]struct {
+		span    string
+		refused int
+	}{
+		"a span id":         {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"abcde",` + times + `}`, 1},
+		"a trace id":        {`{"traceId": "0af7651916cd43dd8448eb211c80319", "spanId" : "00000000000000a2",` + times + `}`, 1},
+		"a parent's id":     {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a2","parentSpanId":"abcde",` + times + `}`, 1},
+		"one character":     {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"!",` + times + `}`, 1},
+		"an escaped quote":  {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"ab\"cde",` + times + `}`, 1},
+		"the id of a link":  {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a2","links":[{"spanId":"abcde"}],` + times + `}`, 0},
+		"a text like an id": {`{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a2","attributes":[{"key":"spanId","value":{"stringValue":"\"spanId\":\"abcde\""}}],` + times + `}`, 0},
+	} {
+		body := []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[` + good + "," + c.span + "," + good + `]}]}]}`)
+		was := bytes.Clone(body)
+		batch, err := Read(body, Options{Form: JSON, Now: recorded})
+		if err != nil || batch.Refused != c.refused || len(batch.Spans) != 3-c.refused {
+			t.Errorf("%s: %+v, %v", name, batch, err)
+		}
+		if !bytes.Equal(body, was) {
+			t.Errorf("%s: the body was changed", name)
+		}
+	}
+	for name, body := range map[string]string{
+		"it ends after a name":     `{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId"`,
+		"it ends after a colon":    `{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId": `,
+		"it ends in an id":         `{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId":"abc\`,
+		"it begins with the name":  `spanId":"abcde"`,
+		"it is wrong in all other": `{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId":"abcde"},7]}]}]}`,
+	} {
+		if batch, err := Read([]byte(body), Options{Form: JSON, Now: recorded}); ckpt.CodeOf(err) != ckpt.CodeInvalid {
+			t.Errorf("%s: %+v, %v", name, batch, err)
+		}
 	}
 }
 
