@@ -490,6 +490,19 @@ func TestRulesThatSeeNothingAreNamed(t *testing.T) {
 			}
 		}
 	}
+	// A rule that has found something sees, although only successful calls show that results are sent.
+	for n := range 6 {
+		o.send(toolSpan("c", n, failing, func(s *observed.Span) { s.Args = ckpt.JSON(`{"q":1}`) }))
+	}
+	o.settle()
+	report, err := o.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "shop", Run: strings.Repeat("c", 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.ContainsFunc(report.Findings, func(f ckpt.Finding) bool { return f.Rule == "repeat" })
+	if !found || slices.Contains(report.Unseen, "repeat") || !slices.Contains(report.Unseen, "cycle") || !slices.Contains(report.Unseen, "stale") {
+		t.Errorf("it has found a repeat: %v; unseen are %q", found, report.Unseen)
+	}
 }
 
 // TestPartialRunsSaySo: the numbers of a run that was sent incompletely are

@@ -89,6 +89,8 @@ func driftText(a *cli.App, r *ckpt.DriftReport) {
 
 func goBackText(r *ckpt.DriftReport) string {
 	switch {
+	case len(r.Unseen) > 0: // an observed run has no checkpoints
+		return ""
 	case r.Clean != "":
 		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, cli.RunFlag(r.Run))
 	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, view.CoversCheckpoints):

@@ -138,6 +138,8 @@ type explanation struct {
 	Rule    *observer.Rule `json:"rule"` // null for rules of users and agents
 	Own     *ckpt.Rule     `json:"own"`  // the rule of the policy, null for others
 	Advice  []string       `json:"todo"` // commands, with what they do
+
+	suspects bool // it can make checkpoints suspect, which an observed run does not have
 }
 
 func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
@@ -153,7 +155,15 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	e := explain(f, p)
+	suspects := f.SinceSeq != nil
+	if suspects {
+		run, err := a.Client().Run(ctx, ckpt.RunRef{Agent: f.Agent, Run: f.Run})
+		if err != nil {
+			return err
+		}
+		suspects = run.Source == ""
+	}
+	e := explain(f, p, suspects)
 	if a.JSON {
 		return a.WriteJSON(e)
 	}
@@ -161,8 +171,8 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-func explain(f *ckpt.Finding, p *ckpt.Policy) *explanation {
-	e := &explanation{Finding: f, Advice: todo(f)}
+func explain(f *ckpt.Finding, p *ckpt.Policy, suspects bool) *explanation {
+	e := &explanation{Finding: f, Advice: todo(f, suspects), suspects: suspects}
 	for _, r := range drift.New().Rules(p) {
 		if r.Rule == f.Rule {
 			e.Rule = &r
@@ -177,16 +187,16 @@ func explain(f *ckpt.Finding, p *ckpt.Policy) *explanation {
 }
 
 // todo lists the commands with which to continue.
-func todo(f *ckpt.Finding) []string {
+func todo(f *ckpt.Finding, suspects bool) []string {
 	if f.Closed != "" && (f.SinceSeq == nil || !f.DismissedAt.IsZero()) {
 		return []string{}
 	}
 	list := []string{}
-	if view.CoversCheckpoints(*f) {
+	if suspects && view.CoversCheckpoints(*f) {
 		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, cli.RunFlag(f.Run)))
 	}
 	dismiss := "ckptsidecar drift dismiss " + f.ID + "   says that it was none, or is dealt with"
-	if f.SinceSeq != nil {
+	if suspects {
 		dismiss += ": its suspects are clean again"
 	}
 	return append(list, dismiss)
@@ -213,7 +223,7 @@ func explanationText(a *cli.App, e *explanation) {
 	if f.Checkpoint != "" {
 		p.Add("checkpoint", string(f.Checkpoint))
 	}
-	if f.SinceSeq != nil {
+	if e.suspects {
 		p.Add("suspect", suspectLine(f))
 	}
 	p.Write(a.Stdout, a.Out)

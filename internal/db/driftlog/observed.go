@@ -68,7 +68,8 @@ var (
 )
 
 // readUnseen says which rules can see nothing in an observed run. An error of a tool stands for a
-// result, so only successful calls show whether results are sent.
+// result, so only successful calls show whether results are sent. A rule that has found something
+// sees.
 func readUnseen(ctx context.Context, q *sqlx.Tx, runID int64, report *ckpt.DriftReport) error {
 	var said struct {
 		Calls   bool `db:"calls"`
@@ -77,6 +78,10 @@ func readUnseen(ctx context.Context, q *sqlx.Tx, runID int64, report *ckpt.Drift
 	err := q.GetContext(ctx, &said, `SELECT EXISTS (SELECT 1 FROM steps WHERE run_id = ?1 AND sig <> ?2) AS calls,
 		EXISTS (SELECT 1 FROM steps WHERE run_id = ?1 AND res IS NOT NULL AND status = 'succeeded') AS results`, runID, observer.UnknownCall)
 	if err != nil {
+		return err
+	}
+	var found []string
+	if err := q.SelectContext(ctx, &found, `SELECT DISTINCT rule FROM findings WHERE run_id = ?`, runID); err != nil {
 		return err
 	}
 	report.Unseen = slices.Clone(neverSeen)
@@ -89,6 +94,7 @@ func readUnseen(ctx context.Context, q *sqlx.Tx, runID int64, report *ckpt.Drift
 	if !said.Results {
 		report.Unseen = append(report.Unseen, unseenWithoutResults...)
 	}
+	report.Unseen = slices.DeleteFunc(report.Unseen, func(rule string) bool { return slices.Contains(found, rule) })
 	slices.Sort(report.Unseen)
 	return nil
 }
