@@ -297,21 +297,22 @@ func TestStructureRootsEndRuns(t *testing.T) {
 		want ckpt.RunStatus
 	}{
 		"with its spans":     {func(o *observing) { o.send(toolSpan("a", 1), fails) }, ckpt.RunFailed},
+		"before its spans":   {func(o *observing) { o.send(fails); o.send(modelSpan("a", 1)) }, ckpt.RunFailed},
 		"first of its spans": {func(o *observing) { o.send(fails, modelSpan("a", 1)) }, ckpt.RunFailed},
 		"late":               {func(o *observing) { o.send(toolSpan("a", 1)); o.settle(); o.send(fails) }, ckpt.RunFailed},
 		"over a failed part": {func(o *observing) { o.send(toolSpan("a", 1, failed)); o.settle(); o.send(succeeds) }, ckpt.RunCompleted},
 	} {
 		o := openObserving(t)
 		c.send(o)
-		if done := o.send(rootSpan("a", 2, structure, failing), rootSpan("b", 1, structure, failing)); done.Ignored != 2 || done.Usage != 0 || done.Duplicates != 0 {
-			t.Errorf("%s: roots are counted as %+v", name, done)
-		}
 		o.settle()
 		o.clock.add(65 * time.Second)
 		o.again()
 		s := o.look("shop", strings.Repeat("a", 32))
 		if s.Run.Status != c.want || s.Run.EndedAt.String() != "2026-09-21T14:13:20.250Z" {
 			t.Errorf("%s: the run is %s and ended at %s", name, s.Run.Status, s.Run.EndedAt)
+		}
+		if done := o.send(fails, rootSpan("b", 1, structure, failing)); done.Ignored != 2 || done.Usage != 0 || done.Duplicates != 0 {
+			t.Errorf("%s: roots are counted as %+v", name, done)
 		}
 		if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM runs; SELECT count(*) FROM spans WHERE trace LIKE 'b%' OR said IS NOT NULL`); got != "1\n0" {
 			t.Errorf("%s: runs, and spans of the root alone or that wait: %q", name, got)

@@ -28,6 +28,13 @@ func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Spa
 	o := &observed.Counts{}
 	rows := make([]row, 0, len(batch))
 	size := int64(0)
+	add := func(span observed.Span) (observed.Span, error) {
+		kept := s.read(ctx, span, content)
+		text, err := json.Marshal(&kept)
+		rows = append(rows, row{kept, string(text)})
+		size += int64(len(text))
+		return kept.Span, err
+	}
 	for i := range batch {
 		if batch[i].Kind == observed.Structure {
 			o.Ignored++
@@ -36,14 +43,14 @@ func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Spa
 				continue
 			}
 		}
-		kept := s.read(ctx, batch[i], content)
-		batch[i] = kept.Span
-		text, err := json.Marshal(&kept)
-		if err != nil {
+		if batch[i], err = add(batch[i]); err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{kept, string(text)})
-		size += int64(len(text))
+	}
+	for _, root := range s.traces.earlyRoots(sc.Caller.Owner, stored) {
+		if _, err := add(root); err != nil {
+			return nil, err
+		}
 	}
 	kept := map[string]int{}
 	if len(rows) > 0 {

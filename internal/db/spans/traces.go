@@ -34,7 +34,8 @@ type turn struct {
 type trace struct {
 	first, last time.Time // when the first and the last of the waiting spans came
 	waiting     int
-	root        bool // the root has come
+	root        bool           // the root has come
+	early       *observed.Span // the root, if it is only structure and came before the spans below it
 	rootAgent   string
 	seen        time.Time
 	links       map[string]link
@@ -57,6 +58,10 @@ func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, 
 		at := t.get(traceKey{owner, span.Trace}, now)
 		if span.Parent == "" {
 			at.root = true
+			if span.Kind == observed.Structure {
+				early := *span
+				at.early = &early
+			}
 			if span.RootAgent != "" {
 				at.rootAgent = span.RootAgent
 			}
@@ -67,12 +72,25 @@ func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, 
 	}
 	for id, n := range kept {
 		at := t.get(traceKey{owner, id}, now)
+		at.early = nil
 		if at.waiting == 0 {
 			at.first = now
 		}
 		at.waiting += n
 		at.last = now
 	}
+}
+
+// earlyRoots are the roots that came before any span of their traces that is stored.
+func (t *traces) earlyRoots(owner string, of map[string]bool) (roots []observed.Span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range of {
+		if at := t.of[traceKey{owner, id}]; at != nil && at.early != nil {
+			roots = append(roots, *at.early)
+		}
+	}
+	return roots
 }
 
 // get finds a trace or makes it. If there are too many, it keeps only those with waiting spans.
