@@ -60,6 +60,7 @@ func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, 
 			at.root = true
 			if span.Kind == observed.Structure {
 				early := *span
+				early.Args, early.Result = nil, nil // nothing needs them, and they can be large
 				at.early = &early
 			}
 			if span.RootAgent != "" {
