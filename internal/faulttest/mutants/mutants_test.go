@@ -211,7 +211,7 @@ func plant(root string, m Mutant) (r result) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "60s", "-v", "-run", "^"+m.Test+"$", m.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "3m", "-v", "-run", "^"+m.Test+"$", m.Package)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), OverlayVariable+"="+overlay)
 	out, err := cmd.CombinedOutput()
