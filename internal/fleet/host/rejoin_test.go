@@ -60,12 +60,7 @@ func TestFleetRejoin(t *testing.T) {
 	if _, err := Rejoin(t.Context(), url, false, c); ckpt.CodeOf(err) != ckpt.CodeConflict || !strings.Contains(err.Error(), "nothing to settle") {
 		t.Errorf("a host that is not split is told %v", err)
 	}
-	for _, suffix := range []string{"-wal", "-shm"} {
-		_ = os.Remove(path + suffix)
-	}
-	if err := os.WriteFile(path, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putBack(t, path, old)
 	s = openFleetStore(t, path)
 	save("main", `{"n":"strand"}`)
 	ship = shipperOf(s, url, "first")
@@ -172,12 +167,7 @@ func TestRejoinAfterAClaim(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, suffix := range []string{"-wal", "-shm"} {
-		_ = os.Remove(path + suffix)
-	}
-	if err := os.WriteFile(path, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putBack(t, path, old)
 	s = openFleetStore(t, path)
 	if err := saveOne(s, t, "main", `{"n":"strand"}`); err != nil {
 		t.Fatal(err)
@@ -201,5 +191,16 @@ func TestRejoinAfterAClaim(t *testing.T) {
 		if has := s.Checkpoints + s.Rows; (has > 0) != (s.Run == "main") {
 			t.Errorf("the strand of %s has %d checkpoints and rows", s.Run, has)
 		}
+	}
+}
+
+// putBack replaces a database that is closed with an older copy.
+func putBack(t *testing.T, path string, old []byte) {
+	t.Helper()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Remove(path + suffix)
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

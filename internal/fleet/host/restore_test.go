@@ -259,28 +259,12 @@ func TestRestoreWithoutAKey(t *testing.T) {
 func TestRestoreWithoutAnOlderKey(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
-	keys := keyFile(t)
-	all, err := Keys(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
-	work(t, lost)
-	shipOnce(t, lost, url, "lost", keysIn(keys))
-	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range []string{"main", "second"} {
-		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shipOnce(t, lost, url, "lost", keysIn(keys))
+	keys, newer := lostWithTwoKeys(t, url)
 	const count = `SELECT (SELECT count(*) FROM fleet_checkpoints WHERE run_uid = r.uid), (SELECT count(*) FROM fleet_rows WHERE run_uid = r.uid)
 		FROM fleet_runs r WHERE run = 'main' ORDER BY owner`
 	had := server.Rows("fleet", count)
 
-	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keysWithout(t, keys, "* "+all.Keys[0].ID))
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", newer)
 	done, err := Restore(t.Context(), url, "lost", true, c)
 	if err != nil || done.Runs != 1 || done.Checkpoints != 1 {
 		t.Fatalf("the restore answers %+v, %v", done, err)
@@ -310,24 +294,8 @@ func TestRestoreWithoutAnOlderKey(t *testing.T) {
 func TestRestoreOfAgentsThatStay(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
-	keys := keyFile(t)
-	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
-	work(t, lost)
-	shipOnce(t, lost, url, "lost", keysIn(keys))
-	first, err := Keys(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range []string{"main", "second"} {
-		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shipOnce(t, lost, url, "lost", keysIn(keys))
-	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keysWithout(t, keys, "* "+first.Keys[0].ID))
+	keys, newer := lostWithTwoKeys(t, url)
+	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", newer)
 	if done, err := Restore(t.Context(), url, "lost", true, c); err != nil || done.Runs != 1 {
 		t.Fatalf("the restore answers %+v, %v", done, err)
 	}
@@ -359,6 +327,30 @@ func TestRestoreOfAgentsThatStay(t *testing.T) {
 	if got := server.Rows("fleet", `SELECT DISTINCT owner FROM fleet_agents`); !slices.Equal(got, []string{"uid:1002"}) {
 		t.Errorf("the engine has agents of %q", got)
 	}
+}
+
+// lostWithTwoKeys ships a host named lost, which then gets a second key and ships a change of run main and a run second.
+// It returns the key file, and a copy without the first key.
+func lostWithTwoKeys(t *testing.T, url string) (keys, newer string) {
+	t.Helper()
+	keys = keyFile(t)
+	first, err := Keys(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	work(t, lost)
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"main", "second"} {
+		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shipOnce(t, lost, url, "lost", keysIn(keys))
+	return keys, keysWithout(t, keys, "* "+first.Keys[0].ID)
 }
 
 // shipOnce ships everything of a store over a connection of its own.
