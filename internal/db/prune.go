@@ -104,6 +104,9 @@ func (p *pruning) budgets(owner string, agentID int64) error {
 			if err != nil {
 				return err
 			}
+			if over <= 0 {
+				break
+			}
 			before := len(p.removed)
 			err = p.trim(id, over, func(runs []retention.History, over int64) ([]retention.Verdict, int64) {
 				return retention.BudgetWithout(runs, over, func(checkpoint string) bool { return p.listed[inAgent{id, checkpoint}] })
