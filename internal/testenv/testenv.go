@@ -123,7 +123,24 @@ func enter(base string) (*home, error) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
+	if err := stopTelemetry(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	return h, nil
+}
+
+// stopTelemetry turns Go's telemetry off in the home. Otherwise a go command can start a process that
+// outlives it, and that makes the home again after the tests have removed it.
+func stopTelemetry() error {
+	config, err := os.UserConfigDir()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(config, "go", "telemetry")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "mode"), []byte("off"), 0o600)
 }
 
 // makeFolders lets other users pass through to what a test gives them: some

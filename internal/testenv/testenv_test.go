@@ -112,6 +112,17 @@ func TestAFuzzTestMayLeaveFiles(t *testing.T) {
 	}
 }
 
+// A go command's telemetry outlives the command, and would make the home again after it was removed.
+func TestGoSendsNoTelemetry(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no go command")
+	}
+	out, err := exec.Command("go", "telemetry").CombinedOutput()
+	if mode := strings.TrimSpace(string(out)); err != nil || mode != "off" {
+		t.Errorf("go telemetry: %s, %v", mode, err)
+	}
+}
+
 func TestTMPDIRIsObeyed(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	if dir := folderInMemory(); dir != "" {
