@@ -57,11 +57,6 @@ func (h *scmHost) rights() error {
 func (h *scmHost) installation() ([]step, error) {
 	return []step{
 		{
-			say:  "make " + h.data + ", which only LocalSystem and Administrators reach",
-			done: func(bool) bool { return daemon.IsProtected(h.data) },
-			do:   does(func() error { return daemon.ProtectFolder(h.data) }),
-		},
-		{
 			say:  "register the service " + daemon.ServiceName + " for " + h.program + ", and the source of its events",
 			done: func(bool) bool { return h.there() },
 			do:   does(h.service.Install),
@@ -74,6 +69,11 @@ func (h *scmHost) installation() ([]step, error) {
 			say:  "stop the service, which still runs as it was before",
 			done: func(changed bool) bool { return !changed || h.state() == svc.Stopped },
 			do:   h.stop,
+		},
+		{ // after the stop: a change to the folder needs no restart
+			say:  "make " + h.data + ", which only LocalSystem and Administrators reach",
+			done: func(bool) bool { return daemon.IsProtected(h.data) },
+			do:   does(func() error { return daemon.ProtectFolder(h.data) }),
 		},
 		{say: "start the service", done: func(bool) bool { return h.state() != svc.Stopped }, do: h.start},
 	}, nil
