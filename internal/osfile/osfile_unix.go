@@ -21,8 +21,8 @@ func SyncFolder(dir string) error {
 	return f.Sync()
 }
 
-// Names counts the names of a file. A removed file that is still open has none.
-func Names(info fs.FileInfo) uint64 {
+// Names counts the names of the file that has a path and was found there. A removed file that is still open has none.
+func Names(_ string, info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
 	}

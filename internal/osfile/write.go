@@ -79,7 +79,7 @@ func OpenPlain(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	opened, err := f.Stat()
 	if err == nil {
 		var named fs.FileInfo
-		if named, err = os.Lstat(path); err == nil && (!os.SameFile(opened, named) || !IsPlain(named)) {
+		if named, err = os.Lstat(path); err == nil && (!os.SameFile(opened, named) || !IsPlain(path, named)) {
 			err = &fs.PathError{Op: "open", Path: path, Err: errNotPlain}
 		}
 	}
@@ -90,5 +90,7 @@ func OpenPlain(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// IsPlain says whether a file is a regular file without a second name (a hard link).
-func IsPlain(info fs.FileInfo) bool { return info.Mode().IsRegular() && Names(info) <= 1 }
+// IsPlain says whether the file that has a path and was found there is a regular file without a second name (a hard link).
+func IsPlain(path string, info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && Names(path, info) <= 1
+}

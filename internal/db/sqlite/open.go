@@ -80,7 +80,7 @@ func (e *Engine) prepareFile(context.Context) error {
 		return &OperatorError{"the database file cannot be examined", err}
 	case !info.Mode().IsRegular():
 		return &OperatorError{fmt.Sprintf("%s is not a plain file (%s): name another with --db", e.opt.Path, info.Mode().Type()), nil}
-	case links(info) > 1:
+	case osfile.Names(e.opt.Path, info) > 1:
 		return &OperatorError{fmt.Sprintf("%s has a second name (a hard link): remove one, so that two daemons cannot open it", e.opt.Path), nil}
 	case info.Size() == 0:
 		return e.refuseLeftovers("empty")

@@ -205,7 +205,7 @@ func (e *Engine) openReserve(context.Context) error {
 		_ = os.Remove(r.path)
 		return nil
 	}
-	if !osfile.IsPlain(info) {
+	if !osfile.IsPlain(r.path, info) {
 		e.log.Warn("no space can be reserved for deletes, because its file is not a plain file of this daemon: remove the file", "file", r.path)
 		r.base = 0
 		return nil

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // fileWatch knows which files the store opened. SQLite does not notice if they are removed,
@@ -90,7 +92,7 @@ func (w *fileWatch) checkDatabase() error {
 		return fmt.Errorf("the database file is missing: %w", err)
 	case !os.SameFile(info, w.database):
 		return fmt.Errorf("the database file %s was replaced by another", w.path)
-	case links(info) > 1:
+	case osfile.Names(w.path, info) > 1:
 		return fmt.Errorf("the database file %s has a second name (a hard link): two daemons could open it", w.path)
 	case info.Size() < w.minSize:
 		return fmt.Errorf("the database file was cut from %d to %d bytes", w.minSize, info.Size())
