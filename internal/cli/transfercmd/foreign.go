@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -271,16 +270,4 @@ func idOwner(a *cli.App) string {
 		return "uid:" + u.Uid
 	}
 	return "uid:" + strconv.Itoa(os.Getuid())
-}
-
-// processLives reports whether a process with this id exists. A process that may not be
-// signaled counts as alive.
-func processLives(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = p.Release() }()
-	err = p.Signal(syscall.Signal(0))
-	return !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH)
 }
