@@ -250,7 +250,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 		return wasRun
 	case "sql":
 		p.query = strings.TrimSuffix(strings.TrimSpace(text), ";")
-		p.open(t).try(t, "sqlite3 -readonly -bail ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+text+"END\n")
+		p.open(t).check(t, "sqlite3 -readonly -bail ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+text+"END\n")
 		return wasRun
 	case "":
 		// The first line of a table below a query names the columns of that query.
@@ -259,7 +259,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			break
 		}
 		columns := strings.Join(strings.FieldsFunc(lines[1], func(r rune) bool { return r == '│' || r == ' ' }), ",")
-		p.open(t).try(t, "columns=$(sqlite3 -readonly ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+
+		p.open(t).check(t, "columns=$(sqlite3 -readonly ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+
 			"CREATE TEMP VIEW v AS "+p.query+
 			";\nSELECT group_concat(name) FROM pragma_table_info('v');\nEND\n)\necho $columns; [ $columns = "+columns+" ]\n")
 		return wasChecked
@@ -281,7 +281,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			}
 			return wasChecked
 		}
-		p.open(t).try(t, "cat > settings.toml <<'END'\n"+text+"END\nckptsidecar config check settings.toml\n")
+		p.open(t).check(t, "cat > settings.toml <<'END'\n"+text+"END\nckptsidecar config check settings.toml\n")
 		return wasChecked
 	case "ini":
 		for line := range strings.Lines(text) {
@@ -297,15 +297,15 @@ func (p *page) block(t *testing.T, language, text string) fate {
 		}
 		// The flag allows a block to use await at top level.
 		const compile = `python3 -c 'import sys; compile(sys.stdin.read(), "block", "exec", 0x2000)'`
-		p.open(t).try(t, compile+" <<'END'\n"+text+"END\n")
+		p.open(t).check(t, compile+" <<'END'\n"+text+"END\n")
 		return wasChecked
 	case "ts":
-		p.open(t).try(t, "cat > block.mjs <<'END'\n"+text+"END\nnode --check block.mjs\n")
+		p.open(t).check(t, "cat > block.mjs <<'END'\n"+text+"END\nnode --check block.mjs\n")
 		return wasChecked
 	case "console":
 		// A command in a transcript uses only flags that the command knows.
 		for _, m := range aCommand.FindAllStringSubmatch(text, -1) {
-			said := p.open(t).try(t, "ckptsidecar "+m[1]+"--help\n")
+			said := p.open(t).check(t, "ckptsidecar "+m[1]+"--help\n")
 			for _, flag := range aFlag.FindAllString(m[2], -1) {
 				if !strings.Contains(said, flag) {
 					t.Errorf("ckptsidecar %shas no flag %s", m[1], flag)
@@ -337,6 +337,7 @@ type reader struct {
 	dir     string
 	env     []string
 	exports string // what the previous blocks have exported
+	without string // a tool that an earlier block needed and that is missing
 	client  *client.Client
 }
 
@@ -436,7 +437,7 @@ func (r *reader) kill(t *testing.T, block, agent, run, once string) fate {
 	defer func() { _ = os.Remove(bin) }()
 	said := r.try(t, block)
 	if said == "" {
-		return wasRun // the language is not installed, which is logged
+		return wasRun // a tool is not installed, which is logged
 	}
 	for pattern := range strings.SplitSeq(once, "|") {
 		if n := len(regexp.MustCompile(pattern).FindAllString(said, -1)); n != 1 {
@@ -450,15 +451,43 @@ func (r *reader) kill(t *testing.T, block, agent, run, once string) fate {
 	return wasRun
 }
 
-// try types a block into a shell that stops at the first failing command, and returns the output.
+// try runs a block as the reader's next one. If a tool is missing, neither it nor a later block of the page is run,
+// because a later block may need what it does.
 func (r *reader) try(t *testing.T, block string) string {
 	t.Helper()
+	if tool := missing(block); tool != "" {
+		r.without = tool
+	}
+	if r.without != "" {
+		t.Logf("not run, because %s is not installed:\n%s", r.without, block)
+		return ""
+	}
+	return r.shell(t, block)
+}
+
+// check runs a block that changes nothing for later ones.
+func (r *reader) check(t *testing.T, block string) string {
+	t.Helper()
+	if tool := missing(block); tool != "" {
+		t.Logf("not run, because %s is not installed:\n%s", tool, block)
+		return ""
+	}
+	return r.shell(t, block)
+}
+
+// missing returns a tool that a block uses and that is not installed.
+func missing(block string) string {
 	for _, tool := range []string{"curl", "gzip", "jq", "node", "python3", "sha256sum", "sqlite3"} {
 		if _, err := exec.LookPath(tool); err != nil && regexp.MustCompile(`\b`+tool+" ").MatchString(block) {
-			t.Logf("not run, because %s is not installed:\n%s", tool, block)
-			return ""
+			return tool
 		}
 	}
+	return ""
+}
+
+// shell types a block into a shell that stops at the first failing command, and returns the output.
+func (r *reader) shell(t *testing.T, block string) string {
+	t.Helper()
 	shell := exec.Command("sh", "-eu")
 	shell.Env, shell.Dir, shell.Stdin = r.env, r.dir, strings.NewReader(r.exports+block)
 	said, err := shell.CombinedOutput()

@@ -3,7 +3,6 @@ package db_test
 import (
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -25,7 +24,7 @@ func TestNothingIsLeftAside(t *testing.T) {
 	_, err := writer.Write([]byte("some text\n"))
 	must(t, err)
 	killed := filepath.Join(t.TempDir(), "killed")
-	must(t, exec.Command("cp", "-r", filepath.Dir(path), killed).Run()) // opening the files here would drop SQLite's locks
+	must(t, tool(t, "cp", "-r", filepath.Dir(path), killed).Run()) // opening the files here would drop SQLite's locks
 	must(t, writer.Close())
 	wantCode(t, <-imported, ckpt.CodeInvalid)
 

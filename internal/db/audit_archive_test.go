@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func TestArchiveOfAnErasedAgent(t *testing.T) {
 	flawless(t, path)
 	archive := filepath.Join(folder, a.Name)
 	flawless(t, archive)
-	if out, err := edit(archive, `DELETE FROM act_texts WHERE n IN (SELECT a.n FROM acts a JOIN places p ON p.id = a.place WHERE p.agent = 'agent1')`); err != nil {
+	if out, err := edit(t, archive, `DELETE FROM act_texts WHERE n IN (SELECT a.n FROM acts a JOIN places p ON p.id = a.place WHERE p.agent = 'agent1')`); err != nil {
 		t.Fatal(out)
 	}
 	report, err := audit.Verify(t.Context(), archive, nil)
@@ -206,7 +205,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		`DELETE FROM acts WHERE n = 1`, `UPDATE audit_archives SET to_n = 9`, `DELETE FROM audit_archives`, `UPDATE audit_links SET hash = ''`,
 		`INSERT INTO audit_archives (to_n, from_n, hash, name, sha256, bytes, at, who) VALUES (9, 3, '', '', '', 1, '', '')`,
 	} {
-		if out, err := edit(path, statement); err == nil && !strings.Contains(statement, "UPDATE") && !strings.Contains(statement, "FROM audit_archives") {
+		if out, err := edit(t, path, statement); err == nil && !strings.Contains(statement, "UPDATE") && !strings.Contains(statement, "FROM audit_archives") {
 			t.Errorf("%s was taken: %s", statement, out)
 		}
 	}
@@ -261,7 +260,7 @@ func TestForgedArchivesAreFound(t *testing.T) {
 		"no link":                      fmt.Sprintf(`DELETE FROM audit_links WHERE n = %d`, a.ToN),
 	} {
 		forged := copyTo(strings.ReplaceAll(name, " ", "-"))
-		if out, err := edit(forged, statement); err != nil {
+		if out, err := edit(t, forged, statement); err != nil {
 			t.Fatalf("%s: %s", name, out)
 		}
 		report, err := audit.Verify(t.Context(), forged, nil)
@@ -271,13 +270,13 @@ func TestForgedArchivesAreFound(t *testing.T) {
 		}
 	}
 	archive := filepath.Join(folder, a.Name)
-	if out, err := edit(archive, `INSERT INTO meta VALUES ('note', 'x')`); err != nil {
+	if out, err := edit(t, archive, `INSERT INTO meta VALUES ('note', 'x')`); err != nil {
 		t.Fatal(out)
 	}
 	if reports, err := audit.VerifyArchives(t.Context(), path, folder, nil, nil); err != nil || len(reports) != 1 || len(reports[0].Problems) != 1 {
 		t.Errorf("an archive that is another file: %+v, %v", reports, err)
 	}
-	if out, err := edit(archive, `DROP TRIGGER acts_are_never_changed; UPDATE acts SET pid = pid + 1 WHERE n = 3`); err != nil {
+	if out, err := edit(t, archive, `DROP TRIGGER acts_are_never_changed; UPDATE acts SET pid = pid + 1 WHERE n = 3`); err != nil {
 		t.Fatal(out)
 	}
 	reports, err := audit.VerifyArchives(t.Context(), path, folder, nil, nil)
@@ -292,7 +291,8 @@ func TestForgedArchivesAreFound(t *testing.T) {
 }
 
 // edit changes a database as a person with access to the file does.
-func edit(path, statements string) (string, error) {
-	out, err := exec.Command("sqlite3", "-bail", path, statements).CombinedOutput()
+func edit(t testing.TB, path, statements string) (string, error) {
+	t.Helper()
+	out, err := tool(t, "sqlite3", "-bail", path, statements).CombinedOutput()
 	return string(out), err
 }

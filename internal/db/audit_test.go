@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 		"UPDATE audit_head SET n = 0, hash = ''", "UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)",
 		"UPDATE audit_head SET n = n + 1", "UPDATE audit_head SET hash = 'x'",
 	} {
-		if out, err := exec.Command("sqlite3", path, statement).CombinedOutput(); err == nil {
+		if out, err := tool(t, "sqlite3", path, statement).CombinedOutput(); err == nil {
 			t.Errorf("%s succeeded: %s", statement, out)
 		}
 	}

@@ -80,6 +80,7 @@ func TestAuditorsViews(t *testing.T) {
 // log stays the same file.
 func TestAuditorComesAndGoes(t *testing.T) {
 	t.Parallel()
+	_ = tool(t, "sqlite3") // before saves go on beside it
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	s.SetWALTarget(1 << 20)

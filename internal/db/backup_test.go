@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -104,13 +103,14 @@ func TestBackupRefusals(t *testing.T) {
 // nothing that a backup still works on.
 func TestSweepBackups(t *testing.T) {
 	t.Parallel()
+	_ = tool(t, "cp") // the callback below cannot skip
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	again := filepath.Join(t.TempDir(), "[again")
 	copied := sync.OnceFunc(func() {
-		must(t, exec.Command("cp", "-r", folder, killed).Run())
-		must(t, exec.Command("cp", "-r", folder, again).Run())
+		must(t, tool(t, "cp", "-r", folder, killed).Run())
+		must(t, tool(t, "cp", "-r", folder, again).Run())
 		must(t, db.SweepBackups(folder, time.Now().Add(-time.Hour)))
 	})
 	must(t, db.Backup(t.Context(), pathOf(s), filepath.Join(folder, "b.db"), func(int64, int64) { copied() }))

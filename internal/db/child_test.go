@@ -202,7 +202,7 @@ func copyOfSelf(t testing.TB, self string) string {
 	// Another process makes the copy. A file that this process has open for
 	// writing is also open in a child that starts at that moment, and a file
 	// that is open for writing cannot be run.
-	if out, err := exec.Command("cp", self, to).CombinedOutput(); err != nil {
+	if out, err := tool(t, "cp", self, to).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	must(t, os.Chmod(to, 0o755))

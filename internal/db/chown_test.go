@@ -276,7 +276,7 @@ func TestForgedOwners(t *testing.T) {
 		"what was recorded": `UPDATE owner_changes SET to_owner = 'uid:7'`,
 		"who had it":        `DELETE FROM owner_changes`,
 	} {
-		if out, err := edit(path, statements); err == nil {
+		if out, err := edit(t, path, statements); err == nil {
 			t.Errorf("%s could be changed: %s", name, out)
 		}
 	}
@@ -287,7 +287,7 @@ func TestForgedOwners(t *testing.T) {
 	} {
 		copied := filepath.Join(t.TempDir(), "copy.db")
 		copyDatabaseTo(t, path, copied)
-		if out, err := edit(copied, statements); err != nil {
+		if out, err := edit(t, copied, statements); err != nil {
 			t.Fatalf("%s: %v: %s", name, err, out)
 		}
 		report, err := audit.Verify(t.Context(), copied, nil)

@@ -141,14 +141,20 @@ func sound(t testing.TB, path string) *audit.VerifyReport {
 	return report
 }
 
+// tool returns a command of the system. Without it, the test skips.
+func tool(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("the %s command is not installed", name)
+	}
+	return exec.Command(path, args...)
+}
+
 // sqlite3 runs the real sqlite3 command, as an auditor does.
 func sqlite3(t testing.TB, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath("sqlite3")
-	if err != nil {
-		t.Skip("the sqlite3 command is not installed")
-	}
-	out, err := exec.Command(path, args...).CombinedOutput()
+	out, err := tool(t, "sqlite3", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("sqlite3 %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

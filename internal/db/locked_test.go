@@ -26,11 +26,7 @@ type shell struct {
 // sqlite3Shell opens the command on a database and runs statements.
 func sqlite3Shell(t testing.TB, path, statements string, args ...string) *shell {
 	t.Helper()
-	command, err := exec.LookPath("sqlite3")
-	if err != nil {
-		t.Skip("the sqlite3 command is not installed")
-	}
-	cmd := exec.Command(command, append(args, path)...)
+	cmd := tool(t, "sqlite3", append(args, path)...)
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	out, err := cmd.StdoutPipe()

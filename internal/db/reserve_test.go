@@ -2,7 +2,6 @@ package db_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -128,7 +127,7 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 	before := sizeOf(t, o.Path)
 	ended := make(chan error, 1)
 	begin := func() {
-		other := exec.Command("sqlite3", "-cmd", ".timeout 60000", o.Path, "PRAGMA wal_checkpoint(FULL)") // it waits for the reader
+		other := tool(t, "sqlite3", "-cmd", ".timeout 60000", o.Path, "PRAGMA wal_checkpoint(FULL)") // it waits for the reader
 		must(t, other.Start())
 		go func() { ended <- other.Wait() }()
 	}

@@ -126,7 +126,7 @@ func TestRestoreKilledAtACall(t *testing.T) {
 func (x *scene) neverBetween(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "copy")
-	if out, err := exec.Command("cp", "-a", x.dir, dir).CombinedOutput(); err != nil {
+	if out, err := tool(t, "cp", "-a", x.dir, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	path := filepath.Join(dir, "ckpt.db")

@@ -5,7 +5,6 @@ package db_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -87,12 +86,12 @@ func TestAuditorWithoutRights(t *testing.T) {
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	check := func() {
 		t.Helper()
-		cmd := exec.Command("sqlite3", "-readonly", o.Path, "SELECT state FROM audit_states")
+		cmd := tool(t, "sqlite3", "-readonly", o.Path, "SELECT state FROM audit_states")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "1\n" {
 			t.Errorf("the auditor reads %q, %v", out, err)
 		}
-		cmd = exec.Command("sqlite3", o.Path, "DELETE FROM checkpoints")
+		cmd = tool(t, "sqlite3", o.Path, "DELETE FROM checkpoints")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Errorf("the auditor has written: %s", out)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -200,7 +199,7 @@ func TestSecretsBesideStates(t *testing.T) {
 func filesOf(t *testing.T, path string) (all []byte) {
 	t.Helper()
 	for _, suffix := range []string{"", "-wal"} {
-		out, err := exec.Command("cat", path+suffix).Output() // opening them here would drop SQLite's locks
+		out, err := tool(t, "cat", path+suffix).Output() // opening them here would drop SQLite's locks
 		if err != nil && suffix == "" {
 			t.Fatal(err)
 		}

@@ -84,11 +84,12 @@ func has(said []string, prefix string) bool {
 func TestFailedFsync(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
-	unknown := false
+	ran, unknown := false, false
 	for _, n := range []int{3, 4, 6, 7, 8, 9, 10, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			path := closedDatabase(t)
 			said := underStrace(t, path, "fsync,fdatasync", fmt.Sprintf("fsync,fdatasync:error=EIO:when=%d", n))
+			ran = true
 			t.Log(said)
 			if has(said, "late") {
 				t.Errorf("something was saved after the fail-stop: %q", said)
@@ -102,7 +103,7 @@ func TestFailedFsync(t *testing.T) {
 			holdTo(t, path, said)
 		})
 	}
-	if !unknown {
+	if ran && !unknown {
 		t.Error("no fault met a commit")
 	}
 }

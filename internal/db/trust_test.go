@@ -2,7 +2,6 @@ package db_test
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -182,7 +181,7 @@ func TestNobodyRewritesByHand(t *testing.T) {
 		`REPLACE INTO audit_head SELECT * FROM audit_head`, `UPDATE meta SET value = 'x' WHERE key = 'database_id'`, `DELETE FROM meta`,
 		`REPLACE INTO meta VALUES ('database_id', 'x')`, `UPDATE agents SET owner = 'uid:1'`, `UPDATE runs SET name = 'x'`, `UPDATE ids SET n = 1`, `UPDATE acts SET who = 1`, `UPDATE act_texts SET reason = 'x'`,
 	} {
-		if out, err := exec.Command("sqlite3", path, statement).CombinedOutput(); err == nil {
+		if out, err := tool(t, "sqlite3", path, statement).CombinedOutput(); err == nil {
 			t.Errorf("%s succeeded: %s", statement, out)
 		}
 	}

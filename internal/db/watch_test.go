@@ -5,7 +5,6 @@ package db_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ type disturbance struct {
 // not open the files itself.
 func command(t testing.TB, name string, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+	if out, err := tool(t, name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v %s", name, args, err, out)
 	}
 }

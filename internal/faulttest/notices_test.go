@@ -153,6 +153,7 @@ func about(n *ckpt.Notice) string {
 // and while the daemon is killed in between. Each notice arrives, signed, with one id and one body.
 func TestNoticesArrive(t *testing.T) {
 	t.Parallel()
+	needSqlite(t)
 	r := newReceiver(t)
 	d := NewDaemon(t)
 	write := func(name, text string) string {
