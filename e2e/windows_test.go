@@ -37,10 +37,66 @@ func windowsFiles(t *testing.T) string {
 func TestWindows(t *testing.T) {
 	need(t, "mmdebstrap", "unshare", "nsenter", "wixl", "msibuild", "faketime")
 	dir := windowsFiles(t)
+	testPrograms(t, filepath.Join(dir, "tests"))
 	w := startWine(t, dir)
 	t.Run("service", func(t *testing.T) { here := *w; here.t = t; here.service(t, dir) })
 	t.Run("install.cmd", func(t *testing.T) { here := *w; here.t = t; here.installScript(t, dir) })
 	t.Run("msi", func(t *testing.T) { here := *w; here.t = t; here.msi(t, dir) })
+	t.Run("packages", func(t *testing.T) { here := *w; here.t = t; here.packages(t) })
+}
+
+// testedPackages are packages whose tests need neither Go, nor a Unix socket, nor what Wine lacks: links, and
+// processes that are gone once they have ended.
+var testedPackages = []string{
+	"internal/apitest",
+	"internal/cli/measure",
+	"internal/cli/transfercmd",
+	"internal/db",
+	"internal/db/blob",
+	"internal/db/files",
+	"internal/db/journal",
+	"internal/delta",
+	"internal/drift",
+	"internal/files",
+	"internal/files/rewind",
+	"internal/fleet/host",
+	"internal/ipc/endpoint",
+	"internal/ipc/receiver",
+	"internal/jsontext",
+	"internal/otlp",
+	"internal/resume",
+	"internal/retention",
+	"internal/secrets",
+}
+
+// testPrograms builds the tests of these packages for Windows.
+func testPrograms(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range testedPackages {
+		cmd := exec.Command("go", "test", "-trimpath", "-c", "-o", filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".exe"), "../"+name)
+		cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+	}
+	source := filepath.Join(dir, "source") // tests read files beside them
+	if err := os.CopyFS(source, os.DirFS("../internal")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packages runs the tests of packages as Windows programs.
+func (w *wine) packages(t *testing.T) {
+	for _, name := range testedPackages {
+		t.Run(name, func(t *testing.T) {
+			program := "/mnt/tests/" + strings.ReplaceAll(name, "/", "_") + ".exe"
+			folder := "/mnt/tests/source/" + strings.TrimPrefix(name, "internal/")
+			out, err := w.unix(20*time.Minute, "env", "-C", folder, "wine64", program, "-test.short", "-test.timeout=15m")
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
 }
 
 func (w *wine) put(t *testing.T, from, to string) {

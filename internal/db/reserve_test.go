@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,9 @@ func TestDisturbedReserve(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS == "windows" && strings.HasPrefix(name, "re") {
+				t.Skip("Windows does not let an open file be removed")
+			}
 			o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 			o.ReserveBytes = 1 << 20
 			s := openWith(t, o)

@@ -834,6 +834,7 @@ func TestAWayBackThatCannotBeginLeavesTheRestore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = f.Close() })
 		path := filepath.Join(t.TempDir(), "journal")
 		item := Item{Path: "a", Do: Write, After: &ckpt.TreeEntry{Path: "a", Mode: "0644", Size: 1, SHA256: strings.Repeat("0", 64)}}
 		restore := NewJournal(path, Journal{ID: "0badcafe", Root: root}, &Plan{Items: []Item{item}})
