@@ -79,9 +79,10 @@ func testPrograms(t *testing.T, dir string) {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 	}
-	source := filepath.Join(dir, "source") // tests read files beside them
-	if err := os.CopyFS(source, os.DirFS("../internal")); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{"api", "docs", "internal"} { // tests read files of the repository
+		if err := os.CopyFS(filepath.Join(dir, "source", folder), os.DirFS("../"+folder)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -90,8 +91,7 @@ func (w *wine) packages(t *testing.T) {
 	for _, name := range testedPackages {
 		t.Run(name, func(t *testing.T) {
 			program := "/mnt/tests/" + strings.ReplaceAll(name, "/", "_") + ".exe"
-			folder := "/mnt/tests/source/" + strings.TrimPrefix(name, "internal/")
-			out, err := w.unix(20*time.Minute, "env", "-C", folder, "wine64", program, "-test.short", "-test.timeout=15m")
+			out, err := w.unix(20*time.Minute, "env", "-C", "/mnt/tests/source/"+name, "wine64", program, "-test.short", "-test.timeout=15m")
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
