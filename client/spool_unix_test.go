@@ -27,6 +27,7 @@ func TestASpoolThatOthersMayWriteToIsNotRead(t *testing.T) {
 	dir := filepath.Join(d.dir, "spool")
 	must(t, os.Chmod(dir, 0o777))
 	d.start()
+	c = d.open(t, failOpen, func(c *client.Client) { c.Deadline = time.Minute })
 	for range 2 {
 		r, err := c.Replay(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "others may write") || r.Sent != 0 {
