@@ -60,7 +60,7 @@ console-budgets: build e2e/console/$(PACKAGES) ## what the console takes with mu
 	cd e2e/console && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node budgets.mjs
 
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
-	go test -tags e2e -count=1 -timeout 40m -v -run 'TestWindows' ./e2e
+	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
 clients: clients-go clients-python clients-typescript clients-mcp clients-otlp clients-adapters ## the clients for agents, over real daemons
 

@@ -51,7 +51,6 @@ var testedPackages = []string{
 	"internal/apitest",
 	"internal/cli/measure",
 	"internal/cli/transfercmd",
-	"internal/db",
 	"internal/db/blob",
 	"internal/db/files",
 	"internal/db/journal",
