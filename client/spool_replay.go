@@ -16,6 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/google/uuid"
 )
 
@@ -261,7 +262,7 @@ func (l *lock) isStale(host string) bool {
 	}
 	var note lockNote
 	text, err := os.ReadFile(l.path)
-	return err == nil && json.Unmarshal(text, &note) == nil && note.Host == host && note.PID > 0 && note.PID != os.Getpid() && isGone(note.PID)
+	return err == nil && json.Unmarshal(text, &note) == nil && note.Host == host && note.PID > 0 && note.PID != os.Getpid() && osfile.ProcessIsGone(note.PID)
 }
 
 func (l *lock) touch() {

@@ -43,6 +43,3 @@ func checkOwner(dir string, info fs.FileInfo) error {
 	}
 	return nil
 }
-
-// isGone reports whether no process on this machine has this id.
-func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }

@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/windows"
 )
 
 // usualSpool returns the default folder, below the user's local data.
@@ -22,15 +20,3 @@ func wholeEndpoint(pipe string) string { return pipe }
 
 // checkOwner does nothing: everything below LocalAppData belongs to the user.
 func checkOwner(string, fs.FileInfo) error { return nil }
-
-// isGone reports whether no process on this machine runs with this id.
-func isGone(pid int) bool {
-	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(pid))
-	if err != nil {
-		return err == windows.ERROR_INVALID_PARAMETER
-	}
-	defer windows.CloseHandle(h)
-	// A process that has ended keeps its id while another process holds it open.
-	event, err := windows.WaitForSingleObject(h, 0)
-	return err == nil && event == windows.WAIT_OBJECT_0
-}

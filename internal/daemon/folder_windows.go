@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // folderRights is the security descriptor of the data folder of a daemon for all users.
@@ -101,21 +103,11 @@ func isPlain(path string, entry fs.DirEntry) error {
 	if !entry.Type().IsRegular() {
 		return fmt.Errorf("%s is a link to a file outside the folder: remove it", path)
 	}
-	name, err := windows.UTF16PtrFromString(path)
+	names, err := osfile.NamesAt(path)
 	if err != nil {
 		return err
 	}
-	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	file, err := windows.CreateFile(name, windows.FILE_READ_ATTRIBUTES, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
-	if err != nil {
-		return err
-	}
-	defer windows.CloseHandle(file)
-	var info windows.ByHandleFileInformation
-	if err := windows.GetFileInformationByHandle(file, &info); err != nil {
-		return err
-	}
-	if info.NumberOfLinks > 1 {
+	if names > 1 {
 		return fmt.Errorf("%s has another name outside the folder (a hard link): remove it", path)
 	}
 	return nil

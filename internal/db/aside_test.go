@@ -13,6 +13,7 @@ import (
 // the database. The next start removes it, so that it neither fills the disk nor outlives an erasure.
 func TestNothingIsLeftAside(t *testing.T) {
 	t.Parallel()
+	_ = tool(t, "cp") // before the import begins
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	reader, writer := io.Pipe()

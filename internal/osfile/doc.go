@@ -11,7 +11,7 @@
 //   - If much is to be done in such a folder, the process first takes the rights of the folder's owner (Controller,
 //     Owner.Become). Then a link leads only to places that its creator could reach too.
 //
-// Locks of files are taken here too (LockAt, Unlock).
+// Locks of files are taken here too (LockAt, Unlock). ProcessIsGone tells whether a process that a file names still runs.
 //
 // It may import the standard library and golang.org/x/sys only.
 package osfile

@@ -29,6 +29,9 @@ func Names(_ string, info fs.FileInfo) uint64 {
 	return 1
 }
 
+// ProcessIsGone reports whether no process on this machine runs with this id. A process that may not be signaled runs.
+func ProcessIsGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
+
 // giveLike gives a file that root has made to the owner of another one.
 func giveLike(f *os.File, like fs.FileInfo) error {
 	st, ok := like.Sys().(*syscall.Stat_t)

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // maxForeignBytes is the maximum size of the files that one import keeps in memory.
@@ -271,3 +272,6 @@ func idOwner(a *cli.App) string {
 	}
 	return "uid:" + strconv.Itoa(os.Getuid())
 }
+
+// processLives reports whether a process with this id exists.
+func processLives(pid int) bool { return !osfile.ProcessIsGone(pid) }

@@ -1,4 +1,4 @@
-package client
+package osfile
 
 import (
 	"os"
@@ -18,10 +18,10 @@ func TestAnEndedProcessIsGone(t *testing.T) {
 	}
 	defer func() { _ = cmd.Wait() }()
 	_, _ = out.Read(make([]byte, 1)) // nobody writes: it ends
-	for !isGone(cmd.Process.Pid) {
+	for !ProcessIsGone(cmd.Process.Pid) {
 		// The pipe is closed a moment before the process ends.
 	}
-	if isGone(os.Getpid()) {
+	if ProcessIsGone(os.Getpid()) {
 		t.Error("this process is taken for gone")
 	}
 }
