@@ -27,12 +27,15 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 		return d.tryToSend(ctx, send)
 	}
 	defer d.spool.lock(r.Agent, r.Run)()
-	err := d.tryToSend(ctx, func(ctx context.Context) error {
-		if _, err := d.spool.clear(ctx, r.Agent, r.Run); err != nil {
-			return err
-		}
-		return send(ctx)
-	})
+	waiting, err := d.spool.lookNow(r.Agent, r.Run) // outside of the deadline, which is for the daemon
+	if err == nil {
+		err = d.tryToSend(ctx, func(ctx context.Context) error {
+			if _, err := d.spool.clear(ctx, r.Agent, r.Run, waiting); err != nil {
+				return err
+			}
+			return send(ctx)
+		})
+	}
 	if !passes(err) {
 		return err
 	}
@@ -49,7 +52,7 @@ func (d *delivery) begin(ctx context.Context, agent, run string, claim func(cont
 	d.spool.lookAgain() // another process may have spooled something just now
 	sendSpooled := d.spool.clearAtStart
 	if d.deadline < 0 {
-		sendSpooled = d.spool.clear
+		sendSpooled = d.spool.clearNow
 	}
 	for {
 		done := 0

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -97,24 +100,32 @@ func TestARunThatFailsHoldsNoOtherUp(t *testing.T) {
 				Header: map[string]string{"Idempotency-Key": uuid.NewString()}}))
 		}
 		var answer error
+		silent := false
 		s.send = func(ctx context.Context, _ *client.Request, _ ckpt.Time) error {
-			if ctx.Err() != nil {
+			if silent {
+				<-ctx.Done()
 				return ctx.Err()
 			}
 			return answer
 		}
 		clear := func(ctx context.Context, run int, want int) {
 			t.Helper()
-			if done, err := s.clear(ctx, "a", fmt.Sprint(run)); done != want || (err == nil) != (want == 1) {
+			if done, err := s.clearNow(ctx, "a", fmt.Sprint(run)); done != want || (err == nil) != (want == 1) {
 				t.Errorf("run %d: %d were sent, want %d, %v", run, done, want, err)
 			}
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		clear(canceled, 2, 0)
-		late, cancel := within(t.Context(), 0)
-		defer cancel()
-		clear(late, 1, 0)
+		clearInTime := func(run int) {
+			t.Helper()
+			silent = true
+			ctx, cancel := within(t.Context(), retryAfter/4)
+			defer cancel()
+			clear(ctx, run, 0)
+			silent = false
+		}
+		clearInTime(1)
 		answer = ckpt.Errorf(ckpt.CodeBusy, "busy")
 		clear(t.Context(), 0, 0)
 		answer = nil
@@ -123,9 +134,61 @@ func TestARunThatFailsHoldsNoOtherUp(t *testing.T) {
 		clear(t.Context(), 2, 1)
 		time.Sleep(retryAfter)
 		clear(t.Context(), 0, 1)
-		clear(late, 1, 0)
+		clearInTime(1)
 		if len(s.failed) != 1 {
 			t.Errorf("%d failures are noted", len(s.failed))
+		}
+	})
+}
+
+// TestABusySpoolDrains: three agents save without a pause, each with a little patience, and the daemon is slower than they
+// spool. While one client sends, the others wait for it; they do not spool meanwhile as fast as they can.
+func TestABusySpoolDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "spool")
+		away := true
+		answers := func(ctx context.Context) error {
+			if away {
+				return &DialError{Err: syscall.ECONNREFUSED}
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(30 * time.Millisecond):
+				return nil
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var agents sync.WaitGroup
+		stored := make([]int, 3)
+		for i := range stored {
+			agent := fmt.Sprint("agent", i)
+			s := &spool{dir: dir, most: 1 << 30, log: slog.Default,
+				send: func(ctx context.Context, _ *client.Request, _ ckpt.Time) error { return answers(ctx) }}
+			d := &delivery{spool: s, deadline: 200 * time.Millisecond, silence: silenceMost, failOpen: true, log: slog.Default}
+			agents.Go(func() {
+				for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+					err := d.Write(context.Background(), &client.Request{Agent: agent, Run: "main", Method: "POST", Path: "/v1/agents/" + agent + "/runs/main/events",
+						Header: map[string]string{"Idempotency-Key": uuid.NewString()}}, answers)
+					var kept *KeptError
+					if err == nil {
+						stored[i]++
+					} else if !errors.As(err, &kept) {
+						t.Errorf("%s: %v", agent, err)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		away = false
+		time.Sleep(time.Minute)
+		stop()
+		agents.Wait()
+		files, err := os.ReadDir(dir)
+		must(t, err)
+		if least := slices.Min(stored); least < 100 || len(files) > 0 {
+			t.Errorf("a minute after the daemon came back, %d writes wait, and it has stored %v of the new ones", len(files), stored)
 		}
 	})
 }
@@ -146,7 +209,7 @@ func TestFilesOfOthersAreListedOnceASecond(t *testing.T) {
 		}
 		clear := func(want int) {
 			t.Helper()
-			if done, err := s.clear(t.Context(), "a", "main"); done != want || err != nil {
+			if done, err := s.clearNow(t.Context(), "a", "main"); done != want || err != nil {
 				t.Errorf("%d were sent, want %d, %v", done, want, err)
 			}
 		}

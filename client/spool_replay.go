@@ -29,7 +29,8 @@ type Replayed struct {
 	Why      string   `json:"why"`      // why the first write of those in Left still waits
 	Aside    []string `json:"aside"`    // the files that were put aside
 
-	cause error // why the first write of those in Left still waits
+	cause error     // why the first write of those in Left still waits
+	began time.Time // when the first write was sent
 }
 
 // replay sends all writes that belong to this daemon.
@@ -39,36 +40,60 @@ func (s *spool) replay(ctx context.Context) (Replayed, error) {
 
 // replayWhere sends the chosen writes in order. If one must wait, the later ones
 // of its run wait too.
-func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (r Replayed, err error) {
-	dir, names, err := s.waiting()
+func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (Replayed, error) {
+	b, err := s.look(chosen)
 	if err != nil {
-		return r, err
+		return b.Replayed, err
 	}
-	files, err := s.choose(dir, names, chosen, &r)
-	if err != nil || len(files) == 0 {
-		return r, err
+	err = s.sendAll(ctx, b)
+	return b.Replayed, err
+}
+
+// backlog is what a look into the folder has found, and what became of it.
+type backlog struct {
+	dir   string
+	files []glance // in their order
+	Replayed
+}
+
+// look finds the chosen writes of this daemon. How long that takes does not depend on the daemon.
+func (s *spool) look(chosen func(glance) bool) (*backlog, error) {
+	b := new(backlog)
+	dir, names, err := s.waiting()
+	if err == nil {
+		b.dir = dir
+		b.files, err = s.choose(dir, names, chosen, &b.Replayed)
 	}
-	lock, err := takeLock(ctx, dir)
+	return b, err
+}
+
+// sendAll sends what a look has found.
+func (s *spool) sendAll(ctx context.Context, b *backlog) error {
+	if len(b.files) == 0 {
+		return nil
+	}
+	lock, err := takeLock(ctx, b.dir)
 	if errors.Is(err, errHeld) {
-		return r, err
+		return err
 	}
 	if err == nil { // a folder that cannot be written has no lock
 		defer lock.leave()
-		sweepTemps(dir)
+		sweepTemps(b.dir)
 	}
 	blocked := map[[3]string]bool{}
-	for _, f := range files {
+	b.began = time.Now()
+	for _, f := range b.files {
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return ctx.Err()
 		}
 		if lock != nil {
 			lock.touch()
 		}
-		if err := s.replayOne(ctx, dir, f, blocked, &r); err != nil {
-			return r, err
+		if err := s.replayOne(ctx, b.dir, f, blocked, &b.Replayed); err != nil {
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // glance is what a client remembers of a waiting file. Therefore it reads the first line of
@@ -278,9 +303,9 @@ func (l *lock) leave() {
 	}
 }
 
-// clear sends the spooled writes of a run. It returns how many it has dealt with, and the reason if
-// some still wait.
-func (s *spool) clear(ctx context.Context, agent, run string) (done int, err error) {
+// lookNow looks for the spooled writes of a run. It returns nil if none wait, or if the folder cannot
+// be read, which does not hold the run up. The error is why they must wait longer.
+func (s *spool) lookNow(agent, run string) (*backlog, error) {
 	key := [2]string{agent, run}
 	s.mu.Lock()
 	dir, err := s.folder()
@@ -293,15 +318,33 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 	empty, failed := s.files == 0 || s.idle[key], s.failed[key]
 	s.mu.Unlock()
 	if err != nil || empty {
-		return 0, nil // a spool that cannot be read does not hold the run up
+		return nil, nil
 	}
 	if time.Now().Before(failed.until) {
-		return 0, failed.err
+		return nil, failed.err
 	}
-	result, err := s.replayWhere(ctx, s.ofRun(agent, run))
+	b, err := s.look(s.ofRun(agent, run))
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.fail(key, err)
+	}
+	return b, nil
+}
+
+// clear sends the spooled writes of a run that lookNow has found. It returns how many it has dealt
+// with, and the reason if some still wait.
+func (s *spool) clear(ctx context.Context, agent, run string, b *backlog) (done int, err error) {
+	if b == nil {
+		return 0, nil
+	}
+	key := [2]string{agent, run}
+	begun := time.Now()
+	err = s.sendAll(ctx, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err = cmp.Or(err, result.cause); err != nil || result.Sent+result.Rejected > 0 {
+	done = b.Sent + b.Rejected
+	if err = cmp.Or(err, b.cause); err != nil || done > 0 {
 		s.measured = time.Time{}
 	}
 	if err == nil {
@@ -309,24 +352,43 @@ func (s *spool) clear(ctx context.Context, agent, run string) (done int, err err
 			s.idle = map[[2]string]bool{}
 		}
 		s.idle[key] = true
-		return result.Sent + result.Rejected, nil
+		return done, nil
 	}
-	err = fmt.Errorf("earlier writes of this run still wait in the spool: %w", err)
-	if result.Sent == 0 && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errSilent)) { // the agent has not canceled it
-		s.fail(key, err)
+	// A run rests only if that is up to the daemon. If other runs or the agent itself have used up the time,
+	// the next write tries again. Otherwise, a busy folder would grow faster than it can be sent.
+	end, limited := ctx.Deadline()
+	hadTime := !limited || end.Sub(b.began) >= end.Sub(begun)/2
+	canceled := ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent)
+	if b.Sent == 0 && hadTime && !canceled && !errors.Is(err, errHeld) {
+		return done, s.fail(key, err)
 	}
-	return result.Sent + result.Rejected, err
+	return done, stillWaits(err)
 }
 
-// fail notes why writes of a run wait. It forgets what it has noted before, when its time is over. The
-// caller holds s.mu.
-func (s *spool) fail(run [2]string, err error) {
+// clearNow looks and sends.
+func (s *spool) clearNow(ctx context.Context, agent, run string) (done int, err error) {
+	b, err := s.lookNow(agent, run)
+	if err != nil {
+		return 0, err
+	}
+	return s.clear(ctx, agent, run, b)
+}
+
+func stillWaits(why error) error {
+	return fmt.Errorf("earlier writes of this run still wait in the spool: %w", why)
+}
+
+// fail notes why writes of a run wait, and returns it. It forgets what it has noted before, when its
+// time is over. The caller holds s.mu.
+func (s *spool) fail(run [2]string, why error) error {
+	why = stillWaits(why)
 	now := time.Now()
 	maps.DeleteFunc(s.failed, func(_ [2]string, f failure) bool { return !now.Before(f.until) })
 	if s.failed == nil {
 		s.failed = map[[2]string]failure{}
 	}
-	s.failed[run] = failure{err, now.Add(retryAfter)}
+	s.failed[run] = failure{why, now.Add(retryAfter)}
+	return why
 }
 
 // clearPause is the pause before the start of a run looks again for a daemon that is away.
@@ -339,7 +401,7 @@ func (s *spool) clearAtStart(ctx context.Context, agent, run string) (done int, 
 		s.mu.Lock()
 		delete(s.failed, [2]string{agent, run})
 		s.mu.Unlock()
-		n, err := s.clear(ctx, agent, run)
+		n, err := s.clearNow(ctx, agent, run)
 		done += n
 		var nobody *DialError
 		if err == nil || errors.As(err, &nobody) && nobody.Stranger() {
