@@ -7,25 +7,21 @@ scratch=$(mktemp -d) lane=
 trap '[ -z "$lane" ] || kill -- "-$lane" 2>/dev/null; rm -rf "$scratch"' EXIT
 touch "$scratch/table"
 
-# processor BEFORE AFTER: the seconds of processor time between two outputs of times,
-# of all programs that the shell has waited for.
-processor() {
-	awk -F '[ms ]+' 'FNR == 2 {sum = $1 * 60 + $2 + $3 * 60 + $4 - sum} END {printf "%d", sum}' "$1" "$2"
-}
+# processor FILE: the seconds of processor time in what times has written, of all
+# programs that a shell has waited for.
+processor() { awk -F '[ms ]+' 'NR == 2 {printf "%d", $1 * 60 + $2 + $3 * 60 + $4}' "$1"; }
 
 # part NAME COMMAND...: runs the command and keeps its time and result. Who
 # sources this has no -e itself: bash ignores -e in the subshell of a condition.
 part() {
-	local name=$1 begun=$SECONDS rc result=ok before after
+	local name=$1 begun=$SECONDS rc result=ok spent
 	shift
-	before=$(mktemp -p "$scratch") after=$(mktemp -p "$scratch")
-	times >"$before"
+	spent=$(mktemp -p "$scratch")
 	printf '\n== %s\n' "$name"
-	( set -euo pipefail; "$@" ) </dev/null
+	( trap 'times >"$spent"' EXIT; set -euo pipefail; "$@" ) </dev/null
 	rc=$?
-	times >"$after"
 	[ "$rc" -eq 0 ] || result="FAILED ($rc)"
-	printf '%-24s %5d s %5d s  %s\n' "$name" $((SECONDS - begun)) "$(processor "$before" "$after")" "$result" >>"$scratch/table"
+	printf '%-24s %5d s %5d s  %s\n' "$name" $((SECONDS - begun)) "$(processor "$spent")" "$result" >>"$scratch/table"
 }
 
 # beside FUNCTION: runs parts in the background. Finish waits for them and prints what
@@ -46,8 +42,8 @@ finish() {
 	fi
 	printf '\n== in all: part, time, processor time, result\n'
 	cat "$scratch/table"
-	times >"$scratch/after"
-	printf '%-24s %5d s %5d s\n' total "$SECONDS" "$(processor /dev/null "$scratch/after")"
+	times >"$scratch/spent"
+	printf '%-24s %5d s %5d s\n' total "$SECONDS" "$(processor "$scratch/spent")"
 	! grep -q 'FAILED' "$scratch/table"
 	exit
 }

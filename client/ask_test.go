@@ -11,6 +11,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // asker is the agent of TestAskingAgents, in a separate process.
@@ -34,14 +35,13 @@ func asker(socket, log string) {
 
 func openPrompt(t *testing.T, w *client.Wire) *ckpt.Prompt {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		page, err := w.Prompts(t.Context(), ckpt.PromptFilter{Open: true})
-		if err == nil && len(page.Prompts) == 1 {
-			return &page.Prompts[0]
-		}
-	}
-	t.Fatal("nobody asks")
-	return nil
+	var page *ckpt.PromptPage
+	expect.Soon(t, "somebody asks", func() (asked bool) {
+		var err error
+		page, err = w.Prompts(t.Context(), ckpt.PromptFilter{Open: true})
+		return err == nil && len(page.Prompts) == 1
+	})
+	return &page.Prompts[0]
 }
 
 // TestAskingAgents kills the daemon while an agent waits for an answer: the

@@ -16,6 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 type state struct {
@@ -433,14 +434,10 @@ func TestAutosave(t *testing.T) {
 		now.Step = i
 		mu.Unlock()
 		var got state
-		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if _, err := c.Agent("a").Latest(t.Context(), &got); err == nil && got.Step == i {
-				break
-			}
-			if time.Now().After(until) {
-				t.Fatalf("the state of step %d was not saved", i)
-			}
-		}
+		expect.Soon(t, fmt.Sprintf("the state of step %d is saved", i), func() bool {
+			_, err := c.Agent("a").Latest(t.Context(), &got)
+			return err == nil && got.Step == i
+		})
 	}
 	stop()
 	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunSuspended}))

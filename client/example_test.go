@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // The functions below are the snippets of docs/GO.md. TestDocs compares them
@@ -150,14 +151,10 @@ func TestExample(t *testing.T) {
 	first := run()
 	must(t, first.Start())
 	c := d.open(t)
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if ck, err := c.Wire().Latest(t.Context(), ckpt.CheckpointFilter{Agent: "crawler", Run: "nightly"}, false); err == nil && ck.Seq >= 3 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("the worker saves nothing")
-		}
-	}
+	expect.Soon(t, "the worker saves", func() bool {
+		ck, err := c.Wire().Latest(t.Context(), ckpt.CheckpointFilter{Agent: "crawler", Run: "nightly"}, false)
+		return err == nil && ck.Seq >= 3
+	})
 	must(t, first.Process.Kill())
 	_ = first.Wait()
 	out, err := run().Output()

@@ -17,6 +17,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // wantKills times stepsEach is less than workSteps, so the work is not done
@@ -89,10 +90,10 @@ func killAtWork(t *testing.T, cmd *exec.Cmd, allow io.Writer) {
 func answer(t *testing.T, c *client.Client) bool {
 	t.Helper()
 	asked := false
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	expect.Soon(t, "the run can be resumed", func() bool {
 		plan, _, err := c.Wire().Resume(t.Context(), ckpt.ResumeRequest{Agent: "w", DryRun: true})
 		if err != nil || plan.Verdict == ckpt.VerdictUnsafe {
-			continue // its death was not noticed yet
+			return false // its death was not noticed yet
 		}
 		for _, o := range plan.UncertainOperations {
 			asked = true
@@ -103,10 +104,8 @@ func answer(t *testing.T, c *client.Client) bool {
 			// The operation may look open until the monitor has marked it.
 			_, _, err = c.Wire().EndOperation(t.Context(), ckpt.RunRef{Agent: "w"}, ckpt.OperationEnd{Key: o.Key, Status: status, Resolve: true, Reason: "looked it up"})
 		}
-		if err == nil {
-			return asked
-		}
-	}
+		return err == nil
+	})
 	return asked
 }
 
@@ -151,14 +150,10 @@ func TestToldToEnd(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "worker", d.socket, filepath.Join(d.dir, "effects"))
 	must(t, cmd.Start())
 	c := d.open(t)
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if ck, err := c.Agent("w").Latest(t.Context(), nil); err == nil && ck.Seq > 3 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("the worker does nothing")
-		}
-	}
+	expect.Soon(t, "the worker saves", func() bool {
+		ck, err := c.Agent("w").Latest(t.Context(), nil)
+		return err == nil && ck.Seq > 3
+	})
 	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err == nil {
 		t.Skip("it was done before the signal came")

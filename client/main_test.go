@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -72,12 +73,7 @@ func newDaemon(t *testing.T) *daemon {
 	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "s")}
 	t.Cleanup(func() {
 		d.stop()
-		for until := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(5 * time.Millisecond) { // a client may write
-			if time.Now().After(until) {
-				t.Errorf("%s cannot be removed: %v", dir, os.RemoveAll(dir))
-				return
-			}
-		}
+		expect.Soon(t, dir+" is removed, also while a client writes", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return d
 }
@@ -91,14 +87,7 @@ func (d *daemon) start() {
 	}
 	c := client.Client{Socket: d.socket}
 	defer c.Close()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if c.Wire().Ready(context.Background()) == nil {
-			return
-		}
-		if time.Now().After(until) {
-			d.t.Fatal("the daemon does not get ready")
-		}
-	}
+	expect.Soon(d.t, "the daemon is ready", func() bool { return c.Wire().Ready(context.Background()) == nil })
 }
 
 func (d *daemon) stop() {

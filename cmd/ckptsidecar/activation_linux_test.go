@@ -18,6 +18,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -93,8 +94,7 @@ func TestAnInheritedSocketLosesNothing(t *testing.T) {
 	for round := range 8 {
 		before := acked.Load()
 		cmd, said := a.start("")
-		for end := time.Now().Add(time.Minute); acked.Load() < before+5 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		}
+		expect.Soon(t, "five saves are acknowledged", func() bool { return acked.Load() >= before+5 })
 		sig := syscall.SIGTERM
 		if round%4 == 3 {
 			sig = syscall.SIGKILL

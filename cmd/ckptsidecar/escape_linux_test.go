@@ -20,6 +20,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -60,22 +61,13 @@ func newEvilWorld(t *testing.T) *evilWorld {
 		}
 		_ = os.RemoveAll(folder)
 	})
-	waitUntil(t, "the daemon is ready", func() bool { return w.client.Ready(t.Context()) == nil })
+	expect.Soon(t, "the daemon is ready", func() bool { return w.client.Ready(t.Context()) == nil })
 	w.proxy(t)
 	return w
 }
 
 func (w *evilWorld) env(name string) string {
 	return map[string]string{"HOME": w.folder, "XDG_STATE_HOME": w.folder, "COLUMNS": w.columns}[name]
-}
-
-func waitUntil(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in a minute: %s", what)
-		}
-	}
 }
 
 // proxy forwards requests and spoils the answers.
@@ -232,7 +224,7 @@ func (w *evilWorld) filled(t *testing.T) (ids []string, prompt, finding string) 
 	must(t, err)
 	must(t, owner.Process.Kill())
 	_ = owner.Wait()
-	waitUntil(t, "the operation is uncertain", func() bool {
+	expect.Soon(t, "the operation is uncertain", func() bool {
 		r, err := c.Run(ctx, ref)
 		return err == nil && r.Status == ckpt.RunInterrupted
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
@@ -65,7 +66,7 @@ func TestExecInAFleet(t *testing.T) {
 		s.do("policy", "set", "still", "durability=fleet")
 		s.start("--agent", "still", "--restart", "never", "--", "sh", "-c", `kill -STOP $$`)
 		child := 0
-		waitUntil(t, "the command has stopped", func() bool {
+		expect.Soon(t, "the command has stopped", func() bool {
 			child = s.child()
 			return child != 0 && processState(child) == 'T'
 		})
@@ -77,7 +78,7 @@ func TestExecInAFleet(t *testing.T) {
 		t.Parallel()
 		s := execHost(t, engine, "claimed")
 		s.start("--agent", "local", "--heartbeat", "100ms", "--", "sleep", "1000")
-		waitUntil(t, "the engine has the run", func() bool {
+		expect.Soon(t, "the engine has the run", func() bool {
 			return len(engine.Rows("claimed", `SELECT uid FROM fleet_runs WHERE status = 'running'`)) == 1
 		})
 		engine.Exec("claimed", `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n)
@@ -96,9 +97,9 @@ func TestExecInAFleet(t *testing.T) {
 			echo begun >> "$HOME/begun"
 			[ "$(wc -l < "$HOME/begun")" -eq 1 ] || exit 0
 			sleep 1000 & wait`)
-		waitUntil(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
+		expect.Soon(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
 		engine.Exec("again", `UPDATE fleet_hosts SET incarnation = incarnation + 100, lease_until = clock_timestamp() + interval '1 hour'`)
-		waitUntil(t, "the command is stopped", func() bool { return s.child() == 0 })
+		expect.Soon(t, "the command is stopped", func() bool { return s.child() == 0 })
 		engine.Exec("again", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 second'`)
 		s.endsWith(0)
 		if text, _ := os.ReadFile(begun); strings.Count(string(text), "begun") != 2 {
@@ -113,9 +114,9 @@ func TestExecInAFleet(t *testing.T) {
 		s.start("--agent", "works", "--backoff", "100ms", "--max-restarts", "0", "--", "sh", "-c", `echo begun >> "$HOME/begun"
 			[ "$(wc -l < "$HOME/begun")" -eq 1 ] || exit 0
 			n=0; while ckptsidecar step record works $n --name s; do n=$((n+1)); sleep 0.02; done; exit 1`)
-		waitUntil(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
+		expect.Soon(t, "the command works", func() bool { _, err := os.Stat(begun); return err == nil })
 		engine.Exec("fails", `UPDATE fleet_hosts SET incarnation = incarnation + 100, lease_until = clock_timestamp() + interval '1 hour'`)
-		waitUntil(t, "the command has ended", func() bool { return s.child() == 0 })
+		expect.Soon(t, "the command has ended", func() bool { return s.child() == 0 })
 		engine.Exec("fails", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 second'`)
 		s.endsWith(0)
 		if text, _ := os.ReadFile(begun); strings.Count(string(text), "begun") != 2 {
@@ -128,13 +129,13 @@ func TestExecInAFleet(t *testing.T) {
 		s.do("policy", "set", "hung", "durability=fleet")
 		s.start("--agent", "hung", "--heartbeat", "10m", "--heartbeat-timeout", "20m", "--", "sleep", "1000")
 		child := 0
-		waitUntil(t, "the command works", func() bool {
+		expect.Soon(t, "the command works", func() bool {
 			child = s.child()
 			return strings.HasPrefix(commandLine(child), "sleep")
 		})
 		time.Sleep(time.Second) // exec has heard of the lease
 		must(t, s.daemon.Process.Signal(syscall.SIGSTOP))
 		defer func() { _ = s.daemon.Process.Signal(syscall.SIGCONT) }()
-		waitUntil(t, "the command is stopped", func() bool { return processState(child) == 0 || processState(child) == 'Z' })
+		expect.Soon(t, "the command is stopped", func() bool { return processState(child) == 0 || processState(child) == 'Z' })
 	})
 }

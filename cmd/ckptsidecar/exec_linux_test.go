@@ -18,6 +18,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -100,14 +101,7 @@ func (s *supervised) serve() {
 	if err := s.daemon.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for s.client.Ready(ctx) != nil {
-		if ctx.Err() != nil {
-			s.t.Fatal("the daemon does not become ready")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	expect.Soon(s.t, "the daemon is ready", func() bool { return s.client.Ready(context.Background()) == nil })
 }
 
 // start runs exec with the flags, and watches its children start and end.
@@ -168,7 +162,7 @@ func (s *supervised) look() int {
 // left.
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
-	deadline := time.After(150 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	claimed := false // before that, exec rightly gives up if there is no daemon
 	next := time.Now().Add(rand.N(every))
 	tick := time.NewTicker(time.Millisecond)
@@ -349,11 +343,7 @@ func TestNobodyOutlivesExec(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	_ = s.exec.Process.Kill()
-	for end := time.Now().Add(10 * time.Second); processState(child) != 0 && processState(child) != 'Z'; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the child lives on")
-		}
-	}
+	expect.Soon(t, "the child is gone", func() bool { return processState(child) == 0 || processState(child) == 'Z' })
 	plan, _, err := s.client.Resume(context.Background(), ckpt.ResumeRequest{Agent: "tied", DryRun: true})
 	if err != nil || plan.Verdict != ckpt.VerdictFresh {
 		t.Errorf("%+v, %v", plan, err)
@@ -363,7 +353,7 @@ func TestNobodyOutlivesExec(t *testing.T) {
 // file waits until a program has written a line into a file of the folder.
 func (s *supervised) file(name string) (line string) {
 	s.t.Helper()
-	waitUntil(s.t, name+" is written", func() bool {
+	expect.Soon(s.t, name+" is written", func() bool {
 		text, err := os.ReadFile(filepath.Join(s.dir, name))
 		line = strings.TrimSpace(string(text))
 		return err == nil && strings.HasSuffix(string(text), "\n")
@@ -413,7 +403,7 @@ func TestNobodyWorksBesideTheNextOwner(t *testing.T) {
 	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 4 {
 		t.Errorf("exec ended with %d", code)
 	}
-	waitUntil(t, "the helper is gone", func() bool { return processState(helper) == 0 || processState(helper) == 'Z' })
+	expect.Soon(t, "the helper is gone", func() bool { return processState(helper) == 0 || processState(helper) == 'Z' })
 }
 
 // TestFrozenCommandIsStoppedWhenTheRunIsTakenOver: with --restart never exec lets a frozen
@@ -422,7 +412,7 @@ func TestFrozenCommandIsStoppedWhenTheRunIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
 	s.start("--agent", "ice", "--restart", "never", "--heartbeat", "50ms", "--progress-timeout", "100ms", "--", "sleep", "1000")
-	waitUntil(t, "exec says that the command is frozen", func() bool { return strings.Contains(s.said.String(), "is frozen") })
+	expect.Soon(t, "exec says that the command is frozen", func() bool { return strings.Contains(s.said.String(), "is frozen") })
 	if _, _, err := s.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "ice", Force: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -442,11 +432,7 @@ func TestSignalsReachTheChild(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
 	s.start("--agent", "polite", "--", "sh", "-c", `trap 'echo bye > `+s.dir+`/bye; exit 0' TERM; echo > `+s.dir+`/ready; while :; do sleep 0.01; done`)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(s.dir, "ready")); err == nil {
-			break
-		}
-	}
+	expect.Soon(t, "the child is ready", func() bool { _, err := os.Stat(filepath.Join(s.dir, "ready")); return err == nil })
 	_ = s.exec.Process.Signal(syscall.SIGTERM)
 	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 0 {
 		t.Errorf("exec ended with %d", code)

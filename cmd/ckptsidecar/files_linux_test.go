@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // filesWorld is a daemon, and a folder whose files are kept.
@@ -304,7 +305,7 @@ func TestHooksOfOtherProductsKeepFiles(t *testing.T) {
 				if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not done") {
 					t.Fatalf("%v: %s", err, out)
 				}
-				waitUntil(t, fmt.Sprintf("%d checkpoints have files", n+1), func() bool {
+				expect.Soon(t, fmt.Sprintf("%d checkpoints have files", n+1), func() bool {
 					return strings.Count(w.do("list", "a", "--run", "s", "--json"), `"trees":`) == n+1
 				})
 			}
@@ -330,7 +331,7 @@ func TestRewindAsks(t *testing.T) {
 		cmd.Env, cmd.Dir = w.env, w.root
 		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"session_id":"s","cwd":%q,"hook_event_name":"UserPromptSubmit","prompt":"prompt %d"}`, w.root, n))
 		must(t, cmd.Run())
-		waitUntil(t, fmt.Sprintf("%d checkpoints have files", n+1), func() bool {
+		expect.Soon(t, fmt.Sprintf("%d checkpoints have files", n+1), func() bool {
 			return strings.Count(w.do("list", "a", "--run", "s", "--json"), `"trees":`) == n+1
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
@@ -81,13 +82,13 @@ func newFleetWorld(t *testing.T, url string) *fleetWorld {
 		}
 		_ = os.RemoveAll(folder)
 	})
-	waitUntil(t, "the daemon is ready", func() bool { return w.client.Ready(t.Context()) == nil })
+	expect.Soon(t, "the daemon is ready", func() bool { return w.client.Ready(t.Context()) == nil })
 	return w
 }
 
 func (w *fleetWorld) shipped(t *testing.T) {
 	t.Helper()
-	waitUntil(t, "all is shipped", func() bool {
+	expect.Soon(t, "all is shipped", func() bool {
 		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
 		return err == nil && s.State == "shipping" && s.Unshipped == 0
 	})
@@ -175,7 +176,7 @@ func TestFleetSeen(t *testing.T) {
 	engine.Stop()
 	_, err = w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "first", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
 	must(t, err)
-	waitUntil(t, "the daemon knows that the engine is away", func() bool {
+	expect.Soon(t, "the daemon knows that the engine is away", func() bool {
 		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
 		return err == nil && s.State == "unreachable"
 	})
@@ -223,7 +224,7 @@ func mustInt(t *testing.T, text string) int64 {
 // damaged restores a host whose copy in the engine is damaged in one place.
 func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
 	t.Helper()
-	waitUntil(t, "the daemon ships again", func() bool { // it writes the host's name again
+	expect.Soon(t, "the daemon ships again", func() bool { // it writes the host's name again
 		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
 		return err == nil && s.State == "shipping" && s.Unshipped == 0
 	})

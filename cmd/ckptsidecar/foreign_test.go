@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -43,11 +43,7 @@ func serveFor(t *testing.T) string {
 	})
 	client := client.Client{Socket: socket}
 	defer client.Close()
-	for end := time.Now().Add(time.Minute); client.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the daemon does not become ready")
-		}
-	}
+	expect.Soon(t, "the daemon is ready", func() bool { return client.Ready(t.Context()) == nil })
 	return socket
 }
 

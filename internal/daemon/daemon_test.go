@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
@@ -200,7 +201,7 @@ func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {
 // stopping waits until the daemon has begun to stop.
 func (r *running) stopping() {
 	r.t.Helper()
-	eventually(r.t, "the end's beginning", func() bool { return strings.Contains(r.log.String(), "stopping") })
+	expect.Soon(r.t, "the end's beginning", func() bool { return strings.Contains(r.log.String(), "stopping") })
 }
 
 // TestNobodyIsWaitedForBeyondTheLimit: the daemon waits for no request longer

@@ -349,7 +349,7 @@ func (s *seen) progress(t *testing.T, more int) {
 
 func (s *seen) until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		var done bool
 		s.do(func() { done = is() })
 		if done {

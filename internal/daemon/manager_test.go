@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // listener is a manager that remembers what it was told.
@@ -58,19 +59,10 @@ func managed(t *testing.T, c Config, m *listener, load func() (Config, error)) (
 	return r, reload
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 	m := &listener{timeout: time.Minute}
 	r, _ := managed(t, sound(t), m, nil)
-	eventually(t, "the first sign of life", func() bool { return m.times("alive") > 0 && m.times("status serving at "+r.config.Socket) > 0 })
+	expect.Soon(t, "the first sign of life", func() bool { return m.times("alive") > 0 && m.times("status serving at "+r.config.Socket) > 0 })
 	r.stop()
 	if err := r.end(time.Minute); err != nil {
 		t.Error(err)
@@ -139,7 +131,7 @@ func TestReloadTakesWhatItCanAndNamesTheRest(t *testing.T) {
 	r, reload := managed(t, next, m, func() (Config, error) { return next, wrong })
 	next.LogLevel, next.RetentionInterval, next.Connections = "warn", ckpt.Duration(time.Hour), 7
 	reload <- struct{}{}
-	eventually(t, "the reload", func() bool { return m.times("ready") == 2 })
+	expect.Soon(t, "the reload", func() bool { return m.times("ready") == 2 })
 	for _, want := range []string{`changed="[log.level retention.interval]"`, "effect after a restart", "settings=[limits.connections]"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, r.log)
@@ -147,7 +139,7 @@ func TestReloadTakesWhatItCanAndNamesTheRest(t *testing.T) {
 	}
 	wrong = errors.New("c.toml:3: a mistake")
 	reload <- struct{}{}
-	eventually(t, "the second reload", func() bool { return m.times("ready") == 3 })
+	expect.Soon(t, "the second reload", func() bool { return m.times("ready") == 3 })
 	if !strings.Contains(r.log.String(), "c.toml:3: a mistake") {
 		t.Errorf("the log does not say what is wrong:\n%s", r.log)
 	}

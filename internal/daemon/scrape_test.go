@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestPrometheusAsksAtAPort requests the metrics from the port of
@@ -19,7 +20,7 @@ func TestPrometheusAsksAtAPort(t *testing.T) {
 	r := start(t, c)
 	r.save("a", `{}`)
 	address := ""
-	eventually(t, "the port of the metrics is open", func() bool { // it opens a little after the socket
+	expect.Soon(t, "the port of the metrics is open", func() bool { // it opens a little after the socket
 		address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(r.log.String())
 		return address != ""
 	})

@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // logOf returns what the views show of each row of the audit log.
@@ -72,6 +73,7 @@ func flawless(t *testing.T, path string) *audit.VerifyReport {
 // saves are still replayed.
 func TestTheAuditLogGrowsOld(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	folder, c := t.TempDir(), newClock()
 	path := filepath.Join(folder, "ckpt.db")
 	s := openWith(t, options(path, c))

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestTheFileIsFlatUnderKeep: old rows of the audit log move to archives and old keys are forgotten. If agents do
@@ -17,6 +18,7 @@ import (
 // agents with new names.
 func TestTheFileIsFlatUnderKeep(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	const keep = 10 * 24 * time.Hour
 	days := 60
 	if testing.Short() {

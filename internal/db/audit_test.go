@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // busyLog is a database whose audit log has rows of several kinds.
@@ -84,7 +85,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 // and checks that verify finds the change.
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for name, statement := range map[string]string{
 		"changed":            "UPDATE acts SET who = (SELECT max(id) FROM whos) WHERE n = 3",
 		"another name":       "UPDATE whos SET who = 'uid:7' WHERE who = 'uid:1001'",

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // views are the contract with auditors.
@@ -107,7 +108,7 @@ func TestAuditorComesAndGoes(t *testing.T) {
 	}
 	for range moreOf(5, 40) {
 		seen := saves.Load()
-		waitFor(t, "some saves", func() bool { return saves.Load() > seen+8 || t.Failed() })
+		expect.Soon(t, "some saves", func() bool { return saves.Load() > seen+8 || t.Failed() })
 		for _, args := range [][]string{{"-readonly", path}, {path}} {
 			if got := sqlite3(t, append(args, "SELECT count(*) FROM audit_log; SELECT * FROM audit_violations")...); strings.Contains(got, "|") {
 				t.Errorf("violations: %s", got)

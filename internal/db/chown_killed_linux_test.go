@@ -10,11 +10,13 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestChownKilled kills a daemon while it gives agents away: afterwards all of them have moved, or none.
 func TestChownKilled(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")

@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // flip inverts one bit at each place where a text occurs in a closed file. It
@@ -171,7 +172,7 @@ func TestMissingPieces(t *testing.T) {
 // that opens such a file neither crashes nor serves a wrong state.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	_, path, _, _ := damaged(t)
 	whole := filepath.Join(t.TempDir(), "whole.db")
 	sqlite3(t, path, ".backup "+whole)

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // story is a growing state: JSON with a counter at the front, messages, and a time at the end.
@@ -66,7 +67,7 @@ func saveBytes(t testing.TB, s *db.Store, agent, run string, kind ckpt.Kind, sta
 // each one from its pieces.
 func TestAThousandStates(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")
@@ -111,7 +112,7 @@ func TestAThousandStates(t *testing.T) {
 // restarts and erasures in between.
 func TestRemovalsHarmNoOther(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := newClock()
 	o := options(path, c)
@@ -184,7 +185,7 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 // more space than three whole states.
 func TestDefaultRetentionGivesBack(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	st, most := newStory(3), int64(0)
@@ -257,7 +258,7 @@ func TestSavesOfOneRunAtOnce(t *testing.T) {
 // TestNotMuchMoreThanWhole stores states that have little in common with any other.
 func TestNotMuchMoreThanWhole(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	noise := make([]byte, 300_000)
 	for i := range noise {
@@ -358,7 +359,7 @@ func TestABaseThatGoesMeanwhile(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
-		waitFor(t, what+" to wait", func() bool { return s.Waiting() > before })
+		expect.Soon(t, what+" to wait", func() bool { return s.Waiting() > before })
 	}
 	wait("the removal", func() error { _, err := s.Delete(t.Context(), ann, base.ID); return err })
 	var saved *ckpt.Saved

@@ -11,6 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // work records a run of the agent "a" that makes one call this many times with
@@ -144,7 +145,7 @@ func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
 // takes.
 func TestEvaluateManySteps(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	d := openReal(t)
 	d.work("first", 1)
 	if err := d.Close(); err != nil {

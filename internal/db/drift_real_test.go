@@ -9,6 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // These tests use the store with the real detectors.
@@ -52,6 +53,7 @@ func TestHostileRuleHoldsUpNobody(t *testing.T) {
 // although each step made two checkpoints.
 func TestRealLoop(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	for _, each := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(each), func(t *testing.T) {
 			d := openReal(t)

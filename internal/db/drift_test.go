@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -318,7 +319,7 @@ func TestPosted(t *testing.T) {
 // TestFindingsAreBounded: beyond the limit no finding is recorded, except the first critical one.
 func TestFindingsAreBounded(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	note := ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m"}
@@ -627,7 +628,7 @@ func TestTickFindsWhatIsStale(t *testing.T) {
 // TestTickReachesAllRuns: if one tick cannot check all runs, the next one continues.
 func TestTickReachesAllRuns(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	d := openDrifty(t)
 	var agents []string
 	for i := range 120 {

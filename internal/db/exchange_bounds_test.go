@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestRunsStayInTheirRows refuses an import whose numbers would put a checkpoint into the rows of
@@ -84,6 +85,7 @@ func TestImportsNameAnOwner(t *testing.T) {
 // an export refuses would also stop a host of a fleet from shipping.
 func TestEverythingThatIsTakenIsExported(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	least, most := int64(math.MinInt64), int64(math.MaxInt64)
 	for name, do := range map[string]func(a *asker) error{
 		"an operation of a fork": func(a *asker) error {

@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -22,6 +23,7 @@ var (
 // cases.
 func TestHostileExports(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	rounds := 20
 	if *long {
 		rounds = 300

@@ -20,6 +20,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -646,7 +647,7 @@ func (h *past) do() {
 // export is the same text, and verify finds nothing. Runs whose owners were alive during the export are never safe.
 func TestExportsOfRandomHistories(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	seeds := moreOf(6, 48)
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -711,6 +712,7 @@ func TestExportsOfRandomHistories(t *testing.T) {
 // afterwards, and the export is the same.
 func TestExportPutsAsideWhatIsLarge(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	s, c, p := openRuns(t)
 	large := ckpt.JSON(`"` + strings.Repeat("long ", 600_000) + `"`)
 	for i := range 4 {

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // ballast is a file that takes space away from all others.
@@ -75,7 +76,7 @@ func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
 // reads, status and every delete still work. When there is room again, saves succeed without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	logs := map[string]func(*testing.T, *db.Store, map[string][]byte){
 		"nothing was saved but what is there": func(*testing.T, *db.Store, map[string][]byte) {},
 		"the log is empty":                    func(t *testing.T, s *db.Store, _ map[string][]byte) { must(t, s.EmptyWAL()) },
@@ -223,7 +224,7 @@ func auditRows(t *testing.T, s *db.Store) int64 {
 // TestSavesLeaveTheReserve: saves cannot use the space that a delete has freed, neither then nor after a restart.
 func TestSavesLeaveTheReserve(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	s, o, _, b, ids := full(t, 6)
 	first := binary("keyed", ckpt.KindRoutine, []byte("1"))
 	first.IdempotencyKey = "key-1"
@@ -275,7 +276,7 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 // TestRemovalsOnAFullDisk: everything that removes data works without a free byte.
 func TestRemovalsOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	removals := map[string]func(*db.Store, []string) error{
 		"a policy": func(s *db.Store, _ []string) error {
 			p := ckpt.DefaultPolicy()
@@ -327,7 +328,7 @@ func TestRemovalsOnAFullDisk(t *testing.T) {
 // index after the commit is in the log, and if that failed, it could no longer tell what is saved.
 func TestIndexOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	s, path, states, b := onSmallDisk(t, "200m", 160)
 	s.CopyWAL()
 	saveNoise(t, s, states, 2) // the log starts over, so the next daemon starts with a short index
@@ -352,7 +353,7 @@ func TestIndexOnAFullDisk(t *testing.T) {
 // is soon available for saves.
 func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	const disk = 100 << 20
 	s, path, states, _ := onSmallDisk(t, "100m", 3)
 	saveUntilFull(t, s, states)
@@ -396,7 +397,7 @@ func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 // saves, an empty log, and the reserve with its configured size. The sqlite3 command can read it.
 func TestTheFolderAfterACleanStop(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	s := openWith(t, o)
 	saveNoise(t, s, map[string][]byte{}, 60)

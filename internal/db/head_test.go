@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // doubtful opens a database, saves something, and returns its health.
@@ -47,7 +48,7 @@ func copyDatabaseTo(t *testing.T, from, to string) {
 // each start until an operator acknowledges it.
 func TestStartTellsOfAnotherLog(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	const noHead = "DROP TABLE audit_head; CREATE TABLE audit_head (id INTEGER PRIMARY KEY CHECK (id = 1), n INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;"
 	for name, c := range map[string]struct {
 		does func(t *testing.T, path string)

@@ -167,15 +167,6 @@ func forge(t testing.TB, path, statements string) {
 	sqlite3(t, path, "BEGIN IMMEDIATE;\n"+db.Unguarded(statements)+"COMMIT;")
 }
 
-// inOneThread excludes a long test without concurrency from the short run, and
-// so from CI under the race detector.
-func inOneThread(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: it is long, and nothing in it happens at the same time")
-	}
-}
-
 // raceDetector reports whether this binary was built with the race detector.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestTheHolderOfALockIsNamed: another program holds the write lock. A refused client is told which program it is.
@@ -68,7 +69,7 @@ func TestAWriterThatIsGivenUp(t *testing.T) {
 		_, err := s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`))
 		answer <- err
 	}()
-	waitFor(t, "the save to wait", func() bool { return s.LockedFor() > 0 })
+	expect.Soon(t, "the save to wait", func() bool { return s.LockedFor() > 0 })
 	s.GiveUp(time.Minute)
 	err := <-answer
 	wantCode(t, err, ckpt.CodeBusy)
@@ -97,7 +98,7 @@ func TestAWriterThatIsGivenUp(t *testing.T) {
 // while refusing.
 func TestLocksThatFail(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	var ran, stopped atomic.Int64
 	faults, from, to := []string{"ENOLCK"}, 70, 85 // the calls of two saves and some more
 	if *long || os.Getenv(allPoints) != "" {

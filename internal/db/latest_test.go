@@ -8,12 +8,14 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestLatestIsTheFirstOfTheList: the newest checkpoint is always the first one
 // of a list, whatever was saved or deleted, also by other agents.
 func TestLatestIsTheFirstOfTheList(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	s, _ := open(t)
 	for n := range 20 {
 		r := request("a", ckpt.KindRoutine, "0")

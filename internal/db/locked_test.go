@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // shell is the real sqlite3 command, kept open.
@@ -63,7 +64,7 @@ func TestLockHeldForAWhile(t *testing.T) {
 		_, err := s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`))
 		saved <- err
 	}()
-	waitFor(t, "the save to wait", func() bool { return s.LockedFor() > 0 })
+	expect.Soon(t, "the save to wait", func() bool { return s.LockedFor() > 0 })
 	sh.close()
 	must(t, <-saved)
 	page, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "a"})
@@ -123,7 +124,7 @@ func TestWaitingInTheQueueCounts(t *testing.T) {
 			_, _ = s.Save(t.Context(), ann, request(fmt.Sprintf("agent%d", agent), ckpt.KindRoutine, `2`))
 			ended <- time.Now()
 		}()
-		waitFor(t, "the first to wait for the lock, and the second behind it", func() bool { return s.LockedFor() > 0 && s.Waiting() >= agent })
+		expect.Soon(t, "the first to wait for the lock, and the second behind it", func() bool { return s.LockedFor() > 0 && s.Waiting() >= agent })
 	}
 	first := <-ended
 	if apart := (<-ended).Sub(first); apart > 2*time.Second {

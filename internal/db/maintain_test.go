@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 func sizeOf(t testing.TB, path string) int64 {
@@ -147,7 +148,7 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 // compares the size of the file with that of a freshly written copy.
 func TestFileIsNearAFreshCopy(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	r := rand.New(rand.NewPCG(1, 2))

@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // straced opens a database in a separate process, and lets strace inject
@@ -106,6 +107,7 @@ func TestMigrateKilledAtACall(t *testing.T) {
 // database is the old one.
 func TestMigrateOnAFullDisk(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	step := 47
 	if os.Getenv("FAULTTEST_ALL_POINTS") != "" {
 		step = 1

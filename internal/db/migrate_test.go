@@ -19,6 +19,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -460,6 +461,7 @@ func TestNumbersAreNeverUsedAgain(t *testing.T) {
 // database showed.
 func TestArchivesOfOldLogs(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	for version := 1; version < ckpt.SchemaVersion; version++ {
 		path, folder := stored(t, version), t.TempDir()
 		later := time.Now().Add(30 * 24 * time.Hour)

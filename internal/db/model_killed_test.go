@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // The environment of a child that makes the steps of a seed until it is killed.
@@ -70,7 +72,7 @@ func killed(t *testing.T, seed uint64) {
 // without depending on chance.
 func TestModelCut(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, seed := range seeds(200, 2, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
@@ -91,6 +93,7 @@ func TestModelCut(t *testing.T) {
 // later, and so missed that all of its checkpoints had become due.
 func TestModelKilledRunEnd(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	for seed := uint64(101); ; seed++ {
 		h := newCut(t, seed)
 		for range 300 {

@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -372,7 +373,7 @@ func TestALongRetentionGetsOn(t *testing.T) {
 			t.Errorf("call %d of the plan: the writer is seen standing still for %v, since before the call before it", calls, stalled)
 		}
 		calls++
-		waitFor(t, "some time to pass", func() bool { return s.Stalled() > 5*time.Millisecond })
+		expect.Soon(t, "some time to pass", func() bool { return s.Stalled() > 5*time.Millisecond })
 		looked = time.Now()
 		return verdicts
 	}

@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -73,7 +74,7 @@ func altered(r *rand.Rand, state []byte) []byte {
 // answers, find the same secrets, and store the same bytes.
 func TestWhatIsNewIsLookedAt(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	paths, stores := twoStores(t)
 	r := rand.New(rand.NewPCG(11, 3))
 	state := []byte(`{"step":1,"messages":[0` + strings.Repeat(`,{"role":"user","content":"`+strings.Repeat("hello ", 150)+`"}`, 40) + `]}`)

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestReserve: the reserve is made at the start, readable only by its owner. It grows with the part of the log that
 // goes beyond the database file, and shrinks again when that part has been copied.
 func TestReserve(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.ReserveBytes = 1 << 20
 	s := openWith(t, o)
@@ -136,7 +137,7 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 		go func() { ended <- other.Wait() }()
 	}
 	begin()
-	waitFor(t, "the other copy to be under way", func() bool {
+	expect.Soon(t, "the other copy to be under way", func() bool {
 		select {
 		case <-ended: // it collided with the copy that this test looks for, and SQLite does not wait for that
 			begin()

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -17,6 +18,7 @@ import (
 // records it in the audit log. Then it restores the replaced database.
 func TestRestoreBackup(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	dir := filepath.Join(t.TempDir(), "[backups") // a bracket must not be read as a pattern
 	must(t, os.Mkdir(dir, 0o700))
 	path, backup := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "backup")

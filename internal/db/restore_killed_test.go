@@ -15,6 +15,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // allPoints makes a test kill at every system call, instead of a sample.
@@ -80,7 +81,7 @@ func (x *scene) oldIn(t *testing.T, path string) {
 // database is.
 func TestRestoreKilledAtACall(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -179,7 +180,7 @@ func (x *scene) again(t *testing.T, said []string) {
 // finished, and every file that was ever set aside is reported.
 func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, at := range []string{"renameat:signal=SIGKILL:when=3", "renameat:signal=SIGKILL:when=5", "renameat:signal=SIGKILL:when=6", "unlinkat:signal=SIGKILL:when=4"} {
 		t.Run(at, func(t *testing.T) {
 			x := newScene(t)

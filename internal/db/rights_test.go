@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // nobody is a user without rights.
@@ -62,7 +63,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	replace(t, from, path)
 	write(t, path+".lock", nil)
 	var err error
-	waitFor(t, "no process to write there", func() bool { // a child that another test starts has our files until it executes
+	expect.Soon(t, "no process to write there", func() bool { // a child that another test starts has our files until it executes
 		err = syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 		return !errors.Is(err, syscall.EBUSY)
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -183,6 +184,7 @@ func TestSaveAfterAnOperation(t *testing.T) {
 // rollback target. A new clean checkpoint replaces it in the same answer.
 func TestNewestCleanStays(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	for _, kind := range ckpt.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			s := openGuarded(t)

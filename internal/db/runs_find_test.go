@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // manyRuns makes runs of two owners by statements of the writer, a thousand per
@@ -109,6 +110,7 @@ func names(t testing.TB, s *db.Store, sc ckpt.Scope, f ckpt.RunFilter) (list []s
 // sizes, with a naive selection from all runs.
 func TestFindingRuns(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	s, _ := open(t)
 	manyRuns(t, s, 3000)
 	for _, sc := range []ckpt.Scope{ann, bob} {

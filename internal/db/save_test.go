@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 func newID(t testing.TB) string {
@@ -321,7 +322,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "two writers to wait", func() bool { return s.Waiting() > 1 })
+	expect.Soon(t, "two writers to wait", func() bool { return s.Waiting() > 1 })
 	release()
 	wg.Wait()
 	st, err := s.Status(t.Context(), root)

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -161,7 +162,7 @@ func setSecrets(t *testing.T, s *db.Store, mode ckpt.SecretsMode) {
 // token is nowhere in the files.
 func TestSecretsBesideStates(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsOff, ckpt.SecretsWarn, ckpt.SecretsRedact, ckpt.SecretsReject} {
 		t.Run(string(mode), func(t *testing.T) {
 			o := screeningOptions(t)
@@ -304,6 +305,7 @@ func TestAPolicyThatCannotBeReadStoresNothing(t *testing.T) {
 // metadata of such a checkpoint would not be served, and the rest would not be exported.
 func TestTextsThatGrow(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	s := openWith(t, screeningOptions(t))
 	setSecrets(t, s, ckpt.SecretsRedact)
 	text := func(most int) string { return strings.Repeat("password=abc123 ", most/16) }

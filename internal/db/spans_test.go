@@ -18,6 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
@@ -629,7 +630,7 @@ func TestTokens(t *testing.T) {
 // with the same call id need about four times as much. It counts what is
 // allocated, because that does not depend on the machine.
 func TestManySpansOfOneCallAreNotComparedWithEachOther(t *testing.T) {
-	inOneThread(t)
+	expect.OneThread(t)
 	named := func(s *observed.Span) { s.Call = "call_0" }
 	many := func(from, to int) (list []observed.Span) {
 		for n := from; n < to; n++ {
@@ -664,8 +665,8 @@ func TestManySpansOfOneCallAreNotComparedWithEachOther(t *testing.T) {
 // TestTraceWithManySpans: a trace with more spans than one transaction takes
 // becomes one run, in the order in which the spans ended.
 func TestTraceWithManySpans(t *testing.T) {
-	inOneThread(t)
 	t.Parallel()
+	expect.OneThread(t)
 	o := openObserving(t)
 	const many = 5000
 	var spans []observed.Span

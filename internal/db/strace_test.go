@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // underStrace runs a child that saves, with a fault injected into its system calls, and returns its output.
@@ -83,7 +84,7 @@ func has(said []string, prefix string) bool {
 // and the key gives exactly one row after the restart.
 func TestFailedFsync(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	ran, unknown := false, false
 	for _, n := range []int{3, 4, 6, 7, 8, 9, 10, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -154,6 +155,7 @@ func TestAnAnswerComesAfterTheFlush(t *testing.T) {
 // answered some of them. Every answered save is there.
 func TestKilledAtAnAnswer(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -186,7 +188,7 @@ func TestKilledAtAnAnswer(t *testing.T) {
 // TestKilledAtASystemCall kills the process at some of its writes, while it saves and while the log is copied.
 func TestKilledAtASystemCall(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=30", "pwrite64:signal=SIGKILL:when=43", "pwrite64:signal=SIGKILL:when=57", "pwrite64:signal=SIGKILL:when=80",
 		"pwrite64:signal=SIGKILL:when=110", "fsync,fdatasync:signal=SIGKILL:when=4", "fsync,fdatasync:signal=SIGKILL:when=9", "fsync,fdatasync:signal=SIGKILL:when=14",
@@ -199,7 +201,7 @@ func TestKilledAtASystemCall(t *testing.T) {
 // or all of it.
 func TestKilledWhileItIsMade(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=1", "pwrite64:signal=SIGKILL:when=2", "pwrite64:signal=SIGKILL:when=9", "pwrite64:signal=SIGKILL:when=40",
 		"fsync,fdatasync:signal=SIGKILL:when=1", "fsync,fdatasync:signal=SIGKILL:when=3", "ftruncate:signal=SIGKILL:when=1",
@@ -225,7 +227,7 @@ func killedAt(t *testing.T, path, at string) []string {
 // TestFailedWrites makes one write fail, or all from then on, because the disk is full or faulty.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	for _, at := range []string{
 		"pwrite64:error=ENOSPC:when=50", "pwrite64:error=ENOSPC:when=60+", "pwrite64:error=EIO:when=55", "pwrite64:error=EIO:when=30+", "ftruncate:error=EIO:when=1",
 	} {

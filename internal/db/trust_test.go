@@ -10,6 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -113,7 +114,7 @@ func wantFound(t testing.TB, path, rule, word string) {
 // is valid by itself, and checks that verify and the auditors' view find it.
 func TestForgeriesAreFound(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	other := `{"n":"other"}` // as long as the original
 	for name, forgery := range map[string]struct{ statement, rule, word string }{
 		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},

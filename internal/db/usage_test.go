@@ -12,6 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -300,7 +301,7 @@ func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 // the audit log either.
 func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
 	t.Parallel()
-	inOneThread(t)
+	expect.OneThread(t)
 	s, _ := withQuota(t, 1<<20)
 	var err error
 	for n := 0; err == nil; n++ {

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 type execFunc = func(query string, args ...any) error
@@ -38,16 +39,7 @@ func queue(t *testing.T, s *db.Store, wg *sync.WaitGroup, owner string, apply fu
 	t.Helper()
 	before := s.Waiting()
 	wg.Go(func() { end(s.Write(owner, 1, apply)) })
-	waitFor(t, "the operation to wait", func() bool { return s.Waiting() > before })
-}
-
-func waitFor(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(200 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	expect.Soon(t, "the operation to wait", func() bool { return s.Waiting() > before })
 }
 
 // TestFloodDelaysOthersByOne: one owner queues a flood before another owner
@@ -210,7 +202,7 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "many saves, and one of each agent", func() bool {
+	expect.Soon(t, "many saves, and one of each agent", func() bool {
 		return all.Load() > 100 && agents.Load() == int64(len(acknowledged)) || t.Failed()
 	})
 	must(t, s.Close())
@@ -234,7 +226,7 @@ func TestAWriterThatStandsStillIsSeen(t *testing.T) {
 		t.Errorf("an idle writer has stood still for %v", stalled)
 	}
 	release := blocked(t, s)
-	waitFor(t, "the writer to be seen standing still", func() bool { return s.Stalled() > 50*time.Millisecond })
+	expect.Soon(t, "the writer to be seen standing still", func() bool { return s.Stalled() > 50*time.Millisecond })
 	release()
-	waitFor(t, "the writer to be idle again", func() bool { return s.Stalled() == 0 })
+	expect.Soon(t, "the writer to be idle again", func() bool { return s.Stalled() == 0 })
 }

@@ -5,6 +5,7 @@ package expect
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -14,6 +15,30 @@ func OK(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// soon is more than the busiest machine needs for anything that a test waits for.
+const soon = 5 * time.Minute
+
+// Soon waits until something has happened, and ends the test where that does not happen.
+func Soon(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	end := time.Now().Add(soon)
+	for pause := 100 * time.Microsecond; !happened(); pause = min(2*pause, 10*time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in %v: %s", soon, what)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// OneThread leaves a long test without concurrency out of the short run, and so out of CI under the
+// race detector.
+func OneThread(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it is long, and nothing in it happens at the same time")
 	}
 }
 

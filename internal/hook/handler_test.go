@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
@@ -312,15 +312,11 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 // untilInterrupted waits until the daemon has noticed that the owner is gone.
 func untilInterrupted(t *testing.T, h *hook.Handler, run string) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	expect.Soon(t, "the run is found dead", func() bool {
 		r, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: run})
-		if err != nil || time.Now().After(until) {
-			t.Fatalf("the run is not found dead: %+v, error %v", r, err)
-		}
-		if r.Status == ckpt.RunInterrupted {
-			return
-		}
-	}
+		expect.OK(t, err)
+		return r.Status == ckpt.RunInterrupted
+	})
 }
 
 func TestASessionThatEndedIsNotToldAndGoesOn(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
@@ -68,11 +68,7 @@ func (d *daemon) start(t testing.TB) {
 	d.cmd = cmd
 	c := &client.Client{Socket: d.socket}
 	defer c.Close()
-	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the daemon does not get ready")
-		}
-	}
+	expect.Soon(t, "the daemon is ready", func() bool { return c.Ready(t.Context()) == nil })
 }
 
 func (d *daemon) stop() {

@@ -447,7 +447,7 @@ func TestCheckJSONLinear(t *testing.T) {
 	if err := Check(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute { // hours, if the work is quadratic
 		t.Errorf("took %v for %d bytes", took, b.Len())
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
@@ -67,11 +67,7 @@ func (d *daemon) start() {
 		d.t.Fatal(err)
 	}
 	c := d.client()
-	for until := time.Now().Add(time.Minute); c.Ready(d.t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			d.t.Fatal("the daemon does not get ready")
-		}
-	}
+	expect.Soon(d.t, "the daemon is ready", func() bool { return c.Ready(d.t.Context()) == nil })
 }
 
 func (d *daemon) stop() {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
@@ -37,7 +38,7 @@ func TestStoppedProcess(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it stopped", func() bool { return state(c.PID) == "T" })
+	expect.Soon(t, "it stopped", func() bool { return state(c.PID) == "T" })
 	want(t, "stopped", liveness.Alive, p.Alive(c))
 
 	run := owned(1, 0)
@@ -45,7 +46,7 @@ func TestStoppedProcess(t *testing.T) {
 	m := newMemory(run)
 	w := &Monitor{Store: m, Processes: p, Interval: 5 * time.Millisecond}
 	start(t, w)
-	until(t, "it timed out", func() bool { return m.status(1) == ckpt.RunTimedOut })
+	expect.Soon(t, "it timed out", func() bool { return m.status(1) == ckpt.RunTimedOut })
 	if reason := m.reasons[1]; !strings.HasSuffix(reason, "is there and may be frozen") {
 		t.Error(reason)
 	}
@@ -65,19 +66,10 @@ func TestKilledProcess(t *testing.T) {
 	run.Process = p.Identify(cmd.Process.Pid)
 	m := newMemory(run)
 	start(t, &Monitor{Store: m, Processes: p, Interval: 5 * time.Millisecond})
-	until(t, "it looked a few times", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.reads > 5 })
+	expect.Soon(t, "it looked a few times", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.reads > 5 })
 	want(t, "before", ckpt.RunStatus(""), m.status(1))
 	cmd.Process.Kill()
-	until(t, "it was interrupted", func() bool { return m.status(1) == ckpt.RunInterrupted })
-}
-
-func until(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not until now:", what)
-		}
-	}
+	expect.Soon(t, "it was interrupted", func() bool { return m.status(1) == ckpt.RunInterrupted })
 }
 
 func state(pid int) string {
@@ -93,7 +85,7 @@ func TestProcessWithoutItsFirstThread(t *testing.T) {
 	cmd := child(t, "headless")
 	p := &Processes{}
 	c := p.Identify(cmd.Process.Pid)
-	until(t, "its first thread ended", func() bool { return state(c.PID) == "Z" })
+	expect.Soon(t, "its first thread ended", func() bool { return state(c.PID) == "Z" })
 	want(t, "without its first thread", liveness.Alive, p.Alive(c))
 	cmd.Process.Kill()
 	is(t, "killed", p, c, liveness.Dead)

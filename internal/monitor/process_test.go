@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
@@ -71,13 +73,7 @@ func child(t *testing.T, role string, prepare ...func(*exec.Cmd)) *exec.Cmd {
 // is waits a little until a process has the expected state.
 func is(t *testing.T, what string, p *Processes, process liveness.Process, want liveness.State) {
 	t.Helper()
-	var got liveness.State
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		if got = p.Alive(process); got == want {
-			return
-		}
-	}
-	t.Errorf("%s: %+v is %d, not %d", what, process, got, want)
+	expect.Soon(t, fmt.Sprintf("%s: the state of %+v is %d", what, process, want), func() bool { return p.Alive(process) == want })
 }
 
 func TestProcesses(t *testing.T) {

@@ -204,7 +204,11 @@ func checkBudget(t *testing.T, r *rand.Rand, h History, p ckpt.Policy) {
 }
 
 func TestPlanEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(20_000) {
+	seeds := uint64(20_000)
+	if testing.Short() {
+		seeds /= 20
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h, p, now := randomScene(r)
 		checkPlan(t, r, h, p, now)

@@ -166,7 +166,7 @@ func TestResumeClaims(t *testing.T) {
 
 func waitShipped(t *testing.T, h *roaming) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := h.s.shipper.shippedTo(ctx, h.store.Committed()); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestALargeRunHoldsUpNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	bring := func(r *ckpt.ResumeRequest) chan error {
 		done := make(chan error, 1)

@@ -17,6 +17,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
@@ -118,17 +119,7 @@ func (h *fleetHost) saving(agent, id string) <-chan answered {
 func (h *fleetHost) waiting(n int) {
 	h.t.Helper()
 	w := h.s.shipper.waiters
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		w.mu.Lock()
-		got := len(w.list)
-		w.mu.Unlock()
-		if got == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("%d requests wait for the engine, want %d", got, n)
-		}
-	}
+	expect.Soon(h.t, fmt.Sprint(n, " requests wait for the engine"), func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.list) == n })
 }
 
 func (a answered) want(t *testing.T, what, durability string, replay bool) {
@@ -255,7 +246,7 @@ func (h *fleetHost) claimed(url string) {
 	if err := again.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := again.waiters.Wait(ctx, h.store.Committed(), fleet.RunName(fleetUser.Owner, "claimed", "main"), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
 		t.Errorf("the same save after a restart is answered %v", err)
@@ -279,20 +270,18 @@ func (h *fleetHost) allWrites() {
 func (h *fleetHost) cancelWait(server *pgtest.Server, before string, answer <-chan answered) string {
 	h.t.Helper()
 	const waits = ` FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'ckptsidecar'`
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	var pids []string
+	expect.Soon(h.t, "a backend waits for the standby", func() bool {
 		select {
 		case a := <-answer:
 			h.t.Fatalf("without its standby the engine is believed: %+v", a)
 		default:
 		}
-		pids := server.Rows("postgres", `SELECT pid`+waits+` AND pid <> `+before)
-		if len(pids) == 1 {
-			server.Rows("postgres", `SELECT pg_cancel_backend(pid)`+waits+` AND pid = `+pids[0])
-			return pids[0]
-		}
-	}
-	h.t.Fatal("nothing waits for the standby")
-	return ""
+		pids = server.Rows("postgres", `SELECT pid`+waits+` AND pid <> `+before)
+		return len(pids) == 1
+	})
+	server.Rows("postgres", `SELECT pg_cancel_backend(pid)`+waits+` AND pid = `+pids[0])
+	return pids[0]
 }
 
 // standbyAway is T4: nothing is acknowledged while the standby is away, not even if the wait for the standby is

@@ -16,6 +16,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -45,14 +46,10 @@ func TestShipper(t *testing.T) {
 	go func() { done <- s.Run(ctx) }()
 	there := func(seq int) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if got := server.Rows("fleet", `SELECT seq FROM fleet_runs WHERE status <> ''`); len(got) == 1 && got[0] == fmt.Sprint(seq) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("checkpoint %d is not in the engine", seq)
-			}
-		}
+		expect.Soon(t, fmt.Sprintf("checkpoint %d is in the engine", seq), func() bool {
+			got := server.Rows("fleet", `SELECT seq FROM fleet_runs WHERE status <> ''`)
+			return len(got) == 1 && got[0] == fmt.Sprint(seq)
+		})
 	}
 	save()
 	there(1)

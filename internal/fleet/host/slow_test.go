@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
@@ -28,15 +29,7 @@ func (h *seenHost) saves(agent string, n int, state string) {
 func (h *seenHost) until(what string, is func(*fleet.Status) bool) {
 	h.t.Helper()
 	admin := ckpt.Caller{Owner: "uid:0", Admin: true}
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		s := h.status(admin)
-		if is(&s) {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("waited too long: %s: %+v", what, s)
-		}
-	}
+	expect.Soon(h.t, what, func() bool { s := h.status(admin); return is(&s) })
 }
 
 // TestSlowEngine saves while the engine does not respond, while it is slow, and

@@ -60,7 +60,7 @@ func told(c net.Conn, err error) string {
 		return "dial: " + err.Error()
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 	text, err := io.ReadAll(c)
 	if errors.Is(err, syscall.ECONNRESET) || err == nil && len(text) == 0 {
 		return "closed"

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
@@ -346,6 +347,7 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestHostileBodies(t *testing.T) {
+	expect.OneThread(t)
 	w := serve(t)
 	client := w.client(false, false)
 	good := with(asBinary, "Authorization", "Bearer "+goodToken)

@@ -87,7 +87,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	w.client = &client.Client{Socket: w.path}
 	t.Cleanup(func() {
 		w.client.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		w.server.Shutdown(ctx)
 		if err := <-done; (err != nil) != w.cut {
@@ -192,7 +192,7 @@ func (w *world) dial() net.Conn {
 	c, err := endpoint.Dial(context.Background(), w.path)
 	expect.OK(w.t, err)
 	w.t.Cleanup(func() { c.Close() })
-	expect.OK(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	expect.OK(w.t, c.SetDeadline(time.Now().Add(5*time.Minute)))
 	return c
 }
 

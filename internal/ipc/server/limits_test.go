@@ -292,11 +292,7 @@ func TestAnOwnersFloodHarmsHimAlone(t *testing.T) {
 // waitFor waits until something has happened on the other side.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not come to pass in half a minute")
-		}
-	}
+	expect.Soon(t, "what is awaited of the other side", done)
 }
 
 func TestMemoryOfBodiesIsBounded(t *testing.T) {

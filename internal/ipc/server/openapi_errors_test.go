@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
@@ -36,6 +37,7 @@ func TestEveryCallDescribesWhatMayAlwaysCome(t *testing.T) {
 // that status.
 func TestErrorsAreAsDescribed(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	d := readDescription(t)
 	operations := d.operations()
 	given := 0
