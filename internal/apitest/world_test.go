@@ -31,7 +31,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.OneProcessor()
+	testenv.Main(m)
+}
 
 // who is a caller.
 type who struct {

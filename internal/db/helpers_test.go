@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,12 +163,6 @@ func sqlite3(t testing.TB, args ...string) string {
 func forge(t testing.TB, path, statements string) {
 	t.Helper()
 	sqlite3(t, path, "BEGIN IMMEDIATE;\n"+db.Unguarded(statements)+"COMMIT;")
-}
-
-// raceDetector reports whether this binary was built with the race detector.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {

@@ -19,6 +19,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // A failure prints the command that replays it. To look for new failures:
@@ -57,7 +58,7 @@ func seeds(first, usual, more uint64) (seeds []uint64) {
 // usualSteps returns fewer steps under the race detector. A step takes ten times as long there, and here only one
 // goroutine at a time uses the writer anyway.
 func usualSteps() int {
-	if raceDetector() {
+	if testenv.RaceDetector() {
 		return 150
 	}
 	return 400

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,22 @@ func Beside(n int) {
 	if !said {
 		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is always taken
 	}
+}
+
+// OneProcessor lets a package whose tests mostly run SQLite use one processor. SQLite in Go takes one
+// lock for each piece of memory. With two processors, a third of their time goes into that lock, and
+// the tests end hardly sooner. "go test ./..." runs other packages on the other processors meanwhile.
+// The environment variable GOMAXPROCS has the last word. Under the race detector, all processors are used.
+func OneProcessor() {
+	if os.Getenv("GOMAXPROCS") == "" && !RaceDetector() {
+		runtime.GOMAXPROCS(1)
+	}
+}
+
+// RaceDetector reports whether the test program was built with the race detector.
+func RaceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // Environ is the environment for a test that runs other packages' tests: they
