@@ -19,6 +19,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -117,6 +118,7 @@ var here = strings.NewReplacer(
 // TestTheDocumentsRun runs each block of each page in order, or checks it in another way. A block that cannot be
 // checked here is listed in a table above.
 func TestTheDocumentsRun(t *testing.T) {
+	expect.OneThread(t)
 	root := filepath.Join("..", "..")
 	var pages []string
 	for _, folder := range []string{"", "docs", "docs/*", "clients/*", "examples/*", "adapters/*", "packaging/*"} {

@@ -252,6 +252,7 @@ var sendsBack = map[string]bool{"tag": true, "policy": true}
 // TestNothingControlsATerminal checks the output of each command when every field of every answer contains evil.
 func TestNothingControlsATerminal(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	w := newEvilWorld(t)
 	ids, prompt, finding := w.filled(t)
 	exported := filepath.Join(w.folder, "a.ndjson")

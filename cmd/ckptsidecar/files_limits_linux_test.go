@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -27,6 +28,7 @@ func sumOf(data []byte) string {
 // message.
 func TestLimitsOfFiles(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	w := newFilesWorld(t)
 	socket := filepath.Join(w.dir, "s")
 	http1 := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -167,6 +169,7 @@ func TestLimitsOfFiles(t *testing.T) {
 // restored, and so can a tree in which a file has replaced a folder.
 func TestATreeThatIsLargerThanACall(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	w := newFilesWorld(t)
 	root, err := os.OpenRoot(w.root)
 	must(t, err)

@@ -86,6 +86,7 @@ func (w *filesWorld) has() map[string]string {
 // TestARestoreIsKilledInItsCalls kills a restore in a system call, for each kind of call that changes something.
 // Afterwards every file is old or new, and the restore can be finished or undone.
 func TestARestoreIsKilledInItsCalls(t *testing.T) {
+	expect.OneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -371,6 +372,7 @@ func TestRewindAsks(t *testing.T) {
 
 // TestARestoreThatFailsGoesBack: if a call of a restore fails, the changes so far are undone automatically.
 func TestARestoreThatFailsGoesBack(t *testing.T) {
+	expect.OneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")

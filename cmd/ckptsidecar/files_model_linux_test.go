@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // filesModel is the expected content: a folder, and the files of each checkpoint.
@@ -33,6 +34,7 @@ type filesModel struct {
 // program and daemon, and compares the result with a small model. -kill-seed replays one sequence.
 func TestFilesModel(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	m := &filesModel{
 		filesWorld: newFilesWorld(t), random: rand.New(rand.NewPCG(*killSeed, 21)), folder: map[string]string{}, checkpoints: map[string]map[string]string{},
 		pinned: map[string]bool{},

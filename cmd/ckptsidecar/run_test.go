@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // called is the result of a command that was run inside the test.
@@ -160,6 +161,7 @@ func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {
 
 func TestHelpOfEveryCommand(t *testing.T) {
 	t.Parallel()
+	expect.OneThread(t)
 	for _, p := range commandPaths(t) {
 		got := call(t, "", append(strings.Fields(p), "--help")...)
 		if got.code != cli.ExitDone || !strings.Contains(got.stdout, "Usage: ckptsidecar") {

@@ -77,12 +77,17 @@ func note(t *testing.T, format string, args ...any) {
 	tally.notes = append(tally.notes, text)
 }
 
-// beside makes a test that mostly waits run in parallel with others. A row of the matrix runs alone.
+// beside makes a test that mostly waits run in parallel with others, and leaves it out of the short run. A row of the
+// matrix runs alone.
 func beside(t *testing.T) {
 	t.Helper()
-	if *matrix == "" {
-		t.Parallel()
+	if *matrix != "" {
+		return
 	}
+	if testing.Short() {
+		t.Skip("-short: it kills, blocks or floods a daemon, which takes seconds")
+	}
+	t.Parallel()
 }
 
 // isShort reports whether the tests do less, for a run of a few minutes.

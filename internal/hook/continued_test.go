@@ -48,6 +48,7 @@ func TestASessionThatIsContinuedGetsItsRunBack(t *testing.T) {
 		"after its end": {false, true}, "after a kill": {true, true}, "after a kill, without autoresume": {true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHandler(t)
 			policy := ckpt.DefaultPolicy()
 			policy.Autoresume = test.autoresume
