@@ -193,6 +193,36 @@ func TestABusySpoolDrains(t *testing.T) {
 	})
 }
 
+// TestALateLockIsNoSilence: if another client has used up most of the time, the daemon is not to blame, and the next write tries again.
+func TestALateLockIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spool{dir: filepath.Join(t.TempDir(), "spool"), most: 1 << 20, log: slog.Default}
+		s.send = func(ctx context.Context, _ *client.Request, _ ckpt.Time) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(100 * time.Millisecond):
+				return nil
+			}
+		}
+		must(t, s.add(&client.Request{Agent: "a", Run: "main", Method: "POST", Path: "/v1/agents/a/runs/main/events",
+			Header: map[string]string{"Idempotency-Key": uuid.NewString()}}))
+		other, err := takeLock(t.Context(), s.dir)
+		must(t, err)
+		time.AfterFunc(150*time.Millisecond, other.leave)
+		clear := func(want int) {
+			t.Helper()
+			ctx, cancel := within(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if done, err := s.clearNow(ctx, "a", "main"); done != want || (err == nil) != (want == 1) {
+				t.Errorf("%d were sent, want %d, %v", done, want, err)
+			}
+		}
+		clear(0)
+		clear(1)
+	})
+}
+
 // TestFilesOfOthersAreListedOnceASecond: a run of which nothing waits is known as such, like an empty
 // folder, until the next look or its next own file.
 func TestFilesOfOthersAreListedOnceASecond(t *testing.T) {
