@@ -14,7 +14,9 @@ from typing import Any
 from unittest import mock
 
 from ckptsidecar import _spool as spool_module
+from ckptsidecar._ids import new_id
 from ckptsidecar._lock import Lock
+from ckptsidecar._replay import replay
 from ckptsidecar._spool import Spool
 from ckptsidecar._transport import Link
 
@@ -518,3 +520,30 @@ class Replaying(World):
         self.start()
         self.sidecar().replay()
         self.assertEqual((os.path.exists(old), os.path.exists(new)), (False, True))
+
+
+class ALargeSpool(World):
+    def test_looks_are_not_the_daemons_time(self) -> None:
+        """However long it takes to look into the folder, a replay sends as much as the daemon takes in its time."""
+        spool = Spool(self.spool, 1 << 20)
+        for _ in range(50):
+            key = new_id()
+            spool.write("POST", "/v1/agents/a/runs/r/events", "", {"Idempotency-Key": key}, b"[]", ("a", "r"), key, "s")
+        now = 1000.0
+        look = spool.waiting
+
+        def slow(*args: Any) -> list[str]:
+            nonlocal now
+            now += 1.0
+            return look(*args)
+
+        def ask(*args: Any) -> None:
+            nonlocal now
+            now += 0.01
+
+        link = mock.Mock(spec=Link, owns=lambda endpoint: True, ask=ask)
+        with mock.patch.object(spool, "waiting", slow), mock.patch("ckptsidecar._replay.time.monotonic", lambda: now):
+            done = replay(spool, link, ("a", "r"), now + 0.2, 0.2)
+        self.assertGreaterEqual(done.sent, 15)
+        self.assertEqual((done.rejected, done.left), (0, 50 - done.sent))
+        self.assertEqual(len(self.waiting()), done.left)

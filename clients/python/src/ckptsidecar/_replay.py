@@ -37,16 +37,23 @@ def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: 
     """Sends what waits of a run, or of all, in order; raises CkptError where nobody answers, OSError of the folder.
 
     What belongs to another daemon is left alone. After ``until`` it begins no second request. It
-    first asks whether the daemon answers at all, for at most ``probe`` seconds.
+    first asks whether the daemon answers at all, for at most ``probe`` seconds. The time that it takes to
+    look into the folder does not count: a spool of many files would never become smaller.
     """
+    begun = time.monotonic()
     if not spool.waiting(lane):
         return Replayed(0, 0, 0)
+    until += time.monotonic() - begun
     link.ask(_PROBE, deadline(probe))
-    if not spool.waiting(lane, link.owns):
+    begun = time.monotonic()
+    names = spool.waiting(lane, link.owns)
+    until += time.monotonic() - begun
+    if not names:
         return Replayed(0, 0, 0)
     lock = spool.lock()
     while lock is None:
-        left = len(spool.waiting(lane, link.owns))
+        names = spool.waiting(lane, link.owns)
+        left = len(names)
         if left == 0:
             return Replayed(0, 0, 0)
         if time.monotonic() > until:
@@ -54,21 +61,26 @@ def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: 
         time.sleep(0.05)
         lock = spool.lock()
     try:
-        return _replay(spool, link, lock, lane, until)
+        return _replay(spool, link, lock, names, until)
     finally:
         lock.release()
 
 
-def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: float) -> Replayed:
-    sent = rejected = 0
+def _replay(spool: Spool, link: Link, lock: Lock, names: list[str], until: float) -> Replayed:
+    sent = rejected = left = 0
     blocked: set[Lane] = set()
-    for name in spool.waiting(lane, link.owns):
+    for i, name in enumerate(names):
         if sent + rejected and time.monotonic() > until:
+            left += len(names) - i
             break
         lock.touch()
-        request, refused = _read(spool, name)
+        request, refused, stays = _read(spool, name)
         rejected += refused
-        if request is None or request.lane in blocked:
+        left += stays
+        if request is None:
+            continue
+        if request.lane in blocked:
+            left += 1
             continue
         try:
             link.ask(_ask(request), deadline(min(_PATIENCE + len(request.body) / (1 << 20), _LONGEST)))
@@ -82,26 +94,27 @@ def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: f
                     spool.told = (name, error.code)
                     _log.warning("the daemon does not accept %s of the spool now: %s", name, error)
                 blocked.add(request.lane)
+                left += 1
             else:
                 aside = ", it is in rejected now" if spool.reject(name, error) else ""
                 _log.error("the daemon refused %s of the spool for good%s: %s", name, aside, error)
                 rejected += 1
-    return Replayed(sent, rejected, len(spool.waiting(lane, link.owns)))
+    return Replayed(sent, rejected, left)
 
 
-def _read(spool: Spool, name: str) -> tuple[Optional[Spooled], int]:
-    """Reads a file, None where it is gone or cannot be read; and how many were put aside."""
+def _read(spool: Spool, name: str) -> tuple[Optional[Spooled], int, int]:
+    """Reads a file, None where it is gone or cannot be read; how many were put aside; and how many wait on."""
     try:
-        return spool.read(name), 0
+        return spool.read(name), 0, 0
     except FileNotFoundError:
-        return None, 0  # another replayer was here first
+        return None, 0, 0  # another replayer was here first
     except Damaged as error:
         aside = ", it is in rejected now" if spool.reject(name, Invalid(str(error))) else ""
         _log.error("%s of the spool is damaged%s: %s", name, aside, error)
-        return None, 1
+        return None, 1, 0
     except (TooNew, OSError) as error:
         _log.warning("%s of the spool cannot be read: %s", name, error)
-        return None, 0
+        return None, 0, 1
 
 
 def _ask(request: Spooled) -> Ask:

@@ -38,7 +38,7 @@ class Spool:
         self.told = ("", "")  # the file and the code of the last warning that the daemon does not accept it
         self._owners: dict[str, Owner] = {}  # by name: what a file belongs to
         self._settled: set[str] = set()  # files that were sent or refused, and could not be moved
-        self._used = (0, -1.0)  # bytes, and when they were counted
+        self._used = (0, float("-inf"))  # bytes, and when they were counted
         self._checked = False
 
     # Writing
@@ -94,7 +94,7 @@ class Spool:
 
     def _need_room(self, more: int) -> None:
         used, counted = self._used
-        if time.monotonic() - counted > 1 or counted < 0:
+        if time.monotonic() - counted > 1 or used + more > self.max_bytes:  # since then, some may have been sent
             used = sum(_size(folder) for folder in (self.folder, self._rejected()))
             self._used = (used, time.monotonic())
         if used + more > self.max_bytes:
@@ -190,7 +190,6 @@ class Spool:
         except OSError as error:
             self._settle(name, "was sent, but cannot be removed", error)
         self._owners.pop(name, None)
-        self._used = (0, -1.0)
 
     def reject(self, name: str, error: CkptError) -> bool:
         """Puts aside a file that the daemon refused for good, with the reason beside it; whether it could."""
