@@ -29,8 +29,7 @@ type Replayed struct {
 	Why      string   `json:"why"`      // why the first write of those in Left still waits
 	Aside    []string `json:"aside"`    // the files that were put aside
 
-	cause error     // why the first write of those in Left still waits
-	began time.Time // when the first write was sent
+	cause error // why the first write of those in Left still waits
 }
 
 // replay sends all writes that belong to this daemon.
@@ -52,7 +51,8 @@ func (s *spool) replayWhere(ctx context.Context, chosen func(glance) bool) (Repl
 // backlog is what a look into the folder has found, and what became of it.
 type backlog struct {
 	dir   string
-	files []glance // in their order
+	files []glance  // in their order
+	began time.Time // when the first one was sent
 	Replayed
 }
 

@@ -56,7 +56,7 @@ func fewDescriptors(t *testing.T) {
 	}
 	load.goesOn(before, "descriptors are there again")
 	load.finish()
-	note(t, "%d connections with a limit of 96 descriptors: %d open files, saves went on (%d acknowledged meanwhile)", len(conns), most, before)
+	note(t, "%d connections with a limit of 96 descriptors: %d open files beside the database, saves went on (%d acknowledged meanwhile)", len(conns), most, before)
 	h.Check(t, d.Client, load.agents...)
 	count(t, figures{rounds: 1})
 	d.Audit()
@@ -149,7 +149,7 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	d := NewDaemon(t, "--set", "limits.owner_connections=4000")
 	d.Start()
 	c := d.Client()
-	sockets := openSockets(t, d)
+	files := openFiles(t, d)
 	alone := quantiles(t, c, saves)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -165,23 +165,23 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	go func() { gone <- gigabyte(d.Socket) }()
 	refused := <-gone
 	among := quantiles(t, c, saves)
-	held := openSockets(t, d)
+	held := openFiles(t, d)
 	cancel()
 	for _, conn := range conns {
 		conn.Close()
 	}
-	after := openSockets(t, d)
-	for began := time.Now(); after > sockets+5 && time.Since(began) < 5*time.Second; after = openSockets(t, d) {
+	after := openFiles(t, d)
+	for began := time.Now(); after > files+5 && time.Since(began) < 5*time.Second; after = openFiles(t, d) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	_, peak := d.RSS()
-	note(t, "%d idle, %d slow: p50 %v alone and %v among them, p99 %v and %v; sockets %d, %d, %d afterwards; memory at most %.0f MB; 1 GB body: %s",
-		idle, slow, alone[0], among[0], alone[1], among[1], sockets, held, after, float64(peak)/1e6, refused)
+	note(t, "%d idle, %d slow: p50 %v alone and %v among them, p99 %v and %v; descriptors %d, %d, %d afterwards; memory at most %.0f MB; 1 GB body: %s",
+		idle, slow, alone[0], among[0], alone[1], among[1], files, held, after, float64(peak)/1e6, refused)
 	if among[1] > 2*alone[1]+20*time.Millisecond {
 		t.Errorf("p99 of a save is %v among them, %v alone", among[1], alone[1])
 	}
-	if after > sockets+5 || peak > 1<<30 {
-		t.Errorf("%d sockets afterwards, %d before; %d bytes of memory", after, sockets, peak)
+	if after > files+5 || peak > 1<<30 {
+		t.Errorf("%d descriptors afterwards, %d before; %d bytes of memory", after, files, peak)
 	}
 	count(t, figures{rounds: 1, acked: 2 * saves})
 	d.Audit()

@@ -18,6 +18,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // Verify runs the program's own check of the database (I5).
@@ -157,7 +158,7 @@ func slack(d time.Duration) time.Duration {
 	switch {
 	case *matrix == "":
 		return max(d, 3*time.Minute)
-	case lookingForRaces:
+	case testenv.RaceDetector():
 		return 10 * d
 	}
 	return d
