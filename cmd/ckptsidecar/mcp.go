@@ -32,7 +32,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := mcpserver.Options{Agent: a.projectAgent(ctx, c.Agent, folder), Version: programVersion()}
+	o := mcpserver.Options{Agent: a.projectAgent(c.Agent, folder), Version: programVersion()}
 	o.Run = a.InRun(o.Agent, c.InRun)
 	if err := cli.Checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
 		return err

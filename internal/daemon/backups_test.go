@@ -202,7 +202,7 @@ func TestTheDaemonBacksItselfUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Verify(t.Context(), name, nil)
+	report, err := VerifyAgainst(t.Context(), name, nil, nil)
 	if err != nil || len(report.Problems) > 0 || report.Checkpoints != 1 {
 		t.Errorf("the backup: %+v, %v", report, err)
 	}

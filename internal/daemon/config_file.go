@@ -53,7 +53,6 @@ func (c *Config) apply(path, text, prefix string, table map[string]any) error {
 			continue
 		}
 		place := fmt.Sprintf("%s:%d", path, lineOf(text, key))
-		key = currentKey(key)
 		err := c.setFromFile(key, table[name])
 		var inside tableMistakes
 		if errors.As(err, &inside) {

@@ -298,21 +298,3 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
-
-// TestFormerNamesOfSettingsStillWork: after an upgrade the daemon must start
-// with the existing settings.
-func TestFormerNamesOfSettingsStillWork(t *testing.T) {
-	ways := map[string]func(*Config) error{
-		"file": func(c *Config) error { return c.parse("c.toml", "[limits]\nowner_saves_per_second = 7\n") },
-		"environment": func(c *Config) error {
-			return c.Environment(home("CKPTSIDECAR_LIMITS_OWNER_SAVES_PER_SECOND", "7"))
-		},
-		"flag": func(c *Config) error { return c.Set("limits.owner_saves_per_second", "7", "--set") },
-	}
-	for name, set := range ways {
-		c := sound(t)
-		if err := set(&c); err != nil || c.OwnerWritesPerSecond != 7 {
-			t.Errorf("%s: %v, %d writes a second", name, err, c.OwnerWritesPerSecond)
-		}
-	}
-}

@@ -9,17 +9,15 @@ import (
 func (c *Config) Environment(env Environment) error {
 	var mistakes []error
 	for _, s := range c.Settings() {
-		for _, name := range append(s.formerEnvs(), s.Env) {
-			text := env(name)
-			if text == "" {
-				continue
-			}
-			if err := s.setText(text); err != nil {
-				mistakes = append(mistakes, fmt.Errorf("the environment variable %s is wrong: %w", name, err))
-				continue
-			}
-			c.setBy(s.Key, name)
+		text := env(s.Env)
+		if text == "" {
+			continue
 		}
+		if err := s.setText(text); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("the environment variable %s is wrong: %w", s.Env, err))
+			continue
+		}
+		c.setBy(s.Key, s.Env)
 	}
 	return errors.Join(mistakes...)
 }

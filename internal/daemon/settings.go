@@ -61,8 +61,7 @@ func (c *Config) Settings() []Setting {
 			"routine checkpoints lose their files, and say so, except the newest one of each run. 0 for no limit.", start, &c.AgentFiles},
 		{"limits.owner_writes_per_second", "",
 			"How many writes a second one user may send: saves, steps, events and everything else that changes something; 0 for no limit. " +
-				"A heartbeat counts, but is never refused. " +
-				"Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
+				"A heartbeat counts, but is never refused.", start, &c.OwnerWritesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections all users together may have open.", start, &c.Connections},
 		{"limits.live_states", "", "Memory for the newest state of each active run, so that the next save compares and stores only what " +
@@ -134,29 +133,6 @@ func (c *Config) Settings() []Setting {
 	return list
 }
 
-// renamed lists the settings that have a new name. The old name still works, so that an upgraded
-// daemon starts with the existing file.
-var renamed = map[string]string{"limits.owner_saves_per_second": "limits.owner_writes_per_second"}
-
-// currentKey returns the current name of a setting.
-func currentKey(key string) string {
-	if now, ok := renamed[key]; ok {
-		return now
-	}
-	return key
-}
-
-// formerEnvs returns the environment variables of a setting's former names.
-func (s *Setting) formerEnvs() []string {
-	var envs []string
-	for old, now := range renamed {
-		if now == s.Key {
-			envs = append(envs, envOf(old))
-		}
-	}
-	return envs
-}
-
 func envOf(key string) string {
 	return "CKPTSIDECAR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
@@ -164,7 +140,6 @@ func envOf(key string) string {
 // Set changes one setting by its name, from text that a person wrote. place names the source:
 // "--db", for example.
 func (c *Config) Set(key, text, place string) error {
-	key = currentKey(key)
 	for _, s := range c.Settings() {
 		if s.Key == key {
 			c.setBy(key, place)

@@ -14,15 +14,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// VerifyReport is the result of Verify.
+// VerifyReport is the result of VerifyAgainst.
 type VerifyReport = audit.VerifyReport
 
-// Verify checks a whole database without changing it. A daemon can run at the same time.
-func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
-	return audit.Verify(ctx, path, progress)
-}
-
-// Head is a former end of the audit log, as the daemon logged it.
+// Head is an earlier end of the audit log, as the daemon logged it.
 type Head = audit.Head
 
 // ParseHead reads a head: NUMBER:HASH, or a line of the daemon's log.
@@ -31,7 +26,8 @@ func ParseHead(line string) (Head, bool) { return audit.ParseHead(line) }
 // ReadHeads finds the heads in a daemon's log.
 func ReadHeads(log io.Reader) ([]Head, error) { return audit.ReadHeads(log) }
 
-// VerifyAgainst is Verify, and also checks that the audit log still has these heads.
+// VerifyAgainst checks a whole database without changing it, and that the audit log still has these
+// heads, which may be nil. A daemon can run at the same time.
 func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	return audit.VerifyAgainst(ctx, path, heads, progress)
 }

@@ -1005,18 +1005,3 @@ func TestDamageIsNotedOnce(t *testing.T) {
 	}
 	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityCritical, "corruption")
 }
-
-// TestImportIntoADriftingRun: imported checkpoints are as suspect as saved ones.
-func TestImportIntoADriftingRun(t *testing.T) {
-	t.Parallel()
-	d := openDrifty(t)
-	d.put(`{"n":1}`)
-	text := oldExport(t, d.Store, "a")
-	other := openDrifty(t)
-	other.put(`{"n":7}`)
-	other.put(`{"bad":true}`)
-	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
-	other.wantMarks("o1 o2! e3! o4!")
-}

@@ -3,7 +3,6 @@ package db_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -34,7 +33,7 @@ func exportOf(t testing.TB, s *db.Store, agents ...string) string {
 	return out.String()
 }
 
-// seal adds the last line of an export of version 2.
+// seal adds the last line of an export.
 func seal(body string) string {
 	type sums struct {
 		Lines  int64  `json:"lines"`
@@ -66,43 +65,9 @@ func seal(body string) string {
 	return body + string(end) + "\n"
 }
 
-// sealOld adds the last line of an export of version 1.
-func sealOld(body string) string {
+// sealWithoutKinds adds a last line that has only the hash of all lines.
+func sealWithoutKinds(body string) string {
 	return body + fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hashOf(body))
-}
-
-// oldExport exports an agent as version 1 did: its policy and its checkpoints.
-func oldExport(t testing.TB, s *db.Store, agent string) string {
-	t.Helper()
-	p, err := s.Policy(t.Context(), ann, agent)
-	must(t, err)
-	type line struct {
-		Type       string           `json:"type"`
-		Version    int              `json:"version,omitempty"`
-		Agent      string           `json:"agent,omitempty"`
-		Owner      string           `json:"owner,omitempty"`
-		ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
-		Policy     *ckpt.Policy     `json:"policy,omitempty"`
-		Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
-		Base64     *string          `json:"state_base64,omitempty"`
-	}
-	var b strings.Builder
-	write := func(l line) {
-		text, err := json.Marshal(l)
-		must(t, err)
-		b.Write(append(text, '\n'))
-	}
-	now := ckpt.At(newClock().now)
-	write(line{Type: "ckptsidecar_export", Version: 1, Agent: agent, Owner: ann.Caller.Owner, ExportedAt: &now, Policy: p})
-	page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: agent, Limit: ckpt.MaxLimit})
-	must(t, err)
-	for i := range page.Checkpoints {
-		c, err := s.Checkpoint(t.Context(), ann, page.Checkpoints[len(page.Checkpoints)-1-i].ID, true)
-		must(t, err)
-		text := base64.StdEncoding.EncodeToString(c.State)
-		write(line{Type: "checkpoint", Checkpoint: c, Base64: &text})
-	}
-	return sealOld(b.String())
 }
 
 // copyOf imports into another store on the same machine, with the same processes and the same clock.
@@ -156,26 +121,6 @@ func TestImportKeepsWhatAPersonMustDecide(t *testing.T) {
 	}
 	if report.Runs != 1 || report.Imported != 2 || len(report.Uncertain) != 0 {
 		t.Errorf("the report: %+v", report)
-	}
-	sound(t, pathOf(other))
-}
-
-// TestOldExportIsNeverSafe: an export of version 1 lacks some data, so a person must decide about each of its runs.
-func TestOldExportIsNeverSafe(t *testing.T) {
-	t.Parallel()
-	s, c, p := openRuns(t)
-	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
-	wantVerdict(t, claim(t, s, 7, func(r *ckpt.ResumeRequest) { r.DryRun = true }), ckpt.VerdictResume)
-	other, report := copyOf(t, c, p, oldExport(t, s, "a"))
-	plan := claim(t, other, 8)
-	wantVerdict(t, plan, ckpt.VerdictAsk)
-	if len(report.Uncertain) != 1 || report.Uncertain[0].Run != "main" || report.Version != 1 {
-		t.Errorf("the report: %+v", report)
-	}
-	_, _, err := other.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
-	must(t, err)
-	if plan = claim(t, other, 8); !plan.Claimed || plan.Checkpoint == nil {
-		t.Errorf("after the answer: %+v", plan)
 	}
 	sound(t, pathOf(other))
 }

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jmoiron/sqlx"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
@@ -123,40 +121,3 @@ func (s *Store) SetRoom(bytes int64) { s.Usage.SetRoom(bytes) }
 
 // FillAndFree releases the reserve and makes it again, as on a full disk on which deletes free a little.
 func (s *Store) FillAndFree() error { return s.Engine.RemakeReserve() }
-
-// HowRunsAreFound returns the indexes that find the first page of an owner's runs.
-func (s *Store) HowRunsAreFound(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (steps []string) {
-	agentID := int64(0)
-	if f.Agent != "" {
-		row, err := s.FindAgent(ctx, sc, f.Agent)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		agentID = row.ID
-	}
-	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		query, err := ledger.FirstRunsQuery(ctx, q, sc.Whose(), agentID, f)
-		if err != nil || query == nil {
-			steps = append(steps, "an index says that there are none")
-			return err
-		}
-		rows, err := q.QueryxContext(ctx, `EXPLAIN QUERY PLAN `+query.Text.String(), query.Args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, parent, unused int64
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				return err
-			}
-			steps = append(steps, detail)
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		steps = append(steps, err.Error())
-	}
-	return steps
-}

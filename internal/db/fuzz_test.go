@@ -32,14 +32,9 @@ func FuzzImport(f *testing.F) {
 	f.Add(lines[0])
 	f.Add(lines[0] + lines[1] + lines[1])
 	f.Add(strings.Replace(lines[0]+lines[1], `"routine"`, `"pre_operation"`, 1))
-	f.Add(strings.TrimSuffix(oldExport(f, s, "a"), "\n"))
 	f.Add("{}\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		if strings.Contains(body, `"version":1`) {
-			body = sealOld(body)
-		} else {
-			body = seal(body)
-		}
+		body = seal(body)
 		into := filepath.Join(t.TempDir(), "ckpt.db")
 		s := openWith(t, options(into, newClock()))
 		_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(body))

@@ -255,7 +255,7 @@ func takeChange(s *db.Store, q *ckpt.SaveRequest, id string, state []byte) {
 		return
 	}
 	defer release()
-	made, _, err := delta.ApplyTo(s.Memory(len(state)), base, delta.Diff(base, state))
+	made, _, err := delta.Apply(s.Memory(len(state)), base, delta.Wire(state, delta.Compare(base, state, delta.MaxOnWire)))
 	if err == nil {
 		q.State = made
 		q.Same, _ = hints(base, made)

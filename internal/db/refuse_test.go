@@ -32,6 +32,14 @@ func TestRefusedFiles(t *testing.T) {
 			replace(t, closedDatabase(t), path)
 			sql(t, path, fmt.Sprintf("PRAGMA user_version=%d", ckpt.SchemaVersion+1))
 		}, "newer ckptsidecar"},
+		"of an unreleased version": {func(t *testing.T, path string) {
+			replace(t, closedDatabase(t), path)
+			sql(t, path, "DELETE FROM meta WHERE key = 'schema'; PRAGMA user_version = 6")
+		}, "made by an unreleased version of ckptsidecar"},
+		"of another form of this version": {func(t *testing.T, path string) {
+			replace(t, closedDatabase(t), path)
+			sql(t, path, "UPDATE meta SET value = 'x' WHERE key = 'schema'")
+		}, "made by an unreleased version of ckptsidecar"},
 		"text":               {func(t *testing.T, path string) { write(t, path, []byte(strings.Repeat("not a database\n", 1000))) }, "not a SQLite database"},
 		"garbage":            {func(t *testing.T, path string) { damageAt(t, closedDatabase(t), path, 0, 100) }, "not a SQLite database"},
 		"damaged first page": {func(t *testing.T, path string) { damageAt(t, closedDatabase(t), path, 100, 8000) }, "damaged"},

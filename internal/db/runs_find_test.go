@@ -261,17 +261,13 @@ func TestRunsAreFoundByWhatTheyAreNow(t *testing.T) {
 }
 
 // BenchmarkFindRuns measures the first page of each filter over 100,000 runs,
-// in both orders. With -v it prints which index is used.
+// in both orders.
 func BenchmarkFindRuns(b *testing.B) {
 	s, _ := open(b)
 	manyRuns(b, s, 100_000)
 	for name, f := range filters() {
 		for _, f.Sort = range []ckpt.RunSort{ckpt.SortUpdated, ckpt.SortStarted} {
 			b.Run(name+"/"+string(f.Sort), func(b *testing.B) {
-				for _, line := range s.HowRunsAreFound(b.Context(), ann, f) {
-					b.Log(line)
-				}
-				b.ResetTimer()
 				for b.Loop() {
 					if _, err := s.Runs(b.Context(), ann, f); err != nil {
 						b.Fatal(err)

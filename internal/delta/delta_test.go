@@ -153,8 +153,8 @@ func TestHistoriesComeBack(t *testing.T) {
 			for i := range 150 {
 				before, state = state, next(r, i, state)
 				base = s.save(t, base, state)
-				wire := Diff(before, state)
-				got, err := Apply(before, wire)
+				wire := Wire(state, Compare(before, state, MaxOnWire))
+				got, _, err := Apply(nil, before, wire)
 				if err != nil || !bytes.Equal(got, state) {
 					t.Fatalf("a change does not come back: %v", err)
 				}
@@ -217,14 +217,14 @@ func TestHostileWire(t *testing.T) {
 		"[[0,9223372036854775807]]\n", "[[9223372036854775807,1]]\n", "[99999999999999999999]\n", "[1073741823,1073741823,5]\n", "[[0 1]]\n", "[[0,1][0,1]]\n",
 		"[" + strings.Repeat("[0,10],", 1<<20) + "2000000000]\n",
 	} {
-		if got, err := Apply(base, []byte(wire)); err == nil {
+		if got, _, err := Apply(nil, base, []byte(wire)); err == nil {
 			t.Errorf("%.40q gives %q", wire, got)
 		}
 	}
 	for wire, want := range map[string]string{
 		"[]\n": "", "[ [ 8 , 2 ] ,\t2, [0,1] ]\r\nab": "89ab0", "[10]\n\n\n\n\n\n\n\n\n\n\n": "\n\n\n\n\n\n\n\n\n\n",
 	} {
-		if got, err := Apply(base, []byte(wire)); err != nil || string(got) != want {
+		if got, _, err := Apply(nil, base, []byte(wire)); err != nil || string(got) != want {
 			t.Errorf("%q gives %q, %v, want %q", wire, got, err, want)
 		}
 	}
@@ -244,7 +244,7 @@ func FuzzRoundTrip(f *testing.F) {
 		for _, state := range [][]byte{a, b, c, append(bytes.Clone(a), c...), a} {
 			base = s.save(t, base, state)
 		}
-		got, err := Apply(a, Diff(a, b))
+		got, _, err := Apply(nil, a, Wire(b, Compare(a, b, MaxOnWire)))
 		if err != nil || !bytes.Equal(got, b) {
 			t.Fatalf("%v", err)
 		}
@@ -260,7 +260,7 @@ func FuzzApply(f *testing.F) {
 		if err != nil || size > 1<<24 {
 			return
 		}
-		state, err := Apply(base, wire)
+		state, _, err := Apply(nil, base, wire)
 		if err != nil || len(state) != size {
 			t.Fatalf("Size says %d, Apply made %d: %v", size, len(state), err)
 		}

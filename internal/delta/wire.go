@@ -7,14 +7,9 @@ import (
 	"strconv"
 )
 
-// Diff returns the form in which a change is sent: a JSON array of operations on one
-// line, and the literal bytes. [offset, length] copies from the base. A number n takes
+// Wire returns the form in which the operations that make a state are sent: a JSON array of operations
+// on one line, and the literal bytes. [offset, length] copies from the base. A number n takes
 // the next n of the literal bytes.
-func Diff(base, state []byte) []byte {
-	return Wire(state, Compare(base, state, MaxOnWire))
-}
-
-// Wire returns the form in which the operations that make a state are sent.
 func Wire(state []byte, ops []Op) []byte {
 	literals := 0
 	for _, op := range ops {
@@ -77,15 +72,9 @@ func Size(baseSize int, wire []byte) (int, error) {
 	return size, err
 }
 
-// Apply makes a state from a base and a change.
-func Apply(base, wire []byte) ([]byte, error) {
-	state, _, err := ApplyTo(nil, base, wire)
-	return state, err
-}
-
-// ApplyTo is Apply, but it makes the state in memory if that is large enough. It also
+// Apply makes a state from a base and a change, in memory if that is large enough. It also
 // returns the operations, if there are not more than MaxOperations.
-func ApplyTo(memory, base, wire []byte) (state []byte, ops []Op, err error) {
+func Apply(memory, base, wire []byte) (state []byte, ops []Op, err error) {
 	size, err := Size(len(base), wire)
 	if err != nil {
 		return nil, nil, err

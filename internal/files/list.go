@@ -46,13 +46,8 @@ type Listed struct {
 	Tracked bool // by git
 }
 
-// List names the files below a root. It names a submodule like a file; Submodules lists
-// the files in it.
-func List(ctx context.Context, root string, choice Choice) *Listing {
-	return list(ctx, root, choice, nil)
-}
-
-// list is List, for a caller that may have asked git about the root already.
+// list names the files below a root. It names a submodule like a file; Submodules lists
+// the files in it. The caller may have asked git about the root already.
 func list(ctx context.Context, root string, choice Choice, asked *askedGit) *Listing {
 	l := newLister(ctx, root, choice)
 	l.asked = asked

@@ -88,7 +88,7 @@ type RunShown struct {
 	Host      string `json:"host"`
 	This      bool   `json:"this"` // the host of the daemon that answers has the run
 	Owner     string `json:"owner"`
-	Principal string `json:"principal"` // of the owner, "" if a former version has shipped the run
+	Principal string `json:"principal"` // of the owner
 	Agent     string `json:"agent"`
 	Run       string `json:"run"`
 	Status    string `json:"status"`
@@ -120,11 +120,8 @@ type RunsQuery struct {
 	For *Asker // nil for a caller who may see everything
 }
 
-// Asker is a user who may see the runs of his principal, and his own runs of his host.
-type Asker struct {
-	Principal string
-	DB, Owner string // the host, and the user there
-}
+// Asker is a user who may see the runs of the user's principal.
+type Asker struct{ Principal string }
 
 // HeldRow is a row of a run as the engine holds it.
 type HeldRow struct {

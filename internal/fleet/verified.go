@@ -89,8 +89,8 @@ type ClaimHeld struct {
 	RunUID   string
 	Term     int64
 	From, To string // databases
-	FromN    int64  // 0 if a former version has not noted it
-	FromHash string // "" if a former version has not noted it
+	FromN    int64
+	FromHash string
 	RowHash  string // of row FromN of the former owner's audit log, "" if the engine does not have that row
 	RunHost  string // the host that has the run now, "" if the run is gone
 	RunTerm  int64

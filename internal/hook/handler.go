@@ -57,12 +57,11 @@ func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
 	return answer(c.product, in.Event, text), err
 }
 
-// find reads the run as it was left, and finds the project's agent if none is named.
+// find reads the run as it was left. If no agent is named, the agent is the project's.
 func (c *call) find(ctx context.Context) error {
 	if c.Agent == "" {
-		if err := c.chooseAgent(ctx); err != nil || c.run != nil {
-			return err
-		}
+		c.Agent = c.Project.Agent
+		c.ref.Agent = c.Agent
 	}
 	if !c.owned() {
 		return nil
@@ -72,34 +71,6 @@ func (c *call) find(ctx context.Context) error {
 		return ignore(err, ckpt.CodeNotFound)
 	}
 	c.run = run
-	return nil
-}
-
-// chooseAgent finds the project's agent. A session stays with the agent under which it
-// began, so only the beginning of a session looks at more.
-func (c *call) chooseAgent(ctx context.Context) error {
-	session := runOf(c.in.Session, "")
-	for _, name := range []string{c.Project.Agent, c.Project.Former} {
-		run, err := c.Client.Run(ctx, ckpt.RunRef{Agent: name, Run: session})
-		if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
-			return err
-		}
-		if err == nil {
-			c.Agent, c.ref.Agent = name, name
-			if c.ref.Run == session {
-				c.run = run
-			}
-			return nil
-		}
-	}
-	c.Agent = c.Project.Agent
-	if events[c.in.Event] == sessionStarts {
-		var err error
-		if c.Agent, err = c.Project.Choose(ctx, c.Client); err != nil {
-			return err
-		}
-	}
-	c.ref.Agent = c.Agent
 	return nil
 }
 
@@ -323,7 +294,7 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
-		elsewhere := r.Labels[projectLabel] != "" && r.Labels[projectLabel] != c.Project.ID
+		elsewhere := r.Labels[projectLabel] != c.Project.ID
 		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" || elsewhere {
 			continue
 		}
@@ -340,9 +311,6 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 			return nil, nil
 		}
 		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
-		if err == nil && r.Labels[projectLabel] == "" && c.Project.of(readSnapshot(plan.Checkpoint)) != same {
-			continue // a run of an earlier version, and not known to be of this folder
-		}
 		if err != nil || plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) > 0 {
 			return plan, err
 		}

@@ -1,7 +1,6 @@
 package hook_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,79 +87,6 @@ func TestANamedAgentOfTwoFolders(t *testing.T) {
 	}
 	if told := starts(t, &first, here, "three"); told == "" {
 		t.Error("a session in the same folder is told nothing")
-	}
-}
-
-// former records a session as earlier versions did: no label names the project.
-func former(t *testing.T, h *hook.Handler, agent, folder, session string) {
-	t.Helper()
-	ctx := t.Context()
-	_, _, err := h.Client.StartRun(ctx, ckpt.RunRequest{Agent: agent, Run: session, Labels: ckpt.Labels{"product": "claude-code"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := fmt.Sprintf(`{"product":"claude-code","session":%q,"folder":%q,"goal":"old"}`, session, folder)
-	if _, err := h.Client.Save(ctx, &ckpt.SaveRequest{Agent: agent, Run: session, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(state)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := h.Client.EndRun(ctx, ckpt.RunRef{Agent: agent, Run: session}, ckpt.EndRequest{Status: ckpt.RunInterrupted}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func agentOf(t *testing.T, h *hook.Handler, run string) (agents []string) {
-	t.Helper()
-	runs, err := h.Client.Runs(t.Context(), ckpt.RunFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range runs.Runs {
-		if r.Run == run {
-			agents = append(agents, r.Agent)
-		}
-	}
-	return agents
-}
-
-// TestAnAgentOfAnEarlierVersionIsKeptByItsFolder: only the folder of such an agent continues to use it.
-func TestAnAgentOfAnEarlierVersionIsKeptByItsFolder(t *testing.T) {
-	base := newHandler(t)
-	dir := t.TempDir()
-	work, evil := folderIn(t, dir, "work", "api"), folderIn(t, dir, "evil", "api")
-	former(t, base, "api", work, "old")
-	if told := starts(t, inProject(base, evil), evil, "theirs"); told != "" {
-		t.Errorf("another folder is told %q", told)
-	}
-	if told := starts(t, inProject(base, work), work, "ours"); !strings.Contains(told, `Goal: "old"`) {
-		t.Errorf("its own folder is told %q", told)
-	}
-	tells(t, inProject(base, work), in("UserPromptSubmit", "ours", map[string]any{"prompt": "go on", "cwd": work}))
-	for run, want := range map[string]string{"ours": "api", "theirs": hook.ProjectOf(evil).Agent} {
-		if got := agentOf(t, base, run); len(got) != 1 || got[0] != want {
-			t.Errorf("session %s is recorded under %v, want %s", run, got, want)
-		}
-	}
-}
-
-// TestAnAgentThatTwoFoldersSharedIsLeft: an agent that two folders shared stays as it is, and both folders start
-// with new agents.
-func TestAnAgentThatTwoFoldersSharedIsLeft(t *testing.T) {
-	base := newHandler(t)
-	dir := t.TempDir()
-	work, evil := folderIn(t, dir, "work", "api"), folderIn(t, dir, "evil", "api")
-	former(t, base, "api", work, "old1")
-	former(t, base, "api", evil, "old2")
-	starts(t, inProject(base, work), work, "new")
-	if got := agentOf(t, base, "new"); len(got) != 1 || got[0] != hook.ProjectOf(work).Agent {
-		t.Errorf("recorded under %v", got)
-	}
-	if got := agentOf(t, base, "old2"); len(got) != 1 || got[0] != "api" {
-		t.Errorf("the old session is under %v", got)
-	}
-	// An earlier session that is resumed continues under its old agent.
-	tells(t, inProject(base, work), in("SessionStart", "old1", map[string]any{"source": "resume", "cwd": work}))
-	if got := agentOf(t, base, "old1"); len(got) != 1 || got[0] != "api" {
-		t.Errorf("the session that is taken up again is under %v", got)
 	}
 }
 

@@ -85,7 +85,7 @@ func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error
 	if agent := a.NamedAgent(named); agent != "" {
 		return agent, ckpt.CheckAgentName(agent)
 	}
-	return hook.ProjectOf(root).Choose(ctx, a.Client())
+	return hook.ProjectOf(root).Agent, nil
 }
 
 // treesOf returns the heads of the trees that a checkpoint names.

@@ -17,15 +17,6 @@ import (
 // state, do not count.
 type Task func(context.Context) (time.Duration, error)
 
-// Timed returns a task that needs no preparation.
-func Timed(do func(context.Context) error) Task {
-	return func(ctx context.Context) (time.Duration, error) {
-		began := time.Now()
-		err := do(ctx)
-		return time.Since(began), err
-	}
-}
-
 // Load is a number of clients that each repeat their task without a pause.
 type Load struct {
 	Clients int

@@ -154,7 +154,7 @@ func TestALoadEndsWithItsFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	calls := 0
 	_, err := Load{Clients: 1, During: time.Hour}.Run(t.Context(), func(int) (Task, error) {
-		return Timed(func(context.Context) error {
+		return timed(func(context.Context) error {
 			if calls++; calls > 10 {
 				return broken
 			}
@@ -238,4 +238,13 @@ func readFile(t *testing.T, path string) string {
 // TestBenchmarksDescribesEveryField compares the document with the report.
 func TestBenchmarksDescribesEveryField(t *testing.T) {
 	clitest.Describes(t, filepath.Join("..", "..", "..", "docs", "BENCHMARKS.md"), "## bench save", SaveReport{})
+}
+
+// timed returns a task that needs no preparation.
+func timed(do func(context.Context) error) Task {
+	return func(ctx context.Context) (time.Duration, error) {
+		began := time.Now()
+		err := do(ctx)
+		return time.Since(began), err
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 )
 
-// checkpointSeen is a checkpoint that was read from an export of version 2.
+// checkpointSeen is a checkpoint that was read from an export.
 type checkpointSeen struct {
 	request   *ckpt.SaveRequest
 	seq       int64

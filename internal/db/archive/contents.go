@@ -34,7 +34,7 @@ func checkExport(f *os.File) (*contents, error) {
 				"it was cut off; nothing was changed", l.number)
 		case err != nil:
 			return nil, err
-		case c.version == 0:
+		case !c.begun:
 			err = c.begin(line)
 		case line.Type == lineEnd:
 			return c.contents, c.end(l, line, sum)
@@ -74,13 +74,11 @@ func (c *checking) begin(line *exportLine) error {
 	switch {
 	case line.Type != lineBegin:
 		return ckpt.Errorf(ckpt.CodeInvalid, "this is not an export of ckptsidecar: its first line has no type %q", lineBegin)
-	case line.Version < 1 || line.Version > exportVersion:
+	case line.Version != exportVersion:
 		return ckpt.Errorf(ckpt.CodeInvalid,
-			"the export has version %d, and this program reads versions 1 to %d: use a newer program", line.Version, exportVersion)
+			"the export has version %d, and this program reads version %d: use the ckptsidecar that made it", line.Version, exportVersion)
 	}
-	if c.version = line.Version; c.version == 1 {
-		return c.beginAgent(line)
-	}
+	c.begun = true
 	return nil
 }
 
@@ -108,12 +106,6 @@ func (c *checking) beginAgent(line *exportLine) error {
 
 // line checks a line between the first and the last.
 func (c *checking) line(line *exportLine) error {
-	if c.version == 1 {
-		if line.Type == lineDamaged { // what the exporter could not read cannot be imported
-			return nil
-		}
-		return checkOldCheckpoint(line)
-	}
 	if line.Type == lineAgent {
 		return c.checkAgent(line)
 	}
@@ -327,9 +319,6 @@ func (c *checking) end(l *lines, line *exportLine, sum hash.Hash) error {
 	if _, _, err := l.next(); err != io.EOF {
 		return ckpt.Errorf(ckpt.CodeInvalid, "line %d comes after the end of the export; nothing was imported", l.number+1)
 	}
-	if c.version == 1 {
-		return nil
-	}
 	if len(c.agents) == 0 {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the export has no agent; nothing was imported")
 	}
@@ -341,7 +330,7 @@ func (c *checking) end(l *lines, line *exportLine, sum hash.Hash) error {
 
 // changed says whether the hashes in the last line differ from those of the lines.
 func (c *checking) changed(line *exportLine, sum hash.Hash) bool {
-	return line.SHA256 != hex.EncodeToString(sum.Sum(nil)) || c.version > 1 && !c.sameKinds(line.Kinds)
+	return line.SHA256 != hex.EncodeToString(sum.Sum(nil)) || !c.sameKinds(line.Kinds)
 }
 
 func (c *checking) sameKinds(told map[string]kindSums) bool {

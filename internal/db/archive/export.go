@@ -14,9 +14,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// exportVersion is the version that this program writes. Version 1 had only the policy and the
-// checkpoints.
-const exportVersion = 2
+// exportVersion is the version of the format.
+const exportVersion = 1
 
 // Export writes everything of an agent.
 func (s *Archive) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {

@@ -47,12 +47,9 @@ func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReque
 		contents.agents[0].target = r.Agent
 	}
 	im := &importing{store: s, scope: sc, contents: contents, aside: aside, ids: map[string]string{}, kept: kept}
-	im.report = ckpt.ImportReport{Agent: contents.agents[0].target, Version: contents.version, Uncertain: []ckpt.UncertainRun{}, Pruned: []string{}}
+	im.report = ckpt.ImportReport{Agent: contents.agents[0].target, Version: exportVersion, Uncertain: []ckpt.UncertainRun{}, Pruned: []string{}}
 	for _, a := range contents.agents {
 		im.report.Agents = append(im.report.Agents, a.target)
-	}
-	if contents.version == 1 {
-		return im.old(ctx)
 	}
 	if err := im.look(ctx); err != nil {
 		return nil, err

@@ -93,12 +93,7 @@ func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, erro
 		return nil, err
 	}
 	e := ledger.Entry(im.scope, "set_policy", a.target)
-	if a.createdAt.IsZero() { // an export of version 1 has no time
-		_, err = im.store.StorePolicy(tx, im.scope, a.target, own, e)
-	} else {
-		err = im.makeAgent(tx, a, own, policy, e)
-	}
-	if err != nil {
+	if err := im.makeAgent(tx, a, own, policy, e); err != nil {
 		return nil, err
 	}
 	return im.store.Agent(tx, im.scope.Whose(), a.target)

@@ -18,9 +18,8 @@ import (
 
 // contents describes what an export holds, without its rows and states.
 type contents struct {
-	version int
-	agents  []*agentSeen
-	has     map[string]bool // the ids of its checkpoints, findings and prompts
+	agents []*agentSeen
+	has    map[string]bool // the ids of its checkpoints, findings and prompts
 }
 
 // agentSeen is an agent of an export.
@@ -130,9 +129,6 @@ func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) erro
 		}
 		switch line.Type {
 		case lineBegin:
-			if c.version == 1 {
-				n = 0
-			}
 			continue
 		case lineAgent:
 			n++
@@ -148,6 +144,7 @@ func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) erro
 // checking is the state of the first reading of an export.
 type checking struct {
 	*contents
+	begun bool // the first line was read
 	agent *agentSeen
 	open  *runSeen // whose rows are being read
 	kinds map[string]*kindCount
@@ -201,10 +198,6 @@ type exportLine struct {
 	Base64     *string         `json:"state_base64,omitempty"` // any other state
 	Kind       string          `json:"kind,omitempty"`         // the kind of a damaged row
 	Reason     string          `json:"reason,omitempty"`
-
-	// For version 1.
-	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
-	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
 
 	// For the last line.
 	Lines  int64               `json:"lines,omitempty"`

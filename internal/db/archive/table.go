@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// The kinds of lines of an export of version 2, in the order in which they come for each agent: the
+// The kinds of lines of an export, in the order in which they come for each agent: the
 // agent, its checkpoints in the order in which they were saved, what has changed about them since,
 // each run with the rows that belong to it, and then the files: contents and trees come before the
 // lines that name them.

@@ -33,7 +33,7 @@ const archivedRows = `(n BETWEEN ?1 AND ?2 OR n IN ` + namedBefore + `)`
 
 // archiveTables are the tables that are copied.
 var archiveTables = []struct{ name, query string }{
-	{"meta", `SELECT key, value FROM meta WHERE key IN ('database_id', 'created_at', 'chain_key') AND ?1 <= ?2
+	{"meta", `SELECT key, value FROM meta WHERE key IN ('database_id', 'created_at', 'chain_key', 'schema') AND ?1 <= ?2
 		UNION ALL SELECT 'erased_later', json_group_array(json_array(owner, agent, n)) FROM (
 			SELECT p.owner AS owner, p.agent AS agent, a.n AS n FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place
 			WHERE w.word = 'erase' AND a.outcome IS NULL AND a.n > ?2
@@ -41,7 +41,6 @@ var archiveTables = []struct{ name, query string }{
 	{"whos", `SELECT * FROM whos WHERE n <= ?2 AND ?1`},
 	{"words", `SELECT * FROM words WHERE n <= ?2 AND ?1`},
 	{"places", `SELECT * FROM places WHERE id IN (SELECT place FROM acts WHERE ` + archivedRows + `)`},
-	{"audit_log_3", `SELECT * FROM audit_log_3 WHERE ` + archivedRows},
 	{"acts", `SELECT * FROM acts WHERE ` + archivedRows},
 	{"act_texts", `SELECT * FROM act_texts WHERE ` + archivedRows},
 	{"audit_archives", `SELECT * FROM audit_archives WHERE to_n < ?1 AND ?2 ORDER BY to_n`},
@@ -63,6 +62,9 @@ func Archive(ctx context.Context, path, folder string, now, before time.Time, pr
 		return nil, err
 	}
 	defer done()
+	if err := ledger.Identity.Check(ctx, db, path); err != nil {
+		return nil, err
+	}
 	a, err := planArchive(ctx, db, before)
 	if err != nil || a == nil {
 		return nil, err
@@ -92,15 +94,6 @@ func archivable(now, before time.Time) error {
 // planArchive finds the rows: from the end of the previous archive up to the first row that is not
 // older.
 func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.AuditArchive, error) {
-	var version int64
-	if err := db.GetContext(ctx, &version, `SELECT user_version FROM pragma_user_version()`); err != nil {
-		return nil, err
-	}
-	if version != ckpt.SchemaVersion {
-		return nil, &sqlite.OperatorError{Message: fmt.Sprintf(
-			"the database has schema version %d, and this program archives only from version %d on: start the daemon of this version once",
-			version, ckpt.SchemaVersion)}
-	}
 	var row struct {
 		From int64  `db:"from_n"`
 		To   int64  `db:"to_n"`
@@ -108,9 +101,7 @@ func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.Audi
 	}
 	err := db.GetContext(ctx, &row, `SELECT coalesce((SELECT max(to_n) FROM audit_archives), 0) + 1 AS from_n, (SELECT value
 		FROM meta WHERE key = 'database_id') AS id,
-		min((SELECT n FROM audit_head), coalesce((SELECT min(n) FROM acts WHERE at >= ?1), 1 << 62), coalesce((SELECT min(n)
-		FROM audit_log_3 WHERE at >= ?2), 1 << 62)) - 1 AS to_n`,
-		before.UnixMilli(), ckpt.At(before).String())
+		min((SELECT n FROM audit_head), coalesce((SELECT min(n) FROM acts WHERE at >= ?1), 1 << 62)) - 1 AS to_n`, before.UnixMilli())
 	if err != nil || row.To < row.From {
 		return nil, err
 	}
@@ -120,10 +111,9 @@ func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.Audi
 }
 
 // fillArchive copies the rows. It runs the schema twice: first only the tables, because the guards
-// would refuse rows of the old log, and the whole schema after the rows.
+// would refuse some rows, and the whole schema after the rows.
 func fillArchive(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, a *ckpt.AuditArchive) error {
-	tables, _, _ := strings.Cut(ckpt.Schema, "-- ---------------------------------------------------------------- guards ---")
-	begin := []string{`PRAGMA page_size = ` + fmt.Sprint(sqlite.PageSize), `BEGIN`, tables}
+	begin := []string{`PRAGMA page_size = ` + fmt.Sprint(sqlite.PageSize), `BEGIN`, ckpt.SchemaTables()}
 	for _, statement := range begin {
 		if _, err := made.ExecContext(ctx, statement); err != nil {
 			return err

@@ -6,40 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
-
-// archivesSince is the version of the schema from which rows of the log can be in archives.
-const archivesSince = 5
-
-// ownersSince is the version of the schema from which agents can be given to another owner.
-const ownersSince = 6
-
-// noOwners makes the table for that, which a database of an older version lacks.
-const noOwners = `CREATE TEMP TABLE owner_changes (agent_id, n, uid, agent, from_owner, to_owner);`
-
-// asArchives makes the tables for archives, which a database of an older version lacks.
-const asArchives = `CREATE TEMP TABLE audit_archives (to_n INTEGER PRIMARY KEY, from_n, hash, name, sha256, bytes, at, who, removed);
-	CREATE TEMP TABLE audit_links (n INTEGER PRIMARY KEY, hash);`
-
-// viewOf is a view as this program defines it, adapted to the version of the database.
-func (v *verifier) viewOf(name string) string {
-	text := ledger.ViewOf(name)
-	if v.version < archivesSince {
-		text = strings.ReplaceAll(text, "(SELECT b.hash FROM audit_links b WHERE b.n = a.n - 1)", "NULL")
-	}
-	return text
-}
 
 // readLinks reads the hashes of archived rows that are followed by a row here.
 func (v *verifier) readLinks(ctx context.Context) error {
 	v.links = map[int64]string{}
-	if v.version < archivesSince {
-		return nil
-	}
 	var rows []struct {
 		N    int64  `db:"n"`
 		Hash string `db:"hash"`
@@ -64,31 +37,6 @@ func (v *verifier) follows(last ledger.ChainHead, n int64) ledger.ChainHead {
 	return last
 }
 
-// asActs makes a database of an older version readable like a current one: none of its policies
-// gives pre_operation checkpoints an age, its log is audit_log_3, and it has no acts.
-const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
-	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored,
-	gone, why, subject, sha256, rest, beside, more, hash);
-	CREATE TEMP TABLE places (id INTEGER PRIMARY KEY, n, owner, agent, run);
-	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);
-	CREATE TEMP TABLE act_texts (n INTEGER PRIMARY KEY, salt, subject, reason, detail);
-	CREATE TEMP VIEW agents AS SELECT *, 0 AS pre_operation_keep_s FROM main.agents;`
-
-// asSlots does the same for the tables besides the log. Queries for the rows themselves must not
-// use it.
-const asSlots = `
-	CREATE TEMP VIEW checkpoints AS SELECT run_id << 32 | seq AS slot, * FROM main.checkpoints;
-	CREATE TEMP VIEW graph_checkpoints AS SELECT c.run_id << 32 | c.seq AS slot, g.* FROM main.graph_checkpoints g
-	JOIN main.checkpoints c ON c.n = g.n;`
-
-// oldLog is the name of the audit log of the versions before actsSince.
-func (v *verifier) oldLog() string {
-	if v.version < actsSince {
-		return "audit_log"
-	}
-	return "audit_log_3"
-}
-
 // chain computes the hash of every row of the audit log again. It reads the head first: rows that
 // are added meanwhile come after it.
 func (v *verifier) chain(ctx context.Context) error {
@@ -104,16 +52,11 @@ func (v *verifier) chain(ctx context.Context) error {
 	if err := v.readLinks(ctx); err != nil {
 		return err
 	}
-	if v.version >= ownersSince {
-		err := v.db.SelectContext(ctx, &v.given, `SELECT n, agent, from_owner, to_owner FROM owner_changes ORDER BY n`)
-		if err := v.met(ctx, "owner_changes", err); err != nil {
-			return err
-		}
+	err = v.db.SelectContext(ctx, &v.given, `SELECT n, agent, from_owner, to_owner FROM owner_changes ORDER BY n`)
+	if err := v.met(ctx, "owner_changes", err); err != nil {
+		return err
 	}
-	last, err := v.oldChain(ctx, head.N)
-	if err == nil && v.version >= actsSince {
-		last, err = v.acts(ctx, last, head.N)
-	}
+	last, err := v.acts(ctx, head.N)
 	if err != nil {
 		return err
 	}
@@ -125,32 +68,9 @@ func (v *verifier) chain(ctx context.Context) error {
 	return v.changed(ctx)
 }
 
-// oldChain checks the rows of the versions before actsSince.
-func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHead, err error) {
-	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
-		FROM `+v.oldLog()+` WHERE n <= ? ORDER BY n`, to)
-	if err != nil {
-		return last, v.met(ctx, "audit_log", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var row ckpt.AuditRow
-		if err := rows.StructScan(&row); err != nil {
-			return last, v.met(ctx, "audit_log", err)
-		}
-		last = v.follows(last, row.N)
-		last = v.link(last, row.N, row.Hash, row.Prev == last.Hash, oldHash(&row) == row.Hash, to)
-		if row.Action == "change" && row.Outcome == ledger.OutcomeDone {
-			v.noteChange(row.N, string(row.Owner), string(row.Agent), string(row.Subject), json.RawMessage(row.Detail))
-		}
-	}
-	return last, v.met(ctx, "audit_log", rows.Err())
-}
-
-// acts checks the other rows. The input of a hash ends with the hash of the row before.
-func (v *verifier) acts(ctx context.Context, last ledger.ChainHead, to int64) (ledger.ChainHead, error) {
-	rows, err := v.db.QueryxContext(ctx, v.viewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
-		WHERE n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n <= ? ORDER BY n`, to)
+// acts checks the rows. The input of a hash ends with the hash of the row before.
+func (v *verifier) acts(ctx context.Context, to int64) (last ledger.ChainHead, err error) {
+	rows, err := v.db.QueryxContext(ctx, ledger.ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain WHERE n <= ? ORDER BY n`, to)
 	if err != nil {
 		return last, v.met(ctx, "acts", err)
 	}
@@ -160,34 +80,31 @@ func (v *verifier) acts(ctx context.Context, last ledger.ChainHead, to int64) (l
 		if err := rows.StructScan(&link); err != nil {
 			return last, v.met(ctx, "acts", err)
 		}
-		last = v.link(v.follows(last, link.N), link.N, link.Hash, true, link.Holds(), to)
+		last = v.link(v.follows(last, link.N), &link, to)
 	}
 	return last, v.met(ctx, "acts", rows.Err())
 }
 
-// link checks a row: whether it names the hash of the row before, and whether its own hash matches
-// its contents.
-func (v *verifier) link(before ledger.ChainHead, n int64, hash string, follows, holds bool, total int64) ledger.ChainHead {
-	subject := fmt.Sprintf("row %d", n)
-	if n != before.N+1 || !follows {
+// link checks a row: whether its number follows the row before, and whether its hash matches its
+// contents, which include the hash of the row before.
+func (v *verifier) link(before ledger.ChainHead, row *ledger.Link, total int64) ledger.ChainHead {
+	subject := fmt.Sprintf("row %d", row.N)
+	if row.N != before.N+1 {
 		v.found("audit_chain", subject, "does not follow row %d", before.N)
 	}
-	if !holds {
+	if !row.Holds() {
 		v.found("audit_chain", subject, "its hash does not match its contents")
 	}
-	v.compareHead(n, hash)
+	v.compareHead(row.N, row.Hash)
 	v.report.AuditRows++
-	if n%1000 == 0 {
-		v.progress(n, total)
+	if row.N%1000 == 0 {
+		v.progress(row.N, total)
 	}
-	return ledger.ChainHead{N: n, Hash: hash}
+	return ledger.ChainHead{N: row.N, Hash: row.Hash}
 }
 
 // changed notes the newest labels and pins that acts record.
 func (v *verifier) changed(ctx context.Context) error {
-	if v.version < actsSince {
-		return nil
-	}
 	var rows []struct {
 		N       int64  `db:"n"`
 		Owner   string `db:"owner"`
@@ -210,9 +127,6 @@ func (v *verifier) changed(ctx context.Context) error {
 // texts checks the texts beside the log against the hashes in the log. A missing text must have
 // been erased with its agent.
 func (v *verifier) texts(ctx context.Context) error {
-	if v.version < actsSince {
-		return nil
-	}
 	rows, err := v.db.QueryxContext(ctx, ledger.ViewOf("audit_texts")+`SELECT n, input, coalesce(hash, '') AS hash FROM audit_texts`)
 	if err != nil {
 		return v.met(ctx, "act_texts", err)
@@ -235,22 +149,16 @@ func (v *verifier) texts(ctx context.Context) error {
 
 func (v *verifier) missingTexts(ctx context.Context) error {
 	var missing []int64
-	owners := `owner_changes`
-	if v.version < ownersSince {
-		owners = `(SELECT 0 AS agent_id, 0 AS n, '' AS agent, '' AS from_owner, '' AS to_owner WHERE 0)`
-	}
-	err := v.db.SelectContext(ctx, &missing, `WITH changes AS (SELECT agent_id, n, agent, from_owner, to_owner
-		FROM `+owners+`),
-		erasures (owner, agent, after, upto) AS (
-			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM changes o
+	err := v.db.SelectContext(ctx, &missing, `WITH erasures (owner, agent, after, upto) AS (
+			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM owner_changes o
 				WHERE o.from_owner = p.owner AND o.agent = p.agent AND o.n < a.n), 0), a.n
 			FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place WHERE w.word = 'erase' AND a.outcome IS NULL
 			UNION ALL -- it had another owner before
-			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent
+			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM owner_changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent
 			AND b.n < o.n), 0), o.n
-			FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
+			FROM owner_changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
 			UNION ALL -- the row that records who received it stays, and that of the erasure may lie in an archive
-			SELECT o.to_owner, o.agent, o.n, o.n + 1 FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
+			SELECT o.to_owner, o.agent, o.n, o.n + 1 FROM owner_changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
 			UNION ALL -- an archive has no agents, and says which were erased after its last row
 			SELECT json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]'), 0, json_extract(e.value, '$[2]') FROM meta m, json_each(m.value) e
 			WHERE m.key = 'erased_later' AND NOT EXISTS (SELECT 1 FROM agents)

@@ -37,7 +37,7 @@ func (h *Hashes) Close() { h.done() }
 
 // Count returns how many of the rows from a number to another one are in the database.
 func (h *Hashes) Count(ctx context.Context, from, to int64) (n int64, err error) {
-	err = h.db.GetContext(ctx, &n, `SELECT (SELECT count(*) FROM audit_log_3 WHERE n BETWEEN ?1 AND ?2) + (SELECT count(*) FROM acts WHERE n BETWEEN ?1 AND ?2)`, from, to)
+	err = h.db.GetContext(ctx, &n, `SELECT count(*) FROM acts WHERE n BETWEEN ?1 AND ?2`, from, to)
 	return n, sqlite.ReadError(err)
 }
 

@@ -38,7 +38,6 @@ type verifier struct {
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)
-	version  int64             // of the schema
 	read     int64             // the last row of the audit log that was read
 	changes  map[owned]changed // changes of checkpoints
 	given    []given           // agents that got another owner, in the order of the log
@@ -80,11 +79,10 @@ type given struct {
 	To    string `db:"to_owner"`
 }
 
-// changed is what the newest rows of the audit log say about a checkpoint's labels and pin; nil if
-// they say nothing.
+// changed is what the newest rows of the audit log say about a checkpoint's labels and pin.
 type changed struct {
-	labels  *string // their hash
-	pinned  *bool
-	labelsN int64 // the row that says it
+	labels  string // their hash, recorded in row labelsN
+	pinned  bool   // recorded in row pinnedN
+	labelsN int64  // 0: no row
 	pinnedN int64
 }

@@ -18,7 +18,7 @@ import (
 func (v *verifier) noteChange(n int64, owner, agent, checkpoint string, text json.RawMessage) {
 	var detail struct {
 		Labels     []string `json:"labels"`
-		LabelsHash *string  `json:"labels_hash"`
+		LabelsHash string   `json:"labels_hash"`
 		Pinned     *bool    `json:"pinned"`
 	}
 	if json.Unmarshal(text, &detail) != nil {
@@ -33,13 +33,9 @@ func (v *verifier) noteChange(n int64, owner, agent, checkpoint string, text jso
 	c := v.changes[id]
 	if detail.Labels != nil {
 		c.labelsN, c.labels = n, detail.LabelsHash
-		if c.labels == nil { // an older version did not record it
-			c.labels = new(string)
-			*c.labels = "?"
-		}
 	}
 	if detail.Pinned != nil {
-		c.pinnedN, c.pinned = n, detail.Pinned
+		c.pinnedN, c.pinned = n, *detail.Pinned
 	}
 	v.changes[id] = c
 }
@@ -59,8 +55,6 @@ type restRow struct {
 	Program     ckpt.Ref `db:"program"`
 	Later       bool     `db:"later"` // labels or pin were changed after the chain was read
 
-	Detail string `db:"detail"` // of a row of an older version
-
 	At    string   `db:"at"`
 	From  ckpt.Ref `db:"saved_from"` // its parent, according to the log
 	Saved []byte   `db:"rest"`
@@ -69,7 +63,6 @@ type restRow struct {
 
 // saved is what the row of a save records about labels and pin.
 type saved struct {
-	Rest   string   `json:"rest"` // of an older version
 	Parent ckpt.Ref `json:"parent"`
 	Labels string   `json:"labels"`
 	Pinned bool     `json:"pinned"`
@@ -77,45 +70,18 @@ type saved struct {
 
 const restColumns = `c.n, c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
 
-// rests compares checkpoints with the rows of their saves. Some rows that an older version wrote
-// have no hashes.
+// rests compares checkpoints with the rows of their saves.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []restRow
 	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action
 		WHERE x.n > ?3 AND w.word = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
-	if v.version < actsSince {
-		later = `EXISTS (SELECT 1 FROM audit_log x WHERE x.n > ?3 AND x.action = 'change' AND x.subject = c.id)`
-	}
-	err := q.SelectContext(ctx, &rows, `SELECT `+restColumns+`l.detail, `+later+` AS later
-		FROM checkpoints c JOIN `+v.oldLog()+` l ON l.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		v.compareOldRest(&rows[i])
-	}
-	if v.version < actsSince {
-		return nil
-	}
-	rows = nil
-	err = q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+
+	err := q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+
 		` AS saved_from, a.rest, a.more, `+later+` AS later
 		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)
 	for i := range rows {
 		v.compareRest(&rows[i])
 	}
 	return err
-}
-
-func (v *verifier) compareOldRest(row *restRow) {
-	var said saved
-	if json.Unmarshal([]byte(row.Detail), &said) != nil || said.Rest == "" {
-		return
-	}
-	if said.Rest != oldRest(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
-		v.found("audit_row", row.ID, "differs from what was saved: its parent, time, content type, metadata, step or program was changed")
-	}
-	v.compareLater(row, &said)
 }
 
 func (v *verifier) compareRest(row *restRow) {
@@ -148,19 +114,16 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 		now = ledger.ShortHash([]byte(row.Labels))
 	}
 	c := v.changes[owned{row.Owner, row.ID}]
-	if c.labels != nil && c.labelsN > row.N {
-		labels = *c.labels
+	if c.labelsN > row.N {
+		labels = c.labels
 	}
-	if c.pinned != nil && c.pinnedN > row.N {
-		pinned = *c.pinned
+	if c.pinnedN > row.N {
+		pinned = c.pinned
 	}
-	if labels != now && labels != "?" {
+	if labels != now {
 		v.found("audit_row", row.ID, "its labels differ from those in the audit log")
 	}
 	if pinned != row.Pinned {
 		v.found("audit_row", row.ID, "it was pinned or unpinned without a row in the audit log")
 	}
 }
-
-// actsSince is the version of the schema from which acts is the audit log.
-const actsSince = 4

@@ -19,8 +19,7 @@ import (
 // keys, the guards, the invariants of audit_violations, the chain of the audit log, each checkpoint
 // against the row that records its save, and every state, every write of LangGraph's tasks, every
 // content of a file and every tree against its hash. It trusts no view of the database. It only
-// reads, and can run beside a daemon. It also checks a database of an older version, such as an old
-// backup.
+// reads, and can run beside a daemon.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	return verify(ctx, path, nil, progress)
 }
@@ -29,7 +28,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 // daemon.
 func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
 	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {},
-		changes: map[owned]changed{}, version: ckpt.SchemaVersion}
+		changes: map[owned]changed{}}
 	for _, check := range []func(context.Context) error{v.chain, v.texts} {
 		if err := check(ctx); err != nil {
 			return nil, err
@@ -69,10 +68,11 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 }
 
 func (v *verifier) identity(ctx context.Context) error {
-	var appID, version int64
-	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version
-		FROM pragma_user_version())`).Scan(&appID, &version)
+	err := ledger.Identity.Check(ctx, v.db, v.report.Path)
+	var refused *sqlite.OperatorError
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case sqlite.Code(err) == 26:
 		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
 		return nil
@@ -82,14 +82,7 @@ func (v *verifier) identity(ctx context.Context) error {
 			return denied
 		}
 		return v.met(ctx, v.report.Path, err)
-	case appID != ckpt.ApplicationID:
-		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
-	case version < 1 || version > ckpt.SchemaVersion:
-		return &sqlite.OperatorError{Message: fmt.Sprintf(
-			"%s has schema version %d, and this program checks up to version %d: use the program that made it",
-			v.report.Path, version, ckpt.SchemaVersion)}
 	}
-	v.version = version
 	return nil
 }
 
@@ -118,12 +111,8 @@ func (v *verifier) foreignKeys(ctx context.Context) error {
 	return v.met(ctx, "foreign_key_check", err)
 }
 
-// guards finds triggers that are missing or changed. It skips older versions, which have other
-// triggers.
+// guards finds triggers that are missing or changed.
 func (v *verifier) guards(ctx context.Context) error {
-	if v.version != ckpt.SchemaVersion {
-		return nil
-	}
 	broken, err := ledger.BrokenGuards(ctx, v.db)
 	for _, name := range broken {
 		v.found("guard", name, "the trigger is missing or was changed: protected rows could have been rewritten")
@@ -140,29 +129,6 @@ func (v *verifier) invariants(ctx context.Context) error {
 		return v.met(ctx, "audit_violations", err)
 	}
 	defer conn.Close()
-	if v.version < actsSince {
-		if _, err := conn.ExecContext(ctx, asActs+asSlots); err != nil {
-			return v.met(ctx, "audit_violations", err)
-		}
-		defer func() { _, _ = conn.ExecContext(ctx, `DROP VIEW temp.checkpoints; DROP VIEW temp.graph_checkpoints`) }()
-	}
-	if v.version < filesSince {
-		if _, err := conn.ExecContext(ctx, noFiles); err != nil {
-			return v.met(ctx, "audit_violations", err)
-		}
-	}
-	if v.version < archivesSince {
-		if _, err := conn.ExecContext(ctx, asArchives); err != nil {
-			return v.met(ctx, "audit_violations", err)
-		}
-		defer func() { _, _ = conn.ExecContext(ctx, `DROP TABLE temp.audit_archives; DROP TABLE temp.audit_links`) }()
-	}
-	if v.version < ownersSince {
-		if _, err := conn.ExecContext(ctx, noOwners); err != nil {
-			return v.met(ctx, "audit_violations", err)
-		}
-		defer func() { _, _ = conn.ExecContext(ctx, `DROP TABLE temp.owner_changes`) }()
-	}
 	for _, name := range [...]string{"needed_checkpoints", "tree_lists", "audit_violations"} {
 		statement := strings.Replace(ledger.Views()[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

@@ -9,20 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// filesSince is the version of the schema that added files.
-const filesSince = 5
-
-// noFiles lets the current views read a database of an older version.
-const noFiles = `CREATE TEMP TABLE contents (id, agent_id, sha256, size, pieces, fresh, data);
-	CREATE TEMP TABLE trees (id, agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until);
-	CREATE TEMP TABLE tree_files (tree_id, path, mode, content_id, target);
-	CREATE TEMP TABLE checkpoint_trees (n, place, run_id, seq, tree_id, gone)`
-
 // contents checks each content of a file against its hash.
 func (v *verifier) contents(ctx context.Context) error {
-	if v.version < filesSince {
-		return nil
-	}
 	for last, n := int64(0), 1; n > 0; {
 		var err error
 		if n, err = v.someContents(ctx, &last); err != nil {
@@ -61,9 +49,6 @@ func (v *verifier) someContents(ctx context.Context, last *int64) (int, error) {
 
 // trees checks that each tree matches its id.
 func (v *verifier) trees(ctx context.Context) error {
-	if v.version < filesSince {
-		return nil
-	}
 	var rows []files.TreeRow
 	if err := v.db.SelectContext(ctx, &rows, `SELECT `+files.TreeColumns+` FROM trees t WHERE t.sha256 IS NOT NULL`); err != nil {
 		return v.met(ctx, "trees", err)

@@ -51,6 +51,6 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx) error {
 
 // readEnds reads the numbers of the last row of the log and of the last archived row.
 func (r *reading) readEnds(ctx context.Context, q *sqlx.Tx) error {
-	return q.QueryRowxContext(ctx, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0), (`+lastArchived+`)`).
+	return q.QueryRowxContext(ctx, `SELECT coalesce((SELECT max(n) FROM acts), 0), (`+lastArchived+`)`).
 		Scan(&r.Head, &r.archived)
 }

@@ -42,8 +42,7 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 		Hash   ckpt.Ref `db:"hash"`
 		Newest int64    `db:"newest"`
 	}
-	err = s.RO.GetContext(ctx, &row, `SELECT `+HashOf(`?1`)+` AS hash, max(coalesce((SELECT max(at) FROM acts WHERE n <= ?1), 0),
-		coalesce((SELECT CAST((julianday(max(at)) - 2440587.5) * 86400000.0 AS INTEGER) FROM audit_log_3 WHERE n <= ?1), 0)) AS newest`, r.ToN)
+	err = s.RO.GetContext(ctx, &row, `SELECT `+HashOf(`?1`)+` AS hash, coalesce((SELECT max(at) FROM acts WHERE n <= ?1), 0) AS newest`, r.ToN)
 	if err != nil {
 		return sqlite.ReadError(err)
 	}
@@ -90,7 +89,6 @@ var rowsStillNamed = `WITH own (n) AS (
 		SELECT n FROM checkpoints WHERE n <= ?1 UNION SELECT n FROM ids WHERE n <= ?1
 		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change')
 		AND ` + UUIDOf("a.subject") + ` IN (SELECT id FROM checkpoints WHERE n <= ?1)
-		UNION SELECT n FROM audit_log_3 WHERE n <= ?1 AND action = 'change' AND subject IN (SELECT id FROM checkpoints WHERE n <= ?1)
 		UNION SELECT n FROM owner_changes WHERE n <= ?1 UNION SELECT n + 1 FROM owner_changes WHERE n < ?1
 	), naming AS (SELECT gone, parent, more FROM acts WHERE n > ?1 UNION ALL SELECT gone, parent, more FROM acts WHERE n IN (SELECT n FROM own))
 	SELECT n FROM own UNION SELECT gone FROM naming WHERE gone <= ?1 UNION SELECT parent FROM naming WHERE parent <= ?1
@@ -111,9 +109,7 @@ func (s *Core) DropArchived(ctx context.Context) (total int64, err error) {
 	owners := map[string]bool{}
 	for after := int64(0); ctx.Err() == nil; {
 		var rows []int64
-		err := s.RO.SelectContext(ctx, &rows, `SELECT n FROM (SELECT n FROM audit_log_3 UNION ALL SELECT n FROM acts)
-			WHERE n > ? AND n <= ? ORDER BY n LIMIT 0 + ?`,
-			after, last.ToN, archivedAtOnce)
+		err := s.RO.SelectContext(ctx, &rows, `SELECT n FROM acts WHERE n > ? AND n <= ? ORDER BY n LIMIT 0 + ?`, after, last.ToN, archivedAtOnce)
 		if err != nil {
 			return total, sqlite.ReadError(err)
 		}
@@ -182,11 +178,10 @@ func (tx *Tx) dropStretch(from, to int64, owners map[string]bool) error {
 	}
 	for _, statement := range []string{
 		`INSERT INTO audit_links (n, hash) SELECT ?2, ` + HashOf(`?2`) + `
-			WHERE EXISTS (SELECT 1 FROM acts WHERE n = ?2 + 1) OR EXISTS (SELECT 1 FROM audit_log_3 WHERE n = ?2 + 1)`,
+			WHERE EXISTS (SELECT 1 FROM acts WHERE n = ?2 + 1)`,
 		`DELETE FROM audit_links WHERE n >= ?1 - 1 AND n < ?2`,
 		`DELETE FROM act_texts WHERE n BETWEEN ?1 AND ?2`,
 		`DELETE FROM acts WHERE n BETWEEN ?1 AND ?2`,
-		`DELETE FROM audit_log_3 WHERE n BETWEEN ?1 AND ?2`,
 	} {
 		if err := tx.Exec(statement, from, to); err != nil {
 			return err

@@ -53,23 +53,15 @@ const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_ev
 
 // auditNumbers finds the numbers of the rows that pass a filter: after one number and before
 // another, and for Since after the newest row that is older than it.
-const auditNumbers = `SELECT n FROM (
-		SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND n < ?2 AND (owner = ?3 OR ?3 = '*')
-			AND (?4 = '' OR agent = ?4) AND (?5 = '' OR run = ?5)
-			AND (?6 = '' OR action = ?6 OR ?6 = 'decisions' AND action NOT IN ` + notDecisions + ` AND action NOT LIKE 'admin\_%' ESCAPE '\')
-			AND (?7 = '' OR who = ?7) AND (?8 = '' OR outcome = ?8 OR ?8 = 'refused' AND outcome <> 'done') AND (?9 = '' OR at >= ?9)
-			ORDER BY n DIRECTION LIMIT 0 + ?11)
-		UNION ALL SELECT * FROM (SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
-			LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
-			WHERE a.n > ?1 AND a.n > (CASE WHEN ?10 = 0 THEN 0
-				ELSE coalesce((SELECT n FROM acts WHERE at < ?10 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
+const auditNumbers = `SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
+		LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
+		WHERE a.n > ?1 AND a.n > (CASE WHEN ?9 = 0 THEN 0 ELSE coalesce((SELECT n FROM acts WHERE at < ?9 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
 			AND (p.owner = ?3 OR ?3 = '*') AND (?4 = '' OR p.agent = ?4) AND (?5 = '' OR p.run = ?5)
 			AND (?6 = '' OR x.word = ?6 OR ?6 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')
 				OR ?6 = 'decisions' AND x.word NOT IN ` + notDecisions + ` AND x.word NOT LIKE 'admin\_%' ESCAPE '\')
 			AND (?7 = '' OR w.who = ?7)
 			AND (?8 = '' OR o.word = ?8 OR ?8 = 'refused' AND o.word IS NOT NULL OR ?8 = 'done' AND o.word IS NULL)
-			ORDER BY a.n DIRECTION LIMIT 0 + ?11)
-	) ORDER BY n DIRECTION LIMIT 0 + ?11`
+		ORDER BY a.n DIRECTION LIMIT 0 + ?10`
 
 // rowsOfLog reads the rows that pass a filter, at most limit. It asks the view for one row at a
 // time, because SQLite would otherwise make the whole view before it sorts.
@@ -87,7 +79,7 @@ func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string,
 	}
 	var numbers []int64
 	err := q.SelectContext(ctx, &numbers, strings.ReplaceAll(auditNumbers, "DIRECTION", direction),
-		after, before, owner, f.Agent, f.Run, f.Action, f.Who, f.Outcome, f.Since.String(), since, limit)
+		after, before, owner, f.Agent, f.Run, f.Action, f.Who, f.Outcome, since, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,10 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// loadChainKey reads two values. One is the secret in each hash of the audit log, without which
-// nobody who sees only hashes can guess their inputs. The other is the number after which the
-// numbers of segments begin.
+// loadChainKey reads the secret in each hash of the audit log, without which nobody who sees only
+// hashes can guess their inputs.
 func (s *Core) loadChainKey(ctx context.Context) error {
-	return s.Engine.Writing().QueryRowContext(ctx, `SELECT value, coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'segments_from'), 0)
-		FROM meta WHERE key = 'chain_key'`).Scan(&s.chainKey, &s.segmentsFrom)
+	return s.Engine.Writing().GetContext(ctx, &s.chainKey, `SELECT value FROM meta WHERE key = 'chain_key'`)
 }
 
 // ViewOf is the SQL of a view of the schema, to be put before a query. The query then reads this
@@ -42,7 +40,7 @@ const looksBack = 4096
 // contents, 0 if there is none.
 func (h hooks) brokenLink(db *sqlx.DB) (n int64, err error) {
 	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
-		WHERE n > ? AND n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)
+		WHERE n > ? AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)
 		ORDER BY n`, h.Head.N-looksBack)
 	if err != nil {
 		return 0, err

@@ -47,7 +47,7 @@ func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *blob.Encoded) error {
 // InsertRow writes a checkpoint and its state and returns the pieces. The caller must still write
 // the run's row.
 func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]delta.Piece, error) {
-	body, pieces, list, err := state.Store(tx.Tx, run.ID, tx.Store.segmentsFrom+c.N)
+	body, pieces, list, err := state.Store(tx.Tx, run.ID, c.N)
 	if err != nil {
 		return nil, err
 	}

@@ -18,33 +18,31 @@ import (
 
 // Core is the common base of all parts of the store.
 type Core struct {
-	Opt          Options
-	Log          *slog.Logger
-	Engine       *sqlite.Engine
-	RO           *sqlx.DB  // the engine's read connections
-	Head         ChainHead // the end of the audit log; only for the writer
-	shown        shownHead // the head for all others
-	RunCache     runCache  // only for the writer
-	names        names     // names in the audit log; only for the writer
-	chainKey     string    // the secret in the hashes of the audit log
-	segmentsFrom int64     // the number after which the numbers of segments begin
-	oldKeys      bool      // whether repeated saves may use keys of an older version
-	agents       agentCache
-	elsewhere    elsewhere
-	fullOwners   fullOwners
-	fleetID      atomic.Pointer[string] // nil if it is the database's own ID
-	newest       newestOf               // the newest checkpoint of each agent
-	States       *blob.States
-	Preparer     blob.Preparer // prepares states before they reach the writer
-	Damages      damages       // checkpoints that are known to be damaged
-	Trust        trust         // what is known to be wrong with the audit log
-	Usage        *usage.Meter
-	feed         feed
-	foreign      foreignReads // reads of administrators that are counted
-	acts         []act        // a buffer for the rows of a transaction; only for the writer
-	actColumns   []any        // a buffer for the columns of some of them; only for the writer
-	Commits      atomic.Int64 // transactions committed since the start; not shown to callers
-	ID           string       // of this database, made when the database was made
+	Opt        Options
+	Log        *slog.Logger
+	Engine     *sqlite.Engine
+	RO         *sqlx.DB  // the engine's read connections
+	Head       ChainHead // the end of the audit log; only for the writer
+	shown      shownHead // the head for all others
+	RunCache   runCache  // only for the writer
+	names      names     // names in the audit log; only for the writer
+	chainKey   string    // the secret in the hashes of the audit log
+	agents     agentCache
+	elsewhere  elsewhere
+	fullOwners fullOwners
+	fleetID    atomic.Pointer[string] // nil if it is the database's own ID
+	newest     newestOf               // the newest checkpoint of each agent
+	States     *blob.States
+	Preparer   blob.Preparer // prepares states before they reach the writer
+	Damages    damages       // checkpoints that are known to be damaged
+	Trust      trust         // what is known to be wrong with the audit log
+	Usage      *usage.Meter
+	feed       feed
+	foreign    foreignReads // reads of administrators that are counted
+	acts       []act        // a buffer for the rows of a transaction; only for the writer
+	actColumns []any        // a buffer for the columns of some of them; only for the writer
+	Commits    atomic.Int64 // transactions committed since the start; not shown to callers
+	ID         string       // of this database, made when the database was made
 
 	// ForgetPast forgets what is in memory about a run. OnDamage makes a finding of a damaged
 	// checkpoint. Drift sets both.

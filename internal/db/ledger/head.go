@@ -51,17 +51,12 @@ func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
 }
 
 // The query for the newest row of the audit log.
-const (
-	lastOfLog = `SELECT n, lower(hex(hash)) AS hash FROM (SELECT n, hash FROM acts ORDER BY n DESC LIMIT 1)
-		UNION ALL SELECT n, hash FROM (SELECT n, hash FROM audit_log_3 ORDER BY n DESC LIMIT 1) WHERE NOT EXISTS (SELECT 1 FROM acts)`
-)
+const lastOfLog = `SELECT n, lower(hex(hash)) AS hash FROM acts ORDER BY n DESC LIMIT 1`
 
 // HashOf is, in SQL, the hash of a row of the audit log, also of a removed row if the next row is here.
 func HashOf(n string) string {
 	return `coalesce((SELECT lower(hex(hash)) FROM acts
-		WHERE n = ` + n + `), (SELECT hash FROM audit_log_3
-		WHERE n = ` + n + `),
-		(SELECT hash FROM audit_links WHERE n = ` + n + `))`
+		WHERE n = ` + n + `), (SELECT hash FROM audit_links WHERE n = ` + n + `))`
 }
 
 // doubts lists the contradictions.

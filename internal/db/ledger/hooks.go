@@ -130,8 +130,7 @@ func (h hooks) Examine(db *sqlx.DB, sound func() error) error {
 		return err
 	}
 	var rows int64
-	if err := db.QueryRowx(`SELECT (SELECT count(*) FROM acts) + (SELECT count(*)
-		FROM audit_log_3) + (SELECT coalesce(sum(removed), 0) FROM audit_archives)`).Scan(&rows); err != nil {
+	if err := db.QueryRowx(`SELECT (SELECT count(*) FROM acts) + (SELECT coalesce(sum(removed), 0) FROM audit_archives)`).Scan(&rows); err != nil {
 		return fmt.Errorf("its audit log cannot be read: %w", err)
 	}
 	if rows != h.Head.N {

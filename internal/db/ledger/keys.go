@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -92,13 +91,6 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 	if tx.Barred { // a repeated request still gets its reply
 		return false, nil
 	}
-	if tx.Store.oldKeys {
-		var used bool
-		_, err := tx.Get(&used, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE key = ? AND agent_id = ?)`, id, agentID)
-		if used || err != nil {
-			return false, err
-		}
-	}
 	key, short, err := idRow(id, print)
 	if err != nil {
 		return false, err
@@ -181,8 +173,7 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 
 // IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has saved.
 func IDOfSave(n string) string {
-	return `coalesce((SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `), (SELECT g.subject FROM audit_log_3 g
-		WHERE g.n = ` + n + `))`
+	return `(SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `)`
 }
 
 // TimeOf is, in SQL, a stored time as text.
@@ -195,14 +186,6 @@ func UUIDOf(column string) string {
 	h := "hex(" + column + ")"
 	return `lower(substr(` + h + `, 1, 8) || '-' || substr(` + h + `, 9, 4) || '-' || substr(` + h +
 		`, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
-}
-
-// findOldKeys checks whether there are keys of saves that an older version has stored with the
-// other keys: a save looks for them until they are forgotten. A database that this version made has
-// none, so its keys are not searched.
-func (s *Core) findOldKeys(ctx context.Context) error {
-	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency
-		WHERE (SELECT EXISTS (SELECT 1 FROM audit_log_3)) AND length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
 }
 
 // isTaken says that a row was not inserted because its key exists.

@@ -16,34 +16,28 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// migrations holds the files of each version after the first. Each is named for the version that it
-// produces: 0002_guards.sql makes version 2 out of version 1. The first version has none, because
-// schema.sql made it.
+// migrations holds the files of each version after the first: see migrations/README.md. There is
+// none yet.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// writesAnew is Schema.Writes: version 4 copies checkpoints into a new table, which is in the log
-// and then in the file before the old table's pages are free. Later versions change little.
-func writesAnew(version int64) int64 {
-	if version < 4 {
-		return 2
-	}
-	return 0
-}
-
 // schemaOf is the schema that the engine gives a file.
 func schemaOf(now func() time.Time) sqlite.Schema {
-	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_head", Writes: writesAnew,
-		Migrate: func(ctx context.Context, conn *sqlx.Conn, version int64) error {
-			return applyMigrations(ctx, conn, version, now())
-		}}
+	identity := Identity
+	identity.Migrate = func(ctx context.Context, conn *sqlx.Conn, version int64) error {
+		return applyMigrations(ctx, conn, version, now())
+	}
+	return identity
 }
+
+// Identity is how a database of this program is told from other files.
+var Identity = sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Fingerprint: ckpt.SchemaFingerprint()}
 
 // applyMigrations turns version (0: an empty file) into ckpt.SchemaVersion.
 func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now time.Time) error {
 	if version > 0 {
-		if err := StepUp(ctx, conn, version); err != nil {
+		if err := stepUp(ctx, conn, migrations, version); err != nil {
 			return err
 		}
 	}
@@ -61,12 +55,18 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2
 		FROM (VALUES ('database_id', ?), ('created_at', ?), ('chain_key', lower(hex(randomblob(32)))))
 		WHERE column1 NOT IN (SELECT key FROM meta)`, uuid.NewString(), ckpt.At(now).String())
+	if err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, `INSERT INTO meta (key, value) VALUES (?, ?)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value`, sqlite.FingerprintKey, Identity.Fingerprint)
 	return err
 }
 
-// StepUp runs the files of the versions above version, in order.
-func StepUp(ctx context.Context, conn *sqlx.Conn, version int64) error {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// stepUp runs the files of the versions above version, in order. Each is named for the version that it produces:
+// 0002_TOPIC.sql makes version 2 out of version 1.
+func stepUp(ctx context.Context, conn *sqlx.Conn, files fs.FS, version int64) error {
+	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func StepUp(ctx context.Context, conn *sqlx.Conn, version int64) error {
 		if int64(produces) <= version {
 			continue
 		}
-		script, err := migrations.ReadFile(name)
+		script, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}

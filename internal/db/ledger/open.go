@@ -53,7 +53,7 @@ func (s *Core) Open(ctx context.Context) (err error) {
 // by hand are as the daemon left them.
 func (s *Core) load(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		s.loadChainKey, s.findOldKeys, s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.refreshViews, s.checkHead,
+		s.loadChainKey, s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.refreshViews, s.checkHead,
 	} {
 		if err := step(ctx); err != nil {
 			return s.Engine.OpenError(err)

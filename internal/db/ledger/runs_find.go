@@ -132,11 +132,6 @@ type runFinder struct {
 	limit   int
 }
 
-// FirstRunsQuery is the query for the first page of an owner's runs, nil if there are none.
-func FirstRunsQuery(ctx context.Context, q *sqlx.Tx, owner string, agentID int64, f ckpt.RunFilter) (*ListQuery, error) {
-	return (&runFinder{choices: runChoices(owner, agentID, &f), sort: f.Sort, at: "9999", limit: ckpt.DefaultLimit + 1}).page(ctx, q)
-}
-
 // page is the query for a page, nil if the page is empty. Runs are first chosen by their ids, so
 // that only those of the page are read whole.
 func (f *runFinder) page(ctx context.Context, q *sqlx.Tx) (*ListQuery, error) {

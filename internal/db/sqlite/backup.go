@@ -76,11 +76,6 @@ func Backup(ctx context.Context, path, out string, approve func(copied string) e
 	return made.publish(out)
 }
 
-// copyAside backs up a database as it is, damage included.
-func copyAside(ctx context.Context, path, out string) error {
-	return Backup(ctx, path, out, func(string) error { return nil })
-}
-
 // source is a database to copy. Its files are open, so that a process that has given up the rights to open them can
 // still read it.
 type source struct {

@@ -18,7 +18,7 @@ import (
 // PageSize is the page size of a new file. It was measured: if a small checkpoint replaces the row
 // of another, a save writes as many pages of 4 KiB as of 8. Compared with 8 KiB, a save writes 0.64
 // to 0.80 of the bytes, kept histories take 0.4 to 2.9 % more, and restores take 0.95 to 1.13 of
-// the time. Files that older versions have made keep their page size, 8 KiB.
+// the time.
 const PageSize = 4096
 
 // The driver applies pragmas in lexicographic order. The order does not matter for these. Pragmas

@@ -40,10 +40,11 @@ func (noHooks) Tick(context.Context, time.Time) {}
 // optionsAt returns options for a database with one table, whose schema has the
 // version.
 func optionsAt(path string, version int64) Options {
-	return Options{Path: path, Hooks: noHooks{}, Schema: Schema{ApplicationID: 1, Version: version, Table: "t",
+	return Options{Path: path, Hooks: noHooks{}, Schema: Schema{ApplicationID: 1, Version: version, Fingerprint: fmt.Sprint("f", version),
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, _ int64) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS t (x, y);
-				PRAGMA application_id = 1; PRAGMA user_version = %d`, version))
+				CREATE TABLE IF NOT EXISTS meta (key PRIMARY KEY, value); INSERT OR REPLACE INTO meta VALUES ('schema', 'f%d');
+				PRAGMA application_id = 1; PRAGMA user_version = %d`, version, version))
 			return err
 		}}}
 }

@@ -48,14 +48,14 @@ type Hooks interface {
 type Schema struct {
 	ApplicationID int64
 	Version       int64  // PRAGMA user_version of a file that is up to date
-	Table         string // a table that every version has
-	// Migrate changes the schema from version, which is 0 for an empty file, to Version. It runs
-	// inside one transaction.
+	Fingerprint   string // of the tables of that version
+	// Migrate changes the schema from version, which is 0 for an empty file, to Version, and stores
+	// Fingerprint in table meta under FingerprintKey. It runs inside one transaction.
 	Migrate func(ctx context.Context, conn *sqlx.Conn, version int64) error
-	// Writes says how many times the size of the file a migration from version needs on the disk, in the log and in the
-	// file, besides the copy that is made before it. If Writes is nil, no version needs any.
-	Writes func(version int64) int64
 }
+
+// FingerprintKey is the key in table meta of the fingerprint of the schema.
+const FingerprintKey = "schema"
 
 // Claim says what an operation can do if the disk is full.
 type Claim int

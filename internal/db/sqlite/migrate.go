@@ -13,18 +13,17 @@ import (
 
 // migrate brings the schema up to date in one transaction. It copies an older database aside first.
 func (e *Engine) migrate(ctx context.Context) error {
-	var version, tables int64
-	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()),
-		(SELECT count(*) FROM sqlite_schema WHERE name = ?)`, e.opt.Schema.Table).Scan(&version, &tables)
+	id, err := e.opt.Schema.identify(ctx, e.rw)
 	if err != nil {
 		return e.OpenError(err)
 	}
-	if version == e.opt.Schema.Version && tables == 1 {
+	version := id.version
+	if version == e.opt.Schema.Version {
 		return nil
 	}
 	var before string
 	if version > 0 {
-		if before, err = e.backupBefore(ctx, version); err != nil {
+		if before, err = e.backupBefore(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -59,18 +58,33 @@ func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
 	return err
 }
 
-// backupBefore copies a database aside before its schema changes. The copy is exact and is not
-// verified: an already damaged checkpoint must not keep the daemon from starting.
-func (e *Engine) backupBefore(ctx context.Context, version int64) (out string, err error) {
-	if err := e.roomToMigrate(version); err != nil {
+// backupBefore copies a database aside before its schema changes, and reads the identity of the
+// copy back. It does not check the states: a checkpoint that is already damaged must not keep the
+// daemon from starting.
+func (e *Engine) backupBefore(ctx context.Context, from identity) (out string, err error) {
+	if err := e.roomToMigrate(); err != nil {
 		return "", err
 	}
-	out = freeName(fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z")))
-	if err := copyAside(ctx, e.opt.Path, out); err != nil {
+	out = freeName(fmt.Sprintf("%s.v%d-%s", e.opt.Path, from.version, e.opt.Now().UTC().Format("20060102T150405Z")))
+	if err := Backup(ctx, e.opt.Path, out, func(made string) error { return e.sameAs(ctx, made, from) }); err != nil {
 		return "", &OperatorError{"the database must be migrated, and the copy before the migration failed: " + out, err}
 	}
-	e.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
+	e.log.Info("copied the database before its schema changes", "from_version", from.version, "copy", out)
 	return out, nil
+}
+
+// sameAs checks that a copy has the identity of its database.
+func (e *Engine) sameAs(ctx context.Context, made string, from identity) error {
+	db, done, err := OpenBeside(made, 1)
+	if err != nil {
+		return err
+	}
+	defer done()
+	id, err := e.opt.Schema.identify(ctx, db)
+	if err == nil && id != from {
+		err = fmt.Errorf("the copy has schema version %d and %d objects, the database has version %d and %d", id.version, id.objects, from.version, from.objects)
+	}
+	return err
 }
 
 // migrationRoom is the space that a migration needs besides the copy, however small the file is.
@@ -78,12 +92,9 @@ const migrationRoom = 16 << 20
 
 // roomToMigrate refuses to begin if the disk has no space for the copy and for the rows that the
 // migration rewrites.
-func (e *Engine) roomToMigrate(version int64) error {
+func (e *Engine) roomToMigrate() error {
 	size, log := e.Sizes()
 	need := size + log + migrationRoom
-	if e.opt.Schema.Writes != nil {
-		need += e.opt.Schema.Writes(version) * size
-	}
 	dir := filepath.Dir(e.opt.Path)
 	free, _, err := osfile.DiskSpace(dir)
 	if err != nil || free >= need { // if the free space is unknown, the copy finds out

@@ -147,21 +147,14 @@ func (e *Engine) openToWrite(ctx context.Context) error {
 
 // refuseForeign checks, before anything is written, that the database is ours.
 func (e *Engine) refuseForeign(ctx context.Context) error {
-	var appID, version, tables int64
-	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()),
-		(SELECT user_version FROM pragma_user_version()), (SELECT count(*) FROM sqlite_schema)`).Scan(&appID, &version, &tables)
-	switch {
-	case err != nil:
+	id, err := e.opt.Schema.identify(ctx, e.rw)
+	if err != nil {
 		return e.OpenError(err)
-	case appID == 0 && tables == 0:
-		return nil
-	case appID != e.opt.Schema.ApplicationID:
-		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d): name another with --db", e.opt.Path, appID), nil}
-	case version > e.opt.Schema.Version:
-		return &OperatorError{fmt.Sprintf("%s has schema version %d, and this program knows up to version %d: use the newer "+
-			"ckptsidecar that made it", e.opt.Path, version, e.opt.Schema.Version), nil}
 	}
-	return nil
+	if id.empty() {
+		return nil
+	}
+	return e.opt.Schema.refuse(e.opt.Path, id)
 }
 
 // DoubtLog checks a database whose write-ahead log may belong to another database. SQLite applies

@@ -70,9 +70,7 @@ var (
 	logBytes = `SELECT a.n AS n, p.owner AS owner, ` + fmt.Sprint(actCost) + `
 			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(rowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
 			+ coalesce((SELECT ` + OfTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
-		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE p.owner <> '' AND (w.who = p.owner OR w.who = ?2)
-		UNION ALL SELECT n, owner, ` + logLengths + ` FROM audit_log_3 WHERE (who = owner OR who = ?2) AND owner IS NOT NULL`
-	logLengths = lengths("at", "who", "action", "owner", "agent", "run", "subject", "outcome", "reason", "detail", "prev", "hash")
+		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE p.owner <> '' AND (w.who = p.owner OR w.who = ?2)`
 )
 
 // OfTexts is how many bytes a row t of act_texts uses, in SQL.

@@ -152,7 +152,7 @@ func dialAndAsk[T any](ctx context.Context, url func() (string, error), ask func
 func (v *view) asker(sc ckpt.Scope) (_ *fleet.Asker, owner string) {
 	if !sc.Admin {
 		ids := v.shipper.identities()
-		return &fleet.Asker{Principal: ids.Principal(sc.Owner), DB: ids.DB, Owner: sc.Owner}, ""
+		return &fleet.Asker{Principal: ids.Principal(sc.Owner)}, ""
 	}
 	if sc.Target != ckpt.AllOwners {
 		owner = sc.Target

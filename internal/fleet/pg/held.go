@@ -9,23 +9,23 @@ import (
 )
 
 // The statements that read single rows of runs for a caller who may see them. The
-// conditions on $1 to $5 are the same as in listRuns: everything, or what belongs to a
+// conditions on $1 to $3 are the same as in listRuns: everything, or what belongs to a
 // principal.
 const (
-	maySee = `($1 = 1 OR r.principal = $2 OR r.principal IS NULL AND r.host = $3 AND r.owner = $4) AND ($5 = '' OR r.owner = $5) AND r.status <> ''`
+	maySee = `($1 = 1 OR r.principal = $2) AND ($3 = '' OR r.owner = $3) AND r.status <> ''`
 
 	heldPrompts = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status,
 		x.kind, x.key, x.doc, coalesce(x.key_id, '')
 		FROM fleet_rows x JOIN fleet_runs r ON r.uid = x.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
-		WHERE x.kind = 'prompt' AND ` + maySee + ` AND ($6 = '' OR h.name = $6 OR r.host = $6) AND ($7 = '' OR r.principal = $7)
-		AND ($8 = '' OR r.agent = $8) AND ($9 = '' OR x.key < $9) ORDER BY x.key DESC LIMIT $10`
+		WHERE x.kind = 'prompt' AND ` + maySee + ` AND ($4 = '' OR h.name = $4 OR r.host = $4) AND ($5 = '' OR r.principal = $5)
+		AND ($6 = '' OR r.agent = $6) AND ($7 = '' OR x.key < $7) ORDER BY x.key DESC LIMIT $8`
 
 	// A checkpoint of a run that was claimed can exist twice. Then the one counts that the
 	// claimant has shipped under its own term.
 	heldCheckpoint = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status,
 		c.db, c.n, c.id, c.seq, c.kind, c.suspect, c.sha, c.size, c.pieces, c.body, c.doc, coalesce(c.key_id, '')
 		FROM fleet_checkpoints c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = r.host
-		WHERE c.id = $6 AND ` + maySee + ` ORDER BY c.term DESC, c.n DESC LIMIT 1`
+		WHERE c.id = $4 AND ` + maySee + ` ORDER BY c.term DESC, c.n DESC LIMIT 1`
 )
 
 // sees returns the arguments of maySee.
@@ -34,7 +34,7 @@ func sees(asker *fleet.Asker, owner string) []any {
 	if asker == nil {
 		asker = &fleet.Asker{}
 	}
-	return []any{all, asker.Principal, asker.DB, asker.Owner, owner}
+	return []any{all, asker.Principal, owner}
 }
 
 // Prompts lists prompts of all hosts as they are stored, the newest first. Only the

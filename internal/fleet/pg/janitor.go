@@ -23,9 +23,8 @@ const (
 		WHERE key = 'janitor' AND db = $1 AND until > clock_timestamp()`
 
 	// quiet selects hosts whose lease has been over for so long, and from which the engine has
-	// not heard for so long. Their daemons must have a version that asks with each batch
-	// whether its host was cleaned.
-	quiet = `h.restored_by IS NULL AND h.asks_at = h.registered_at AND m.seen_at + $2::interval < clock_timestamp()
+	// not heard for so long.
+	quiet = `h.restored_by IS NULL AND m.seen_at + $2::interval < clock_timestamp()
 		AND (h.lease_until IS NULL OR h.lease_until + $2::interval < clock_timestamp())
 		AND NOT EXISTS (SELECT 1 ` + missing + `)`
 	quietHosts = `SELECT h.db, h.name, m.mark_n, c.at, m.seen_at, clock_timestamp()

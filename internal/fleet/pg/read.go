@@ -53,7 +53,7 @@ func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, erro
 		asker = &fleet.Asker{}
 	}
 	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.Owner, q.Principal, q.Agent, q.Status, updated, uid, q.Limit+1,
-		bit(q.For == nil), asker.Principal, asker.DB, asker.Owner)
+		bit(q.For == nil), asker.Principal)
 	if err != nil {
 		return nil, told(err)
 	}

@@ -27,7 +27,6 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	}
 	b := &pgx.Batch{}
 	b.Queue(putHost, h.DB, h.Name, h.Version, h.Schema)
-	b.Queue(asksAt, h.DB)
 	b.Queue(putMark, h.DB)
 	b.Queue(word, h.DB)
 	if err := e.sendWord(ctx, b, nil); err != nil {

@@ -115,7 +115,6 @@ func dropsOf(runs string) []string {
 const (
 	putHost = `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ($1, $2, $3, $4, 1, clock_timestamp())
 		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema, registered_at = clock_timestamp()`
-	asksAt  = `UPDATE fleet_hosts SET asks_at = registered_at WHERE db = $1`
 	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp()) ON CONFLICT (db) DO NOTHING`
 	getMark = `SELECT mark_n, mark_hash, coalesce(cleaned, 0) FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
@@ -129,12 +128,11 @@ const (
 
 	listHosts = `SELECT h.db, h.name, h.version, coalesce(h.restored_by, ''), m.mark_n, m.seen_at, clock_timestamp(), h.lease_until,
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
-	// A user can also see runs without a principal, which a former version has shipped from his own host.
 	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term,
 		r.seq, r.updated_at, r.as_of_n
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host
 		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.owner = $2) AND ($3 = '' OR r.principal = $3) AND ($4 = '' OR r.agent = $4)
 		AND ($5 = '' OR r.status = $5) AND r.status <> '' AND ($6 = '' OR r.updated_at < $6 OR r.updated_at = $6 AND r.uid > $7)
-		AND ($9 = 1 OR r.principal = $10 OR r.principal IS NULL AND r.host = $11 AND r.owner = $12)
+		AND ($9 = 1 OR r.principal = $10)
 		ORDER BY r.updated_at DESC, r.uid LIMIT $8`
 )

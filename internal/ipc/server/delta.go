@@ -81,7 +81,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))
-	state, ops, err := delta.ApplyTo(c.server.store.Memory(size), base, wire)
+	state, ops, err := delta.Apply(c.server.store.Memory(size), base, wire)
 	if err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}
