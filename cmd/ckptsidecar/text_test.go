@@ -119,7 +119,7 @@ func TestStatusShowsNoInventedNumbers(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{App: &cli.App{Flags: &cli.Flags{}, Stdout: &out, Out: &term.Style{}}}
-	s := &ckpt.Status{Version: "1.2.3", State: "ready", Endpoint: "/run/s", Database: ckpt.DatabaseStatus{Path: "/x.db", SchemaVersion: 6, SQLite: "3.50"}}
+	s := &ckpt.Status{Version: "1.2.3", State: "ready", Endpoint: "/run/s", Database: ckpt.DatabaseStatus{Path: "/x.db", SchemaVersion: 1, SQLite: "3.50"}}
 	statusText(a, s)
 	text := out.String()
 	for _, invented := range []string{"/x.db, 0 B", "journal", "writing", "0 runs watched", "0 rows", "none\n"} {

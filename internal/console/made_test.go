@@ -13,7 +13,7 @@ func statusForTests() *ckpt.Status {
 		Version: "1.2.3", PID: 412, StartedAt: noon, Now: after(120), State: "degraded", Problems: []string{"The disk is nearly full: 3 % are free."},
 		Agents: 2, Runs: 3, Counts: map[ckpt.Kind]int64{ckpt.KindRoutine: 1200, ckpt.KindRecovery: 34}, Stored: 56_100,
 		Database: ckpt.DatabaseStatus{
-			SchemaVersion: 6, SQLite: "3.53.4", Bytes: 1_200_000, FreeBytes: 40_000, WALBytes: 8_000, WALPending: 4_000, AuditRows: 12_345, AuditHead: "7da71286753abc5b",
+			SchemaVersion: 1, SQLite: "3.53.4", Bytes: 1_200_000, FreeBytes: 40_000, WALBytes: 8_000, WALPending: 4_000, AuditRows: 12_345, AuditHead: "7da71286753abc5b",
 		},
 		Writer: ckpt.WriterStatus{Commits: 5000, Operations: 9000, Retries: 1, CommitP50: 0.5, CommitP99: 2},
 		Worker: ckpt.WorkerStatus{LastRun: after(119), Removed: 321},

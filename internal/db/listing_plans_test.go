@@ -200,7 +200,7 @@ var permitted = []permission{
 	{"operations", "USE TEMP B-TREE", "id IN (SELECT id FROM operations", "the ids of a run's operations, out of an index, and then a page"},
 	{"events", "USE TEMP B-TREE", "AS before", "a page of events that an index has given in order"},
 	{"audit log", "USE TEMP B-TREE", "", "a page of rows, and the changes of one"},
-	{"audit log", "SCAN acts", "(SELECT n FROM acts WHERE at < ?10 ORDER BY n DESC LIMIT 1)", "it walks back from the newest row to the time that was asked for"},
+	{"audit log", "SCAN acts", "(SELECT n FROM acts WHERE at < ?9 ORDER BY n DESC LIMIT 1)", "it walks back from the newest row to the time that was asked for"},
 	{"drift", "USE TEMP B-TREE", "", "the newest steps and checkpoints of a run, and its open findings"},
 	{"recorder", "USE TEMP B-TREE", "", "what lies in the window that is looked at"},
 	{"tokens", "", "", "an owner has a few"},
