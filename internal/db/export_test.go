@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
