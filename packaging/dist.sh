@@ -21,17 +21,9 @@ export TZ=UTC LC_ALL=C
 MTIME=$(date -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 export MTIME
 
-# version is a tag's name, or tells from which commit this is. Packages want
-# a number first.
+# version is the one that all files name. Tests of upgrades set another one.
 version() {
-	local tag
-	if [ -n "${VERSION:-}" ]; then
-		echo "$VERSION"
-	elif tag=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null); then
-		echo "${tag#v}"
-	else
-		echo "0.0.0~git$(date -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=9 HEAD)"
-	fi
+	echo "${VERSION:-$(sed -n 's/^const Release = "\(.*\)"$/\1/p' version.go)}"
 }
 VERSION=$(version)
 
@@ -156,10 +148,7 @@ npm_package() {
 
 all() {
 	need wixl msibuild faketime zip npm python3
-	case $VERSION in
-	0.0.0~*) ;; # of a commit without a tag
-	*) python3 packaging/release.py check "$VERSION" ;;
-	esac
+	python3 packaging/release.py check "$VERSION"
 	rm -rf "$OUT"
 	mkdir -p "$OUT"
 	unix_archive linux amd64

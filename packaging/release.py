@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
 
 
-# Where a version stands, and how often. The program takes its own from the tag.
+# Where a version stands, and how often.
 VERSIONS = {
+    "version.go": (r'(?m)^(const Release = ")([^"]+)"$', 1),
     "clients/python/src/ckptsidecar/_version.py": (r'(?m)^(__version__ = ")([^"]+)"$', 1),
     "clients/typescript/package.json": (r'(?m)^(  "version": ")([^"]+)"', 1),
     "clients/typescript/package-lock.json": (r'("name": "ckptsidecar",\n +"version": ")([^"]+)"', 2),

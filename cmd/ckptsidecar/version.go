@@ -14,8 +14,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// version is set by the Makefile for releases.
-var version = ""
+// version is the release. Tests of upgrades build programs of other versions with the linker.
+var version = ckpt.Release
 
 type versionCmd struct{}
 
@@ -79,17 +79,8 @@ func series(version string) string {
 	return strings.TrimPrefix(releaseSeries.FindString(version), "v")
 }
 
-// programVersion returns the release, or the version that Go has recorded in the build.
-func programVersion() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
-}
+// programVersion returns the release that this program was built as.
+func programVersion() string { return version }
 
 func revision() string {
 	info, ok := debug.ReadBuildInfo()

@@ -114,7 +114,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
       return await this.ask<PageHead>('get', { ...query, have });
     } catch (error) {
       if (!isSidecarError(error, 'invalid')) throw error;
-      this.held.clear(); // a daemon of an older version has taken the place of the one that gave the tags
+      this.held.clear(); // another daemon has taken the place of the one that gave the tags
       return this.ask<PageHead>('get', query);
     }
   }

@@ -190,7 +190,7 @@ class SidecarSaver(BaseCheckpointSaver):
         try:
             parts = self._calls.read("get", **query, have={c: one.tag for c, one in held.items()} or None)
         except Invalid:
-            self._held.clear()  # a daemon of an older version may have taken the place of the one that gave the tags
+            self._held.clear()  # another daemon may have taken the place of the one that gave the tags
             parts, held = self._calls.read("get", **query), {}
         for raw in parts.header["tuples"]:
             values = {v["channel"]: held[v["channel"]].value if v.get("held") else parts.take(v) for v in raw["values"]}
