@@ -1,6 +1,6 @@
 """Parts of a release that need no tool but Python 3.9: see dist.sh.
 
-python3 release.py set VERSION                writes a version into every file that names it, and opens its part of CHANGELOG.md
+python3 release.py set VERSION                writes a version into every file that names it, and begins its part of CHANGELOG.md
 python3 release.py check [VERSION]            ends with 1 where these files disagree, or are not of this version
 python3 release.py wheel OUT                  the Python client as a wheel
 python3 release.py sbom VERSION BINARY FILE   what a program is made of, as CycloneDX 1.5
@@ -45,7 +45,7 @@ def set_versions(version):
             sys.exit(f"release.py: {name} names its version {found} times, not {times}: mend VERSIONS in packaging/release.py")
     changes = (ROOT / CHANGES).read_text(encoding="utf-8")
     if not heading(changes, version):
-        texts[CHANGES] = changes.replace("\n## Unreleased\n", f"\n## Unreleased\n\n## {version}\n", 1)
+        texts[CHANGES] = re.sub(r"(?m)^## (?!Unreleased$)", f"## {version}\n\n## ", changes, count=1)
     for name, text in texts.items():
         (ROOT / name).write_text(text, encoding="utf-8")
     check(version)

@@ -35,7 +35,7 @@ func TestVersionsAgree(t *testing.T) {
 
 	dir := t.TempDir()
 	for _, name := range []string{
-		"packaging/release.py", "CHANGELOG.md", "clients/python/src/ckptsidecar/_version.py",
+		"packaging/release.py", "CHANGELOG.md", "version.go", "clients/python/src/ckptsidecar/_version.py",
 		"clients/typescript/package.json", "clients/typescript/package-lock.json", "clients/typescript/src/version.ts",
 	} {
 		text, err := os.ReadFile(filepath.Join("..", name))
@@ -65,7 +65,7 @@ func TestVersionsAgree(t *testing.T) {
 	expect("", "set", "98.7.6")
 	expect("", "check", "98.7.6")
 	expect("", "set", "98.7.6") // the second time
-	if text, err := os.ReadFile(filepath.Join(dir, "CHANGELOG.md")); err != nil || strings.Count(string(text), "\n## Unreleased\n\n## 98.7.6\n") != 1 {
+	if text, err := os.ReadFile(filepath.Join(dir, "CHANGELOG.md")); err != nil || strings.Count(string(text), "\n## 98.7.6\n\n## 0.9.0\n") != 1 {
 		t.Errorf("%v: the change-log has no part about 98.7.6, or several", err)
 	}
 
