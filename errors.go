@@ -16,6 +16,7 @@ const (
 	CodeDenied              Code = "denied"               // only an administrator may do this
 	CodeNotFound            Code = "not_found"            // it does not exist, or belongs to another user
 	CodeConflict            Code = "conflict"             // the request contradicts the stored data
+	CodeUncertainOperation  Code = "uncertain_operation"  // nobody knows whether an operation took effect: resolve it first
 	CodeFenced              Code = "fenced"               // a newer owner has taken the run over
 	CodeBaseMissing         Code = "base_missing"         // the base of a change no longer exists: send the whole state
 	CodeFilesMissing        Code = "files_missing"        // contents or a tree of files are missing or were removed: store them again
@@ -32,7 +33,7 @@ const (
 
 // Codes lists every code.
 var Codes = []Code{
-	CodeInvalid, CodeDenied, CodeNotFound, CodeConflict, CodeFenced, CodeBaseMissing, CodeFilesMissing,
+	CodeInvalid, CodeDenied, CodeNotFound, CodeConflict, CodeUncertainOperation, CodeFenced, CodeBaseMissing, CodeFilesMissing,
 	CodeTooLarge, CodeIdempotencyMismatch, CodeSchemaMismatch, CodeQuota, CodeBusy,
 	CodeCorrupt, CodeStorageFull, CodeNotReplicated, CodeInternal,
 }

@@ -15,8 +15,9 @@ type PromptKind string
 
 // The kinds of prompts.
 const (
-	PromptDecision PromptKind = "decision" // the daemon asks how to continue a run
-	PromptQuestion PromptKind = "question" // the run itself asks while it works
+	PromptDecision  PromptKind = "decision"  // the daemon asks how to continue a run
+	PromptQuestion  PromptKind = "question"  // the run itself asks while it works
+	PromptOperation PromptKind = "operation" // the daemon asks whether an attempt of an operation took effect
 )
 
 // PromptStatus reports whether a prompt can still be answered.
@@ -40,6 +41,16 @@ const (
 	ChoiceAbandon      PromptChoice = "abandon"
 )
 
+// The answers to a question about an operation.
+const (
+	ChoiceItDid    PromptChoice = "it_did"     // it took effect
+	ChoiceItDidNot PromptChoice = "it_did_not" // it did not, and may be begun again
+	ChoiceRepeat   PromptChoice = "repeat"     // nobody knows, and it may happen twice
+)
+
+// OperationChoices are the answers to a question about an operation.
+var OperationChoices = Choices{string(ChoiceItDid), string(ChoiceItDidNot), string(ChoiceRepeat)}
+
 // Prompt is a question to a person.
 type Prompt struct {
 	ID         string       `json:"id" db:"id"`
@@ -48,12 +59,14 @@ type Prompt struct {
 	Agent      string       `json:"agent" db:"agent"`
 	Owner      string       `json:"owner" db:"owner"`
 	Run        string       `json:"run" db:"run"`
-	Key        Ref          `json:"key" db:"key"` // of a question: asked again with this key, it is the same prompt
+	Key        Ref          `json:"key" db:"key"`             // of a question: asked again with this key, it is the same prompt
+	Operation  Ref          `json:"operation" db:"operation"` // the key of the operation that the prompt is about
+	Attempt    int64        `json:"attempt,omitempty" db:"attempt"`
 	At         Time         `json:"at" db:"at"`
 	Question   string       `json:"question" db:"question"`
 	Reason     string       `json:"reason" db:"reason"`
-	Choices    Choices      `json:"choices" db:"choices"`       // of a question: the only answers; null if any is allowed
-	Schema     JSON         `json:"schema" db:"schema"`         // for a question: the JSON Schema of the data
+	Choices    Choices      `json:"choices" db:"choices"`       // the only answers; null if any is allowed
+	Schema     JSON         `json:"schema" db:"schema"`         // the JSON Schema of the data, for an operation with it_did
 	ExpiresAt  Time         `json:"expires_at" db:"expires_at"` // for a question: after this time it cannot be answered
 	Checkpoint Ref          `json:"checkpoint" db:"checkpoint"`
 	MemoryDiff JSON         `json:"memory_diff" db:"memory_diff"` // what reinitialize would lose
@@ -221,8 +234,9 @@ func (r *QuestionRequest) Check() error {
 type PromptAnswer struct {
 	ID             string       `json:"-"`
 	Choice         PromptChoice `json:"choice,omitempty"`
-	Data           JSON         `json:"data,omitempty"` // with the answer to a question
-	Reason         string       `json:"reason,omitempty"`
+	Data           JSON         `json:"data,omitempty"`            // with the answer to a question; for an operation, with it_did, its result
+	LeaveUncertain bool         `json:"leave_uncertain,omitempty"` // with reinitialize or abandon: although an operation is uncertain; needs a reason
+	Reason         string       `json:"reason,omitempty"`          // for the audit log
 	IdempotencyKey string       `json:"-"`
 }
 
@@ -240,7 +254,7 @@ func (a *PromptAnswer) Check() error {
 	if err := checkChoice(string(a.Choice)); err != nil {
 		return err
 	}
-	return CheckReason(a.Reason)
+	return checkLeaving(a.LeaveUncertain, a.Reason)
 }
 
 // CheckFor refuses an answer that the prompt does not allow. It does not check the data against the
@@ -255,6 +269,16 @@ func (a *PromptAnswer) CheckFor(p *Prompt) error {
 		}
 		return nil
 	}
+	if p.Kind == PromptOperation {
+		switch {
+		case !a.Choice.OfOperation():
+			return Errorf(CodeInvalid, "choice %q does not answer whether operation %s took effect: it must be it_did, it_did_not or repeat",
+				cut(string(a.Choice)), p.Operation)
+		case len(a.Data) > 0 && a.Choice != ChoiceItDid:
+			return Errorf(CodeInvalid, "data is the result of the operation, and goes with it_did only: leave data out")
+		}
+		return nil
+	}
 	if len(a.Data) > 0 {
 		return Errorf(CodeInvalid, "this prompt is a decision, and its answer has no data: leave data out")
 	}
@@ -262,7 +286,7 @@ func (a *PromptAnswer) CheckFor(p *Prompt) error {
 	case ChoiceResume, ChoiceReinitialize, ChoiceAbandon:
 		return nil
 	}
-	return Errorf(CodeInvalid, "choice %q is unknown: it must be resume, reinitialize or abandon", cut(string(a.Choice)))
+	return Errorf(CodeInvalid, "choice %q does not answer how to go on with a run: it must be resume, reinitialize or abandon", cut(string(a.Choice)))
 }
 
 // PromptFilter chooses prompts, newest first.

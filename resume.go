@@ -21,7 +21,8 @@ type ResumeRequest struct {
 	PID              int       `json:"pid,omitempty"` // of the new owner; 0: none is known, and only timeouts watch the run
 	HeartbeatTimeout *Duration `json:"heartbeat_timeout,omitempty"`
 	ProgressTimeout  *Duration `json:"progress_timeout,omitempty"`
-	Reason           string    `json:"reason,omitempty"`
+	LeaveUncertain   bool      `json:"leave_uncertain,omitempty"` // go on, or begin an ended run anew, although an operation is uncertain; needs a reason
+	Reason           string    `json:"reason,omitempty"`          // for the audit log
 	DryRun           bool      `json:"dry_run,omitempty"`
 	Force            bool      `json:"force,omitempty"` // take the run over from a live owner
 	// Fleet limits the request to this host if it is false: a run of another host of the fleet stays there.
@@ -47,7 +48,7 @@ func (r *ResumeRequest) Check() error {
 	if err := checkTimeout("progress_timeout", r.ProgressTimeout); err != nil {
 		return err
 	}
-	return CheckReason(r.Reason)
+	return checkLeaving(r.LeaveUncertain, r.Reason)
 }
 
 // Plan describes how to continue a run: what to load, what is done, what is uncertain, and whether

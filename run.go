@@ -73,7 +73,9 @@ type RunRequest struct {
 	Goal             Ref       `json:"goal,omitempty"`
 	ExternalSession  Ref       `json:"external_session,omitempty"`
 	Labels           Labels    `json:"labels,omitempty"`
-	AccumulatedMS    *int64    `json:"accumulated_ms,omitempty"` // how long it ran elsewhere before it came here
+	AccumulatedMS    *int64    `json:"accumulated_ms,omitempty"`  // how long it ran elsewhere before it came here
+	LeaveUncertain   bool      `json:"leave_uncertain,omitempty"` // a run that begins anew leaves an uncertain operation as it is; needs a reason
+	Reason           string    `json:"reason,omitempty"`          // for the audit log
 	IdempotencyKey   string    `json:"-"`
 }
 
@@ -98,6 +100,7 @@ func (r *RunRequest) Check() error {
 		func() error { return CheckLabels(r.Labels) },
 		func() error { return checkTimeout("heartbeat_timeout", r.HeartbeatTimeout) },
 		func() error { return checkTimeout("progress_timeout", r.ProgressTimeout) },
+		func() error { return checkLeaving(r.LeaveUncertain, r.Reason) },
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -266,7 +269,9 @@ type EndRequest struct {
 	ContinuationPrompt Ref       `json:"continuation_prompt,omitempty"`
 	Error              Ref       `json:"error,omitempty"`
 	Result             JSON      `json:"result,omitempty"`
-	State              JSON      `json:"state,omitempty"` // if set, it is saved as the final checkpoint
+	State              JSON      `json:"state,omitempty"`           // if set, it is saved as the final checkpoint
+	LeaveUncertain     bool      `json:"leave_uncertain,omitempty"` // end although an operation is uncertain; needs a reason
+	Reason             string    `json:"reason,omitempty"`          // for the audit log
 	IdempotencyKey     string    `json:"-"`
 }
 
@@ -277,6 +282,9 @@ func (r *EndRequest) Check() error {
 	default:
 		return Errorf(CodeInvalid, "status %q cannot end a run: use completed, failed, suspended, "+
 			"awaiting_continuation or interrupted", cut(string(r.Status)))
+	}
+	if err := checkLeaving(r.LeaveUncertain, r.Reason); err != nil {
+		return err
 	}
 	if err := checkLong("continuation_prompt", string(r.ContinuationPrompt)); err != nil {
 		return err

@@ -350,20 +350,31 @@ CREATE INDEX IF NOT EXISTS steps_of_run ON steps (run_id, after_seq);
 CREATE INDEX IF NOT EXISTS steps_by_time ON steps (run_id, started_at);
 CREATE INDEX IF NOT EXISTS steps_failed ON steps (run_id, started_at) WHERE status IN ('failed', 'interrupted');
 
--- An operation is a risky step: it began with a pre_operation checkpoint, which
--- stays until an attempt of the same key has succeeded.
+-- An attempt of an operation, which must not happen twice. It began with a
+-- pre_operation checkpoint, which stays until an attempt of the same key has
+-- succeeded and none is uncertain. failed: known not to have happened. uncertain:
+-- nobody knows; only a resolution, which is a row of the audit log, ends it.
 CREATE TABLE IF NOT EXISTS operations (
     id         INTEGER PRIMARY KEY,
     run_id     INTEGER NOT NULL REFERENCES runs (id),
     key        TEXT NOT NULL,
     attempt    INTEGER NOT NULL DEFAULT 1,
     name       TEXT NOT NULL,
-    status     TEXT NOT NULL CHECK (status IN ('open', 'succeeded', 'failed', 'uncertain')),
+    status     TEXT NOT NULL CHECK (status IN ('open', 'succeeded', 'failed', 'uncertain', 'superseded')),
+    args       TEXT,
+    idempotent INTEGER NOT NULL DEFAULT 0 CHECK (idempotent IN (0, 1)), -- repeating it with the same key is harmless
+    self_check INTEGER NOT NULL DEFAULT 0 CHECK (self_check IN (0, 1)), -- its code can find out whether it took effect
+    result_schema TEXT,   -- the JSON Schema of the result that a person gives
     checkpoint TEXT,
     started_at TEXT NOT NULL,
-    ended_at   TEXT,
+    ended_at   TEXT,      -- when it succeeded, failed or became uncertain
     result     TEXT,
-    error      TEXT,
+    error      TEXT,      -- why it was not done, or what left it uncertain
+    resolution TEXT CHECK (resolution IN ('it_did', 'it_did_not', 'repeat')), -- of one that was uncertain
+    resolved_at TEXT,
+    resolved_by TEXT,     -- an identity; check, agent or idempotent: no person
+    left_uncertain INTEGER NOT NULL DEFAULT 0 CHECK (left_uncertain IN (0, 1)), -- its run was ended or begun anew over it
+    CHECK ((resolution IS NULL) = (resolved_at IS NULL) AND (resolved_by IS NULL) = (resolved_at IS NULL)),
     UNIQUE (run_id, key, attempt)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS operations_uncertain ON operations (run_id) WHERE status = 'uncertain';
@@ -424,10 +435,12 @@ CREATE TABLE IF NOT EXISTS prompts (
     reason      TEXT NOT NULL,
     checkpoint  TEXT,
     memory_diff TEXT,
-    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')), -- of a decision
+    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon', 'it_did', 'it_did_not', 'repeat')), -- of a decision, or about an operation
     answered_at TEXT,
     answered_by TEXT, -- daemon: it was withdrawn
-    kind        TEXT NOT NULL DEFAULT 'decision' CHECK (kind IN ('decision', 'question')), -- decision: how to go on with a run; question: one of the run's own
+    kind        TEXT NOT NULL DEFAULT 'decision' CHECK (kind IN ('decision', 'question', 'operation')), -- decision: how to go on with a run; question: one of the run's own; operation: what became of an attempt
+    operation   TEXT,    -- the key of the operation that it is about; question and reason are made when they are shown
+    attempt     INTEGER, -- of that operation
     key         TEXT,    -- of a question: asked again under it, it is the same one
     choices     TEXT,    -- a JSON array: the only answers; NULL for any
     schema      TEXT,    -- the JSON Schema of data
@@ -440,6 +453,7 @@ CREATE TABLE IF NOT EXISTS prompts (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
 CREATE INDEX IF NOT EXISTS prompts_waiting ON prompts (run_id) WHERE answered_at IS NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS prompts_of_operation ON prompts (run_id, operation, attempt) WHERE kind = 'operation';
 CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
 
 -- What hooks of the settings are told of. A notice is written in the transaction
@@ -726,10 +740,17 @@ BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is cl
 CREATE TRIGGER IF NOT EXISTS findings_are_never_replaced BEFORE INSERT ON findings
 WHEN EXISTS (SELECT 1 FROM findings WHERE id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
-CREATE TRIGGER IF NOT EXISTS prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff, kind, key, choices, schema, expires_at, asked_seq ON prompts
+CREATE TRIGGER IF NOT EXISTS prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff, kind, operation, attempt, key, choices, schema, expires_at, asked_seq ON prompts
 BEGIN SELECT RAISE(ABORT, 'a question stays as it was asked'); END;
-CREATE TRIGGER IF NOT EXISTS operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, checkpoint, started_at ON operations
+CREATE TRIGGER IF NOT EXISTS operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, args, idempotent, self_check, result_schema, checkpoint, started_at ON operations
 BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
+CREATE TRIGGER IF NOT EXISTS operations_are_never_rewritten BEFORE UPDATE OF status, ended_at, result, error, resolution, resolved_at, resolved_by ON operations
+WHEN OLD.status IN ('succeeded', 'failed', 'superseded')
+  OR OLD.status = 'uncertain' AND (NEW.ended_at IS NOT OLD.ended_at OR NEW.error IS NOT coalesce(OLD.error, NEW.error))
+  OR OLD.status = 'uncertain' AND NEW.status <> 'uncertain' AND NEW.resolution IS NULL
+  OR NEW.status <> CASE NEW.resolution WHEN 'it_did' THEN 'succeeded' WHEN 'it_did_not' THEN 'failed' WHEN 'repeat' THEN 'superseded' ELSE NEW.status END
+  OR NEW.status = 'superseded' AND OLD.status <> 'uncertain'
+BEGIN SELECT RAISE(ABORT, 'an attempt is never rewritten: an uncertain one is resolved'); END;
 CREATE TRIGGER IF NOT EXISTS idempotency_is_never_changed BEFORE UPDATE ON idempotency
 BEGIN SELECT RAISE(ABORT, 'the reply to a key stays as it was given'); END;
 CREATE TRIGGER IF NOT EXISTS agents_keep_their_names BEFORE UPDATE OF id, name, created_at ON agents
@@ -852,8 +873,10 @@ SELECT a.name, a.owner, r.name, s.key, s.attempt, s.name, s.status, s.args, s.re
        s.duration_ms, s.input_tokens, s.output_tokens, s.cost_usd, s.progress, s.turn, s.outcome
 FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, checkpoint, started_at, ended_at, result, error) AS
-SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error
+CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, checkpoint, started_at, ended_at, result, error,
+    args, idempotent, resolution, resolved_at, resolved_by, left_uncertain) AS
+SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error,
+       o.args, o.idempotent, o.resolution, o.resolved_at, o.resolved_by, o.left_uncertain
 FROM operations o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by,
@@ -862,9 +885,10 @@ SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evi
        f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at
 FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data) AS
-SELECT p.id, a.name, a.owner, r.name, p.at, p.question, p.reason, p.checkpoint, coalesce(p.choice, p.answer), p.answered_at, p.answered_by,
-       p.kind, p.key, p.choices, p.schema, p.expires_at, p.data
+CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data, operation, attempt) AS
+SELECT p.id, a.name, a.owner, r.name, p.at, CASE WHEN p.kind = 'operation' THEN 'Did operation ' || p.operation || ' take effect?' ELSE p.question END,
+       p.reason, p.checkpoint, coalesce(p.choice, p.answer), p.answered_at, p.answered_by,
+       p.kind, p.key, p.choices, p.schema, p.expires_at, p.data, p.operation, p.attempt
 FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_events (agent, owner, run, seq, at, type, payload) AS

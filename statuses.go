@@ -9,7 +9,7 @@ var (
 		RunInterrupted, RunTimedOut, RunCompleted, RunFailed,
 	}
 	StepStatuses      = []StepStatus{StepStarted, StepSucceeded, StepFailed, StepInterrupted}
-	OperationStatuses = []OperationStatus{OperationOpen, OperationSucceeded, OperationFailed, OperationUncertain}
+	OperationStatuses = []OperationStatus{OperationOpen, OperationSucceeded, OperationFailed, OperationUncertain, OperationSuperseded}
 )
 
 // CheckStatus accepts "" and the statuses that can filter a list.

@@ -157,3 +157,26 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	}
 	return err
 }
+
+// Age returns a duration in its two largest units, for people.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "under a second"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < Day:
+		return two(d, time.Hour, "h", time.Minute, "min")
+	}
+	return two(d, Day, "d", time.Hour, "h")
+}
+
+func two(d, large time.Duration, l string, small time.Duration, s string) string {
+	out := fmt.Sprintf("%d %s", d/large, l)
+	if rest := d % large / small; rest > 0 {
+		out += fmt.Sprintf(" %d %s", rest, s)
+	}
+	return out
+}

@@ -38,18 +38,6 @@ func (s RunStatus) Resumable() bool {
 	return false
 }
 
-// OperationStatus is the status of an operation.
-type OperationStatus string
-
-// The statuses of an operation. An uncertain operation lost its owner before it ended, so it is
-// unknown whether it took effect.
-const (
-	OperationOpen      OperationStatus = "open"
-	OperationSucceeded OperationStatus = "succeeded"
-	OperationFailed    OperationStatus = "failed"
-	OperationUncertain OperationStatus = "uncertain"
-)
-
 // SecretsMode is what happens to a state that seems to contain a secret.
 type SecretsMode string
 

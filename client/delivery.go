@@ -36,7 +36,7 @@ func (d *delivery) Write(ctx context.Context, r *client.Request, send func(conte
 			return send(ctx)
 		})
 	}
-	if !passes(err) {
+	if !passes(err) || r.Direct {
 		return err
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(context.Cause(ctx), errSilent) {

@@ -97,12 +97,12 @@ func answer(t *testing.T, c *client.Client) bool {
 		}
 		for _, o := range plan.UncertainOperations {
 			asked = true
-			status := ckpt.OperationFailed
+			choice := ckpt.ChoiceItDidNot
 			if slices.Contains(lines(t), strings.Replace(o.Key, "operation", "operation ", 1)) {
-				status = ckpt.OperationSucceeded
+				choice = ckpt.ChoiceItDid
 			}
 			// The operation may look open until the monitor has marked it.
-			_, _, err = c.Wire().EndOperation(t.Context(), ckpt.RunRef{Agent: "w"}, ckpt.OperationEnd{Key: o.Key, Status: status, Resolve: true, Reason: "looked it up"})
+			_, _, err = c.Wire().ResolveOperation(t.Context(), ckpt.RunRef{Agent: "w"}, ckpt.OperationResolution{Key: o.Key, Choice: choice, Reason: "looked it up"})
 		}
 		return err == nil
 	})

@@ -89,7 +89,7 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 		t.Fatalf("with the daemon: %v", err)
 	}
 	ref := ckpt.RunRef{Agent: "a", Run: "main"}
-	_, _, err = c.Wire().EndOperation(ctx, ref, ckpt.OperationEnd{Key: "risky", Status: ckpt.OperationSucceeded, Resolve: true})
+	_, _, err = c.Wire().ResolveOperation(ctx, ref, ckpt.OperationResolution{Key: "risky", Choice: ckpt.ChoiceItDid})
 	must(t, err)
 	third, err := c.Agent("a").Start(ctx, client.RunOptions{})
 	must(t, err)

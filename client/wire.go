@@ -221,10 +221,15 @@ func (w *Wire) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.Opera
 	return w.client.BeginOperation(ctx, ref, r)
 }
 
-// EndOperation ends an operation. With Resolve, it records what an operator found out. After a
-// failure, Restore in the answer has the state to go back to.
+// EndOperation ends an operation: it succeeded, it is known not to have happened, or nobody knows. After a failure,
+// Restore in the answer has the state to go back to.
 func (w *Wire) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
 	return w.client.EndOperation(ctx, ref, r)
+}
+
+// ResolveOperation says what became of an uncertain attempt.
+func (w *Wire) ResolveOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationResolution) (o *ckpt.OperationEnded, replayed bool, err error) {
+	return w.client.ResolveOperation(ctx, ref, r)
 }
 
 // Operations lists one page of a run's operations, newest first.

@@ -17,7 +17,7 @@ var helpVars = kong.Vars{
 		"completed or failed",
 	"end_statuses":       "completed or failed for good; suspended, awaiting_continuation or interrupted to be resumed.",
 	"step_statuses":      "started, succeeded, failed or interrupted",
-	"operation_statuses": "open, succeeded, failed or uncertain",
+	"operation_statuses": "open, succeeded, failed (known not to have happened), uncertain or superseded",
 	"run_order":          "updated: the last changed first; started: the last started first, which no change moves.",
 	"bad_run": "Only runs with a finding of this severity or a worse one that nobody has dismissed: " +
 		"info, warn or critical.",
@@ -32,7 +32,8 @@ var helpVars = kong.Vars{
 	"restart": "When to start the command again: never, on-failure (it failed, crashed or froze), or on-drift " +
 		"(also when critical drift was found: then from the newest clean checkpoint).",
 	"answer": "The answer. To a decision resume (go on as it is), reinitialize (begin anew) or abandon " +
-		"(give the run up); to a question one of its choices.",
+		"(give the run up); about an operation it_did, it_did_not or repeat (it may then happen twice); to a question one of its choices.",
+	"operation_choices": "What became of it: it_did, it_did_not, or repeat where nobody can know: it may then happen twice.",
 
 	"against_log": "Also check that the audit log still has what its daemon logged: NUMBER:HASH, " +
 		"a file with lines of the daemon's log, or - for standard input.",

@@ -16,7 +16,7 @@ import (
 type operationsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
-	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only of this status: ${operation_statuses}." placeholder:"STATUS"`
+	Status string `enum:",open,succeeded,failed,uncertain,superseded" default:"" help:"Only of this status: ${operation_statuses}." placeholder:"STATUS"`
 	cli.Paged
 }
 
@@ -56,9 +56,7 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	if uncertain != "" {
-		a.Tell("uncertain: its end was never recorded, so its effect is unknown. When you know: ckptsidecar "+
-			"operation resolve %s %s succeeded|failed%s --reason 'how you know'",
-			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
+		a.Tell("uncertain: nobody knows whether it took effect. When you know: %s --reason 'how you know'", ckpt.ResolveCommand(c.Agent, ref.Run, uncertain))
 	}
 	return nil
 }
@@ -86,8 +84,9 @@ func operationStatusText(status ckpt.OperationStatus, s *term.Style) string {
 type operationCmd struct {
 	Begin   operationBeginCmd   `cmd:"" help:"Begin a risky operation: save the state to go back to. Prints open, or succeeded if done before."`
 	Succeed operationSucceedCmd `cmd:"" help:"Record that the operation succeeded. Its checkpoint may then be removed."`
-	Fail    operationFailCmd    `cmd:"" help:"Record that the operation failed, and get the state to go back to."`
-	Resolve operationResolveCmd `cmd:"" help:"Record whether an uncertain operation took effect."`
+	Fail    operationFailCmd    `cmd:"" help:"Record that the operation is known not to have happened, and get the state to go back to."`
+	Doubt   operationDoubtCmd   `cmd:"" help:"Record that nobody knows whether the operation took effect."`
+	Resolve operationResolveCmd `cmd:"" help:"Record what became of an uncertain operation."`
 }
 
 // ofOperation has the arguments that every operation command has.
@@ -103,6 +102,10 @@ type operationBeginCmd struct {
 	Name  string            `help:"What is done. Default: the key." placeholder:"TEXT"`
 	State string            `help:"The state to go back to, a JSON file; - for standard input. Default: the run's newest." placeholder:"FILE"`
 	Label map[string]string `mapsep:"none" help:"A label of the checkpoint; may be repeated." placeholder:"K=V"`
+
+	Args         string `help:"The arguments, as JSON, for the person who is asked if nobody knows how it ended." placeholder:"JSON"`
+	Idempotent   bool   `help:"Repeating it with the same key is harmless: after a crash it is begun again without a question."`
+	ResultSchema string `help:"The JSON Schema of the result that a person must give with it_did: JSON, or @FILE." placeholder:"JSON"`
 }
 
 // Run prints only the status on standard output, so that this works in a shell:
@@ -110,7 +113,11 @@ type operationBeginCmd struct {
 //	if [ "$(ckptsidecar operation begin …)" = open ]
 func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
-	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label}
+	schema, err := a.jsonArgument(ctx, c.ResultSchema)
+	if err != nil {
+		return err
+	}
+	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label, Args: jsonOf(c.Args), Idempotent: c.Idempotent, ResultSchema: schema}
 	if r.Name == "" {
 		r.Name = c.Key
 	}
@@ -160,7 +167,7 @@ func (c *operationSucceedCmd) Run(ctx context.Context, a *app) error {
 type operationFailCmd struct {
 	ofOperation
 	Epoch  *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
-	Error  string `help:"What went wrong." placeholder:"TEXT"`
+	Error  string `help:"Why it was not done." placeholder:"TEXT"`
 	Output string `short:"o" help:"Write the state to go back to to this file, whole or not at all." placeholder:"FILE"`
 }
 
@@ -168,36 +175,48 @@ func (c *operationFailCmd) Run(ctx context.Context, a *app) error {
 	return c.end(ctx, a, c.Epoch, ckpt.OperationEnd{Status: ckpt.OperationFailed, Error: ckpt.Ref(c.Error)}, c.Output)
 }
 
+type operationDoubtCmd struct {
+	ofOperation
+	Epoch *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	Error string `help:"What is known of its end, for the person who is asked." placeholder:"TEXT"`
+}
+
+func (c *operationDoubtCmd) Run(ctx context.Context, a *app) error {
+	return c.end(ctx, a, c.Epoch, ckpt.OperationEnd{Status: ckpt.OperationUncertain, Error: ckpt.Ref(c.Error)}, "")
+}
+
 type operationResolveCmd struct {
-	Agent  string `arg:"" help:"The agent's name."`
-	Key    string `arg:"" help:"The operation's key."`
-	Status string `arg:"" enum:"succeeded,failed" help:"What became of it: succeeded or failed."`
-	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
-	Reason string `help:"How it is known, for the audit log." placeholder:"TEXT"`
-	Result string `help:"What came out, as JSON." placeholder:"JSON"`
-	Error  string `help:"What went wrong." placeholder:"TEXT"`
+	Agent   string `arg:"" help:"The agent's name."`
+	Key     string `arg:"" help:"The operation's key."`
+	Choice  string `arg:"" enum:"it_did,it_did_not,repeat" help:"${operation_choices}"`
+	InRun   string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	Attempt int64  `help:"Which attempt. Default: the newest that is uncertain." placeholder:"N"`
+	Reason  string `help:"How it is known, for the audit log." placeholder:"TEXT"`
+	Result  string `help:"With it_did: what came out, as JSON, for the agent's code." placeholder:"JSON"`
 }
 
 func (c *operationResolveCmd) Run(ctx context.Context, a *app) error {
-	o := ofOperation{Agent: c.Agent, Key: c.Key, InRun: c.InRun}
-	return o.end(ctx, a, nil, ckpt.OperationEnd{
-		Status: ckpt.OperationStatus(c.Status), Result: jsonOf(c.Result), Error: ckpt.Ref(c.Error), Reason: c.Reason, Resolve: true,
-	}, "")
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	ref.Epoch = nil // a person needs none
+	r := ckpt.OperationResolution{Key: c.Key, Attempt: c.Attempt, Choice: ckpt.PromptChoice(c.Choice), Result: jsonOf(c.Result), Reason: c.Reason}
+	if err := cli.Checked(ref.Check(), wellformed.OperationResolution(&r)); err != nil {
+		return err
+	}
+	if err := sendSpooled(ctx, a, c.Agent, ref.Run); err != nil { // the operation may be among them
+		return err
+	}
+	o, _, err := a.Client().ResolveOperation(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	return a.showEnded(o, "")
 }
 
 func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.OperationEnd, output string) error {
 	ref := a.Ref(c.Agent, c.InRun, epoch)
 	r.Key = c.Key
-	if r.Resolve {
-		ref.Epoch = nil // an operator needs none
-	}
 	if err := cli.Checked(ref.Check(), wellformed.OperationEnd(&r)); err != nil {
 		return err
-	}
-	if r.Resolve { // the operation may be among them
-		if err := sendSpooled(ctx, a, c.Agent, ref.Run); err != nil {
-			return err
-		}
 	}
 	o, _, err := a.Client().EndOperation(ctx, ref, r)
 	if err != nil {
@@ -208,6 +227,10 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 			return fmt.Errorf("the failure was recorded, but the state was not written: %w", err)
 		}
 	}
+	return a.showEnded(o, output)
+}
+
+func (a *app) showEnded(o *ckpt.OperationEnded, output string) error {
 	if a.JSON {
 		return a.WriteJSON(endedShapeOf(o))
 	}
@@ -233,7 +256,11 @@ func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
 	term.Println(a.Stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.Tell("operation %s had %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))
+		a.Tell("operation %s was %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))
+	case o.Status == ckpt.OperationUncertain && o.Prompt != "":
+		a.Tell("prompt %s asks a person what became of it", o.Prompt)
+	case o.Status == ckpt.OperationSuperseded && !o.Idempotent:
+		a.Tell("attempt %d is superseded: the operation may be begun again, and may then happen twice", o.Attempt)
 	case len(o.Released) > 0:
 		a.Tell("let go, because it succeeded: checkpoint %s", strings.Join(o.Released, ", "))
 	case o.Restore != nil && output != "":

@@ -124,7 +124,7 @@ func TestHistoryIsDrawnAsATree(t *testing.T) {
 
 func TestShellWord(t *testing.T) {
 	for word, want := range map[string]string{"a-b/c:1": "a-b/c:1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
-		if got := cli.ShellWord(word); got != want {
+		if got := ckpt.ShellWord(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
 	}

@@ -154,8 +154,10 @@ type promptsAnswerCmd struct {
 	ID     string `arg:"" help:"The prompt's id, or the beginning of it."`
 	Answer string `arg:"" optional:"" name:"choice" help:"${answer}"`
 	Choice string `help:"The same as a flag." placeholder:"TEXT"`
-	Data   string `help:"What comes with the answer to a question: JSON, or @FILE, or - for standard input." placeholder:"JSON"`
+	Data   string `help:"What comes with the answer: for a question its data, for it_did the operation's result. JSON, or @FILE, or - for standard input." placeholder:"JSON"`
 	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
+
+	LeaveUncertain bool `help:"With reinitialize or abandon: although nobody knows how an operation ended. It stays uncertain. Needs --reason."`
 }
 
 func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
@@ -170,7 +172,7 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	answer := ckpt.PromptAnswer{ID: id, Choice: ckpt.PromptChoice(cmp.Or(c.Choice, c.Answer)), Data: data, Reason: c.Reason}
+	answer := ckpt.PromptAnswer{ID: id, Choice: ckpt.PromptChoice(cmp.Or(c.Choice, c.Answer)), Data: data, Reason: c.Reason, LeaveUncertain: c.LeaveUncertain}
 	if err := cli.Checked(wellformed.PromptAnswer(&answer)); err != nil {
 		return err
 	}
@@ -188,6 +190,12 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 		a.Tell("it was answered so before, at %s", term.Moment(p.AnsweredAt))
 	case p.Kind == ckpt.PromptQuestion:
 		a.Tell("run %s of %s has the answer, or gets it when it is resumed", p.Run, p.Agent)
+	case choice == ckpt.ChoiceItDid:
+		a.Tell("operation %s is recorded as succeeded: it is not done again", p.Operation)
+	case choice == ckpt.ChoiceItDidNot:
+		a.Tell("operation %s is recorded as not done: it may be begun again", p.Operation)
+	case choice == ckpt.ChoiceRepeat:
+		a.Tell("operation %s may be begun again", p.Operation)
 	case choice == ckpt.ChoiceAbandon:
 		a.Tell("run %s of %s has failed for good", p.Run, p.Agent)
 	case choice == ckpt.ChoiceReinitialize:

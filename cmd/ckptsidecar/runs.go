@@ -248,12 +248,15 @@ type runEndCmd struct {
 	Result             string `help:"What came out, as JSON." placeholder:"JSON"`
 	Error              string `help:"What went wrong." placeholder:"TEXT"`
 	ContinuationPrompt string `help:"What to tell whoever resumes it." placeholder:"TEXT"`
+	LeaveUncertain     bool   `help:"End it although nobody knows how an operation ended. The operation stays uncertain. Needs --reason."`
+	Reason             string `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
 func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
 	r := ckpt.EndRequest{
 		Status: ckpt.RunStatus(c.Status), ContinuationPrompt: ckpt.Ref(c.ContinuationPrompt), Error: ckpt.Ref(c.Error), Result: jsonOf(c.Result),
+		LeaveUncertain: c.LeaveUncertain, Reason: c.Reason,
 	}
 	if err := cli.Checked(ref.Check(), wellformed.RunEnd(&r)); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
-	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -85,17 +84,6 @@ func RunFlag(run string) string {
 		return ""
 	}
 	return " --run " + run
-}
-
-// ShellWord quotes a word if a shell would change it.
-func ShellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@%+=,", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // Given checks an optional argument.

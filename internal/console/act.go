@@ -123,27 +123,27 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 		if err != nil {
 			return done{}, err
 		}
-		// The daemon would resolve the newest attempt whose outcome is unknown.
+		// Another attempt may be uncertain by now.
 		if seen := q.Get("attempt"); o.Status == ckpt.OperationUncertain && seen != strconv.FormatInt(o.Attempt, 10) {
 			return done{}, ckpt.Errorf(ckpt.CodeConflict,
 				"%q was begun again since this form was drawn: it is about attempt %s, and attempt %d is in doubt now. Nothing was done",
 				draw.FirstLine(o.Name, 80), draw.FirstLine(seen, 20), o.Attempt)
 		}
 	}
-	end := ckpt.OperationEnd{
-		Key: key, Status: ckpt.OperationStatus(q.Get("found")), Reason: reason, Resolve: true, IdempotencyKey: q.Get("key"),
+	attempt, err := strconv.ParseInt(q.Get("attempt"), 10, 64)
+	if err != nil {
+		return done{}, ckpt.Errorf(ckpt.CodeInvalid, "the form names no attempt: load the page again")
 	}
-	if end.Status == ckpt.OperationFailed {
-		end.Error = ckpt.Ref("it did not take effect")
-	}
-	o, replayed, err := s.line.EndOperation(ctx, s.ref, end)
+	o, replayed, err := s.line.ResolveOperation(ctx, s.ref, ckpt.OperationResolution{
+		Key: key, Attempt: attempt, Choice: ckpt.PromptChoice(q.Get("found")), Result: ckpt.JSON(strings.TrimSpace(q.Get("result"))), Reason: reason,
+		IdempotencyKey: q.Get("key"),
+	})
 	if err != nil {
 		return done{}, err
 	}
-	word := "took effect"
-	if o.Status == ckpt.OperationFailed {
-		word = "did not take effect"
-	}
+	word := map[ckpt.OperationStatus]string{
+		ckpt.OperationSucceeded: "took effect", ckpt.OperationFailed: "did not take effect", ckpt.OperationSuperseded: "may be repeated",
+	}[o.Status]
 	return done{fmt.Sprintf("Recorded: “%s” %s%s.", draw.FirstLine(o.Name, 80), word, before(replayed)), s.page}, nil
 }
 
@@ -165,11 +165,14 @@ func actAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (done,
 		return done{}, err
 	}
 	answer := ckpt.PromptAnswer{ID: p.ID, Reason: reason, IdempotencyKey: q.Get("key")}
-	if p.Kind == ckpt.PromptQuestion {
+	switch p.Kind {
+	case ckpt.PromptQuestion:
 		if err := readQuestion(p, q, &answer); err != nil {
 			return done{}, err
 		}
-	} else {
+	case ckpt.PromptOperation:
+		answer.Choice, answer.Data = ckpt.PromptChoice(q.Get("choice")), ckpt.JSON(strings.TrimSpace(q.Get("result")))
+	default:
 		answer.Choice = ckpt.PromptChoice(q.Get("choice"))
 	}
 	if _, _, err = s.line.AnswerPrompt(ctx, answer); err != nil {

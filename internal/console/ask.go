@@ -107,18 +107,36 @@ func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	if o.Status != ckpt.OperationUncertain {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "the operation %q is not uncertain any more: it has %s", o.Name, o.Status)
 	}
-	v := &askView{
-		Reason: true, Do: "It did", Heading: fmt.Sprintf("“%s” took effect", draw.FirstLine(o.Name, 80)),
-		Intro:  fmt.Sprintf("Of %s, begun %s. It is recorded as succeeded, and a resume does not do it again.", s.name(), draw.Clock(o.StartedAt)),
-		Hidden: []pair{{"op", pack(key)}, {"found", string(ckpt.OperationSucceeded)}, {"attempt", strconv.FormatInt(o.Attempt, 10)}},
-	}
-	if q.Get("status") == string(ckpt.OperationFailed) {
-		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", draw.FirstLine(o.Name, 80))
-		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, "+
-			"and whoever resumes the run may do it again.", s.name(), draw.Clock(o.StartedAt))
-		v.Hidden[1].Value = string(ckpt.OperationFailed)
+	name, of := draw.FirstLine(o.Name, 80), fmt.Sprintf("Of %s, begun %s.", s.name(), draw.Clock(o.StartedAt))
+	v := &askView{Reason: true, Hidden: []pair{{"op", pack(key)}, {"found", q.Get("status")}, {"attempt", strconv.FormatInt(o.Attempt, 10)}}}
+	switch ckpt.PromptChoice(q.Get("status")) {
+	case ckpt.ChoiceItDid:
+		v.Do, v.Heading = "It did", fmt.Sprintf("“%s” took effect", name)
+		v.Intro = of + " It is recorded as succeeded, and a resume does not do it again."
+		v.Fields = []field{resultField(o.ResultSchema)}
+	case ckpt.ChoiceItDidNot:
+		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", name)
+		v.Intro = of + " It is recorded as failed, and whoever resumes the run may do it again."
+	case ckpt.ChoiceRepeat:
+		v.Do, v.Heading = "Repeat", fmt.Sprintf("Repeat “%s”", name)
+		v.Intro = of + " It may then happen twice. This attempt is recorded as superseded, and the agent may begin another one."
+		if o.Idempotent {
+			v.Intro = of + " It is idempotent, so that is harmless. This attempt is recorded as superseded, and the agent may begin another one."
+		}
+	default:
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the form names no answer: load the page again")
 	}
 	return v, nil
+}
+
+// resultField asks for the result of an operation that took effect.
+func resultField(schema ckpt.JSON) field {
+	f := field{ID: "result", Name: "result", Label: "Result, as JSON", Kind: "long",
+		Help: "The agent's code gets it. It may stay empty."}
+	if len(schema) > 0 && string(schema) != "null" {
+		f.Required, f.Help = true, "The agent's code needs it. It must match this schema: "+draw.FirstLine(string(schema), 1000)
+	}
+	return f
 }
 
 // operation finds an operation of the run by its key: its newest uncertain attempt, else its newest
@@ -155,6 +173,16 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	v := &askView{Reason: true, Do: "Answer", Heading: draw.FirstLine(p.Question, 300), Intro: p.Reason, Hidden: []pair{{"prompt", p.ID}}}
 	if p.Kind == ckpt.PromptQuestion {
 		v.Fields = questionFields(p)
+		return v, nil
+	}
+	if p.Kind == ckpt.PromptOperation {
+		result := resultField(p.Schema)
+		result.Required = false // only with "It did"; the daemon says so
+		v.Fields = []field{{ID: "choice", Name: "choice", Label: "Did it take effect?", Kind: "choice", Required: true, Options: []option{
+			{Value: string(ckpt.ChoiceItDid), Label: "It did", Help: "It is recorded as succeeded, and not done again."},
+			{Value: string(ckpt.ChoiceItDidNot), Label: "It did not", Help: "It is recorded as failed, and may be begun again."},
+			{Value: string(ckpt.ChoiceRepeat), Label: "Repeat", Help: "Nobody knows, and the agent may begin it again: the question above says whether it may then happen twice."},
+		}}, result}
 		return v, nil
 	}
 	v.Lost = patchLines(p.MemoryDiff)

@@ -197,8 +197,9 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	case survey.NeedOperation:
 		row.Icon, row.Title = "unc", "Did “"+text+"” take effect?"
 		row.Buttons = []button{
-			form("It did", "resolve", "op", pack(n.Operation), "status", "succeeded"),
-			form("It did not", "resolve", "op", pack(n.Operation), "status", "failed"),
+			form("It did", "resolve", "op", pack(n.Operation), "status", "it_did"),
+			form("It did not", "resolve", "op", pack(n.Operation), "status", "it_did_not"),
+			form("Repeat…", "resolve", "op", pack(n.Operation), "status", "repeat"),
 		}
 	case survey.NeedPrompt:
 		row.Icon, row.Title = "ask", text

@@ -47,6 +47,14 @@ func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run,
 	return viewPlan(run, rec, p, readOnly, base), nil
 }
 
+// evidenceOf says what is known of the end of an uncertain operation.
+func evidenceOf(o *ckpt.Operation) string {
+	if o.Error == "" {
+		return "Its end was never recorded."
+	}
+	return "What is known of its end: " + draw.FirstLine(string(o.Error), 200)
+}
+
 // viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
 	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " --run " + run.Run}
@@ -63,17 +71,18 @@ func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, 
 	for i := range p.UncertainOperations {
 		o := &p.UncertainOperations[i]
 		row := planRow{Class: "crit", Icon: "unc", Head: "Find out about “" + draw.FirstLine(o.Name, 60) + "”", Code: draw.FirstLine(o.Key, 60),
-			Detail: "Begun " + draw.Clock(o.StartedAt) + ", its end was never recorded."}
+			Detail: "Begun " + draw.Clock(o.StartedAt) + ". " + evidenceOf(o)}
 		if !readOnly {
 			row.Buttons = []button{
-				form("It did", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"succeeded"}}),
-				form("It did not", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"failed"}}),
+				form("It did", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"it_did"}}),
+				form("It did not", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"it_did_not"}}),
+				form("Repeat…", "resolve", url.Values{"op": {pack(o.Key)}, "status": {"repeat"}}),
 			}
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	prompts := p.Questions
-	if p.Prompt != nil {
+	if p.Prompt != nil && p.Prompt.Kind != ckpt.PromptOperation { // an operation has a row above
 		prompts = append([]ckpt.Prompt{*p.Prompt}, prompts...)
 	}
 	for i := range prompts {

@@ -95,7 +95,7 @@ func TestNobodyWritesToARunOfAnotherHost(t *testing.T) {
 			return err
 		},
 		"how an operation ended": func(ckpt.RunRef) error {
-			_, _, err := s.EndOperation(t.Context(), ann, ref, ckpt.OperationEnd{Key: "mail", Status: ckpt.OperationFailed, Resolve: true})
+			_, _, err := s.ResolveOperation(t.Context(), ann, ref, ckpt.OperationResolution{Key: "mail", Choice: ckpt.ChoiceItDidNot})
 			return err
 		},
 		"a question": func(ref ckpt.RunRef) error {

@@ -548,7 +548,12 @@ func (h *past) do() {
 		}
 		_, _, _ = h.BeginOperation(ctx, sc, ref, r)
 	case 12:
-		_, _, _ = h.EndOperation(ctx, sc, ref, ckpt.OperationEnd{Key: h.pick("o1", "o2"), Status: ckpt.OperationStatus(h.pick("succeeded", "failed")), Resolve: h.rand.IntN(2) == 0, Reason: "seen"})
+		key := h.pick("o1", "o2")
+		if h.rand.IntN(2) == 0 {
+			_, _, _ = h.ResolveOperation(ctx, sc, ref, ckpt.OperationResolution{Key: key, Choice: ckpt.PromptChoice(h.pick("it_did", "it_did_not", "repeat")), Reason: "seen"})
+		} else {
+			_, _, _ = h.EndOperation(ctx, sc, ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationStatus(h.pick("succeeded", "failed", "uncertain")), Error: "odd"})
+		}
 	case 13:
 		_, _, _ = h.Append(ctx, sc, ref, []ckpt.NewEvent{{Type: "t", Payload: ckpt.JSON(`{"x": 1}`)}, {Type: "u"}}, "")
 	case 14:

@@ -835,7 +835,9 @@ func (g *generator) end() *step {
 	}
 	a, action := r.agent, "end_operation"
 	end := ckpt.OperationEnd{Key: o.key, Status: []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationSucceeded, ckpt.OperationFailed}[g.r.IntN(3)]}
-	if end.Resolve = r.ended || o.status == ckpt.OperationUncertain && g.chance(50); end.Resolve {
+	byPerson := r.ended || o.status == ckpt.OperationUncertain && g.chance(50)
+	choice := map[ckpt.OperationStatus]ckpt.PromptChoice{ckpt.OperationSucceeded: ckpt.ChoiceItDid, ckpt.OperationFailed: ckpt.ChoiceItDidNot}[end.Status]
+	if o.status == ckpt.OperationUncertain { // its code can learn late how it ended, which is a resolution too
 		action = "resolve_operation"
 	}
 	var released []string
@@ -848,7 +850,14 @@ func (g *generator) end() *step {
 		due.settled = func(removed []string) { released = removed }
 		return due
 	}, do: func(h *harness) {
-		got, _, err := h.store.EndOperation(h.ctx, a.scope, ckpt.RunRef{Agent: a.name, Run: r.name}, end)
+		ref := ckpt.RunRef{Agent: a.name, Run: r.name}
+		do := func() (*ckpt.OperationEnded, bool, error) { return h.store.EndOperation(h.ctx, a.scope, ref, end) }
+		if byPerson {
+			do = func() (*ckpt.OperationEnded, bool, error) {
+				return h.store.ResolveOperation(h.ctx, a.scope, ref, ckpt.OperationResolution{Key: o.key, Choice: choice})
+			}
+		}
+		got, _, err := do()
 		if got, ok := answered(got, err)(h, ""); ok {
 			h.after(func() { h.same("released", got.Released, released) })
 		}
@@ -883,7 +892,7 @@ func (g *generator) endRun() *step {
 		g.endOf(r)
 		return outcome{}
 	}, do: func(h *harness) {
-		got, _, err := h.store.EndRun(h.ctx, sc, ckpt.RunRef{Agent: r.agent.name, Run: r.name}, ckpt.EndRequest{Status: status})
+		got, _, err := h.store.EndRun(h.ctx, sc, ckpt.RunRef{Agent: r.agent.name, Run: r.name}, ckpt.EndRequest{Status: status, LeaveUncertain: true, Reason: "the model says so"})
 		if got, ok := answered(got, err)(h, ""); ok && got.Status != status {
 			h.fail("the run is %s", got.Status)
 		}
@@ -939,6 +948,16 @@ func (g *generator) answer() *step {
 	}
 	choice := []ckpt.PromptChoice{ckpt.ChoiceResume, ckpt.ChoiceResume, ckpt.ChoiceAbandon}[g.r.IntN(3)]
 	a := at.r.agent
+	for _, o := range at.r.ops {
+		if o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain { // it must be resolved first
+			s := &step{what: fmt.Sprintf("answer %s of %s over %s", at.p.id, at.r.name, o.key), by: a.scope.Caller, code: ckpt.CodeUncertainOperation,
+				do: func(h *harness) {
+					got, _, err := h.store.AnswerPrompt(h.ctx, a.scope, ckpt.PromptAnswer{ID: at.p.id, Choice: choice})
+					answered(got, err)(h, ckpt.CodeUncertainOperation)
+				}}
+			return s.adds(a.row(a.scope.Caller, "answer_prompt", at.r.name, at.p.id, ckpt.CodeUncertainOperation))
+		}
+	}
 	s := &step{what: fmt.Sprintf("answer %s of %s: %s", at.p.id, at.r.name, choice), by: a.scope.Caller, change: func() outcome {
 		at.p.answered = true
 		if choice == ckpt.ChoiceAbandon {

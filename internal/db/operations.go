@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
@@ -15,32 +16,73 @@ import (
 // operationRow is a stored attempt of an operation.
 type operationRow struct {
 	ckpt.Operation
-	ID int64 `db:"id"`
+	ID  int64  `db:"id"`
+	Run string `db:"run"`
 }
 
-const operationColumns = `id, key, name, attempt, status, checkpoint, started_at, ended_at, result, error`
-
-// Which attempt of a key counts. A person may have resolved an early attempt as succeeded after a
-// later one failed.
 const (
-	newestAttempt    = `attempt DESC`
-	doneAttempt      = `status = 'succeeded' DESC, attempt DESC`
-	uncertainAttempt = `status = 'uncertain' DESC, status = 'succeeded' DESC, attempt DESC`
+	operationColumns = `o.id, o.key, o.name, o.attempt, o.status, o.args, o.idempotent, o.self_check, o.result_schema, o.checkpoint, o.started_at, o.ended_at,
+		o.result, o.error, o.resolution, o.resolved_at, o.resolved_by, o.left_uncertain, r.name AS run,
+		(SELECT p.id FROM prompts p WHERE p.run_id = o.run_id AND p.kind = 'operation' AND p.operation = o.key AND p.attempt = o.attempt
+			AND p.answered_at IS NULL) AS prompt`
+	operationTables = ` FROM operations o JOIN runs r ON r.id = o.run_id `
+	isUnresolved    = `o.status IN ('open', 'uncertain')`
 )
 
-// findOperation returns the first attempt of a key in an order, nil if there is none.
-func findOperation(tx *ledger.Tx, runID int64, key, order string) (*operationRow, error) {
+// findOperation returns the first attempt of a run that meets a condition, nil if there is none.
+func findOperation(tx *ledger.Tx, runID int64, condition string, args ...any) (*operationRow, error) {
 	var row operationRow
-	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY `+order+` LIMIT 1`, runID, key)
+	found, err := tx.Get(&row, `SELECT `+operationColumns+operationTables+`WHERE o.run_id = ? AND `+condition+` LIMIT 1`, append([]any{runID}, args...)...)
 	if err != nil || !found {
 		return nil, err
 	}
 	return &row, nil
 }
 
-// BeginOperation begins a risky action. It saves the state to go back to in the same transaction as
-// the operation's row. If the key has succeeded, it begins nothing; otherwise it begins the next
-// attempt.
+// unresolved returns the attempts of a run whose end nobody knows, oldest first.
+func unresolved(tx *ledger.Tx, run *ledger.RunRow) (rows []operationRow, err error) {
+	return rows, tx.List(&rows, `SELECT `+operationColumns+operationTables+`WHERE o.run_id = ? AND `+isUnresolved+` ORDER BY o.id`, run.ID)
+}
+
+// unresolvedOf returns the attempts of a key whose end nobody knows, of all lives of a run, oldest first.
+func unresolvedOf(tx *ledger.Tx, run *ledger.RunRow, key string) (rows []operationRow, err error) {
+	return rows, tx.List(&rows, `SELECT `+operationColumns+operationTables+`WHERE o.run_id = ? AND o.key = ? AND `+isUnresolved+` ORDER BY o.id`, run.ID, key)
+}
+
+// mayLeave refuses to end a run, or to begin it anew, while nobody knows how an operation of it ends. If the request
+// leaves the operations uncertain, it marks them, and the audit row of the act names them.
+func mayLeave(tx *ledger.Tx, agent string, run *ledger.RunRow, leave bool, because string, e *ledger.AuditEntry) error {
+	rows, err := unresolved(tx, run)
+	if err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(o operationRow) bool { return o.Left })
+	if len(rows) == 0 {
+		return nil
+	}
+	if !leave {
+		o := &rows[0]
+		return ckpt.UncertainError(because, run.Name, &o.Operation, tx.Now, ckpt.ResolveCommand(agent, run.Name, o.Key))
+	}
+	if e.Detail == nil {
+		e.Detail = map[string]any{}
+	}
+	e.Detail["left_uncertain"] = named(rows)
+	return tx.Exec(`UPDATE operations AS o SET left_uncertain = 1 WHERE run_id = ? AND `+isUnresolved, run.ID)
+}
+
+// named is what an audit row says of attempts.
+func named(rows []operationRow) []map[string]any {
+	list := make([]map[string]any, len(rows))
+	for i := range rows {
+		list[i] = map[string]any{"key": rows[i].Key, "name": rows[i].Name, "attempt": rows[i].Attempt, "status": rows[i].Status}
+	}
+	return list
+}
+
+// BeginOperation begins an attempt of an operation. It saves the state to go back to in the same transaction as the
+// attempt's row. If the key has succeeded, it begins nothing. While nobody knows how an earlier attempt ended, it is
+// refused, unless both attempts are idempotent.
 func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
@@ -48,9 +90,15 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if err := wellformed.Operation(&r); err != nil {
 		return nil, false, err
 	}
+	if r.ResultSchema != nil {
+		if err := s.fits(ctx, r.ResultSchema, nil); err != nil {
+			return nil, false, err
+		}
+	}
 	c := s.Screen(sc, ref.Agent, "operation")
 	c.Key("key", r.Key)
 	c.Text("name", &r.Name)
+	c.JSON("args", &r.Args)
 	c.Labels(&r.Labels)
 	if c.Again(func() error { return wellformed.Operation(&r) }); c.Err != nil {
 		return nil, false, c.Err
@@ -66,7 +114,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 		defer before.Leave()
 	}
 	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
-		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State)), Entry: e, Make: true,
+		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State) + len(r.Args)), Entry: e, Make: true,
 		Drift: true, Secrets: c.Found,
 	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
@@ -74,19 +122,48 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 			return nil, err
 		}
 		tx.Touches(run)
-		old, err := findOperation(tx, run.ID, r.Key, doneAttempt)
+		done, err := findOperation(tx, run.ID, `o.key = ? AND o.status = 'succeeded' ORDER BY o.attempt DESC`, r.Key)
 		if err != nil {
 			return nil, err
 		}
-		if old != nil && old.Status == ckpt.OperationSucceeded {
-			old.Replayed = true
-			return &old.Operation, nil
+		if done != nil {
+			done.Replayed = true
+			return &done.Operation, nil
 		}
 		if err := s.MayAddToFleet(agent.Owner, agent.Name); err != nil {
 			return nil, err
 		}
-		return s.beginOperation(tx, agent, run, old, before, r, e)
+		if err := s.mayBegin(tx, sc, agent, run, &r, e); err != nil {
+			return nil, err
+		}
+		return s.beginOperation(tx, agent, run, before, r, e)
 	})
+}
+
+// mayBegin refuses to begin an attempt while nobody knows how an earlier one ended. A spooled attempt has happened
+// already, so it is recorded beside the earlier one.
+func (s *Store) mayBegin(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r *ckpt.OperationRequest, e ledger.AuditEntry) error {
+	rows, err := unresolvedOf(tx, run, r.Key)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		o := &rows[i]
+		switch {
+		case !sc.Spooled.IsZero():
+			if o.Status == ckpt.OperationOpen {
+				err = s.becomeUncertain(tx, agent, run, o, "")
+			}
+		case o.Status == ckpt.OperationUncertain && o.Idempotent && r.Idempotent:
+			err = s.resolve(tx, agent, run, o, ckpt.OperationResolution{Key: o.Key, Choice: ckpt.ChoiceRepeat}, ckpt.ResolvedByRepeat, resolveEntry(e, ""))
+		default:
+			err = ckpt.UncertainError("operation "+r.Key+" cannot begin", o.Run, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, o.Run, o.Key))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stateBefore prepares the pre_operation save. It returns nil if no state was sent.
@@ -104,35 +181,32 @@ func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef,
 	return v, err
 }
 
-func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, old *operationRow,
-	before *saves.Save, r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
+func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, before *saves.Save,
+	r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
 	if before == nil {
 		var err error
 		if before, err = s.newestAsBefore(tx, agent, run, r, e); err != nil {
 			return nil, err
 		}
 	}
-	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, StartedAt: tx.Now}
+	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, Args: r.Args, Idempotent: r.Idempotent,
+		SelfCheck: r.SelfCheck, ResultSchema: r.ResultSchema, StartedAt: tx.Now}
 	if before != nil {
 		if err := s.Admit(tx, before, nil); err != nil {
 			return nil, err
 		}
-	}
-	if old != nil {
-		o.Attempt = old.Attempt + 1
-		if err := tx.Exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE id = ? AND status = 'open'`, tx.Now, old.ID); err != nil {
-			return nil, err
-		}
-	}
-	if before != nil {
 		reply, err := s.InsertCheckpoint(tx, before, agent, run)
 		if err != nil {
 			return nil, err
 		}
 		o.Checkpoint = ckpt.Ref(reply.ID)
 	}
-	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, checkpoint, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Checkpoint, o.StartedAt)
+	if _, err := tx.Get(&o.Attempt, `SELECT max(attempt) + 1 FROM operations WHERE run_id = ? AND key = ? HAVING count(*) > 0`, run.ID, r.Key); err != nil {
+		return nil, err
+	}
+	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, args, idempotent, self_check, result_schema, checkpoint, started_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Args, o.Idempotent, o.SelfCheck, o.ResultSchema, o.Checkpoint, o.StartedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -174,136 +248,6 @@ func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	return v, v.EncodeProgram()
 }
 
-// EndOperation ends an operation. After a success, it releases the pre_operation checkpoints of all
-// attempts in the same transaction. After a failure, it returns the checkpoint to go back to, with
-// its state.
-func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ckpt.OperationEnded, bool, error) {
-	if err := ref.Check(); err != nil {
-		return nil, false, err
-	}
-	if err := wellformed.OperationEnd(&r); err != nil {
-		return nil, false, err
-	}
-	c := s.Screen(sc, ref.Agent, "operation")
-	c.JSON("result", &r.Result)
-	c.Ref("error", &r.Error)
-	c.Text("reason", &r.Reason)
-	if c.Again(func() error { return wellformed.OperationEnd(&r) }); c.Err != nil {
-		return nil, false, c.Err
-	}
-	action := "end_operation"
-	if r.Resolve {
-		action = "resolve_operation"
-	}
-	ref.Epoch = r.Epoch
-	e := ledger.Entry(sc, action, ref.Agent)
-	e.Run, e.Subject, e.Reason = ledger.RunName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
-		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Result) + len(r.Error)), Entry: e,
-		Claim: sqlite.Frees, Secrets: c.Found,
-	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.OperationEnded, error) {
-		return s.endOperation(tx, sc, agent, ref, r, e)
-	})
-	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key
-		ended.Restore, err = s.again(sc, string(ended.Checkpoint))
-	}
-	return ended, replayed, err
-}
-
-// again loads a checkpoint that the first reply carried. The reply stays valid if the checkpoint
-// has been removed since or is damaged; the result is then nil.
-func (s *Store) again(sc ckpt.Scope, id string) (*ckpt.Checkpoint, error) {
-	c, err := s.Checkpoint(context.Background(), sc, id, true)
-	if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt {
-		return nil, nil
-	}
-	return c, err
-}
-
-func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, ref ckpt.RunRef,
-	r ckpt.OperationEnd, e ledger.AuditEntry) (*ckpt.OperationEnded, error) {
-	run, err := s.runToEnd(tx, sc, ref, r)
-	if err != nil {
-		return nil, err
-	}
-	tx.Touches(run)
-	which := newestAttempt
-	if r.Resolve {
-		which = uncertainAttempt
-	}
-	o, err := findOperation(tx, run.ID, r.Key, which)
-	if err != nil {
-		return nil, err
-	}
-	if err := mayEnd(run, o, r); err != nil {
-		return nil, err
-	}
-	ended := &ckpt.OperationEnded{Operation: o.Operation, Released: []string{}}
-	if o.Status == r.Status {
-		ended.Replayed = true
-		return ended, tx.Audit(e)
-	}
-	ended.Status, ended.Result, ended.Error, ended.EndedAt = r.Status, r.Result, r.Error, tx.Now
-	err = tx.Exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`,
-		string(r.Status), tx.Now, r.Result, r.Error, o.ID)
-	if err != nil {
-		return nil, err
-	}
-	e.Detail = map[string]any{"name": o.Name, "status": r.Status, "attempt": o.Attempt, "was": o.Status}
-	if err := tx.Audit(e); err != nil {
-		return nil, err
-	}
-	if !r.Resolve { // an operator's decision does not show that the owner is alive
-		if err := tx.SignOfLife(run); err != nil {
-			return nil, err
-		}
-	}
-	if r.Status == ckpt.OperationSucceeded {
-		err = tx.Exec(`UPDATE operations SET status = 'failed', ended_at = ?
-			WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.Now, run.ID, o.Key, o.Attempt)
-		if err == nil {
-			ended.Released, err = s.RetainRun(tx, agent, run, e)
-		}
-		return ended, err
-	}
-	if o.Checkpoint != "" {
-		ended.Restore, err = tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(o.Checkpoint)})
-		if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt { // the failure is recorded even so
-			s.Log.Warn("the state before a failed operation cannot be given back", "checkpoint", o.Checkpoint, "error", err)
-			err = nil
-		}
-	}
-	return ended, err
-}
-
-// runToEnd is the run of an operation. To resolve an operation, an operator needs no epoch, and the
-// run may have ended.
-func (s *Store) runToEnd(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ledger.RunRow, error) {
-	if r.Resolve {
-		_, run, err := s.knownRun(tx, sc, ref)
-		if err == nil {
-			err = s.OwnedHere(run)
-		}
-		return run, err
-	}
-	return s.needRun(tx, sc, ref)
-}
-
-func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
-	switch {
-	case o == nil:
-		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: begin it first", run.Name, r.Key)
-	case o.Status == r.Status, o.Status == ckpt.OperationUncertain, o.Status == ckpt.OperationOpen && !r.Resolve:
-		return nil
-	case o.Status == ckpt.OperationOpen:
-		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: "+
-			"only uncertain operations can be resolved. If its owner is gone, resume the run first", r.Key)
-	case o.Status == ckpt.OperationSucceeded:
-		return ckpt.Errorf(ckpt.CodeConflict, "operation %s already succeeded: to act again, begin one with another key", r.Key)
-	}
-	return ckpt.Errorf(ckpt.CodeConflict, "operation %s already %s: begin it again for another attempt", r.Key, o.Status)
-}
-
 // Operations lists a run's operations, newest first.
 func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.OperationPage, error) {
 	if err := ckpt.CheckStatus("operation", ckpt.OperationStatus(f.Status), ckpt.OperationStatuses); err != nil {
@@ -317,8 +261,8 @@ func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		before = 1 << 62
 	}
 	var rows []operationRow
-	err = s.RO.SelectContext(ctx, &rows, `SELECT `+operationColumns+` FROM operations WHERE id IN (
-		SELECT id FROM operations WHERE run_id = ?1 AND id < ?2 AND (?3 = '' OR status = ?3) ORDER BY id DESC LIMIT 0 + ?4) ORDER BY id DESC`,
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+operationColumns+operationTables+`WHERE o.id IN (
+		SELECT id FROM operations WHERE run_id = ?1 AND id < ?2 AND (?3 = '' OR status = ?3) ORDER BY id DESC LIMIT 0 + ?4) ORDER BY o.id DESC`,
 		run.ID, before, f.Status, limit+1)
 	page := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
 	for i := range rows[:min(limit, len(rows))] {

@@ -119,7 +119,7 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 	}
 
 	// A need disappears when it is resolved.
-	_, _, err = s.EndOperation(t.Context(), ann, ckpt.RunRef{Agent: "asks", Run: "r"}, ckpt.OperationEnd{Key: "push", Status: ckpt.OperationFailed, Resolve: true, Reason: "looked"})
+	_, _, err = s.ResolveOperation(t.Context(), ann, ckpt.RunRef{Agent: "asks", Run: "r"}, ckpt.OperationResolution{Key: "push", Choice: ckpt.ChoiceItDidNot, Reason: "looked"})
 	must(t, err)
 	if got := whats(overview(t, s, ann).Needs); slices.Contains(got, "operation asks/r") || !slices.Contains(got, "prompt asks/r") {
 		t.Errorf("after the operation was resolved: %q", got)

@@ -2,7 +2,10 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
@@ -13,14 +16,23 @@ import (
 )
 
 const (
-	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.at, p.question, p.reason,
-		p.choices, p.schema, p.expires_at, p.checkpoint, p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by`
+	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.operation, coalesce(p.attempt, 0) AS attempt, p.at, p.question, p.reason,
+		p.choices, p.schema, p.expires_at, p.checkpoint, p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by,
+		CASE WHEN p.kind = 'operation' THEN (SELECT json_object('name', o.name, 'status', o.status, 'args', CASE WHEN length(o.args) > 600 THEN substr(o.args, 1, 600) || '…' ELSE json(o.args) END,
+			'idempotent', json(iif(o.idempotent, 'true', 'false')), 'result_schema', json(o.result_schema), 'started_at', o.started_at, 'error', o.error)
+			FROM operations o WHERE o.run_id = p.run_id AND o.key = p.operation AND o.attempt = p.attempt) END AS about,
+		CASE WHEN p.kind = 'operation' THEN (SELECT json_group_array(json_object('key', key, 'name', name, 'status', status) ORDER BY id)
+			FROM (SELECT id, key, name, status FROM steps WHERE run_id = p.run_id ORDER BY id DESC LIMIT 3)) END AS steps`
 	promptTables = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
-// openPrompt returns the prompt that the plan waits for, or makes one. An older prompt without an
-// answer is about something else, and is withdrawn.
+// openPrompt returns the prompt that the plan waits for, or makes one. The questions about operations come first: how to
+// go on with the run is asked when they are answered. An older decision without an answer is about something else, and
+// is withdrawn.
 func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
+	if p, err := s.askAboutAll(tx, agent, run); err != nil || p != nil {
+		return p, err
+	}
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
@@ -59,10 +71,63 @@ func (s *Store) withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
 		WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
-// withdrawPrompts closes all unanswered prompts of a run.
+// withdrawPrompts closes the unanswered prompts of a run, except the questions about its operations.
 func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
-	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
+	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind <> 'operation' AND answered_at IS NULL`,
+		tx.Now, ledger.Daemon, run.ID)
+}
+
+// promptRow is a stored prompt, and what the text of a question about an operation is made of.
+type promptRow struct {
+	ckpt.Prompt
+	About ckpt.JSON `db:"about"`
+	Steps ckpt.JSON `db:"steps"`
+}
+
+// shown returns the prompt as it is now.
+func (r *promptRow) shown(now ckpt.Time) *ckpt.Prompt {
+	p := &r.Prompt
+	p.Status = p.StatusAt(now, ledger.Daemon)
+	if p.Kind == ckpt.PromptOperation {
+		r.describe(now)
+	}
+	return p
+}
+
+// describe makes the text of a question about an operation from what is known of it now.
+func (r *promptRow) describe(now ckpt.Time) {
+	p := &r.Prompt
+	p.Question = fmt.Sprintf("Did operation %s of run %s of agent %s take effect?", p.Operation, p.Run, p.Agent)
+	var o ckpt.Operation
+	var steps []ckpt.Step
+	if len(r.About) == 0 || json.Unmarshal(r.About, &o) != nil || json.Unmarshal(r.Steps, &steps) != nil {
+		p.Reason = "The operation is no longer recorded."
+		return
+	}
+	p.Schema = o.ResultSchema
+	if string(p.Schema) == "null" {
+		p.Schema = nil
+	}
+	said := []string{fmt.Sprintf("Attempt %d of %q began at %s (%s ago).", p.Attempt, o.Name, o.StartedAt, ckpt.Age(now.Sub(o.StartedAt.Time)))}
+	if args := string(o.Args); args != "" && args != "null" {
+		said = append(said, "Its arguments: "+args+".")
+	}
+	evidence := "Its end was never recorded."
+	if o.Error != "" {
+		evidence = "What is known of its end: " + strings.TrimRight(string(o.Error), ".") + "."
+	}
+	said = append(said, evidence)
+	if len(steps) > 0 {
+		words := make([]string, len(steps))
+		for i := range steps {
+			words[i] = fmt.Sprintf("%s (%s)", steps[i].Key, steps[i].Status)
+		}
+		said = append(said, "The run's last steps: "+strings.Join(words, ", ")+".")
+	}
+	said = append(said, "Find out, and answer it_did (with the result as JSON, if the code needs one), it_did_not (the operation may be begun again), or repeat"+
+		map[bool]string{true: ": the operation is idempotent, so that is harmless.", false: ": the operation may then happen twice."}[o.Idempotent])
+	p.Reason = strings.Join(said, " ")
 }
 
 // Prompts lists the scope's prompts, newest first. An administrator who names no owner sees all. Open prompts of runs that
@@ -79,17 +144,18 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 		sc.Target = ckpt.AllOwners
 	}
 	page := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
-	err = s.RO.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*')
+	var rows []promptRow
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*')
 		AND (NOT ?2 OR p.answered_at IS NULL AND (p.expires_at IS NULL OR p.expires_at > ?5)
 			AND p.run_id NOT IN (SELECT value FROM json_each(?6))) AND p.id < ?3 ORDER BY p.id DESC LIMIT 0 + ?4`,
 		sc.Whose(), f.Open, f.Before, limit+1, ckpt.At(s.Opt.Now()), s.ElsewhereIDs())
-	if len(page.Prompts) > limit {
-		page.Prompts = page.Prompts[:limit]
-		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.Next = ckpt.Ref(rows[limit-1].ID)
 	}
 	now := ckpt.At(s.Opt.Now())
-	for i := range page.Prompts {
-		page.Prompts[i].Status = page.Prompts[i].StatusAt(now, ledger.Daemon)
+	for i := range rows {
+		page.Prompts = append(page.Prompts, *rows[i].shown(now))
 	}
 	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
 		s.AuditRead(sc, "list_prompts", "", "")
@@ -134,28 +200,65 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 		if err := s.OwnedHere(run); err != nil {
 			return nil, err
 		}
-		if p.Kind == ckpt.PromptQuestion {
-			var answered *ckpt.Prompt
+		var answered *ckpt.Prompt
+		switch p.Kind {
+		case ckpt.PromptQuestion:
 			answered, again, err = s.answerQuestion(tx, sc, run, a, e)
-			return answered, err
+		case ckpt.PromptOperation:
+			answered, again, err = s.answerAboutOperation(tx, sc, agent, run, a, e)
+		default:
+			answered, err = s.answer(tx, sc, agent, run, a, e)
 		}
-		return s.answer(tx, sc, agent, run, a, e)
+		return answered, err
 	})
 	return answered, replayed || again, err
 }
 
 func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
-	var p ckpt.Prompt
-	err := s.RO.GetContext(ctx, &p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
-	if ledger.IsNoRows(err) || (err == nil && !ledger.MayRead(sc, p.Owner)) {
+	var row promptRow
+	err := s.RO.GetContext(ctx, &row, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
+	if ledger.IsNoRows(err) || (err == nil && !ledger.MayRead(sc, row.Owner)) {
 		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: list the open prompts with ckptsidecar prompts", id)
 	}
-	p.Status = p.StatusAt(ckpt.At(s.Opt.Now()), ledger.Daemon)
-	return &p, sqlite.ReadError(err)
+	return row.shown(ckpt.At(s.Opt.Now())), sqlite.ReadError(err)
+}
+
+// answerAboutOperation resolves the attempt that a prompt is about. Repeating the same answer changes nothing, and the
+// bool is then true.
+func (s *Store) answerAboutOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, a ckpt.PromptAnswer,
+	e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
+	p, err := readPrompt(tx, a.ID)
+	if err != nil || p == nil {
+		return nil, false, ledger.ErrOr(err, noPrompt(a.ID))
+	}
+	switch {
+	case p.Status == ckpt.PromptAnswered && string(p.Choice) == string(a.Choice) && wellformed.SameJSON(p.Data, a.Data):
+		return p, true, nil
+	case p.Status != ckpt.PromptOpen:
+		return nil, false, closedBefore(tx, a.ID)
+	}
+	r := ckpt.OperationResolution{Key: string(p.Operation), Attempt: p.Attempt, Choice: a.Choice, Result: a.Data}
+	o, err := toResolve(tx, agent, run, r)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.resolve(tx, agent, run, o, r, sc.Caller.Owner, resolveEntry(e, a.Reason)); err != nil {
+		return nil, false, err
+	}
+	if _, err := s.RetainRun(tx, agent, run, e); err != nil { // the operation no longer needs its checkpoint
+		return nil, false, err
+	}
+	p, err = readPrompt(tx, a.ID)
+	return p, false, err
 }
 
 func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, a ckpt.PromptAnswer,
 	e ledger.AuditEntry) (*ckpt.Prompt, error) {
+	leave := a.LeaveUncertain && a.Choice != ckpt.ChoiceResume // which would not go on: the operation must be resolved first
+	because := fmt.Sprintf("the answer %s cannot be given to run %s", a.Choice, run.Name)
+	if err := mayLeave(tx, agent.Name, run, leave, because, &e); err != nil {
+		return nil, err
+	}
 	changed, err := tx.ExecCount(`UPDATE prompts SET choice = ?, answered_at = ?, answered_by = ? WHERE id = ? AND answered_at IS NULL`,
 		string(a.Choice), tx.Now, sc.Caller.Owner, a.ID)
 	if err != nil {
@@ -171,7 +274,7 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 			err = s.NewStretch(tx, run, nil, ckpt.ClosedBegun)
 		}
 	case ckpt.ChoiceAbandon:
-		err = s.endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
+		err = s.endRun(tx, agent, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
 	}
 	if err != nil {
 		return nil, err
@@ -214,13 +317,12 @@ func readPrompt(tx *ledger.Tx, id string) (*ckpt.Prompt, error) {
 
 // promptWhere reads the first prompt that meets a condition, nil if there is none.
 func promptWhere(tx *ledger.Tx, condition string, args ...any) (*ckpt.Prompt, error) {
-	var p ckpt.Prompt
-	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE `+condition, args...)
+	var row promptRow
+	found, err := tx.Get(&row, `SELECT `+promptColumns+promptTables+`WHERE `+condition, args...)
 	if err != nil || !found {
 		return nil, err
 	}
-	p.Status = p.StatusAt(tx.Now, ledger.Daemon)
-	return &p, nil
+	return row.shown(tx.Now), nil
 }
 
 // reinitialize makes the next resume begin with nothing. Earlier checkpoints stay as history.

@@ -49,7 +49,7 @@ func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionR
 	p, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
 		Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Size: size, Entry: e, Make: true, Secrets: c.Found,
 	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Prompt, error) {
-		_, run, err := s.OpenRun(tx, sc, ref)
+		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionR
 		if err != nil || !r.Suspend || p.Status != ckpt.PromptOpen || run.Status == ckpt.RunSuspended {
 			return p, err
 		}
-		if err := s.endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunSuspended}); err != nil {
+		if err := s.endRun(tx, agent, run, ckpt.EndRequest{Status: ckpt.RunSuspended}); err != nil {
 			return nil, err
 		}
 		end := e
@@ -136,8 +136,11 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 
 // mayAnswer returns an error if a prompt does not allow an answer.
 func (s *Store) mayAnswer(ctx context.Context, p *ckpt.Prompt, a *ckpt.PromptAnswer) error {
-	if err := a.CheckFor(p); err != nil || p.Schema == nil {
+	if err := a.CheckFor(p); err != nil || p.Schema == nil || p.Kind == ckpt.PromptOperation && a.Choice != ckpt.ChoiceItDid {
 		return err
+	}
+	if p.Kind == ckpt.PromptOperation {
+		return s.resultFitsSchema(ctx, p.Schema, string(p.Operation), a.Data)
 	}
 	return s.fits(ctx, p.Schema, a.Data)
 }

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -110,6 +111,11 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	if err != nil {
 		return nil, err
 	}
+	if r.LeaveUncertain && run != nil && plan.Verdict != ckpt.VerdictUnsafe {
+		if err := mayLeave(tx, agent.Name, run, true, "", &e); err != nil {
+			return nil, err
+		}
+	}
 	switch plan.Verdict {
 	case ckpt.VerdictUnsafe:
 	case ckpt.VerdictAsk:
@@ -120,7 +126,10 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	if err != nil {
 		return nil, err
 	}
-	e.Detail = map[string]any{"verdict": plan.Verdict, "epoch": plan.Epoch, "claimed": plan.Claimed, "force": r.Force}
+	if e.Detail == nil {
+		e.Detail = map[string]any{}
+	}
+	maps.Copy(e.Detail, map[string]any{"verdict": plan.Verdict, "epoch": plan.Epoch, "claimed": plan.Claimed, "force": r.Force})
 	if plan.Checkpoint != nil {
 		e.Subject = plan.Checkpoint.ID
 	}
@@ -131,13 +140,23 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 // there is one open prompt.
 func (s *Store) ask(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) error {
 	if run.Status == ckpt.RunRunning {
-		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
+		if err := s.interruptRun(tx, agent, run, ckpt.RunInterrupted, "its process was gone when the run was resumed"); err != nil {
 			return err
 		}
 	}
 	var err error
-	plan.Prompt, err = s.openPrompt(tx, agent, run, plan)
-	return err
+	if plan.Prompt, err = s.openPrompt(tx, agent, run, plan); err != nil {
+		return err
+	}
+	for i := range plan.UncertainOperations { // as they are now
+		o := &plan.UncertainOperations[i]
+		row, err := findOperation(tx, run.ID, `o.key = ? AND o.attempt = ?`, o.Key, o.Attempt)
+		if err != nil || row == nil {
+			return err
+		}
+		*o = row.Operation
+	}
+	return nil
 }
 
 // claim makes the caller the owner.
@@ -158,7 +177,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 			return err
 		}
 	default:
-		if err := takeOver(tx, run); err != nil {
+		if err := s.takeOver(tx, agent, run); err != nil {
 			return err
 		}
 		// If no clean checkpoint is left, an operator has decided to trust this one.
@@ -193,13 +212,14 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 }
 
 // takeOver ends the old owner's segment and raises the epoch.
-func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
+func (s *Store) takeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
+	const evidence = "its run was taken over by another process"
 	if !run.SegmentAt.IsZero() {
-		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
+		if err := s.interruptRun(tx, agent, run, ckpt.RunInterrupted, evidence); err != nil {
 			return err
 		}
 	}
-	if err := leaveOpen(tx, run); err != nil {
+	if err := s.leaveOpen(tx, agent, run, evidence); err != nil {
 		return err
 	}
 	run.Attempt++
@@ -214,7 +234,7 @@ const factCheckpoints = 64
 
 // facts reads all that a plan needs to know of a run, with at most most checkpoints of each kind.
 func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest, most int) (*resume.Facts, error) {
-	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Claimed: r.Claimed, Autoresume: true}
+	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Claimed: r.Claimed, Leave: r.LeaveUncertain, Autoresume: true}
 	if agent != nil {
 		f.Autoresume = agent.Settings.Autoresume
 		f.Load = func(id string) (*ckpt.Checkpoint, error) {
@@ -334,29 +354,18 @@ func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 }
 
 func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	var rows []struct {
-		operationRow
-		Seq int64 `db:"seq"`
-	}
-	err := tx.List(&rows, `SELECT `+operationColumns+`, coalesce((SELECT c.seq FROM checkpoints c WHERE c.id = checkpoint AND +c.run_id = o.run_id), 0) AS seq
-		FROM operations o WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
-	for _, row := range rows {
-		f.Operations = append(f.Operations, row.Operation)
-		f.OperationsAt = append(f.OperationsAt, row.Seq)
+	rows, err := unresolved(tx, run)
+	for i := range rows {
+		if !rows[i].Left {
+			f.Operations = append(f.Operations, rows[i].Operation)
+		}
 	}
 	return err
 }
 
 func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	var p struct {
-		ckpt.Prompt
-		Seq *int64 `db:"asked_seq"`
-	}
-	found, err := tx.Get(&p, `SELECT `+promptColumns+`, p.asked_seq`+promptTables+
-		`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.rowid DESC LIMIT 1`, run.ID) // not by time: the clock may have been set back
-	if found {
-		f.Prompt, f.PromptAt = &p.Prompt, p.Seq
-	}
+	var err error
+	f.Prompt, err = promptWhere(tx, `p.run_id = ? AND p.kind = 'decision' ORDER BY p.rowid DESC LIMIT 1`, run.ID) // not by time: the clock may have been set back
 	return err
 }
 
@@ -366,7 +375,7 @@ const maxFactQuestions = 64
 // readFactQuestions reads the questions that the run has asked since it last began again.
 func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var rows []struct {
-		ckpt.Prompt
+		promptRow
 		Seq int64 `db:"answered_seq"`
 	}
 	err := tx.List(&rows, `SELECT `+promptColumns+`, coalesce(p.answered_seq, 0) AS answered_seq`+promptTables+

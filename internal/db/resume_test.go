@@ -587,7 +587,7 @@ func TestAWithdrawnDecision(t *testing.T) {
 	p.kill(11)
 	plan := claim(t, s, 12)
 	wantVerdict(t, plan, ckpt.VerdictAsk)
-	_, _, err = s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true})
+	_, _, err = s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot})
 	must(t, err)
 	changed := s.PromptsChanged()
 	if resolved := claim(t, s, 12); !resolved.Claimed {

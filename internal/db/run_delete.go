@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
@@ -36,7 +37,7 @@ func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f
 			if err != nil {
 				return err
 			}
-			if err := s.mayDeleteRun(tx, run, force); err != nil {
+			if err := s.mayDeleteRun(tx, agent, run, force); err != nil {
 				return err
 			}
 			more, err = s.deleteSome(tx, sc, agent, run, e, deleted.Checkpoints, &gone)
@@ -61,7 +62,7 @@ func (s *Store) sweepNow(ctx context.Context) {
 }
 
 // mayDeleteRun refuses to delete a run that is still in use or waits for a person.
-func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) error {
+func (s *Store) mayDeleteRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, force bool) error {
 	var pinned string
 	if _, err := tx.Get(&pinned, `SELECT id FROM checkpoints WHERE run_id = ? AND pinned = 1 LIMIT 1`, run.ID); err != nil {
 		return err
@@ -80,18 +81,18 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return ckpt.Errorf(ckpt.CodeConflict,
 			"run %s cannot be deleted: its fork %s has no checkpoint of its own yet; save one in the fork, or end the fork, first", run.Name, fork)
 	}
-	if force {
+	if force { // its audit row names the operations
 		return nil
 	}
 	if s.OwnerAlive(run) {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (%s): end it first", run.Name, signOfOwner(run))
 	}
-	var operation string
-	_, err = tx.Get(&operation, `SELECT key || ' is ' || status FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
-	if err == nil && operation != "" {
-		err = ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its operation %s; end or resolve it first", run.Name, operation)
+	rows, err := unresolved(tx, run)
+	if err != nil || len(rows) == 0 {
+		return err
 	}
-	return err
+	o := &rows[0]
+	return ckpt.UncertainError(fmt.Sprintf("run %s cannot be deleted", run.Name), run.Name, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, run.Name, o.Key))
 }
 
 // deleteSome removes the oldest checkpoints of a run, and the run itself if none is left. before is
@@ -112,10 +113,17 @@ func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow,
 		return true, nil
 	}
 	tx.OnCommit(s.prompts.Tell)
+	unknown, err := unresolved(tx, run)
+	if err != nil {
+		return false, err
+	}
 	if gone.Rows, err = s.DropRows(tx, agent, run.ID); err != nil {
 		return false, err
 	}
 	e.Owner, e.Detail = agent.Owner, map[string]any{"checkpoints": before + gone.Checkpoints, "rows": gone.Rows, "status": run.Status}
+	if len(unknown) > 0 {
+		e.Detail["uncertain_operations"] = named(unknown)
+	}
 	return false, tx.Audit(e)
 }
 

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -133,8 +134,12 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		return nil, false, c.Err
 	}
 	ref.Epoch = r.Epoch
+	c.Text("reason", &r.Reason)
+	if c.Err != nil {
+		return nil, false, c.Err
+	}
 	e := ledger.Entry(sc, "end_run", ref.Agent)
-	e.Run, e.Detail = ledger.RunName(ref.Run), map[string]any{"status": r.Status}
+	e.Run, e.Reason, e.Detail = ledger.RunName(ref.Run), r.Reason, map[string]any{"status": r.Status}
 	var final *saves.Save
 	room := sqlite.Frees // because retention may remove checkpoints
 	if len(r.State) > 0 {
@@ -155,6 +160,12 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 			return nil, err
 		}
 		tx.Touches(run)
+		if !r.Status.Resumable() {
+			because := fmt.Sprintf("run %s cannot end as %s", run.Name, r.Status)
+			if err := mayLeave(tx, agent.Name, run, r.LeaveUncertain, because, &e); err != nil {
+				return nil, err
+			}
+		}
 		if final != nil {
 			if err := s.Admit(tx, final, nil); err != nil {
 				return nil, err
@@ -163,7 +174,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 				return nil, err
 			}
 		}
-		if err := s.endRun(tx, run, r); err != nil {
+		if err := s.endRun(tx, agent, run, r); err != nil {
 			return nil, err
 		}
 		if err := tx.Audit(e); err != nil {
@@ -173,8 +184,8 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	})
 }
 
-func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) error {
-	if err := leaveOpen(tx, run); err != nil {
+func (s *Store) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.EndRequest) error {
+	if err := s.leaveOpen(tx, agent, run, "its run ended as "+string(r.Status)+" before it did"); err != nil {
 		return err
 	}
 	var ended ckpt.Time
@@ -193,18 +204,24 @@ func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) err
 }
 
 // leaveOpen marks the steps and operations that the owner left open, because it is not known how
-// they ended.
-func leaveOpen(tx *ledger.Tx, run *ledger.RunRow) error {
+// they ended. evidence says what is known.
+func (s *Store) leaveOpen(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, evidence string) error {
 	err := tx.Exec(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.Now, run.ID)
 	if err != nil {
 		return err
 	}
-	return tx.Exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE run_id = ? AND status = 'open'`, tx.Now, run.ID)
+	rows, err := unresolved(tx, run)
+	for i := range rows {
+		if err == nil && rows[i].Status == ckpt.OperationOpen {
+			err = s.becomeUncertain(tx, agent, run, &rows[i], ckpt.Ref(evidence))
+		}
+	}
+	return err
 }
 
 // interruptRun ends a segment without a message from its owner, at its last sign of life.
-func interruptRun(tx *ledger.Tx, run *ledger.RunRow, status ckpt.RunStatus) error {
-	if err := leaveOpen(tx, run); err != nil {
+func (s *Store) interruptRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, status ckpt.RunStatus, evidence string) error {
+	if err := s.leaveOpen(tx, agent, run, evidence); err != nil {
 		return err
 	}
 	run.AccumulatedMS = run.Accumulated(run.LastSign())

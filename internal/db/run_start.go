@@ -25,11 +25,15 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	c.Ref("goal", &r.Goal)
 	c.Ref("external_session", &r.ExternalSession)
 	c.Labels(&r.Labels)
+	c.Text("reason", &r.Reason)
 	if c.Again(r.Check); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "start_run", r.Agent)
 	e.Run = ledger.RunName(r.Run)
+	if r.Reason != "" {
+		e.Reason = r.Reason
+	}
 	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
 		Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true, Secrets: c.Found,
 	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) {
@@ -67,6 +71,9 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		}
 	}
 	if !run.EndedAt.IsZero() {
+		if err := mayLeave(tx, agent.Name, run, r.LeaveUncertain, "run "+run.Name+" cannot begin anew", &e); err != nil {
+			return nil, err
+		}
 		if err := s.beginAnew(tx, run); err != nil {
 			return nil, err
 		}
@@ -88,7 +95,10 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	if err != nil {
 		return nil, err
 	}
-	e.Detail = map[string]any{"pid": owner.PID}
+	if e.Detail == nil {
+		e.Detail = map[string]any{}
+	}
+	e.Detail["pid"] = owner.PID
 	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
@@ -190,12 +200,14 @@ func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liv
 		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.Now, tx.Now, segment, tx.Now, run.ID)
 }
 
-// forgetWork deletes the records of a run's steps and operations, so that they are done again.
+// forgetWork deletes the records of a run's steps and operations, so that they are done again. An operation that was left
+// uncertain stays, with the question about it.
 func (s *Store) forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
-	for _, table := range []string{"steps", "operations"} {
-		if err := tx.Exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
-			return err
-		}
+	if err := tx.Exec(`DELETE FROM steps WHERE run_id = ?`, run.ID); err != nil {
+		return err
+	}
+	if err := tx.Exec(`DELETE FROM operations WHERE run_id = ? AND status NOT IN ('open', 'uncertain')`, run.ID); err != nil {
+		return err
 	}
 	return s.retireQuestions(tx, run)
 }

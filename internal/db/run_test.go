@@ -325,8 +325,8 @@ func TestUncertainOperation(t *testing.T) {
 	if again := claim(t, s, 12); again.Prompt.ID != plan.Prompt.ID {
 		t.Error("asking again made another prompt")
 	}
-	end := ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded, Resolve: true, Reason: "the bank says so"}
-	ended, _, err := s.EndOperation(t.Context(), ann, mainRun, end)
+	end := ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDid, Reason: "the bank says so"}
+	ended, _, err := s.ResolveOperation(t.Context(), ann, mainRun, end)
 	if err != nil || ended.Status != ckpt.OperationSucceeded {
 		t.Fatalf("%+v, %v", ended, err)
 	}

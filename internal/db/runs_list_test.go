@@ -110,7 +110,11 @@ func TestStepAndOperationPages(t *testing.T) {
 		t.Error(diff)
 	}
 	end := func(key string, status ckpt.OperationStatus, resolve bool) error {
-		_, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: key, Status: status, Resolve: resolve})
+		if resolve {
+			_, _, err := s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: key, Choice: ckpt.ChoiceItDid})
+			return err
+		}
+		_, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: key, Status: status})
 		return err
 	}
 	must(t, end("k0", ckpt.OperationSucceeded, false))

@@ -182,7 +182,7 @@ func TestEveryUncertainAttemptIsAsked(t *testing.T) {
 	if v := overview(t, s, ann); len(v.Needs) != 1 || v.Needs[0].Operation != "pay" || v.Needs[0].Attempt != 1 {
 		t.Errorf("the overview lists %+v, want attempt 1 of pay", v.Needs)
 	}
-	if _, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true}); err != nil {
+	if _, _, err := s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot}); err != nil {
 		t.Fatal(err)
 	}
 	if plan := claim(t, s, 12); !plan.Claimed {
@@ -206,13 +206,13 @@ func TestAResolvedAttemptIsNotDoneAgain(t *testing.T) {
 	p.kill(11)
 	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
 	for _, again := range []bool{false, true} {
-		ended, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded, Resolve: true})
+		ended, _, err := s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDid})
 		must(t, err)
 		if ended.Attempt != 1 || ended.Replayed != again {
 			t.Errorf("resolved: attempt %d, replayed %t, want attempt 1, replayed %t", ended.Attempt, ended.Replayed, again)
 		}
 	}
-	_, _, err = s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true})
+	_, _, err = s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot})
 	wantCode(t, err, ckpt.CodeConflict)
 	if plan := claim(t, s, 12); !plan.Claimed {
 		t.Errorf("after it was resolved: %+v", plan)

@@ -103,7 +103,7 @@ func stillLate(run *ledger.RunRow, w liveness.Run) bool {
 }
 
 func (s *Store) foundDead(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, status ckpt.RunStatus, reason string) error {
-	if err := interruptRun(tx, run, status); err != nil {
+	if err := s.interruptRun(tx, agent, run, status, reason); err != nil {
 		return err
 	}
 	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner,

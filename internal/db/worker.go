@@ -89,6 +89,9 @@ func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.
 	if !over(retention.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.Settings, now) {
 		return 0, nil
 	}
+	if unknown, err := unresolved(tx, run); err != nil || len(unknown) > 0 {
+		return 0, err // a person is still asked about them
+	}
 	rows, err := s.DropRows(tx, agent, id)
 	if err != nil {
 		return 0, err

@@ -214,6 +214,13 @@ func (c *call) resume(ctx context.Context, run string) (*ckpt.Plan, error) {
 	if err != nil || plan.Verdict != ckpt.VerdictAsk {
 		return plan, err
 	}
+	if slices.ContainsFunc(plan.UncertainOperations, func(o ckpt.Operation) bool { return o.NeedsPerson() }) {
+		request.LeaveUncertain = true
+		plan, _, err = c.Client.Resume(ctx, request)
+		if err != nil || plan.Verdict != ckpt.VerdictAsk {
+			return plan, err
+		}
+	}
 	_, _, err = c.Client.AnswerPrompt(ctx, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume, Reason: why})
 	if ignore(err, ckpt.CodeConflict) != nil { // a conflict: it was answered meanwhile
 		return nil, err
@@ -729,16 +736,9 @@ func (c *call) over(ctx context.Context) error {
 		}
 		end.Result = reason
 	}
-	// A risky call that was stopped, for example by Ctrl-C, has an unknown outcome, and so has one that nobody has
-	// resolved since the session was continued. A completed run would not be asked about it, and would lose it when the
-	// session continues.
-	for _, status := range []ckpt.OperationStatus{ckpt.OperationOpen, ckpt.OperationUncertain} {
-		left, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(status), Limit: 1})
-		if err == nil && len(left.Operations) > 0 {
-			end = ckpt.EndRequest{Status: ckpt.RunInterrupted}
-			break
-		}
-	}
 	_, _, err := c.Client.EndRun(ctx, c.ref, end)
+	if ckpt.CodeOf(err) == ckpt.CodeUncertainOperation { // a risky call that was stopped, for example by Ctrl-C
+		_, _, err = c.Client.EndRun(ctx, c.ref, ckpt.EndRequest{Status: ckpt.RunInterrupted})
+	}
 	return ignore(err, ckpt.CodeNotFound)
 }

@@ -295,8 +295,8 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 		t.Errorf("told again: %s", again)
 	}
 	untilInterrupted(t, h, "first")
-	end := ckpt.OperationEnd{Key: "apply", Status: ckpt.OperationSucceeded, Resolve: true, Reason: "looked"}
-	if _, _, err := h.Client.EndOperation(t.Context(), ckpt.RunRef{Agent: "shop", Run: "first"}, end); err != nil {
+	end := ckpt.OperationResolution{Key: "apply", Choice: ckpt.ChoiceItDid, Reason: "looked"}
+	if _, _, err := h.Client.ResolveOperation(t.Context(), ckpt.RunRef{Agent: "shop", Run: "first"}, end); err != nil {
 		t.Fatal(err)
 	}
 	same := tells(t, h, in("SessionStart", "first", map[string]any{"source": "resume"}))

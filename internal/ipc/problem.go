@@ -18,6 +18,7 @@ var Kinds = map[ckpt.Code]struct {
 	ckpt.CodeDenied:              {http.StatusForbidden, "Not allowed"},
 	ckpt.CodeNotFound:            {http.StatusNotFound, "Not found"},
 	ckpt.CodeConflict:            {http.StatusConflict, "It contradicts what is there"},
+	ckpt.CodeUncertainOperation:  {http.StatusConflict, "Nobody knows whether an operation took effect"},
 	ckpt.CodeFenced:              {http.StatusConflict, "A newer owner has taken the run over"},
 	ckpt.CodeBaseMissing:         {http.StatusConflict, "The base of the change is not there: send the whole state"},
 	ckpt.CodeFilesMissing:        {http.StatusConflict, "Contents or a tree of files are not there: store them"},

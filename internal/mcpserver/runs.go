@@ -61,9 +61,10 @@ type openStep struct {
 }
 
 type operation struct {
-	Key   string `json:"key"`
-	Name  string `json:"name"`
-	Began string `json:"started_at"`
+	Key      string `json:"key"`
+	Name     string `json:"name"`
+	Began    string `json:"started_at"`
+	Evidence string `json:"error,omitempty" doc:"What is known of its end."`
 }
 
 func (s *Server) resume(ctx context.Context, in *resumeIn) (*resumeOut, error) {
@@ -112,7 +113,7 @@ func shownPlan(p *ckpt.Plan) *resumeOut {
 		out.Interrupted = append(out.Interrupted, openStep{step.Key, step.Name, shownValue(step.Args), step.StartedAt.String()})
 	}
 	for _, o := range p.UncertainOperations {
-		out.Uncertain = append(out.Uncertain, operation{o.Key, o.Name, o.StartedAt.String()})
+		out.Uncertain = append(out.Uncertain, operation{o.Key, o.Name, o.StartedAt.String(), string(o.Error)})
 	}
 	if p.Prompt != nil {
 		out.Question = p.Prompt.Question
@@ -141,11 +142,14 @@ func advice(p *ckpt.Plan) string {
 	case ckpt.VerdictAsk:
 		say = append(say, fmt.Sprintf("A person has to decide first, so run %s was not taken over: %s", p.Run,
 			strings.Join(p.Reasons, " ")), "Tell the user, and say how to answer:")
-		for _, o := range p.UncertainOperations {
-			say = append(say, fmt.Sprintf("once it is known whether %s took effect: ckptsidecar operation resolve %s "+
-				"'%s' succeeded|failed --run %s;", o.Name, p.Agent, o.Key, p.Run))
+		about := false
+		for i := range p.UncertainOperations {
+			if o := &p.UncertainOperations[i]; o.NeedsPerson() {
+				about = true
+				say = append(say, fmt.Sprintf("once it is known whether %s took effect: %s;", o.Name, ckpt.ResolveCommand(p.Agent, p.Run, o.Key)))
+			}
 		}
-		if p.Prompt != nil {
+		if p.Prompt != nil && !about {
 			say = append(say, fmt.Sprintf("ckptsidecar prompts answer %s resume|reinitialize|abandon.", p.Prompt.ID))
 		}
 		return strings.Join(append(say, "Then call resume_run again."), " ")

@@ -256,8 +256,8 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	wantText(t, "message", asked["message"], "deploy to production", "ckptsidecar operation resolve builder 'deploy' succeeded|failed --run main")
 	second.refused("save_checkpoint", `{"state":{}}`, "Call resume_run first")
 
-	end := ckpt.OperationEnd{Key: "deploy", Status: ckpt.OperationSucceeded, Resolve: true, Reason: "looked"}
-	if _, _, err := d.client().EndOperation(t.Context(), ckpt.RunRef{Agent: "builder"}, end); err != nil {
+	end := ckpt.OperationResolution{Key: "deploy", Choice: ckpt.ChoiceItDid, Reason: "looked"}
+	if _, _, err := d.client().ResolveOperation(t.Context(), ckpt.RunRef{Agent: "builder"}, end); err != nil {
 		t.Fatal(err)
 	}
 	resumed := second.done("resume_run", `{"reason":"looked"}`)

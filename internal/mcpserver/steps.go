@@ -20,7 +20,7 @@ func (s *Server) addStepTools() {
 	})
 	add(s, tool[finishIn, finishOut]{
 		name: "finish_operation", title: "End a risky operation", repeatable: true,
-		description: "Use it after begin_operation, to say how it ended. A failure returns the state to go back to.",
+		description: "Use it after begin_operation, to say how it ended: failed only if you know that it did not happen, and uncertain if you do not know.",
 		do:          s.finish,
 	})
 	add(s, tool[stepIn, stepOut]{
@@ -42,7 +42,7 @@ type beginIn struct {
 type beginOut struct {
 	Message    string    `json:"message"`
 	GoAhead    bool      `json:"go_ahead" doc:"Do it now. If false it was done before: use the result."`
-	Status     string    `json:"status" enum:"open,succeeded,failed,uncertain"`
+	Status     string    `json:"status" enum:"open,succeeded,failed,uncertain,superseded"`
 	Attempt    int64     `json:"attempt"`
 	Result     ckpt.JSON `json:"result" doc:"From an earlier call."`
 	Checkpoint string    `json:"checkpoint,omitempty" doc:"The checkpoint to go back to."`
@@ -81,7 +81,7 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 
 type finishIn struct {
 	Key    string    `json:"key"`
-	Status string    `json:"status" enum:"succeeded,failed"`
+	Status string    `json:"status" enum:"succeeded,failed,uncertain" doc:"failed: you know that it did not happen. uncertain: you do not know."`
 	Result ckpt.JSON `json:"result,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Run    string    `json:"run,omitempty"`
@@ -89,7 +89,7 @@ type finishIn struct {
 
 type finishOut struct {
 	Message    string      `json:"message"`
-	Status     string      `json:"status" enum:"open,succeeded,failed,uncertain"`
+	Status     string      `json:"status" enum:"open,succeeded,failed,uncertain,superseded"`
 	Checkpoint *checkpoint `json:"checkpoint,omitempty" doc:"After a failure: what to go back to."`
 	state
 }
@@ -107,7 +107,11 @@ func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 	if err != nil {
 		return nil, s.note(ctx, ref, err)
 	}
-	out := &finishOut{Status: string(ended.Status), Message: fmt.Sprintf("Noted: %s has %s.", ended.Key, ended.Status)}
+	out := &finishOut{Status: string(ended.Status), Message: fmt.Sprintf("Noted: %s is %s.", ended.Key, ended.Status)}
+	if ended.Status == ckpt.OperationUncertain {
+		out.Message = fmt.Sprintf("Noted: nobody knows whether %s took effect. Do not repeat it. Tell the user to find out, and then to run: %s",
+			ended.Key, ckpt.ResolveCommand(ref.Agent, ref.Run, ended.Key))
+	}
 	if c := ended.Restore; c != nil {
 		shown := shownCheckpoint(c)
 		out.Checkpoint, out.state = &shown, shownState(c)

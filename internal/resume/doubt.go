@@ -14,7 +14,9 @@ import (
 func (m *maker) findDoubts() []doubt {
 	var doubts []doubt
 	for i := range m.plan.UncertainOperations {
-		doubts = append(doubts, doubt{covered: m.aboutOperation(i)})
+		if !m.f.Leave && m.f.Operations[i].NeedsPerson() {
+			doubts = append(doubts, doubt{operation: true})
+		}
 	}
 	if m.held() {
 		doubts = append(doubts, doubt{
@@ -31,7 +33,7 @@ func (m *maker) findDoubts() []doubt {
 	}
 	for i := range doubts {
 		p := m.f.Prompt
-		doubts[i].settled = p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceResume) && doubts[i].covered(p) && !p.At.After(m.f.Now)
+		doubts[i].settled = !doubts[i].operation && p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceResume) && doubts[i].covered(p) && !p.At.After(m.f.Now)
 	}
 	return doubts
 }
@@ -42,35 +44,6 @@ func (m *maker) findDoubts() []doubt {
 func madeSince(moment time.Time) func(*ckpt.Prompt) bool {
 	moment = ckpt.At(moment).Time
 	return func(p *ckpt.Prompt) bool { return !p.At.Before(moment) }
-}
-
-// aboutOperation returns a function that reports whether the newest prompt was made
-// when an operation was uncertain. The times say so, unless the clock was set back in
-// between. Then the number of the operation's checkpoint tells what came first.
-func (m *maker) aboutOperation(i int) func(*ckpt.Prompt) bool {
-	since := m.uncertainSince(&m.plan.UncertainOperations[i])
-	known := m.f.PromptAt != nil && i < len(m.f.OperationsAt) && m.f.OperationsAt[i] > 0
-	switch {
-	case known && m.f.OperationsAt[i] > *m.f.PromptAt:
-		return func(*ckpt.Prompt) bool { return false }
-	case known && since.After(m.f.Now):
-		return func(*ckpt.Prompt) bool { return true }
-	}
-	return madeSince(since)
-}
-
-// uncertainSince returns when an operation became uncertain. An operation that is still
-// recorded as open became uncertain when its owner was lost, but never before the
-// operation began.
-func (m *maker) uncertainSince(o *ckpt.Operation) time.Time {
-	since := o.EndedAt.Time
-	if since.IsZero() {
-		since = m.f.Interrupted
-	}
-	if since.Before(o.StartedAt.Time) {
-		since = o.StartedAt.Time
-	}
-	return since
 }
 
 // held reports whether the policy wants an operator to look before the run goes on. It
@@ -101,15 +74,15 @@ func (m *maker) decided() bool {
 	return false
 }
 
-// waitingFor returns the unanswered prompt, if an answer to it would let the run go on.
-// An older prompt about something else does not count.
+// waitingFor returns the unanswered decision, if an answer to it would let the run go on. An older one about something
+// else does not count. While an operation is uncertain, only the questions about operations are asked.
 func (m *maker) waitingFor() *ckpt.Prompt {
 	p := m.f.Prompt
 	if !m.asks() || p == nil || p.Choice != "" {
 		return nil
 	}
 	for _, d := range m.doubts {
-		if !d.settled && !d.covered(p) {
+		if d.operation || !d.settled && !d.covered(p) {
 			return nil
 		}
 	}
@@ -124,9 +97,6 @@ func Question(p *ckpt.Plan) string {
 		fmt.Fprintf(&b, " from its %s checkpoint %d (%s, saved %s)", p.Checkpoint.Kind, p.Checkpoint.Seq, p.Checkpoint.ID, p.Checkpoint.CreatedAt)
 	} else {
 		b.WriteString(" without a checkpoint, from the results of its steps")
-	}
-	if n := len(p.UncertainOperations); n > 0 {
-		fmt.Fprintf(&b, " although nobody knows whether %s took effect", operationNames(p.UncertainOperations))
 	}
 	b.WriteString(", re-initialize it (start from the beginning and leave all of this behind), or abandon it?")
 	return b.String()

@@ -9,29 +9,28 @@ import (
 // Facts are everything that is known about a run when a caller wants to resume it. The
 // plan follows from them alone.
 type Facts struct {
-	Now          time.Time
-	Run          ckpt.Run // as stored, before it is claimed; the zero Run if there is none
-	Exists       bool     // whether there is such a run
-	Autoresume   bool     // the agent's policy
-	OwnerAlive   bool     // the owner's process is alive and sends heartbeats
-	CallerOwns   bool     // the caller is the owner
-	Force        bool
-	Claimed      *ckpt.PlanFleet // the run has just come from another host
-	DryRun       bool
-	Checkpoints  []FactCheckpoint // newest first, only those since the run last began from nothing
-	Steps        []ckpt.Step      // those that ended since it began, and all that are open or interrupted; in order
-	StepsAfter   []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
-	Operations   []ckpt.Operation // those that are open or uncertain, in order
-	OperationsAt []int64          // for each of Operations: the seq of its checkpoint; 0 if it has none
-	LastEvent    int64
-	Findings     []ckpt.Finding // critical ones that made checkpoints suspect, newest first; not those that were dismissed
-	Prompt       *ckpt.Prompt   // the newest prompt of the run, answered or not
-	PromptAt     *int64         // the run's newest checkpoint when Prompt was made; nil if that is not known
-	Questions    []FactQuestion // the run's own since it began, oldest first: open ones, and answered ones that matter
-	Interrupted  time.Time      // when the last segment ended without a message from its owner; zero if it did not
-	LastSeq      int64          // of the run's newest checkpoint, even if that no longer exists
-	GivenUp      int            // checkpoints newer than one that was restored: the run does not go on from them
-	OwnerStands  bool           // the owner's process exists, but was found frozen
+	Now         time.Time
+	Run         ckpt.Run // as stored, before it is claimed; the zero Run if there is none
+	Exists      bool     // whether there is such a run
+	Autoresume  bool     // the agent's policy
+	OwnerAlive  bool     // the owner's process is alive and sends heartbeats
+	CallerOwns  bool     // the caller is the owner
+	Force       bool
+	Claimed     *ckpt.PlanFleet // the run has just come from another host
+	DryRun      bool
+	Leave       bool             // the caller goes on, or begins anew, and leaves uncertain operations as they are
+	Checkpoints []FactCheckpoint // newest first, only those since the run last began from nothing
+	Steps       []ckpt.Step      // those that ended since it began, and all that are open or interrupted; in order
+	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
+	Operations  []ckpt.Operation // those that are open or uncertain and were not left so on purpose, in order
+	LastEvent   int64
+	Findings    []ckpt.Finding // critical ones that made checkpoints suspect, newest first; not those that were dismissed
+	Prompt      *ckpt.Prompt   // the newest decision of the run, answered or not
+	Questions   []FactQuestion // the run's own since it began, oldest first: open ones, and answered ones that matter
+	Interrupted time.Time      // when the last segment ended without a message from its owner; zero if it did not
+	LastSeq     int64          // of the run's newest checkpoint, even if that no longer exists
+	GivenUp     int            // checkpoints newer than one that was restored: the run does not go on from them
+	OwnerStands bool           // the owner's process exists, but was found frozen
 	// Load returns a checkpoint with its state, or an error that says why it is damaged.
 	Load func(id string) (*ckpt.Checkpoint, error)
 }

@@ -17,6 +17,12 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 	switch {
 	case !f.Exists:
 		m.fresh(m.thereIsNone())
+	case ended(f.Run.Status) && len(f.Operations) > 0 && !f.Leave:
+		m.takeOperations()
+		m.plan.Verdict = ckpt.VerdictAsk
+		m.say(m.endedOver())
+		m.say(m.aboutOperations()...)
+		m.say("Do not begin anew before this is resolved.")
 	case ended(f.Run.Status):
 		m.plan.ContinuationPrompt, m.plan.ExternalSession = "", ""
 		m.fresh(m.itEnded(), m.operatorEnded(ckpt.ChoiceAbandon))

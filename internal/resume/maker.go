@@ -1,9 +1,7 @@
 package resume
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -79,20 +77,8 @@ type doubt struct {
 	covered func(*ckpt.Prompt) bool
 	// settled is true if the operator has answered such a prompt with resume.
 	settled bool
-}
-
-func operationNames(list []ckpt.Operation) string {
-	names := make([]string, 0, maxNamed)
-	for i := range list {
-		if i == maxNamed {
-			return fmt.Sprintf("%s and %d more operations", strings.Join(names, ", "), len(list)-i)
-		}
-		names = append(names, stepName(list[i].Key, list[i].Name))
-	}
-	if len(names) == 1 {
-		return "operation " + names[0]
-	}
-	return "operations " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	// operation is true for an uncertain operation, which has a question of its own.
+	operation bool
 }
 
 // maxNamed is how many things of one kind the reasons name one by one; the lists of the

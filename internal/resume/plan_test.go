@@ -42,6 +42,9 @@ func invent(r *rand.Rand) (*Facts, map[string]bool) {
 		if o.Status == ckpt.OperationUncertain {
 			o.EndedAt = ckpt.At(past(r))
 		}
+		if maybe(r) {
+			o.Idempotent, o.SelfCheck, o.Prompt = maybe(r), maybe(r), pick(r, "", ckpt.Ref("p9"))
+		}
 		f.Operations = append(f.Operations, o)
 	}
 	if maybe(r) {
@@ -104,7 +107,7 @@ func wrongCheckpoint(f *Facts, p *ckpt.Plan, damaged map[string]bool) string {
 	best := want(f, damaged)
 	if p.Checkpoint == nil {
 		switch {
-		case p.Verdict == ckpt.VerdictFresh, p.Verdict == ckpt.VerdictUnsafe, best == "" && len(f.Checkpoints) == 0:
+		case p.Verdict == ckpt.VerdictFresh, p.Verdict == ckpt.VerdictUnsafe, !f.Run.Status.Resumable(), best == "" && len(f.Checkpoints) == 0:
 			return ""
 		}
 		return "there is a checkpoint to load, and none is given"
@@ -138,6 +141,12 @@ func wrongCheckpoint(f *Facts, p *ckpt.Plan, damaged map[string]bool) string {
 
 func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	over := !f.Exists || !f.Run.Status.Resumable()
+	if f.Exists && over && len(f.Operations) > 0 {
+		if p.Verdict != ckpt.VerdictAsk || len(p.UncertainOperations) != len(f.Operations) {
+			return "a run begins anew over an uncertain operation"
+		}
+		return ""
+	}
 	owned := f.OwnerAlive && !f.CallerOwns && !f.Force && !over && f.Run.Status != ckpt.RunSuspended &&
 		f.Run.Status != ckpt.RunAwaitingContinuation && (f.Run.Status != ckpt.RunInterrupted || !f.Interrupted.IsZero())
 	lost := !over && len(f.Checkpoints) > 0 && p.Checkpoint == nil
@@ -151,12 +160,8 @@ func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	}
 	yes := f.Prompt != nil && f.Prompt.Choice == ckpt.Ref(ckpt.ChoiceResume)
 	ask := p.Checkpoint != nil && p.Checkpoint.Suspect && !(yes && string(f.Prompt.Checkpoint) == p.Checkpoint.ID)
-	for _, o := range f.Operations {
-		since := o.EndedAt.Time
-		if o.Status == ckpt.OperationOpen {
-			since = f.Interrupted
-		}
-		ask = ask || !yes || f.Prompt.At.Before(since) || f.Prompt.At.Before(o.StartedAt.Time)
+	for _, o := range f.Operations { // no answer to a decision resolves it
+		ask = ask || !o.Idempotent && (!o.SelfCheck || o.Prompt != "")
 	}
 	broke := f.Run.Status == ckpt.RunTimedOut || !f.Interrupted.IsZero() && (f.Run.Status == ckpt.RunInterrupted || f.Run.Status == ckpt.RunRunning)
 	ask = ask || begun(f) && !f.Autoresume && broke && !(yes && !f.Prompt.At.Before(f.Interrupted))
@@ -295,7 +300,7 @@ func TestAges(t *testing.T) {
 		0: "under a second", 59 * time.Second: "59 s", time.Minute: "1 min", time.Hour: "1 h", 90 * time.Minute: "1 h 30 min",
 		ckpt.Day: "1 d", 50 * time.Hour: "2 d 2 h",
 	} {
-		if got := age(d); got != want {
+		if got := ckpt.Age(d); got != want {
 			t.Errorf("%s is %q, not %q", d, got, want)
 		}
 	}

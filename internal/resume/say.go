@@ -76,6 +76,11 @@ func (m *maker) itEnded() string {
 		m.run(), r.Status, m.at(r.EndedAt.Time))
 }
 
+// endedOver says that a run ended while nobody knows how an operation of it ended.
+func (m *maker) endedOver() string {
+	return fmt.Sprintf("The %s ended as %s%s, and nobody knows how an operation of it ended.", m.run(), m.f.Run.Status, m.at(m.f.Run.EndedAt.Time))
+}
+
 func (m *maker) forkedFrom() string {
 	if m.f.Run.ForkedFrom == "" {
 		return ""
@@ -165,8 +170,18 @@ func (m *maker) aboutOperations() []string {
 			return append(said, fmt.Sprintf("%d more operations are uncertain in the same way.", len(list)-i))
 		}
 		o := &list[i]
-		s := fmt.Sprintf("Operation %s, attempt %d, began%s and its outcome was never recorded: nobody knows whether it took effect. "+
-			"Find out, and resolve it as succeeded or failed.", stepName(o.Key, o.Name), o.Attempt, m.at(o.StartedAt.Time))
+		s := fmt.Sprintf("Operation %s, attempt %d, began%s and nobody knows whether it took effect", stepName(o.Key, o.Name), o.Attempt, m.at(o.StartedAt.Time))
+		if o.Error != "" {
+			s += ": " + strings.TrimRight(string(o.Error), ".")
+		}
+		switch {
+		case o.Idempotent:
+			s += ". It is idempotent: begin it again with the same key."
+		case !o.NeedsPerson():
+			s += ". Its own check finds out when it begins again."
+		default:
+			s += ". Find out, then run: " + ckpt.ResolveCommand(m.f.Run.Agent, m.f.Run.Run, o.Key) + "."
+		}
 		if o.Checkpoint != "" && (m.choice.loaded == nil || string(o.Checkpoint) != m.choice.fact.ID) {
 			s += fmt.Sprintf(" Checkpoint %s was taken just before it.", o.Checkpoint)
 		}
@@ -182,7 +197,7 @@ func (m *maker) toLoad() string {
 	}
 	s := "Load "
 	if m.plan.Verdict == ckpt.VerdictAsk {
-		s = "If the answer is resume, load "
+		s = "If the run goes on, load "
 	}
 	s += m.checkpoint(&m.choice.fact)
 	switch {
@@ -352,30 +367,7 @@ func (m *maker) at(t time.Time) string {
 func (m *maker) when(t time.Time) string {
 	s := ckpt.At(t).String()
 	if d := m.f.Now.Sub(t); d >= 0 && !m.f.Now.IsZero() {
-		s += " (" + age(d) + " ago)"
+		s += " (" + ckpt.Age(d) + " ago)"
 	}
 	return s
-}
-
-// age returns a duration in its two largest units.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "under a second"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < ckpt.Day:
-		return two(d, time.Hour, "h", time.Minute, "min")
-	}
-	return two(d, ckpt.Day, "d", time.Hour, "h")
-}
-
-func two(d, large time.Duration, l string, small time.Duration, s string) string {
-	out := fmt.Sprintf("%d %s", d/large, l)
-	if rest := d % large / small; rest > 0 {
-		out += fmt.Sprintf(" %d %s", rest, s)
-	}
-	return out
 }

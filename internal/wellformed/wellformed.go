@@ -52,14 +52,35 @@ func Step(r *ckpt.StepRequest, finish bool) error {
 
 // Operation checks a request to begin an operation.
 func Operation(r *ckpt.OperationRequest) error {
-	if err := r.Check(); err != nil || len(r.State) == 0 {
+	r.Args, r.ResultSchema = orNone(r.Args), orNone(r.ResultSchema)
+	if err := r.Check(); err != nil {
 		return err
+	}
+	if err := value("args", r.Args); err != nil {
+		return err
+	}
+	if len(r.ResultSchema) > 0 {
+		if err := object("result_schema", r.ResultSchema); err != nil {
+			return err
+		}
+	}
+	if len(r.State) == 0 {
+		return nil
 	}
 	return state(r.State)
 }
 
 // OperationEnd checks a request to end an operation.
 func OperationEnd(r *ckpt.OperationEnd) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return value("result", r.Result)
+}
+
+// OperationResolution checks what a person says about the end of an operation. A result of null counts as none.
+func OperationResolution(r *ckpt.OperationResolution) error {
+	r.Result = orNone(r.Result)
 	if err := r.Check(); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func fillBusyHost(ctx context.Context, a *cli.App, pace float64) error {
 	}
 	look := "ckptsidecar console"
 	if a.Socket != "" {
-		look += " --socket " + cli.ShellWord(a.Socket)
+		look += " --socket " + ckpt.ShellWord(a.Socket)
 	}
 	term.Printf(a.Stdout, "%s in %.0f s. Look at them with: %s\n", term.Count(len(page.Runs), "run"), time.Since(began).Seconds(), look)
 	return nil
@@ -347,8 +347,8 @@ func (p *player) crashTwice(ctx context.Context) error {
 }
 
 func (p *player) resolve(ctx context.Context, step int) error {
-	_, _, err := p.client.EndOperation(ctx, p.ref, ckpt.OperationEnd{
-		Key: fmt.Sprintf("op-%03d", step), Resolve: true, Status: ckpt.OperationFailed, Error: "the table is not there",
+	_, _, err := p.client.ResolveOperation(ctx, p.ref, ckpt.OperationResolution{
+		Key: fmt.Sprintf("op-%03d", step), Choice: ckpt.ChoiceItDidNot,
 		Reason: "looked into the database: there is no such table",
 	})
 	return err

@@ -64,7 +64,7 @@ func (p *place) argument(flag string) string {
 	if here, err := rootOf(""); err == nil && here == p.root {
 		return ""
 	}
-	return " " + flag + cli.ShellWord(p.root)
+	return " " + flag + ckpt.ShellWord(p.root)
 }
 
 var errNoFolder = errors.New("there is no folder for the index of files: set CKPTSIDECAR_FILES")

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // commandWord quotes a word for the shell that runs hooks.
@@ -21,7 +21,7 @@ func pathWord(path string) string { return quote(runtime.GOOS, filepath.ToSlash(
 // is, except before a quote.
 func quote(system, word string) string {
 	if system != "windows" {
-		return cli.ShellWord(word)
+		return ckpt.ShellWord(word)
 	}
 	if word != "" && !strings.ContainsAny(word, " \t\"&|<>^()%!';*?[]$`\\") {
 		return word

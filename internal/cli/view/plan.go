@@ -143,7 +143,7 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 	if len(p.InterruptedSteps) > 0 {
 		step := p.InterruptedSteps[0]
 		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; "+
-			"--json above has an error result for it", p.Agent, cli.ShellWord(step.Key), run, p.Epoch))
+			"--json above has an error result for it", p.Agent, ckpt.ShellWord(step.Key), run, p.Epoch))
 	}
 	if len(p.CompletedSteps) > 0 {
 		next = append(next, fmt.Sprintf("ckptsidecar steps %s%s   for what is done and must not be done again", p.Agent, run))
@@ -152,14 +152,19 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 }
 
 func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
-	for _, o := range p.UncertainOperations {
+	about := false
+	for i := range p.UncertainOperations {
+		o := &p.UncertainOperations[i]
+		if !o.NeedsPerson() {
+			continue
+		}
+		about = true
 		next = append(next,
 			fmt.Sprintf("Find out whether %s took effect, then say which:", o.Name),
-			fmt.Sprintf("  ckptsidecar operation resolve %s %s succeeded%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
-			fmt.Sprintf("  ckptsidecar operation resolve %s %s failed%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
-		)
+			fmt.Sprintf("  %s --reason 'how you know'", ckpt.ResolveCommand(p.Agent, p.Run, o.Key)))
 	}
-	if p.Prompt != nil {
+	if about {
+	} else if p.Prompt != nil {
 		next = append(next, Answers(p.Prompt)...)
 	} else {
 		next = append(next, fmt.Sprintf("ckptsidecar resume %s%s   (without --dry-run) to have the question put", p.Agent, run))
@@ -176,8 +181,19 @@ func again(p *ckpt.Plan, by, run string) string {
 
 // Answers returns the possible answers to a prompt, with their effects.
 func Answers(p *ckpt.Prompt) []string {
-	if p.Kind == ckpt.PromptQuestion {
+	switch p.Kind {
+	case ckpt.PromptQuestion:
 		return answersOfQuestion(p)
+	case ckpt.PromptOperation:
+		result := ""
+		if p.HasSchema() {
+			result = " --data JSON"
+		}
+		return []string{
+			fmt.Sprintf("ckptsidecar prompts answer %s it_did%s    if it took effect: it is not done again", p.ID, result),
+			fmt.Sprintf("ckptsidecar prompts answer %s it_did_not    if it did not: it may be begun again", p.ID),
+			fmt.Sprintf("ckptsidecar prompts answer %s repeat        if nobody can know: it may then happen twice", p.ID),
+		}
 	}
 	lost := ""
 	if n := OperationsOf(p.MemoryDiff); n > 0 {
@@ -202,7 +218,7 @@ func answersOfQuestion(p *ckpt.Prompt) (ways []string) {
 		return []string{fmt.Sprintf("ckptsidecar prompts answer %s --choice TEXT%s", p.ID, data)}
 	}
 	for _, choice := range p.Choices {
-		ways = append(ways, fmt.Sprintf("ckptsidecar prompts answer %s --choice %s%s", p.ID, cli.ShellWord(choice), data))
+		ways = append(ways, fmt.Sprintf("ckptsidecar prompts answer %s --choice %s%s", p.ID, ckpt.ShellWord(choice), data))
 	}
 	return ways
 }

@@ -504,6 +504,9 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 	if err := tx.Exec(`DELETE FROM operations WHERE run_id = ? AND key = ? AND name = ?`, r.id, halfKey, halfName); err != nil {
 		return err
 	}
+	if err := tx.Exec(`DELETE FROM prompts WHERE run_id = ? AND kind = 'operation' AND operation = ?`, r.id, halfKey); err != nil {
+		return err
+	}
 	if why != "" && !r.ended {
 		if err := im.leaveInDoubt(tx, agent.Name, run, r.attempts[halfKey]+1, why); err != nil {
 			return err

@@ -134,7 +134,11 @@ var children = []*table{
 	}}).prepare(),
 	(&table{kind: lineOperation, insert: `INSERT INTO operations`, order: "id", columns: []column{
 		key("key"), rising("attempt", 1), key("name"), word("status", true, ckpt.OperationStatuses...),
-		ref("checkpoint"), always(when("started_at")), when("ended_at"), anyJSON("result"), long("error"),
+		ref("checkpoint"), always(when("started_at")), when("ended_at"), anyJSON("result"), long("error"), anyJSON("args"),
+		{name: "idempotent", form: truth, need: true}, {name: "self_check", form: truth, need: true},
+		{name: "result_schema", form: object, most: ckpt.MaxSchema},
+		word("resolution", false, ckpt.ChoiceItDid, ckpt.ChoiceItDidNot, ckpt.ChoiceRepeat), when("resolved_at"), short("resolved_by"),
+		{name: "left_uncertain", form: truth, need: true},
 	}}).prepare(),
 	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
 		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn,
@@ -146,8 +150,10 @@ var children = []*table{
 	(&table{kind: linePrompt, insert: `INSERT INTO prompts`, order: "id", columns: []column{
 		id("id"), always(when("at")), always(long("question")),
 		{name: "reason", form: text, need: true, most: ckpt.MaxValue}, ref("checkpoint"), anyJSON("memory_diff"),
-		word("choice", false, ckpt.ChoiceResume, ckpt.ChoiceReinitialize, ckpt.ChoiceAbandon), when("answered_at"), short("answered_by"),
-		orElse(word("kind", true, ckpt.PromptDecision, ckpt.PromptQuestion), string(ckpt.PromptDecision)), short("key"),
+		word("choice", false, ckpt.ChoiceResume, ckpt.ChoiceReinitialize, ckpt.ChoiceAbandon, ckpt.ChoiceItDid, ckpt.ChoiceItDidNot,
+			ckpt.ChoiceRepeat), when("answered_at"), short("answered_by"),
+		orElse(word("kind", true, ckpt.PromptDecision, ckpt.PromptQuestion, ckpt.PromptOperation), string(ckpt.PromptDecision)), short("key"),
+		short("operation"), {name: "attempt", form: whole, least: 1},
 		{name: "choices", form: value, check: ckpt.CheckChoices}, {name: "schema", form: object, most: ckpt.MaxSchema}, when("expires_at"),
 		{name: "asked_seq", form: whole}, {name: "answered_seq", form: whole}, {name: "answer", form: text, most: ckpt.MaxChoice}, anyJSON("data"),
 		orElse(column{name: "retired", form: truth, need: true}, int64(0)),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -43,6 +44,7 @@ type needRow struct {
 	Severity  ckpt.Severity   `db:"severity"`
 	Since     ckpt.Time       `db:"since"`
 	Point     ckpt.Ref        `db:"checkpoint"`
+	Prompt    ckpt.Ref        `db:"prompt"` // of an operation: the open question about it
 }
 
 const (
@@ -52,14 +54,15 @@ const (
 	textOf200 = `200` // characters of texts that people and models wrote
 
 	selectUncertain = `SELECT ` + needOf +
-		`, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
-		WHERE x.status = 'uncertain' AND ` + ofOwner + ` AND r.ended_at IS NULL
-		AND NOT EXISTS (SELECT 1 FROM operations n WHERE n.run_id = x.run_id AND n.key = x.key AND n.attempt > x.attempt
-			AND n.status IN ('open', 'uncertain'))`
+		`, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since, p.id AS prompt, substr(coalesce(x.error, ''), 1, ` + textOf200 + `) AS reason
+		FROM operations x` + needRuns + `
+		LEFT JOIN prompts p ON p.run_id = x.run_id AND p.kind = 'operation' AND p.operation = x.key AND p.attempt = x.attempt AND p.answered_at IS NULL
+		WHERE x.status = 'uncertain' AND ` + ofOwner + `
+		AND (p.id IS NOT NULL OR x.left_uncertain OR r.ended_at IS NOT NULL OR NOT x.idempotent AND NOT x.self_check)`
 	selectPrompts = `SELECT ` + needOf + `, x.id, x.kind, substr(x.question, 1, ` + textOf200 +
 		`) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
 		x.checkpoint, x.at AS since FROM prompts x` + needRuns + `
-		WHERE x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2) AND ` + ofOwner
+		WHERE x.answered_at IS NULL AND x.kind <> 'operation' AND (x.expires_at IS NULL OR x.expires_at > ?2) AND ` + ofOwner
 	// x has the newest finding of each run and the number of findings.
 	selectFindings = `SELECT ` + needOf + `, f.id, f.rule, f.severity, substr(f.message, 1, ` + textOf200 + `) AS text, f.checkpoint, x.count, x.since
 		FROM (SELECT run_id, count(*) AS count, min(at) AS since, max(id) AS id FROM findings WHERE %s GROUP BY run_id) x
@@ -114,12 +117,18 @@ func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64
 		row := &n.operations[i]
 		need := row.need(survey.NeedOperation)
 		need.Operation, need.Attempt = row.ID, row.Attempt
-		need.Why = "Its end was never recorded. It is unknown whether it took effect."
+		need.Why = "Nobody knows whether it took effect: its end was never recorded."
+		if row.Reason != "" {
+			need.Why = "Nobody knows whether it took effect: " + strings.TrimRight(row.Reason, ".") + "."
+		}
+		if row.Prompt != "" {
+			need.Prompt, need.PromptKind = row.Prompt, ckpt.PromptOperation
+		}
 		if !row.DeadSince.IsZero() {
 			need.Since = row.DeadSince
 		}
 		if p := decisions[row.RunID]; p != nil {
-			need.Prompt, need.PromptKind, answered[p.ID] = ckpt.Ref(p.ID), p.Kind, true
+			answered[p.ID] = true
 		}
 		list, told[row.RunID] = append(list, need), true
 	}

@@ -409,7 +409,7 @@ func restoredGoesOn(t *testing.T, s *db.Store, newest string) {
 		t.Fatalf("the plan claims %v, with %q: %+v", plan.Claimed, open, plan.Reasons)
 	}
 	for _, key := range open {
-		_, _, err := s.EndOperation(t.Context(), fleetUser, ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationFailed, Resolve: true, Reason: "looked"})
+		_, _, err := s.ResolveOperation(t.Context(), fleetUser, ref, ckpt.OperationResolution{Key: key, Choice: ckpt.ChoiceItDidNot, Reason: "looked"})
 		if err != nil {
 			t.Fatal(err)
 		}

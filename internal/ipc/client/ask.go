@@ -30,6 +30,7 @@ type ask struct {
 	conditional  bool // the answer can be "not modified", which has no body
 
 	agent, run string // whose it is, if an outbox may keep it; else ""
+	direct     bool   // the outbox sends it in its order, and never keeps it
 }
 
 // answer is a reply with a good status. Its body was read to the end.

@@ -37,6 +37,7 @@ func (e *KeptError) Unwrap() error { return e.Err }
 // because it carries an id or a key.
 type Request struct {
 	Agent, Run   string
+	Direct       bool   // it is sent now or not at all
 	Method, Path string // the path is escaped
 	Query        string // encoded
 	Header       map[string]string
@@ -68,7 +69,7 @@ func (c *Client) through(ctx context.Context, a *ask, send func(context.Context)
 func (a *ask) request(owner string) *Request {
 	query := slices.Clone(a.query)
 	query.add(ipc.OwnerParameter, owner)
-	r := &Request{Agent: a.agent, Run: a.run, Method: a.method, Path: a.path, Query: query.encode(), Header: map[string]string{}, Body: a.body}
+	r := &Request{Agent: a.agent, Run: a.run, Direct: a.direct, Method: a.method, Path: a.path, Query: query.encode(), Header: map[string]string{}, Body: a.body}
 	for name, values := range a.header {
 		r.Header[name] = values[0]
 	}

@@ -151,25 +151,40 @@ func (c *Client) Steps(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) 
 
 // BeginOperation begins a risky action.
 func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationRequest) (o *ckpt.Operation, replayed bool, err error) {
-	raw := []rawMember{{"state", r.State}}
-	r.Epoch, r.State = epochOf(r.Epoch, ref), nil
+	raw := []rawMember{{"args", r.Args}, {"result_schema", r.ResultSchema}, {"state", r.State}}
+	r.Epoch, r.Args, r.ResultSchema, r.State = epochOf(r.Epoch, ref), nil, nil, nil
 	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "operations")
+	if err == nil {
+		a.direct = !r.MayWait
+	}
 	return fetchKeyed[ckpt.Operation](ctx, c, a, err)
 }
 
-// EndOperation ends an operation. With Resolve, it records what an operator found out.
+// EndOperation ends an operation: it succeeded, it is known not to have happened, or nobody knows.
 // After a failure, Restore in the answer has the state to go back to.
 func (c *Client) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
 	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
 	}
-	verb := map[ckpt.OperationStatus]string{ckpt.OperationSucceeded: "succeed", ckpt.OperationFailed: "fail"}[r.Status]
-	if r.Resolve {
-		verb = "resolve"
-	}
+	verb := map[ckpt.OperationStatus]string{ckpt.OperationSucceeded: "succeed", ckpt.OperationFailed: "fail", ckpt.OperationUncertain: "doubt"}[r.Status]
 	raw := []rawMember{{"result", r.Result}}
 	r.Epoch, r.Result = epochOf(r.Epoch, ref), nil
 	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "operations", r.Key, verb)
+	return c.fetchEnded(ctx, a, err)
+}
+
+// ResolveOperation says what became of an uncertain attempt.
+func (c *Client) ResolveOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationResolution) (o *ckpt.OperationEnded, replayed bool, err error) {
+	if err := wellformed.OperationResolution(&r); err != nil {
+		return nil, false, err
+	}
+	raw := []rawMember{{"result", r.Result}}
+	r.Result = nil
+	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "operations", r.Key, "resolve")
+	return c.fetchEnded(ctx, a, err)
+}
+
+func (c *Client) fetchEnded(ctx context.Context, a *ask, err error) (o *ckpt.OperationEnded, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}

@@ -112,6 +112,10 @@ func (f *fakeRuns) EndOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.Run
 	return answerOf(f, f.ended, f.note(ctx, "EndOperation", sc, ref, r))
 }
 
+func (f *fakeRuns) ResolveOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationResolution) (*ckpt.OperationEnded, bool, error) {
+	return answerOf(f, f.ended, f.note(ctx, "ResolveOperation", sc, ref, r))
+}
+
 func (f *fakeRuns) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, lf ckpt.ListFilter) (*ckpt.OperationPage, error) {
 	return pageOf(ckpt.OperationPage{Operations: []ckpt.Operation{f.op}, Next: "more"}, f.note(ctx, "Operations", sc, ref, lf))
 }

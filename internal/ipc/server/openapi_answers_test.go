@@ -449,8 +449,17 @@ func (a *api) operations() {
 	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`)) // it has succeeded
 	a.want(400, post(aRun+"/r1/operations/o1/fail", `{"status":"succeeded"}`))
 	a.want(404, post(aRun+"/r1/operations/none/succeed", `{}`))
-	a.want(201, post(aRun+"/r1/operations", `{"key":"o2","name":"open"}`))
-	a.want(409, post(aRun+"/r1/operations/o2/resolve", `{"status":"succeeded"}`)) // its owner may still end it
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o2","name":"open","args":{"n":1},"result_schema":{"type":"object"}}`))
+	a.want(409, post(aRun+"/r1/operations", `{"key":"o2","name":"open"}`))
+	a.want(409, post(aRun+"/r1/operations/o2/resolve", `{"choice":"it_did_not"}`)) // its code may still end it
+	a.want(409, post(aRun+"/r1/end", `{"status":"completed"}`))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o3","name":"idempotent","idempotent":true}`))
+	a.want(200, post(aRun+"/r1/operations/o3/doubt", `{"error":"TimeoutError: late"}`))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o3","name":"idempotent","idempotent":true}`))
+	a.want(200, post(aRun+"/r1/operations/o3/succeed", `{"result":{"id":3}}`))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o4","name":"checks","check":true}`))
+	a.want(200, post(aRun+"/r1/operations/o4/doubt", `{}`))
+	a.want(200, post(aRun+"/r1/operations/o4/resolve", `{"attempt":1,"choice":"it_did","result":4,"check":true}`))
 	a.want(400, post(aRun+"/r1/operations/o2/resolve", `{}`))
 	a.want(200, get(aRun+"/r1/operations?status=open"))
 	a.want(200, get(aRun+"/r1/operations?limit=1"))
@@ -491,13 +500,16 @@ func (a *api) prompts() {
 	a.want(200, get("/v1/prompts?limit=1"))
 	answer := "/v1/prompts/" + open.Prompts[0].ID + "/answer"
 	a.want(400, post(answer, `{"choice":"perhaps"}`))
-	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
-	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
-	a.want(409, post(answer, `{"choice":"abandon"}`))
+	a.want(400, post(answer, `{"choice":"resume"}`))
+	a.want(422, post(answer, `{"choice":"it_did","data":7}`)) // it does not match the schema
+	a.want(200, post(answer, `{"choice":"it_did_not","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(200, post(answer, `{"choice":"it_did_not","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(409, post(answer, `{"choice":"repeat"}`))
 	a.want(404, post("/v1/prompts/"+idZ+"/answer", `{"choice":"resume"}`))
 	a.want(400, post("/v1/prompts/"+open.Prompts[0].ID+"/answer", `{}`))
 	a.questions()
-	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
+	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"choice":"it_did_not","reason":"looked"}`)) // the same act again
+	a.want(409, post(aRun+"/r1/operations/o2/resolve", `{"choice":"it_did","result":{}}`))
 }
 
 // files stores a content and a tree, and makes a save that has them.

@@ -300,6 +300,10 @@ func (f failing) EndOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.Ope
 	return nil, false, f.err
 }
 
+func (f failing) ResolveOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.OperationResolution) (*ckpt.OperationEnded, bool, error) {
+	return nil, false, f.err
+}
+
 func (f failing) Operations(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.ListFilter) (*ckpt.OperationPage, error) {
 	return nil, f.err
 }

@@ -28,31 +28,42 @@ func (c *call) beginOperation() error {
 
 func (c *call) succeedOperation() error { return c.endOperation(ckpt.OperationSucceeded) }
 func (c *call) failOperation() error    { return c.endOperation(ckpt.OperationFailed) }
+func (c *call) doubtOperation() error   { return c.endOperation(ckpt.OperationUncertain) }
 
-// resolveOperation records what an operator says about the end of an operation. Only this
-// call has the status in its body.
-func (c *call) resolveOperation() error { return c.endOperation("") }
-
-// endOperation ends an operation with the status in the path, or if there is none, in the
-// body.
+// endOperation ends an operation with the status in the path.
 func (c *call) endOperation(status ckpt.OperationStatus) error {
-	r := ckpt.OperationEnd{Key: c.pathKey(), Resolve: status == "", IdempotencyKey: c.key}
+	r := ckpt.OperationEnd{Key: c.pathKey(), IdempotencyKey: c.key}
 	if err := c.decodeOptional(maxValueBody, &r); err != nil {
 		return err
 	}
-	if status != "" && r.Status != "" && r.Status != status {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the path says that the operation has %s, but the body does not: leave status out", status)
+	if r.Status != "" && r.Status != status {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the path says that the operation is %s, but the body does not: leave status out", status)
 	}
-	if status != "" {
-		r.Status = status
+	r.Status, r.Result = status, given(r.Result)
+	return c.answerEnded(func(ctx context.Context) (*ckpt.OperationEnded, bool, error) {
+		return c.server.store.EndOperation(ctx, c.scope, c.ref(), r)
+	})
+}
+
+// resolveOperation records what a person, or the check of the agent's code, says about an uncertain operation.
+func (c *call) resolveOperation() error {
+	r := ckpt.OperationResolution{Key: c.pathKey(), IdempotencyKey: c.key}
+	if err := c.decodeUpTo(maxValueBody, &r); err != nil {
+		return err
 	}
 	r.Result = given(r.Result)
+	return c.answerEnded(func(ctx context.Context) (*ckpt.OperationEnded, bool, error) {
+		return c.server.store.ResolveOperation(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) answerEnded(do func(context.Context) (*ckpt.OperationEnded, bool, error)) error {
 	if err := c.hold(&c.conn.owner.states, 1); err != nil { // after a failure the answer has a state
 		return err
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	ended, replayed, err := c.server.store.EndOperation(ctx, c.scope, c.ref(), r)
+	ended, replayed, err := do(ctx)
 	if err != nil {
 		return err
 	}

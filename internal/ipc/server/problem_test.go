@@ -15,7 +15,7 @@ import (
 
 func TestEveryCodeHasAStatusOfTheContract(t *testing.T) {
 	want := map[ckpt.Code]int{
-		"invalid": 400, "denied": 403, "not_found": 404, "conflict": 409, "fenced": 409, "base_missing": 409, "files_missing": 409, "too_large": 413,
+		"invalid": 400, "denied": 403, "not_found": 404, "conflict": 409, "uncertain_operation": 409, "fenced": 409, "base_missing": 409, "files_missing": 409, "too_large": 413,
 		"idempotency_mismatch": 422, "schema_mismatch": 422, "quota": 429, "busy": 503, "corrupt": 500, "storage_full": 507, "not_replicated": 503,
 		"internal": 500,
 	}

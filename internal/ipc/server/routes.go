@@ -47,6 +47,7 @@ var routes = []route{
 	{name: "begin_operation", method: "POST", path: oneRunPath + "/operations", write: true, do: (*call).beginOperation},
 	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/succeed", write: true, do: (*call).succeedOperation},
 	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/fail", write: true, do: (*call).failOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/doubt", write: true, do: (*call).doubtOperation},
 	{name: "resolve_operation", method: "POST", path: oneRunPath + "/operations/{key}/resolve", write: true, do: (*call).resolveOperation},
 	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, do: (*call).listOperations},
 	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, do: (*call).appendEvents},

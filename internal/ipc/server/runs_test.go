@@ -180,14 +180,16 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	o, replayed, err := c.BeginOperation(ctx, ref, begin)
 	tell("BeginOperation", replayed, err, o, &runs.op, begin)
 
-	for _, resolve := range []bool{false, true} {
-		for _, status := range []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationFailed} {
-			ending := filled[ckpt.OperationEnd](t)
-			ending.Key, ending.Status, ending.Resolve, ending.IdempotencyKey, ending.Result = "k/ü ?%", status, resolve, "k6", ckpt.JSON(exact)
-			ended, replayed, err := c.EndOperation(ctx, ref, ending)
-			tell("EndOperation", replayed, err, ended, &runs.ended, ending)
-		}
+	for _, status := range []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationFailed, ckpt.OperationUncertain} {
+		ending := filled[ckpt.OperationEnd](t)
+		ending.Key, ending.Status, ending.IdempotencyKey, ending.Result = "k/ü ?%", status, "k6", ckpt.JSON(exact)
+		ended, replayed, err := c.EndOperation(ctx, ref, ending)
+		tell("EndOperation", replayed, err, ended, &runs.ended, ending)
 	}
+	resolution := filled[ckpt.OperationResolution](t)
+	resolution.Key, resolution.Choice, resolution.IdempotencyKey, resolution.Result = "k/ü ?%", ckpt.ChoiceItDid, "k6", ckpt.JSON(exact)
+	resolved, replayed, err := c.ResolveOperation(ctx, ref, resolution)
+	tell("ResolveOperation", replayed, err, resolved, &runs.ended, resolution)
 
 	operations, err := c.Operations(ctx, ref, filter)
 	tell("Operations", true, err, operations, &ckpt.OperationPage{Operations: []ckpt.Operation{runs.op}, Next: "more"}, filter)
@@ -294,7 +296,8 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 		{"POST", runPathText + "/operations", `{"key":"k","name":"n","state":{"a":1}}`, 201, "BeginOperation"},
 		{"POST", runPathText + "/operations/k/succeed", ``, 200, "EndOperation"},
 		{"POST", runPathText + "/operations/k/fail", `{"error":"e","status":"failed"}`, 200, "EndOperation"},
-		{"POST", runPathText + "/operations/k/resolve", `{"status":"failed","reason":"asked the bank"}`, 200, "EndOperation"},
+		{"POST", runPathText + "/operations/k/doubt", `{"error":"e"}`, 200, "EndOperation"},
+		{"POST", runPathText + "/operations/k/resolve", `{"choice":"it_did_not","reason":"asked the bank"}`, 200, "ResolveOperation"},
 		{"GET", runPathText + "/operations?status=open&before=x&limit=3", ``, 200, "Operations"},
 		{"POST", runPathText + "/events?epoch=3", `[{"type":"t","payload":{"a":1}},{"type":"u"}]`, 201, "Append"},
 		{"GET", runPathText + "/events?after=1&limit=3", ``, 200, "Events"},

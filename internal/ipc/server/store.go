@@ -95,6 +95,7 @@ type Store interface {
 
 	BeginOperation(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, r ckpt.OperationRequest) (*ckpt.Operation, bool, error)
 	EndOperation(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, r ckpt.OperationEnd) (*ckpt.OperationEnded, bool, error)
+	ResolveOperation(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, r ckpt.OperationResolution) (*ckpt.OperationEnded, bool, error)
 	Operations(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, f ckpt.ListFilter) (*ckpt.OperationPage, error)
 
 	Append(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, events []ckpt.NewEvent, key string) (*ckpt.Appended, bool, error)
