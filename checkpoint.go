@@ -144,6 +144,7 @@ type CheckpointFilter struct {
 	Kind    Kind   // "" means every kind
 	Labels  Labels // a checkpoint must have all of them
 	Suspect *bool
+	Clean   bool   // neither suspect nor in doubt because of an open finding
 	Before  string // a cursor: Next of the previous page
 	Limit   int    // 0 means DefaultLimit; at most MaxLimit
 }

@@ -62,6 +62,7 @@ type Detector struct {
 	Critical       float64 `json:"critical,omitempty"`        // the same for the critical tier
 	CriticalWindow int     `json:"critical_window,omitempty"` // the same for the critical tier
 	Cooldown       int     `json:"cooldown,omitempty"`        // after a finding, the rule is silent at this tier for this many steps
+	Over           int     `json:"over,omitempty"`            // a finding is over after this many steps without a sign of it
 }
 
 // Budget is the maximum that a run may use. 0 means no limit.
@@ -87,6 +88,9 @@ type Rule struct {
 	When     string   `json:"when"` // an expression over state, previous, step, run, measures
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
+	// Suspect says whether the saved states are wrong if the rule holds: then, at critical, the
+	// checkpoints since are suspect. If it is nil, they are for a rule that reads a state.
+	Suspect *bool `json:"suspect,omitempty"`
 }
 
 // DefaultPolicy returns the policy of an agent that has no policy of its own.

@@ -31,6 +31,17 @@ const (
 	TierCritical = "critical" // both tiers
 )
 
+// DefaultCooldown is the number of steps for which a rule is silent after a finding.
+const DefaultCooldown = 20
+
+// Cooldown returns the cooldown of a rule, in steps.
+func (p *Policy) Cooldown(rule string) int {
+	if n := p.Detectors[rule].Cooldown; n > 0 {
+		return n
+	}
+	return DefaultCooldown
+}
+
 // Fill replaces nil lists with empty ones, so that JSON has them as lists. It also sets
 // the members that follow from others.
 func (p *Policy) Fill() {
@@ -112,7 +123,7 @@ func (d *Detector) check(place string) error {
 			return Errorf(CodeInvalid, "%s.%s is %v: it must be between 0 (the default) and 1000000000", place, name, threshold)
 		}
 	}
-	for name, window := range map[string]int{"warn_window": d.WarnWindow, "critical_window": d.CriticalWindow, "cooldown": d.Cooldown} {
+	for name, window := range map[string]int{"warn_window": d.WarnWindow, "critical_window": d.CriticalWindow, "cooldown": d.Cooldown, "over": d.Over} {
 		if window < 0 || window > maxWindow {
 			return Errorf(CodeInvalid, "%s.%s is %d: it must be between 0 (the default) and %d", place, name, window, maxWindow)
 		}

@@ -402,7 +402,8 @@ CREATE TABLE IF NOT EXISTS event_batches (
 
 -- What a drift detector, an agent itself, or the search for secrets saw. While
 -- one is critical and not dismissed, all checkpoints after since_seq, up to
--- until_seq, are suspect.
+-- until_seq, are suspect. If its rule fires again soon after it has recovered,
+-- the same finding is opened again, and earlier tells when it was open before.
 CREATE TABLE IF NOT EXISTS findings (
     id           TEXT NOT NULL PRIMARY KEY,
     run_id       INTEGER NOT NULL REFERENCES runs (id),
@@ -413,17 +414,22 @@ CREATE TABLE IF NOT EXISTS findings (
     advice       TEXT,    -- for the model: what to do now
     evidence     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(evidence)),
     checkpoint   TEXT,    -- the one in which it was seen, or the recovery checkpoint that was made because of it
-    since_seq    INTEGER, -- of a critical one: the run's newest checkpoint before the evidence began
+    about        TEXT NOT NULL DEFAULT 'run' CHECK (about IN ('run', 'work', 'state')), -- use or time; what was done; what was saved
+    posted       INTEGER NOT NULL DEFAULT 0 CHECK (posted IN (0, 1)), -- the agent reported it itself
+    since_seq    INTEGER, -- the run's newest checkpoint before the evidence began; NULL if it is about the run
     until_seq    INTEGER, -- the run's newest checkpoint when it was closed
-    closed       TEXT CHECK (closed IN ('dismissed', 'resumed', 'restored', 'begun_anew')), -- by what; NULL while it is open
+    closed       TEXT CHECK (closed IN ('dismissed', 'recovered', 'resumed', 'restored', 'begun_anew')), -- by what; NULL while it is open
     closed_at    TEXT,
+    closed_step  INTEGER, -- how many steps had ended when it recovered
+    earlier      TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(earlier)), -- since_seq, until_seq and checkpoint of each earlier time
     dismissed_at TEXT,    -- an operator said that it was none, also after it was closed otherwise
     dismissed_by TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
 -- Runs are found by the worst that is known of them.
 CREATE INDEX IF NOT EXISTS findings_by_severity ON findings (severity, run_id) WHERE dismissed_at IS NULL;
-CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL;
+CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL AND rule <> 'secret';
+CREATE INDEX IF NOT EXISTS findings_shared ON findings (run_id) WHERE closed IS NULL AND rule = 'shared_keys';
 CREATE INDEX IF NOT EXISTS findings_secrets ON findings (run_id) WHERE rule = 'secret' AND closed IS NULL;
 
 -- A question to a person.
@@ -735,8 +741,12 @@ BEGIN SELECT RAISE(ABORT, 'a tree is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS events_are_never_changed BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'the journal of a run is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS findings_are_never_changed BEFORE UPDATE OF id, run_id, at, rule, severity, message, advice, evidence,
-    checkpoint, since_seq ON findings
+    about, posted ON findings
 BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
+CREATE TRIGGER IF NOT EXISTS findings_are_only_reopened BEFORE UPDATE OF checkpoint, since_seq, earlier ON findings
+WHEN OLD.closed IS NOT 'recovered' OR NEW.closed IS NOT NULL OR NEW.since_seq < OLD.until_seq
+    OR json_array_length(NEW.earlier) <> json_array_length(OLD.earlier) + 1
+BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding that recovered may be opened again'); END;
 CREATE TRIGGER IF NOT EXISTS findings_are_never_replaced BEFORE INSERT ON findings
 WHEN EXISTS (SELECT 1 FROM findings WHERE id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
@@ -821,6 +831,7 @@ DROP VIEW IF EXISTS audit_graph_writes;
 DROP VIEW IF EXISTS audit_policies;
 DROP VIEW IF EXISTS audit_archived;
 DROP VIEW IF EXISTS needed_checkpoints;
+DROP VIEW IF EXISTS suspicions;
 DROP VIEW IF EXISTS audit_trees;
 DROP VIEW IF EXISTS audit_files;
 DROP VIEW IF EXISTS tree_lists;
@@ -880,9 +891,9 @@ SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint
 FROM operations o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by,
-    advice, since_seq, until_seq, closed, closed_at) AS
+    advice, since_seq, until_seq, closed, closed_at, about, posted, earlier) AS
 SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by,
-       f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at
+       f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at, f.about, f.posted, f.earlier
 FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data, operation, attempt) AS
@@ -997,6 +1008,13 @@ FROM checkpoint_trees x JOIN checkpoints c ON c.run_id = x.run_id AND c.kind IN 
 JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id LEFT JOIN trees t ON t.id = x.tree_id;
 
 -- The lists of trees, each whole.
+-- The checkpoints of a run that are suspect, from since_seq on, because of critical findings.
+CREATE VIEW suspicions (id, run_id, rule, since_seq, until_seq) AS
+SELECT id, run_id, rule, since_seq, until_seq FROM findings WHERE severity = 'critical' AND dismissed_at IS NULL AND since_seq IS NOT NULL
+UNION ALL
+SELECT f.id, f.run_id, f.rule, e.value ->> 'since_seq', e.value ->> 'until_seq' FROM findings f, json_each(f.earlier) e
+WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND f.earlier <> '[]' AND f.since_seq IS NOT NULL;
+
 CREATE VIEW tree_lists (tree_id, path, mode, content_id, target) AS
 SELECT tree_id, path, mode, content_id, target FROM tree_files WHERE mode <> 'gone'
 UNION ALL
@@ -1103,14 +1121,13 @@ FROM free f JOIN operations o ON o.run_id = f.run_id AND o.key = f.operation
 WHERE f.kind = 'pre_operation' AND o.status = 'succeeded'
 UNION ALL
 SELECT 'not_suspect', c.id, 'the critical finding ' || f.id || ' (' || f.rule || ') is about it'
-FROM findings f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
-WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND c.suspect = 0
+FROM suspicions f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
+WHERE c.suspect = 0
 UNION ALL -- a checkpoint that was saved as suspect says so in its row of the audit log
 SELECT 'suspect', c.id, 'it is suspect, and no critical finding that stands is about it'
 FROM checkpoints c JOIN acts x ON x.n = c.n
 WHERE c.suspect = 1 AND json_extract(x.more, '$.suspect') IS NULL
-  AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = c.run_id AND f.severity = 'critical' AND f.dismissed_at IS NULL
-                  AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))
+  AND NOT EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = c.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))
 UNION ALL
 SELECT 'damaged', id, why FROM damaged
 UNION ALL

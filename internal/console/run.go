@@ -174,8 +174,8 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 // allSecrets returns the findings that report the secrets of a run. A run can have more
 // findings than its page lists.
 func allSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef, drift *ckpt.DriftReport) ([]ckpt.Finding, error) {
-	if drift.Next == "" {
-		return drift.Findings, nil
+	if len(drift.Secrets) < ckpt.MaxFindings {
+		return drift.Secrets, nil
 	}
 	f := survey.FindingsQuery{Agent: ref.Agent, Run: ref.Run, Rule: ckpt.RuleSecret, Closed: true, Limit: ckpt.MaxLimit}
 	var all []ckpt.Finding

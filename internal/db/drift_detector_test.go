@@ -71,7 +71,7 @@ func (d *detector) Calibrate(*ckpt.Policy, []float64) (none ckpt.Calibration) { 
 func (d *detector) rules(p *ckpt.Policy, r observer.RuleRun, text string) (broken []observer.Found) {
 	for _, rule := range p.Rules {
 		if what, ok := strings.CutPrefix(rule.When, "has "); ok && strings.Contains(text, what) {
-			broken = append(broken, observer.Found{Rule: rule.Name, Severity: rule.Severity, Message: fmt.Sprintf("%s, goal %q, %v counted", rule.Message, r.Goal, r.Measures["steps"])})
+			broken = append(broken, observer.Found{Rule: rule.Name, Severity: rule.Severity, About: ckpt.AboutState, Message: fmt.Sprintf("%s, goal %q, %v counted", rule.Message, r.Goal, r.Measures["steps"])})
 		}
 	}
 	return broken
@@ -87,7 +87,7 @@ func (d *detector) State(_ context.Context, p *ckpt.Policy, r observer.RuleRun, 
 		}
 	}
 	if p.Schema != nil && !bytes.Contains(state, []byte(`"ok"`)) {
-		print.Broken = append(print.Broken, observer.Found{Rule: ckpt.RuleSchema, Severity: ckpt.SeverityCritical, Message: `There is no "ok".`, Evidence: ckpt.Evidence{Pointer: "/ok"}})
+		print.Broken = append(print.Broken, observer.Found{Rule: ckpt.RuleSchema, Severity: ckpt.SeverityCritical, About: ckpt.AboutState, Message: `There is no "ok".`, Evidence: ckpt.Evidence{Pointer: "/ok"}})
 	}
 	return print, nil
 }
@@ -162,7 +162,7 @@ func (w *detectorWatch) Step(s observer.StepPrint) []observer.Found {
 			tier, w.d.bogus = "bogus", false
 		}
 	})
-	return append(found, observer.Found{Rule: "repeat", Severity: tier, Message: fmt.Sprintf("%s was called %d times with the same result.", s.Tool, n),
+	return append(found, observer.Found{Rule: "repeat", Severity: tier, About: ckpt.AboutWork, Message: fmt.Sprintf("%s was called %d times with the same result.", s.Tool, n),
 		Advice: "Do something else.", Evidence: ckpt.Evidence{Tool: s.Tool, Steps: []string{s.Key}}, SinceSeq: since})
 }
 
@@ -174,7 +174,7 @@ func (w *detectorWatch) State(s observer.StatePrint) []observer.Found {
 		found[i].SinceSeq = s.Seq - 1
 	}
 	if s.Keys["bad"] == "true" {
-		found = append(found, observer.Found{Rule: "bad_state", Severity: ckpt.SeverityCritical, Message: "The state is bad.", Advice: "Go back.", SinceSeq: s.Seq - 1})
+		found = append(found, observer.Found{Rule: "bad_state", Severity: ckpt.SeverityCritical, About: ckpt.AboutState, Message: "The state is bad.", Advice: "Go back.", SinceSeq: s.Seq - 1})
 	}
 	if _, had := w.keys["was"]; had && s.Keys["was"] == "" {
 		found = append(found, observer.Found{Rule: "lost_keys", Severity: ckpt.SeverityWarn, Message: "The key was is gone."})
@@ -203,8 +203,11 @@ func (w *detectorWatch) Goal(_ time.Time, goal string, updated bool) []observer.
 		w.goal = goal
 		return nil
 	}
-	return []observer.Found{{Rule: "goal_changed", Severity: ckpt.SeverityWarn, Message: "The goal was " + w.goal + ", now it is " + goal + "."}}
+	return []observer.Found{{Rule: "goal_changed", Severity: ckpt.SeverityWarn, About: ckpt.AboutWork, Message: "The goal was " + w.goal + ", now it is " + goal + "."}}
 }
+
+// Over: only a routine checkpoint that was missing ends a finding.
+func (w *detectorWatch) Over(f *ckpt.Finding) bool { return f.Rule == "stale_checkpoint" && !w.stale }
 
 func (w *detectorWatch) Forget(string) { clear(w.pairs) }
 
@@ -336,7 +339,8 @@ func (d *drifty) noViolations() {
 	found, err := column(d.inspect(), `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations
 		UNION ALL SELECT 'suspect for nothing ' || c.run || ' ' || c.seq FROM audit_checkpoints c WHERE c.suspect AND NOT EXISTS (SELECT 1 FROM audit_findings f
 			WHERE f.agent = c.agent AND f.owner = c.owner AND f.run = c.run AND f.severity = 'critical' AND f.dismissed_at IS NULL
-			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))`)
+			AND (c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq) OR EXISTS (SELECT 1 FROM json_each(f.earlier) e
+				WHERE c.seq > e.value ->> 'since_seq' AND c.seq <= e.value ->> 'until_seq')))`)
 	if err != nil || len(found) > 0 {
 		d.t.Errorf("audit_violations: %v %v", err, strings.Join(found, "\n"))
 	}

@@ -289,8 +289,9 @@ func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
 	var left bool
 	_, err := tx.Get(&left, `SELECT EXISTS (SELECT 1 FROM checkpoints c
 		WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2
-		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.checkpoint = c.id AND c.kind = 'recovery'
-		AND (f.closed IS NULL OR f.closed = 'dismissed')))`,
+		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND c.kind = 'recovery'
+		AND (f.closed IS NULL OR f.closed IN ('dismissed', 'recovered'))
+		AND (f.checkpoint = c.id OR EXISTS (SELECT 1 FROM json_each(f.earlier) e WHERE e.value ->> 'checkpoint' = c.id))))`,
 		run.ID, head)
 	if err != nil || !left {
 		return none, err
@@ -319,14 +320,21 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts, mos
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND seq > ?2 AND seq <= ?5
+			AND suspect = 0 AND seq <= `+ledger.SoundUpTo("checkpoints")+` ORDER BY seq DESC LIMIT 1)
 			UNION `+ledger.SlotOfFork+`)
 		ORDER BY n DESC`, run.ID, run.BaseSeq, most, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err
 	}
+	var sound int64
+	if _, err := tx.Get(&sound, `SELECT `+ledger.SoundUpTo("r")+` FROM (SELECT ? AS run_id) r`, run.ID); err != nil {
+		return err
+	}
+	fork := ledger.ForkWithout(run) // its number is of another run
 	for _, row := range rows {
 		f.Checkpoints = append(f.Checkpoints, resume.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind,
-			Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
+			Suspect: row.Suspect, Doubtful: row.Seq > sound && ckpt.Ref(row.ID) != fork, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
 	}
 	f.LastSeq = run.LastSeq
 	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ? AND seq > ?`, run.ID, newest, run.BaseSeq)
@@ -388,10 +396,12 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 	return err
 }
 
-// readFactFindings reads the findings that made the run's checkpoints suspect.
+// readFactFindings reads the findings that made the run's checkpoints suspect, and those that are
+// open and doubt its states.
 func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+
-		`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+		`WHERE f.run_id = ? AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+		AND (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state' AND f.closed IS NULL)
 		ORDER BY f.id DESC LIMIT 0 + ?`, run.ID, factFindings)
 }
 

@@ -25,7 +25,7 @@ func (r *run) reversed(found []observer.Found, p *observer.StatePrint, set setti
 	for _, pointer := range fell {
 		from := last[pointer]
 		f := r.stateFound(RuleCounterReversed, p, pointer)
-		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("not less than %s", phrase.Figure(from)), phrase.Figure(p.Counters[pointer])
+		f.Evidence.Threshold, f.Evidence.Observed = notLess+phrase.Figure(from), phrase.Figure(p.Counters[pointer])
 		f.Evidence.Window = len(before)
 		f.Message = fmt.Sprintf("%s in the state only grew over the last %s, to %s, and fell to %s.", phrase.Cut(pointer),
 			phrase.Count(len(before), "checkpoint"), phrase.Figure(from), phrase.Figure(p.Counters[pointer]))

@@ -26,12 +26,15 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Foun
 	case g.first == "" || updated:
 		g.first, g.told = declared, ""
 		return nil
-	case declared == g.first || phrase.Cut(declared) == g.told || set.off:
+	case declared == g.first:
+		g.told = ""
+		return nil
+	case phrase.Cut(declared) == g.told || set.off:
 		return nil
 	}
 	g.told = phrase.Cut(declared)
 	return []observer.Found{{
-		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
+		Rule: RuleGoalChanged, Severity: set.one, About: set.of, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The goal was %q and is %q after %s, without a goal_update event.", phrase.Cut(g.first),
 			phrase.Cut(declared), phrase.Count(int(r.ended), "step")),
 		Advice: fmt.Sprintf("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.",

@@ -20,6 +20,9 @@ type loop interface {
 	// making returns how many of the newest steps contain evidence that can still become
 	// critical. It is 0 if there are fewer than two signs of it.
 	making(h *history, need threshold, span int) int
+	// quiet reports whether the newest n steps, which are enough to end a finding, have no
+	// sign of the rule.
+	quiet(h *history, n int) bool
 	// repeats reports whether growth of declared progress clears the rule.
 	repeats() bool
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
@@ -35,6 +36,9 @@ func (r *run) lost(found []observer.Found, p *observer.StatePrint, set setting) 
 	f := r.stateFound(RuleLostKeys, p, pointerTo(gone[0]))
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("in the last %s", phrase.Count(len(before), "checkpoint")), named(gone)
 	f.Evidence.Window = len(before)
+	for _, key := range gone[:min(len(gone), ckpt.MaxEvidence)] {
+		f.Evidence.Pointers = append(f.Evidence.Pointers, pointerTo(key))
+	}
 	f.Message = fmt.Sprintf("The state has lost %s that the last %s had: %s.", phrase.Count(len(gone), "top-level key"),
 		phrase.Count(len(before), "checkpoint"), named(gone))
 	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Copy it from the previous checkpoint, or say that it is no "+

@@ -64,7 +64,7 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	r.ended++
 	r.seq, r.now = max(r.seq, p.AfterSeq), later(r.now, p.At)
 	r.spent.add(&p.Measures)
-	found := r.own(nil, p.Broken, false)
+	found := r.own(nil, p.Broken, p.Clear, false)
 	found = r.unparsable(found, &p)
 	counted := !r.set.ignore[p.Tool]
 	if counted {
@@ -77,7 +77,17 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	found = r.gauged(found, &p)
 	found = r.stalled(found, p.At, p.Key)
 	found = r.overspent(found, p.At)
-	return r.aged(found, p.At)
+	return r.about(r.aged(found, p.At))
+}
+
+// about says of each finding what it is about.
+func (r *run) about(found []observer.Found) []observer.Found {
+	for i := range found {
+		if set, known := r.set.rules[found[i].Rule]; known {
+			found[i].About = set.of
+		}
+	}
+	return found
 }
 
 // Spend counts use outside of the order of steps.
@@ -93,7 +103,7 @@ func (r *run) Spend(p observer.StepPrint, step bool) []observer.Found {
 	if !step {
 		r.spent.used[budgetSteps]--
 	}
-	return r.overspent(r.gauged(nil, &p), r.now)
+	return r.about(r.overspent(r.gauged(nil, &p), r.now))
 }
 
 func (r *run) lookForLoops(found []observer.Found) []observer.Found {
@@ -102,6 +112,9 @@ func (r *run) lookForLoops(found []observer.Found) []observer.Found {
 	for i := range r.loops {
 		l := &r.loops[i]
 		if l.asks&newest == 0 {
+			if r.spells[l.rule()] != nil && r.isQuiet(l) {
+				delete(r.spells, l.rule()) // the rule is over, so that it is reported when it fires again
+			}
 			continue
 		}
 		span := r.span(l)
@@ -133,10 +146,14 @@ func (r *run) gauged(found []observer.Found, p *observer.StepPrint) []observer.F
 
 // unparsable finds a result that begins like JSON and cannot be parsed.
 func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observer.Found {
+	set := r.set.rules[RuleUnparsable]
 	if !p.Unparsable {
+		if r.sound++; r.sound >= int64(set.over) {
+			delete(r.spells, RuleUnparsable)
+		}
 		return found
 	}
-	set := r.set.rules[RuleUnparsable]
+	r.sound = 0
 	if set.off || !r.tells(RuleUnparsable, set.one, r.ended, set.cooldown) {
 		return found
 	}
@@ -155,7 +172,12 @@ const ofStates = " of states"
 // own reports what rules of the user and the schema found, unless their cooldown prevents
 // it. It counts checkpoints at a state, and steps at a step. A rule that is tried at both
 // has a spell in each, and a report in one begins the cooldown in the other.
-func (r *run) own(found, broken []observer.Found, atState bool) []observer.Found {
+func (r *run) own(found, broken []observer.Found, clear []string, atState bool) []observer.Found {
+	for _, name := range clear {
+		delete(r.spells, name)
+		delete(r.spells, name+ofStates)
+	}
+	r.clear = clear
 	here, now, there, then := "", r.ended, ofStates, r.states.count+1
 	if atState {
 		here, now, there, then = there, then, here, now
@@ -183,7 +205,7 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	if r.set.off {
 		return nil
 	}
-	found := r.own(nil, p.Broken, true)
+	found := r.own(nil, p.Broken, p.Clear, true)
 	for i := range found {
 		found[i].Evidence.Checkpoints = append(found[i].Evidence.Checkpoints, p.ID)
 	}
@@ -198,7 +220,7 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	case ckpt.KindRecovery:
 		r.refresh.came(p.At)
 	}
-	return found
+	return r.about(found)
 }
 
 // Beat takes in a heartbeat.
@@ -210,7 +232,7 @@ func (r *run) Beat(now time.Time, progress *float64) []observer.Found {
 	found := r.declared(nil, progress, now, "")
 	found = r.stalled(found, now, "")
 	found = r.overspent(found, now)
-	return r.aged(found, now)
+	return r.about(r.aged(found, now))
 }
 
 // Forget resets what a rule counted. A rule that counts nothing, such as a rule
@@ -220,6 +242,8 @@ func (r *run) Forget(rule string) {
 		return
 	}
 	switch rule {
+	case RuleTypeChanged:
+		clear(r.states.former)
 	case RuleBudget:
 		r.markTold()
 	case RuleNoProgress:

@@ -14,6 +14,7 @@ type progress struct {
 	grewStep   int64 // the number of ended steps when it last grew
 	grewSeq    int64 // the run's newest checkpoint when it last grew
 	declareds  int64
+	fellFrom   float64       // the value from which it last fell
 	told       ckpt.Severity // the reported severity of no_progress since it last grew
 }
 

@@ -15,8 +15,14 @@ func (r *run) declared(found []observer.Found, value *float64, now time.Time, ke
 		return found
 	}
 	grew, fell, before := r.progress.declare(*value, now, r.ended, r.seq)
+	if *value >= r.progress.fellFrom { // it has recovered, so that another fall is reported
+		delete(r.spells, RuleProgressReversed)
+	}
 	if grew {
 		r.grew = r.steps.steps // the repeat rules count from here
+	}
+	if fell {
+		r.progress.fellFrom = before
 	}
 	set := r.set.rules[RuleProgressReversed]
 	if !fell || set.off || !r.tells(RuleProgressReversed, set.one, r.progress.declareds, set.cooldown) {
@@ -28,7 +34,7 @@ func (r *run) declared(found []observer.Found, value *float64, now time.Time, ke
 		Advice: fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over "+
 			"the whole run, so that it only grows.", phrase.Figure(before), phrase.Figure(*value)),
 		Evidence: ckpt.Evidence{
-			Threshold: fmt.Sprintf("not less than %s", phrase.Figure(before)),
+			Threshold: notLess + phrase.Figure(before),
 			Observed:  phrase.Figure(*value), Steps: keysOf(key),
 		},
 	})

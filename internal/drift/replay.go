@@ -34,8 +34,14 @@ func (r *run) replay(past *observer.RunPast) {
 	r.goal = goal{first: past.Goal}
 	r.goal.remember(past.DroppedGoal)
 	for i := range past.Open {
-		if past.Open[i].Rule == RuleGoalChanged {
+		switch past.Open[i].Rule {
+		case RuleGoalChanged:
 			r.goal.remember(past.Open[i].Evidence)
+		case RuleTypeChanged:
+			var e ckpt.Evidence
+			if json.Unmarshal(past.Open[i].Evidence, &e) == nil {
+				r.states.changed(keyOf(e.Pointer), e.Threshold)
+			}
 		}
 	}
 	r.resumeOwn(past)

@@ -12,7 +12,7 @@ func (w *watch) Rules(p *ckpt.Policy) []observer.Rule {
 	for i := range catalogue {
 		rule := &catalogue[i]
 		list = append(list, observer.Rule{
-			Rule: rule.name, Family: rule.family, About: rule.about, Unit: rule.unit,
+			Rule: rule.name, Family: rule.family, About: rule.about, Unit: rule.unit, OverWhen: rule.overWhen,
 			Detector: set.rules[rule.name].detector(),
 		})
 	}

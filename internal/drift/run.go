@@ -23,6 +23,9 @@ type run struct {
 	floors map[string]int64
 	spells map[string]*spell
 
+	clear []string // the rules of the user, and of the schema, that were tried last and did not hold
+	sound int64    // the number of steps since a result was broken
+
 	levels map[string]float64 // of the newest step, by rule; nil if no caller asks for them
 
 	progress         progress

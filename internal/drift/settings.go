@@ -26,6 +26,8 @@ type setting struct {
 	one            ckpt.Severity // the severity of a rule with one tier
 	most           ckpt.Severity // the highest severity of a finding
 	cooldown       int64
+	of             ckpt.About
+	over           int // after how many steps without a sign a finding is over
 }
 
 // The factors of the thresholds for each sensitivity.
@@ -62,7 +64,7 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		off:      d.Tier == ckpt.TierOff,
 		warn:     rule.warn.scaled(rule, scale).with(d.Warn, d.WarnWindow),
 		critical: rule.critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
-		one:      rule.one, most: ckpt.SeverityCritical, cooldown: defaultCooldown,
+		one:      rule.one, most: ckpt.SeverityCritical, cooldown: ckpt.DefaultCooldown, of: rule.of, over: rule.over,
 	}
 	if rule.counts && d.Critical == 0 && rule.warn.value > 0 {
 		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers equal
@@ -81,6 +83,14 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 	}
 	if d.Cooldown > 0 {
 		set.cooldown = int64(d.Cooldown)
+	}
+	if rule.counts && set.over == 0 {
+		if set.over = max(set.warn.window, set.critical.window); rule.name == RuleCycle {
+			set.over = maxBlock * int(max(set.warn.value, set.critical.value))
+		}
+	}
+	if d.Over > 0 {
+		set.over = d.Over
 	}
 	return set
 }
@@ -127,7 +137,7 @@ func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
 func (s setting) detector() ckpt.Detector {
 	d := ckpt.Detector{
 		Tier: ckpt.TierCritical, Warn: s.warn.value, WarnWindow: s.warn.window,
-		Critical: s.critical.value, CriticalWindow: s.critical.window, Cooldown: int(s.cooldown),
+		Critical: s.critical.value, CriticalWindow: s.critical.window, Cooldown: int(s.cooldown), Over: s.over,
 	}
 	switch {
 	case s.off:
@@ -146,7 +156,7 @@ func (s setting) detector() ckpt.Detector {
 func (s *settings) reach() int {
 	reach := 64
 	for _, rule := range s.rules {
-		reach = max(reach, rule.warn.window, rule.critical.window)
+		reach = max(reach, rule.warn.window, rule.critical.window, rule.over)
 	}
 	cycle, streak := s.rules[RuleCycle], s.rules[RuleErrorStreak]
 	for _, t := range []threshold{cycle.warn, cycle.critical} {

@@ -19,6 +19,7 @@ type states struct {
 	depth  int // how many checkpoints are kept
 	newest []observer.StatePrint
 	types  map[string]string // of every top-level value, when it last was not null
+	former map[string]string // the types of values that have changed and were not mended
 }
 
 const maxTypes = 4096
@@ -72,6 +73,11 @@ func (r *run) stateFound(rule string, p *observer.StatePrint, pointer string) ob
 
 // pointerTo returns the JSON pointer to a top-level key.
 func pointerTo(key string) string { return "/" + jsontext.EscapePointer(key) }
+
+// keyOf returns the top-level key that a JSON pointer leads to.
+func keyOf(pointer string) string {
+	return jsontext.UnescapePointer(strings.TrimPrefix(pointer, "/"))
+}
 
 // named lists names, or only the first of them if there are many.
 func named(names []string) string {

@@ -112,7 +112,7 @@ func (c *compiled) tryCompile(p *ckpt.Policy) (err error) {
 // Step makes the print of a step.
 func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r observer.RuleRun, s *ckpt.Step) (print observer.StepPrint, err error) {
 	print = printOf(s)
-	print.Broken, err = rule.TryStep(ctx, w.of(p).rules, r, s)
+	print.Broken, print.Clear, err = rule.TryStep(ctx, w.of(p).rules, r, s)
 	return print, err
 }
 
@@ -126,9 +126,15 @@ func (w *watch) State(ctx context.Context, p *ckpt.Policy, r observer.RuleRun, s
 		if print.Broken, err = trySchema(ctx, c.schema, state, contentType); err != nil {
 			return print, err
 		}
+		switch {
+		case len(print.Broken) == 0:
+			print.Clear = append(print.Clear, RuleSchema, RuleSchemaStopped)
+		case print.Broken[0].Rule == RuleSchema:
+			print.Clear = append(print.Clear, RuleSchemaStopped)
+		}
 	}
-	broken, err := rule.TryState(ctx, c.rules, r, state, previous, contentType)
-	print.Broken = append(print.Broken, broken...)
+	broken, clear, err := rule.TryState(ctx, c.rules, r, state, previous, contentType)
+	print.Broken, print.Clear = append(print.Broken, broken...), append(print.Clear, clear...)
 	return print, err
 }
 

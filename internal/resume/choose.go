@@ -14,41 +14,49 @@ type choice struct {
 	damaged  int              // how many of the skipped are damaged
 	suspects int              // how many of the skipped are suspect
 	oldest   FactCheckpoint   // the oldest suspect checkpoint that was skipped; zero for none
+	doubtful int              // how many of the skipped are doubtful only
+	first    FactCheckpoint   // the oldest doubtful checkpoint that was skipped; zero for none
 }
 
 func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
 
-const whySuspect = "suspect: it was saved after the first evidence of critical drift"
+// Why a checkpoint is skipped.
+const (
+	whySuspect  = "suspect: it was saved after the first evidence of critical drift"
+	whyDoubtful = "doubtful: it was saved after a fault in the state that was not mended"
+)
 
-// suspicion returns why a checkpoint is suspect, with the finding if it is known.
-func suspicion(f *Facts, seq int64) string {
+// suspicion returns why a checkpoint is skipped, with the finding if it is known.
+func suspicion(f *Facts, fact *FactCheckpoint) string {
+	why, severity := whySuspect, ckpt.SeverityCritical
+	if !fact.Suspect {
+		why, severity = whyDoubtful, ckpt.SeverityWarn
+	}
 	for i := range f.Findings {
-		if finding := &f.Findings[i]; covers(finding, seq) {
-			return whySuspect + " (" + inWords(finding) + ")"
+		if finding := &f.Findings[i]; finding.Severity == severity && finding.Covers(fact.Seq) {
+			return why + " (" + inWords(finding) + ")"
 		}
 	}
-	return whySuspect
-}
-
-// covers reports whether a checkpoint is suspect because of a finding.
-func covers(f *ckpt.Finding, seq int64) bool {
-	return f.SinceSeq != nil && seq > *f.SinceSeq && (f.UntilSeq == nil || seq <= *f.UntilSeq)
+	return why
 }
 
 // inWords returns a finding in one line: its rule and its message.
 func inWords(f *ckpt.Finding) string { return f.Rule + ": " + strings.TrimRight(f.Message, ".") }
 
-// choose takes the newest checkpoint that is clean and intact. If there is none, it
-// takes the newest intact one of those that are suspect.
+// choose takes the newest intact checkpoint that is clean. If there is none, it takes
+// the newest intact one of those that are doubtful, and then of those that are suspect.
 func choose(f *Facts) (choice, error) {
 	c := choice{skipped: []ckpt.Skipped{}}
 	damage := make(map[int]string)
-	at, err := c.load(f, false, damage)
-	if err == nil && at < 0 {
-		at, err = c.load(f, true, damage)
-	}
-	if err != nil {
-		return choice{}, err
+	at := -1
+	for _, kind := range []FactCheckpoint{{}, {Doubtful: true}, {Suspect: true}} {
+		var err error
+		if at, err = c.load(f, kind, damage); err != nil {
+			return choice{}, err
+		}
+		if at >= 0 {
+			break
+		}
 	}
 	for i, fact := range f.Checkpoints {
 		why := damage[i]
@@ -56,8 +64,11 @@ func choose(f *Facts) (choice, error) {
 		case why != "":
 			c.damaged++
 		case fact.Suspect && i < at:
-			why, c.oldest = suspicion(f, fact.Seq), fact
+			why, c.oldest = suspicion(f, &fact), fact
 			c.suspects++
+		case fact.Doubtful && i < at:
+			why, c.first = suspicion(f, &fact), fact
+			c.doubtful++
 		default:
 			continue
 		}
@@ -66,11 +77,11 @@ func choose(f *Facts) (choice, error) {
 	return c, nil
 }
 
-// load reads the clean or the suspect checkpoints until one is intact. It returns the
-// index of that checkpoint, -1 if none is intact.
-func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error) {
+// load reads the clean, the doubtful or the suspect checkpoints until one is intact. It
+// returns the index of that checkpoint, -1 if none is intact.
+func (c *choice) load(f *Facts, kind FactCheckpoint, damage map[int]string) (int, error) {
 	for i, fact := range f.Checkpoints {
-		if fact.Suspect != suspect {
+		if fact.Suspect != kind.Suspect || !fact.Suspect && fact.Doubtful != kind.Doubtful {
 			continue
 		}
 		loaded, err := f.Load(fact.ID)

@@ -24,7 +24,9 @@ type Facts struct {
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
 	Operations  []ckpt.Operation // those that are open or uncertain and were not left so on purpose, in order
 	LastEvent   int64
-	Findings    []ckpt.Finding // critical ones that made checkpoints suspect, newest first; not those that were dismissed
+	// Findings are critical ones that made checkpoints suspect, and open warnings about
+	// the state, newest first; not those that were dismissed.
+	Findings    []ckpt.Finding
 	Prompt      *ckpt.Prompt   // the newest decision of the run, answered or not
 	Questions   []FactQuestion // the run's own since it began, oldest first: open ones, and answered ones that matter
 	Interrupted time.Time      // when the last segment ended without a message from its owner; zero if it did not
@@ -37,12 +39,13 @@ type Facts struct {
 
 // FactCheckpoint is what the plan needs to know about a checkpoint before it is loaded.
 type FactCheckpoint struct {
-	ID      string
-	Seq     int64
-	Kind    ckpt.Kind
-	Suspect bool
-	At      time.Time
-	StateOf *int64 // the seq of the earlier checkpoint that has the same state; nil if the state is its own
+	ID       string
+	Seq      int64
+	Kind     ckpt.Kind
+	Suspect  bool
+	Doubtful bool // an open finding about the state has evidence from before it
+	At       time.Time
+	StateOf  *int64 // the seq of the earlier checkpoint that has the same state; nil if the state is its own
 }
 
 // FactQuestion is a question that the run has asked.

@@ -251,10 +251,17 @@ func (m *maker) passedOver() []string {
 			"evidence of critical drift: they are skipped.",
 			n, m.choice.oldest.ID, m.choice.oldest.Seq))
 	}
+	if n := m.choice.doubtful; n == 1 {
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after a fault in the state: it is skipped.",
+			m.choice.first.ID, m.choice.first.Seq))
+	} else if n > 1 {
+		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after a fault in the state: they are skipped.",
+			n, m.choice.first.ID, m.choice.first.Seq))
+	}
 	said = append(said, m.found()...)
 	told := 0
 	for _, s := range m.choice.skipped {
-		if strings.HasPrefix(s.Reason, whySuspect) {
+		if isDoubted(s.Reason) {
 			continue
 		}
 		if told == maxNamed {
@@ -267,15 +274,20 @@ func (m *maker) passedOver() []string {
 	return said
 }
 
+// isDoubted reports whether a checkpoint was skipped because of a finding.
+func isDoubted(reason string) bool {
+	return strings.HasPrefix(reason, whySuspect) || strings.HasPrefix(reason, whyDoubtful)
+}
+
 // found says which findings made the skipped checkpoints suspect, or the one that is
 // taken although it is suspect.
 func (m *maker) found() []string {
 	var said []string
 	for i := range m.f.Findings {
 		f := &m.f.Findings[i]
-		about := m.choice.suspect() && covers(f, m.choice.fact.Seq)
+		about := m.choice.suspect() && f.Marks() && f.Covers(m.choice.fact.Seq)
 		for _, s := range m.choice.skipped {
-			about = about || strings.HasPrefix(s.Reason, whySuspect) && covers(f, s.Seq)
+			about = about || isDoubted(s.Reason) && f.Covers(s.Seq)
 		}
 		if !about {
 			continue
@@ -283,7 +295,11 @@ func (m *maker) found() []string {
 		if len(said) == maxNamed {
 			return append(said, "There are more findings; ckptsidecar drift "+m.f.Run.Agent+" --all lists them.")
 		}
-		said = append(said, fmt.Sprintf("Critical drift was found%s: %s.", m.at(f.At.Time), inWords(f)))
+		what := "Critical drift"
+		if !f.Marks() {
+			what = "A fault in the state"
+		}
+		said = append(said, fmt.Sprintf("%s was found%s: %s.", what, m.at(f.At.Time), inWords(f)))
 	}
 	return said
 }

@@ -81,6 +81,10 @@ func driftText(a *cli.App, r *ckpt.DriftReport) {
 		term.Println(a.Stdout)
 		findingTable(r.Findings, a.Out).Write(a.Stdout, a.Out)
 	}
+	if len(r.Secrets) > 0 {
+		term.Println(a.Stdout, "\nWhat looks like a secret is no drift:")
+		findingTable(r.Secrets, a.Out).Write(a.Stdout, a.Out)
+	}
 	if len(r.Timeline) > 0 {
 		term.Println(a.Stdout)
 		TimelineText(a.Stdout, a.Out, r)

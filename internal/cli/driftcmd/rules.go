@@ -155,7 +155,7 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	suspects := f.SinceSeq != nil
+	suspects := f.Marks()
 	if suspects {
 		run, err := a.Client().Run(ctx, ckpt.RunRef{Agent: f.Agent, Run: f.Run})
 		if err != nil {
@@ -188,7 +188,7 @@ func explain(f *ckpt.Finding, p *ckpt.Policy, suspects bool) *explanation {
 
 // todo lists the commands with which to continue.
 func todo(f *ckpt.Finding, suspects bool) []string {
-	if f.Closed != "" && (f.SinceSeq == nil || !f.DismissedAt.IsZero()) {
+	if f.Closed != "" && (!f.Marks() || !f.DismissedAt.IsZero()) {
 		return []string{}
 	}
 	list := []string{}
@@ -216,6 +216,7 @@ func explanationText(a *cli.App, e *explanation) {
 		p.Add("the rule", "one of the policy's own: "+e.Own.When)
 	case e.Rule != nil:
 		p.Add("the rule", e.Rule.About)
+		p.Add("over when", e.Rule.OverWhen)
 		p.Add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier,
 			thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
 	}

@@ -288,7 +288,7 @@ func FirstLine(text string) string {
 
 // CoversCheckpoints reports whether a finding is open and makes checkpoints suspect.
 func CoversCheckpoints(f ckpt.Finding) bool {
-	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
+	return f.Marks() && f.Closed == ""
 }
 
 // Marks returns what a reader must know about a checkpoint at a glance.

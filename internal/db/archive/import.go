@@ -487,8 +487,8 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 	if err != nil {
 		return err
 	}
-	err = tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND suspect = 0 AND EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1
-		AND f.severity = 'critical' AND f.dismissed_at IS NULL AND checkpoints.seq > f.since_seq
+	err = tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND suspect = 0 AND EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = ?1
+		AND checkpoints.seq > f.since_seq
 		AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, r.id)
 	if err != nil {
 		return err

@@ -143,8 +143,10 @@ var children = []*table{
 	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
 		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn,
 			ckpt.SeverityCritical), always(long("message")), long("advice"),
-		{name: "evidence", form: object, need: true}, ref("checkpoint"), {name: "since_seq", form: whole}, {name: "until_seq", form: whole},
-		word("closed", false, ckpt.ClosedDismissed, ckpt.ClosedResumed, ckpt.ClosedRestored, ckpt.ClosedBegun),
+		{name: "evidence", form: object, need: true}, ref("checkpoint"), word("about", true, ckpt.AboutRun, ckpt.AboutWork, ckpt.AboutState),
+		{name: "posted", form: truth, need: true}, {name: "since_seq", form: whole}, {name: "until_seq", form: whole},
+		{name: "closed_step", form: whole}, always(anyJSON("earlier")),
+		word("closed", false, ckpt.ClosedDismissed, ckpt.ClosedRecovered, ckpt.ClosedResumed, ckpt.ClosedRestored, ckpt.ClosedBegun),
 		when("closed_at"), when("dismissed_at"), short("dismissed_by"),
 	}}).prepare(),
 	(&table{kind: linePrompt, insert: `INSERT INTO prompts`, order: "id", columns: []column{

@@ -12,8 +12,11 @@ import (
 
 // NewStretch begins a new segment, so that a run's drift is counted from zero: its owner went back,
 // was replaced, or begins with nothing. from is the checkpoint that the run goes on from, nil for
-// none. closing says what closes the findings of the segment before; "" leaves them open, because
-// the checkpoint that the run goes on from is suspect.
+// none. closing says why the segment begins.
+//
+// Going back to a checkpoint closes the findings whose evidence came after it. A new owner begins its
+// work anew, so that closes the findings about the work of the owner before. A run that begins with
+// nothing has no findings. What looks like a secret, and damage, stay open.
 //
 // The rollback target that was kept stays until the run is next written to.
 func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
@@ -29,15 +32,23 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 		return err
 	}
 	run.Progress = nil
-	if run.Stretch++; closing == "" {
-		return nil
+	run.Stretch++
+	which := `since_seq >= ?4`
+	switch {
+	case closing == ckpt.ClosedBegun:
+		which = `?4 >= 0`
+	case closing == ckpt.ClosedResumed && from != nil && from.Suspect: // an operator has decided to trust it
+		which = `?4 >= 0 AND about <> 'run'`
+	case closing == ckpt.ClosedResumed:
+		which += ` OR about = 'work'`
 	}
-	return tx.Exec(`UPDATE findings SET closed = ?, closed_at = ?, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ? END
-		WHERE run_id = ? AND closed IS NULL AND rule NOT IN ('secret', 'corruption')`, string(closing), tx.Now, run.LastSeq, run.ID)
+	return tx.Exec(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
+		WHERE run_id = ?5 AND closed IS NULL AND rule NOT IN ('secret', 'corruption') AND (`+which+`)`,
+		string(closing), tx.Now, run.LastSeq, seq, run.ID)
 }
 
 // GoBack makes a restored checkpoint the one that the run goes on from. That begins a new segment,
-// unless the checkpoint is the head and no critical finding is open.
+// unless the checkpoint is the head and no open finding has evidence from before or after it.
 func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoint, e ledger.AuditEntry) error {
 	run, err := tx.Run(agent.ID, c.Run)
 	if err != nil || run == nil {
@@ -50,20 +61,45 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 	if err != nil {
 		return err
 	}
-	further := string(run.Head) == c.ID && !w.Drifting()
+	stays := string(run.Head) == c.ID && !slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return f.SinceSeq != nil })
 	run.Head = ckpt.Ref(c.ID)
-	if err := tx.Exec(`UPDATE runs SET head = ?, updated_at = ? WHERE id = ?`, c.ID, tx.Now, run.ID); err != nil || further {
+	if err := tx.Exec(`UPDATE runs SET head = ?, updated_at = ? WHERE id = ?`, c.ID, tx.Now, run.ID); err != nil || stays {
 		return err
 	}
-	closing := ckpt.ClosedRestored
-	if c.Suspect {
-		closing = ""
-	}
-	if err := s.NewStretch(tx, run, c, closing); err != nil {
+	if err := s.NewStretch(tx, run, c, ckpt.ClosedRestored); err != nil {
 		return err
 	}
 	_, err = s.RetainRun(tx, agent, run, e) // removes what only the head kept
 	return err
+}
+
+// closeOver closes findings whose rule no longer holds. Checkpoints that are saved from now on are
+// clean again; those up to until stay suspect.
+func (s *Drifts) closeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, over []ckpt.Finding, until int64) error {
+	for i := range over {
+		f := &over[i]
+		err := tx.Exec(`UPDATE findings SET closed = 'recovered', closed_at = ?1, until_seq = ?2,
+			closed_step = (SELECT steps_ended FROM runs WHERE id = ?3) WHERE id = ?4`, tx.Now, until, run.ID, f.ID)
+		if err != nil {
+			return err
+		}
+		e := ledger.DaemonEntry(agent, "finding")
+		e.Run, e.Subject = run.Name, f.ID
+		e.Detail = map[string]any{"rule": f.Rule, "severity": f.Severity, "closed": ckpt.ClosedRecovered}
+		if err := tx.Audit(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mend closes the open findings of a rule of the store for which over is true.
+func (s *Drifts) Mend(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, rule string, over func(evidence ckpt.JSON) bool) error {
+	w, err := s.WatchRun(tx, agent, run, nil)
+	if err != nil {
+		return err
+	}
+	return s.closeOver(tx, agent, run, w.take(func(f *ckpt.Finding) bool { return f.Rule == rule && over(f.Evidence) }), run.LastSeq)
 }
 
 // Dismiss takes back a finding that was wrong or has been dealt with. Checkpoints that were suspect
@@ -134,14 +170,12 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		}
 		return d, err
 	}
-	w.open = slices.DeleteFunc(w.open, func(f ckpt.Finding) bool { return f.ID == id })
-	if !w.Drifting() {
-		w.recovery = ""
-	}
+	w.take(func(f *ckpt.Finding) bool { return f.ID == id })
+	w.secrets = slices.DeleteFunc(w.secrets, func(f ckpt.Finding) bool { return f.ID == id })
 	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open until now
-		s.see(w, func(watch observer.RunWatch) []observer.Found { watch.Forget(d.Rule); return nil })
+		s.guardWatch(w, func(watch observer.RunWatch) { watch.Forget(d.Rule) })
 	}
-	if d.Severity == ckpt.SeverityCritical && d.SinceSeq != nil {
+	if d.Marks() {
 		if err := cleanAgain(tx, run, &d.Finding, &d.Cleaned); err != nil {
 			return nil, err
 		}
@@ -160,9 +194,10 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 // of no other finding that still counts.
 func cleanAgain(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Finding, ids *[]string) error {
 	err := tx.List(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery')
-		AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
-		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.severity = 'critical' AND f.dismissed_at IS NULL
-			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq)
+		AND c.suspect = 1 AND (c.seq > ?2 AND c.seq <= ?3 OR EXISTS (SELECT 1 FROM json_each(?4) e
+			WHERE c.seq > e.value ->> 'since_seq' AND c.seq <= e.value ->> 'until_seq'))
+		AND NOT EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = ?1
+			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq, f.Earlier)
 	for i := 0; err == nil && i < len(*ids); i++ {
 		err = tx.Exec(`UPDATE checkpoints SET suspect = 0 WHERE id = ? AND +run_id = ?`, (*ids)[i], run.ID)
 	}

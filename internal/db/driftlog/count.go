@@ -11,14 +11,21 @@ import (
 // SeeSave shows a checkpoint that is about to be inserted to the run's watch, once in a
 // transaction.
 func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {
-	if v.Drift == nil || v.Seen.tx == tx {
+	if v.Seen.tx == tx {
+		return
+	}
+	v.Seen = seenSave{tx: tx, runID: run.ID}
+	v.Seen.until = run.LastSeq
+	mended := w.take(func(f *ckpt.Finding) bool { return f.Rule == ckpt.RuleCorruption && !f.Posted }) // this state is stored whole
+	if v.Drift == nil {
+		v.Seen.over = mended
 		return
 	}
 	print := v.Drift.state
 	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.Now.Time, v.Request.Kind, size
 	_, print.Compacted = v.Request.Labels[ckpt.LabelCompaction]
-	v.Seen = seenSave{tx: tx, runID: run.ID}
-	v.Seen.Found = s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.State(print) })
+	v.Seen.observed = s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.State(print) })
+	v.Seen.over = append(v.Seen.over, mended...)
 	s.show(tx, agent, w)
 }
 
@@ -34,10 +41,7 @@ func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
 // retention must be applied to the whole run, because some clean checkpoints have become suspect.
 func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	reply ledger.SavedReply) (all bool, err error) {
-	if v.Drift == nil {
-		return false, nil
-	}
-	if all, err = s.find(tx, agent, run, w, v.Seen.Found, reply.ID); err != nil {
+	if all, err = s.find(tx, agent, run, w, v.Seen.observed, reply.ID); err != nil {
 		return false, err
 	}
 	_, err = s.keepBack(tx, run, w)
@@ -54,9 +58,9 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	critical := false
 	if printed != nil {
 		print := printed.ended(step, old, run, tx.Now.Time)
-		found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Step(print) })
+		saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Step(print) })
 		var err error
-		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
+		if critical, err = s.find(tx, agent, run, w, saw, ""); err != nil {
 			return err
 		}
 		s.show(tx, agent, w)
@@ -75,11 +79,11 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 
 // WatchBeat tells the run's watch that time has passed, and handles what the watch found.
 func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
-	found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Beat(tx.Now.Time, progress) })
-	if len(found) == 0 {
+	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Beat(tx.Now.Time, progress) })
+	if !saw.Any() {
 		return nil
 	}
-	critical, err := s.find(tx, agent, run, w, found, "")
+	critical, err := s.find(tx, agent, run, w, saw, "")
 	if err != nil || !critical {
 		return err
 	}
@@ -104,22 +108,28 @@ func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 	return true, tx.Exec(ledger.UpdateBack, run.BackSeq, run.ID)
 }
 
+// wanted is the position up to which a rollback target must be kept: before evidence that may become
+// critical, and before that of open warnings about the state.
+func (s *Drifts) wanted(w *Watched) (back sql.NullInt64) {
+	s.guardWatch(w, func(watch observer.RunWatch) { back.Int64, back.Valid = watch.Back() })
+	for i := range w.open {
+		if f := &w.open[i]; f.Doubts() && !f.Marks() && (!back.Valid || *f.SinceSeq < back.Int64) {
+			back = sql.NullInt64{Int64: *f.SinceSeq, Valid: true}
+		}
+	}
+	return back
+}
+
 // BackMoves says whether moveBack would change something, without a query to the database.
 func (s *Drifts) BackMoves(run *ledger.RunRow, w *Watched) bool {
-	var back sql.NullInt64
-	if w.watch != nil {
-		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
-	}
+	back := s.wanted(w)
 	return back.Valid != run.BackSeq.Valid || back.Valid && back != w.asked
 }
 
 // moveBack asks the watch for the position up to which a rollback target must be kept, and says
 // whether it has changed.
 func (s *Drifts) moveBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved bool, err error) {
-	var back sql.NullInt64
-	if w.watch != nil {
-		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
-	}
+	back := s.wanted(w)
 	switch {
 	case !back.Valid:
 		back = sql.NullInt64{}

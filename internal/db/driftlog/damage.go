@@ -20,7 +20,7 @@ func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *blob.Damage
 		return err
 	}
 	f, err := s.findingOf(tx, agent, run, &observer.Found{
-		Rule: ckpt.RuleCorruption, Severity: ckpt.SeverityCritical, Evidence: ckpt.Evidence{Checkpoints: []string{damage.ID}},
+		Rule: ckpt.RuleCorruption, Severity: ckpt.SeverityCritical, About: ckpt.AboutState, Evidence: ckpt.Evidence{Checkpoints: []string{damage.ID}},
 		Message: fmt.Sprintf("Checkpoint %s (number %d) is damaged: %s. The daemon never serves it, "+
 			"and a resume skips it.", damage.ID, seq, damage.What),
 		Advice: "Save a new checkpoint now, and go on: it is stored whole and does not depend on damaged data. " +

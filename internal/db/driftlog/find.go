@@ -1,6 +1,7 @@
 package driftlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 
@@ -11,15 +12,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// find handles what was seen of a run. It writes a row for each finding, and for a critical one it
-// secures a rollback target. It says whether a finding was critical; then the run's retention must
-// be applied.
+// observed is what the watch of a run saw in one event: new findings, and open ones whose rule no
+// longer holds.
+type observed struct {
+	found []observer.Found
+	over  []ckpt.Finding
+	until int64 // the run's newest checkpoint at the event
+}
+
+// Any says whether the watch saw anything.
+func (o *observed) Any() bool { return len(o.found) > 0 || len(o.over) > 0 }
+
+// find handles what was seen of a run. It closes the findings that are over. It writes a row for
+// each new finding, and for a critical one it secures a rollback target. It says whether a finding
+// was critical; then the run's retention must be applied.
 //
 // at is the checkpoint in which it was seen, if it was seen in one.
-func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []observer.Found,
+func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, saw observed,
 	at string) (critical bool, err error) {
-	for i := range list {
-		f, err := s.findingOf(tx, agent, run, &list[i], at)
+	if err := s.closeOver(tx, agent, run, saw.over, saw.until); err != nil {
+		return false, err
+	}
+	for i := range saw.found {
+		f, err := s.findingOf(tx, agent, run, &saw.found[i], at)
 		if err != nil {
 			return critical, err
 		}
@@ -38,9 +53,12 @@ func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if err != nil {
 		return nil, err
 	}
-	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message,
+	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message, About: cmp.Or(found.About, ckpt.AboutRun),
 		Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
-	if found.Severity == ckpt.SeverityCritical {
+	if f.About != ckpt.AboutRun {
+		f.SinceSeq = &found.SinceSeq
+	}
+	if f.Doubts() {
 		since, err := keptBack(tx, run, found.SinceSeq)
 		if err != nil {
 			return nil, err
@@ -53,7 +71,7 @@ func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 // begin sets the fields that all findings have.
 func (s *Drifts) begin(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) error {
 	id, err := uuid.NewV7()
-	f.ID, f.Agent, f.Owner, f.Run, f.At = id.String(), agent.Name, agent.Owner, run.Name, tx.Now
+	f.ID, f.Agent, f.Owner, f.Run, f.At, f.About = id.String(), agent.Name, agent.Owner, run.Name, tx.Now, cmp.Or(f.About, ckpt.AboutRun)
 	return err
 }
 
@@ -61,17 +79,23 @@ func (s *Drifts) begin(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 // recovery checkpoint, and then marks all checkpoints since the evidence as suspect.
 func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, f *ckpt.Finding,
 	e ledger.AuditEntry) (critical bool, err error) {
-	critical = f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil
+	critical = f.Marks()
 	drifting := w.Drifting()
-	if len(w.open) >= ckpt.MaxFindings && (!critical || drifting) {
+	open := w.open
+	if f.Rule == ckpt.RuleSecret {
+		open = w.secrets
+	}
+	if len(open) >= ckpt.MaxFindings && (!critical || drifting) {
 		return false, nil
 	}
-	if critical {
+	if f.SinceSeq != nil {
 		since, err := clampSince(tx, run, *f.SinceSeq)
 		if err != nil {
 			return false, err
 		}
 		f.SinceSeq = &since
+	}
+	if critical {
 		if !drifting {
 			if w.recovery, err = s.addRecovery(tx, agent, run, f); err != nil {
 				return false, err
@@ -81,14 +105,11 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 			f.Checkpoint = w.recovery
 		}
 	}
-	err = tx.Exec(`INSERT INTO findings
-		(id, run_id, at, rule, severity, message, advice, evidence, checkpoint, since_seq)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		f.ID, run.ID, f.At, f.Rule, string(f.Severity), f.Message, f.Advice, f.Evidence, f.Checkpoint, f.SinceSeq)
+	again, err := s.store(tx, agent, run, f)
 	if err != nil {
 		return false, err
 	}
-	w.open = append(w.open, *f)
+	w.add(f)
 	tx.Made = append(tx.Made, *f)
 	marked := int64(0)
 	if critical {
@@ -102,6 +123,9 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	if critical {
 		e.Detail["since_seq"], e.Detail["marked_suspect"] = *f.SinceSeq, marked
 	}
+	if again {
+		e.Detail["again"] = true
+	}
 	if err := tx.Audit(e); err != nil || f.Severity != ckpt.SeverityCritical {
 		return critical, err
 	}
@@ -109,6 +133,54 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 		Owner: f.Owner, Agent: f.Agent, Run: f.Run, Subject: f.ID, Message: f.Rule + ": " + f.Message,
 	})
 	return critical, err
+}
+
+// store writes a finding. If its rule fires again soon after it has recovered, store opens that
+// finding again, and f becomes it.
+func (s *Drifts) store(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) (again bool, err error) {
+	before, err := s.recovered(tx, agent, run, f)
+	if err != nil {
+		return false, err
+	}
+	if before == nil {
+		return false, tx.Exec(`INSERT INTO findings
+			(id, run_id, at, rule, severity, message, advice, evidence, checkpoint, about, posted, since_seq)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			f.ID, run.ID, f.At, f.Rule, string(f.Severity), f.Message, f.Advice, f.Evidence, f.Checkpoint, string(f.About), f.Posted, f.SinceSeq)
+	}
+	if f.SinceSeq != nil && before.UntilSeq != nil {
+		*f.SinceSeq = max(*f.SinceSeq, *before.UntilSeq)
+	}
+	if f.Checkpoint == "" {
+		f.Checkpoint = before.Checkpoint
+	}
+	err = tx.Exec(`UPDATE findings SET closed = NULL, closed_at = NULL, closed_step = NULL, until_seq = NULL, since_seq = ?1, checkpoint = ?2,
+		earlier = json_insert(earlier, '$[#]', json_object('since_seq', since_seq, 'until_seq', until_seq, 'checkpoint', checkpoint))
+		WHERE id = ?3`, f.SinceSeq, f.Checkpoint, before.ID)
+	if err != nil {
+		return false, err
+	}
+	_, err = tx.Get(f, `SELECT `+FindingColumns+FindingTables+`WHERE f.id = ?`, before.ID)
+	return true, err
+}
+
+// recovered returns the finding that has recovered and is found again within its rule's cooldown, nil
+// if there is none.
+func (s *Drifts) recovered(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) (*ckpt.Finding, error) {
+	if f.Posted {
+		return nil, nil
+	}
+	var before ckpt.Finding
+	found, err := tx.Get(&before, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ?1 AND f.closed = 'recovered'
+		AND f.rule = ?2 AND f.severity = ?3 AND f.about = ?4 AND f.dismissed_at IS NULL AND NOT f.posted
+		AND f.evidence ->> 'tool' IS json_extract(?5, '$.tool') AND f.evidence ->> 'pointer' IS json_extract(?5, '$.pointer')
+		AND f.until_seq >= max(r.stretch_seq, r.base_seq, r.last_seq - ?6) AND f.closed_step >= r.steps_ended - ?6
+		ORDER BY f.closed_at DESC, f.id DESC LIMIT 1`,
+		run.ID, f.Rule, string(f.Severity), string(f.About), string(f.Evidence), agent.Settings.Cooldown(f.Rule))
+	if err != nil || !found {
+		return nil, err
+	}
+	return &before, nil
 }
 
 // clampSince keeps the evidence of a finding within the segment in which it was seen: earlier
@@ -215,9 +287,10 @@ func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ck
 	return c, nil
 }
 
-// cleanCheckpoint selects the checkpoint that a resume would go back to: the newest clean one since
-// the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4 the checkpoint that it was
-// forked from while it has none of its own.
+// cleanCheckpoint selects the checkpoint to go back to: the newest clean one since the run began and
+// before the evidence of every open finding that doubts checkpoints. ?1 is the run, ?2 its base_seq,
+// ?3 the newest one that may be chosen, ?4 the checkpoint that it was forked from while it has none
+// of its own.
 const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
 				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
@@ -232,19 +305,36 @@ const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 // of this write.
 func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.DriftVerdict, error) {
 	v := verdictOf(w.open)
-	if tx.Made != nil {
-		v.Findings = tx.Made
+	for _, f := range tx.Made {
+		if f.Rule == ckpt.RuleSecret {
+			v.Secrets = append(v.Secrets, f)
+		} else {
+			v.Findings = append(v.Findings, f)
+		}
 	}
-	if !w.Drifting() {
+	if w.Drifting() {
+		v.Recovery = w.recovery
+	}
+	sound := soundUpTo(w.open, run.LastSeq)
+	if sound == run.LastSeq {
 		return v, nil
 	}
-	v.Recovery = w.recovery
-	_, err := tx.Get(&v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, run.LastSeq, ledger.ForkWithout(run))
+	_, err := tx.Get(&v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, sound, ledger.ForkWithout(run))
 	return v, err
 }
 
+// soundUpTo is the newest checkpoint that no open finding doubts; last is the run's newest.
+func soundUpTo(open []ckpt.Finding, last int64) int64 {
+	for i := range open {
+		if f := &open[i]; f.Doubts() {
+			last = min(last, *f.SinceSeq)
+		}
+	}
+	return last
+}
+
 // verdictOf has the severity and the advice of the gravest open finding, the newest if there are
-// several.
+// several. open has no findings of secrets, which are no drift.
 func verdictOf(open []ckpt.Finding) *ckpt.DriftVerdict {
 	v := &ckpt.DriftVerdict{Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}}
 	for i := range open {

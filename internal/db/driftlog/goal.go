@@ -26,8 +26,8 @@ func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 
 func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, goal string,
 	updated bool, e ledger.AuditEntry) error {
-	found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Goal(tx.Now.Time, goal, updated) })
-	critical, err := s.find(tx, agent, run, w, found, "")
+	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Goal(tx.Now.Time, goal, updated) })
+	critical, err := s.find(tx, agent, run, w, saw, "")
 	if err != nil || !critical {
 		return err
 	}

@@ -39,18 +39,18 @@ const (
 // has no checkpoints, so nothing has to be kept or marked.
 func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
 	print observer.StepPrint, told Told, partial bool) error {
-	found := s.see(w, func(watch observer.RunWatch) []observer.Found {
+	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found {
 		if told == InOrder {
 			return watch.Step(print)
 		}
 		return watch.Spend(print, told == Late)
 	})
-	for i := range found {
-		if partial && found[i].Evidence.Threshold != "" && found[i].Rule == ruleBudget {
-			found[i].Message = "Parts of this run were not sent, so it used at least this much. " + found[i].Message
+	for i := range saw.found {
+		if f := &saw.found[i]; partial && f.Evidence.Threshold != "" && f.Rule == ruleBudget {
+			f.Message = "Parts of this run were not sent, so it used at least this much. " + f.Message
 		}
 	}
-	_, err := s.find(tx, agent, run, w, found, "")
+	_, err := s.find(tx, agent, run, w, saw, "")
 	return err
 }
 

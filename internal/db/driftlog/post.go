@@ -50,13 +50,11 @@ func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if len(f.Evidence) == 0 {
 		f.Evidence = ckpt.JSON("{}")
 	}
-	if r.Severity == ckpt.SeverityCritical {
-		since := run.LastSeq
-		if r.SinceSeq != nil {
-			since = *r.SinceSeq
-		}
-		f.SinceSeq = &since
+	since := run.LastSeq
+	if r.SinceSeq != nil {
+		since = *r.SinceSeq
 	}
+	f.Posted, f.About, f.SinceSeq = true, ckpt.AboutWork, &since
 	if err := s.begin(tx, agent, run, f); err != nil {
 		return nil, err
 	}

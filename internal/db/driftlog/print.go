@@ -278,7 +278,7 @@ func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.Ru
 type seenSave struct {
 	tx    *ledger.Tx
 	runID int64
-	Found []observer.Found
+	observed
 }
 
 // WatchedSave is the part of a save that the detectors look at.

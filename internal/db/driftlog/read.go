@@ -34,17 +34,20 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 			}
 		}
 		var open []ckpt.Finding
-		err := q.SelectContext(ctx, &open, `SELECT `+FindingColumns+FindingTables+`
-			WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, row.ID)
-		if err != nil {
+		if err := q.SelectContext(ctx, &open, openFindings, row.ID); err != nil {
 			return err
 		}
 		report.DriftVerdict = *verdictOf(open)
 		if err := readWayBack(ctx, q, row.ID, open, &report.DriftVerdict); err != nil {
 			return err
 		}
+		err := q.SelectContext(ctx, &report.Secrets, `SELECT `+FindingColumns+FindingTables+`
+			WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.rule = 'secret' ORDER BY f.id DESC LIMIT 0 + ?`, row.ID, f.All, ckpt.MaxFindings)
+		if err != nil {
+			return err
+		}
 		return q.SelectContext(ctx, &report.Findings, `SELECT `+FindingColumns+FindingTables+`
-			WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.id < ?
+			WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.rule <> 'secret' AND f.id < ?
 			ORDER BY f.id DESC LIMIT 0 + ?`, row.ID, f.All, f.Before, limit+1)
 	})
 	if err == nil && f.Line {
@@ -57,24 +60,22 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 	return report, err
 }
 
-// readWayBack adds the checkpoint to go back to, while a critical finding that affects checkpoints
-// is open.
+// readWayBack adds the checkpoint to go back to, while open findings doubt checkpoints.
 func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Finding, v *ckpt.DriftVerdict) error {
-	w := &Watched{open: open}
-	if !w.Drifting() {
-		return nil
-	}
 	for i := range open {
-		if f := &open[i]; f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil {
+		if f := &open[i]; f.Marks() && v.Recovery == "" {
 			v.Recovery = f.Checkpoint
-			break
 		}
 	}
 	var run ledger.RunRow
 	if err := q.GetContext(ctx, &run, `SELECT `+ledger.RunColumns+` FROM runs WHERE id = ?`, runID); err != nil {
 		return err
 	}
-	err := q.GetContext(ctx, &v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, run.LastSeq, ledger.ForkWithout(&run))
+	sound := soundUpTo(open, run.LastSeq)
+	if sound == run.LastSeq {
+		return nil
+	}
+	err := q.GetContext(ctx, &v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, sound, ledger.ForkWithout(&run))
 	if ledger.IsNoRows(err) {
 		return nil
 	}
@@ -85,8 +86,10 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 func (s *Drifts) DriftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
 	d.Watched, d.Findings, d.Calibrations = s.Watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
 	return q.SelectContext(ctx, &d.Findings,
-		`SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
-		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
+		`SELECT f.rule, f.severity, count(*) AS count FROM (
+			SELECT run_id, rule, severity FROM findings INDEXED BY findings_open WHERE closed IS NULL AND rule <> 'secret'
+			UNION ALL SELECT run_id, rule, severity FROM findings INDEXED BY findings_secrets WHERE closed IS NULL AND rule = 'secret') f
+		JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id WHERE (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
 }
 
 // timeline is what the run did last. A step comes after the checkpoint that was the newest when the

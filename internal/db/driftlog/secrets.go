@@ -21,12 +21,15 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 		if err != nil {
 			return err
 		}
-		known := slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return f.Rule == ckpt.RuleSecret && bytes.Equal(f.Evidence, evidence) })
+		known := slices.ContainsFunc(w.secrets, func(f ckpt.Finding) bool { return bytes.Equal(f.Evidence, evidence) })
 		if known {
 			continue
 		}
 		f := &ckpt.Finding{Rule: ckpt.RuleSecret, Severity: ckpt.SeverityWarn, Evidence: evidence, Checkpoint: ckpt.Ref(checkpoint),
 			Message: secretMessage(&secret)}
+		if secret.Redacted {
+			f.Severity = ckpt.SeverityInfo
+		}
 		if err := s.begin(tx, agent, run, f); err != nil {
 			return err
 		}

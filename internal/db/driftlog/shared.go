@@ -197,7 +197,63 @@ func (s *Drifts) compareShared(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(failed, s.judgeShared(ctx, places))
+	failed = errors.Join(failed, s.judgeShared(ctx, places))
+	if read >= sharedAtOnce { // the values of some agents are not known yet
+		return failed
+	}
+	return errors.Join(failed, s.agreed(ctx, places))
+}
+
+// agreed closes the findings of disagreements that are over.
+func (s *Drifts) agreed(ctx context.Context, places map[sharedKey][]*sharer) error {
+	var open []struct {
+		Run     int64  `db:"run_id"`
+		Owner   string `db:"owner"`
+		Pointer string `db:"pointer"`
+	}
+	err := s.RO.SelectContext(ctx, &open, `SELECT DISTINCT f.run_id, a.owner, coalesce(f.evidence ->> 'pointer', '') AS pointer
+		FROM findings f INDEXED BY findings_shared CROSS JOIN runs r ON r.id = f.run_id CROSS JOIN agents a ON a.id = r.agent_id
+		WHERE f.closed IS NULL AND f.rule = 'shared_keys' AND NOT f.posted`)
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	for _, o := range open {
+		key := sharedKey{o.Owner, o.Pointer}
+		if len(places[key]) > 0 && s.Shared.differs(key, o.Run) {
+			continue
+		}
+		err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
+			run, agent, err := s.RunWithAgent(tx, o.Run)
+			if err != nil || run == nil {
+				return err
+			}
+			w, err := s.WatchRun(tx, agent, run, nil)
+			if err != nil {
+				return err
+			}
+			return s.closeOver(tx, agent, run, w.take(func(f *ckpt.Finding) bool { return aboutPointer(f, o.Pointer) }), run.LastSeq)
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differs says whether a run takes part in a disagreement.
+func (m *shared) differs(key sharedKey, run int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.differ[key]
+	if d == nil {
+		return false
+	}
+	for p := range d.since {
+		if p.run == run {
+			return true
+		}
+	}
+	return false
 }
 
 // sharedOf returns the values that an agent shares, from memory or read once. What is damaged is not
@@ -382,8 +438,8 @@ func (s *Drifts) warnShared(key sharedKey, a *sharer, agents []*sharer, since ti
 		if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
 			return nil
 		}
-		found := []observer.Found{disagreementOf(key, a, agents, since)}
-		_, err = s.find(tx, agent, run, w, found, a.values[key.pointer].checkpoint)
+		saw := observed{found: []observer.Found{disagreementOf(key, a, agents, since)}}
+		_, err = s.find(tx, agent, run, w, saw, a.values[key.pointer].checkpoint)
 		return err
 	}})
 }
@@ -410,7 +466,7 @@ func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time)
 	}
 	others := strings.Join(evidence.Others, ", ") + more
 	return observer.Found{
-		Rule: ckpt.RuleSharedKeys, Severity: ckpt.SeverityWarn, Evidence: evidence,
+		Rule: ckpt.RuleSharedKeys, Severity: ckpt.SeverityWarn, About: ckpt.AboutWork, Evidence: evidence,
 		Message: fmt.Sprintf("The state of %s has had another value at %s than %s since %s; the policy lets them differ for %s.",
 			a.Name, key.pointer, others, ckpt.At(since), a.Settings.Settle),
 		Advice: fmt.Sprintf("Read %s anew from its source: you and %s do not agree on it.", key.pointer, others),

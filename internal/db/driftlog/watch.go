@@ -3,6 +3,7 @@ package driftlog
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
@@ -44,12 +45,14 @@ func watchOf(tx *ledger.Tx) *Watched {
 
 func (s *Drifts) makeWatched(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {
 	w := &Watched{runID: run.ID, key: blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, policy: agent.Policy}
-	err := tx.List(&w.open, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
-	if err != nil {
+	if err := tx.List(&w.open, openFindings, run.ID); err != nil {
+		return w, s.unwatched(w, err)
+	}
+	if err := tx.List(&w.secrets, openSecrets, run.ID); err != nil {
 		return w, s.unwatched(w, err)
 	}
 	for i := range w.open {
-		if f := &w.open[i]; f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil && w.recovery == "" {
+		if f := &w.open[i]; f.Marks() && w.recovery == "" {
 			w.recovery = f.Checkpoint
 		}
 	}
@@ -96,13 +99,33 @@ func (s *Drifts) guard(w *Watched, f func()) {
 	f()
 }
 
-// see shows something to the watch of a run, and returns what it found.
-func (s *Drifts) see(w *Watched, show func(observer.RunWatch) []observer.Found) (found []observer.Found) {
-	if w.watch == nil {
-		return nil
+// see shows something to the watch of a run. It returns what the watch found, and takes the open
+// findings whose rule no longer holds.
+func (s *Drifts) see(run *ledger.RunRow, w *Watched, show func(observer.RunWatch) []observer.Found) (saw observed) {
+	saw.until = run.LastSeq
+	over := map[string]bool{}
+	s.guardWatch(w, func(watch observer.RunWatch) {
+		saw.found = show(watch)
+		for i := range w.open {
+			if f := &w.open[i]; !f.Posted && !slices.Contains(foundByStore, f.Rule) && watch.Over(f) {
+				over[f.ID] = true
+			}
+		}
+	})
+	if len(over) > 0 {
+		saw.over = w.take(func(f *ckpt.Finding) bool { return over[f.ID] })
 	}
-	s.guard(w, func() { found = show(w.watch) })
-	return found
+	return saw
+}
+
+// foundByStore are the rules that no watch knows.
+var foundByStore = []string{ckpt.RuleCorruption, ckpt.RuleSharedKeys, ckpt.RuleFilesVanished}
+
+// guardWatch uses the watch of a run, if it has one.
+func (s *Drifts) guardWatch(w *Watched, use func(observer.RunWatch)) {
+	if w.watch != nil {
+		s.guard(w, func() { use(w.watch) })
+	}
 }
 
 // show publishes the measures of a run whose policy has rules, because rules are tried outside the

@@ -3,6 +3,7 @@ package driftlog
 import (
 	"container/list"
 	"database/sql"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,10 +21,35 @@ type Watched struct {
 	policy   string            // the policy when this was made
 	watch    observer.RunWatch // nil if nothing is to be watched
 	partial  bool              // made without the data that is read outside the writer
-	open     []ckpt.Finding    // the run's open findings, oldest first
+	open     []ckpt.Finding    // the run's open findings, oldest first, without those of secrets
+	secrets  []ckpt.Finding    // the open findings of secrets
 	recovery ckpt.Ref          // the checkpoint that was made at the first critical one of them
 	asked    sql.NullInt64     // the position up to which the watch wanted a rollback target
 	place    *list.Element
+}
+
+// add adds a finding that was made or opened again.
+func (w *Watched) add(f *ckpt.Finding) {
+	if f.Rule == ckpt.RuleSecret {
+		w.secrets = append(w.secrets, *f)
+	} else {
+		w.open = append(w.open, *f)
+	}
+}
+
+// take removes the open findings for which is is true, and returns them.
+func (w *Watched) take(is func(*ckpt.Finding) bool) (taken []ckpt.Finding) {
+	w.open = slices.DeleteFunc(w.open, func(f ckpt.Finding) bool {
+		gone := is(&f)
+		if gone {
+			taken = append(taken, f)
+		}
+		return gone
+	})
+	if !w.Drifting() {
+		w.recovery = ""
+	}
+	return taken
 }
 
 // Drifting says whether a critical finding that affects checkpoints is open.
@@ -34,7 +60,7 @@ func (w *Watched) coveredFrom() int64 {
 	from := int64(-1)
 	for i := range w.open {
 		f := &w.open[i]
-		if f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil && (from < 0 || *f.SinceSeq < from) {
+		if f.Marks() && (from < 0 || *f.SinceSeq < from) {
 			from = *f.SinceSeq
 		}
 	}

@@ -161,8 +161,19 @@ func (s *Files) tellSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.R
 const vanishedFrom = 20
 
 // tellVanished makes a finding if more than half of the files vanished since the last tree of the
-// root. A moved file does not count as vanished.
+// root. A moved file does not count as vanished. It closes such a finding if the tree has at least
+// half of the files again.
 func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledger.CheckpointRow, t *named) error {
+	err := s.Mend(tx, agent, run, ckpt.RuleFilesVanished, func(evidence ckpt.JSON) bool {
+		var e struct {
+			Root string `json:"root"`
+			Of   int64  `json:"of"`
+		}
+		return json.Unmarshal(evidence, &e) == nil && e.Root == t.Root && 2*t.Files >= e.Of
+	})
+	if err != nil {
+		return err
+	}
 	var before struct {
 		Tree       int64  `db:"id"`
 		Files      int64  `db:"files"`

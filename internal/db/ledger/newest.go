@@ -60,7 +60,7 @@ func (s *Core) newestRows(ctx context.Context, q sqlx.QueryerContext, agentID in
 		}
 	}
 	rows, err := listRows(ctx, q, agentID, f, 1<<62, 1, state)
-	if err == nil && len(rows) > 0 && f.Kind == "" && f.Suspect == nil {
+	if err == nil && len(rows) > 0 && f.Kind == "" && f.Suspect == nil && !f.Clean {
 		r := &rows[0]
 		s.newest.raise(agentID, newestCheckpoint{run: r.RunID, seq: r.Seq, n: r.N, kind: r.Kind})
 	}
@@ -80,6 +80,7 @@ func rememberedRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, c
 	var rows []ReadRow
 	return rows, sqlx.SelectContext(ctx, q, &rows, `SELECT `+columns+`
 		FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
-		WHERE c.run_id = ? AND c.kind = ? AND c.seq = ? AND c.n = ? AND a.id = ? AND (?6 IS NULL OR c.suspect = ?6)`,
-		c.run, string(c.kind), c.seq, c.n, agentID, f.Suspect)
+		WHERE c.run_id = ? AND c.kind = ? AND c.seq = ? AND c.n = ? AND a.id = ? AND (?6 IS NULL OR c.suspect = ?6)
+		AND (NOT ?7 OR c.suspect = 0 AND c.seq <= `+SoundUpTo("c")+`)`,
+		c.run, string(c.kind), c.seq, c.n, agentID, f.Suspect, f.Clean)
 }

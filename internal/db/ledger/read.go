@@ -394,6 +394,9 @@ func (l *ListQuery) newest(columns, run, kind string, f ckpt.CheckpointFilter, b
 	if f.Suspect != nil {
 		l.add(` AND k.suspect = ?`, *f.Suspect)
 	}
+	if f.Clean {
+		l.add(` AND k.suspect = 0 AND k.seq <= ` + SoundUpTo("k"))
+	}
 	for key, value := range f.Labels { // the keys were checked: they need no quoting inside a JSON path
 		l.add(` AND json_extract(k.labels, ?) = ?`, `$."`+key+`"`, value)
 	}
@@ -449,13 +452,19 @@ func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	return row, nil
 }
 
+// SoundUpTo is the newest checkpoint of a run that no open finding doubts, in SQL. It has the same
+// conditions as ckpt.Finding.Doubts. of is a table with a run_id.
+func SoundUpTo(of string) string {
+	return `coalesce((SELECT min(f.since_seq) FROM findings f INDEXED BY findings_open WHERE f.run_id = ` + of + `.run_id
+		AND f.closed IS NULL AND f.rule <> 'secret' AND (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state')), 1 << 62)`
+}
+
 // newest is the newest checkpoint that passes the request. If no run is named, it is of the main
 // run, or of the newest run if the agent has no main run.
 func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	f := ckpt.CheckpointFilter{Agent: agent.Name, Run: r.Run, Kind: r.Kind}
 	if r.Clean {
-		clean := false
-		f.Suspect = &clean
+		f.Clean = true
 	}
 	runs := []string{r.Run}
 	if r.Run == "" {

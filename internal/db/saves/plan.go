@@ -35,7 +35,7 @@ func (v *Save) plain() bool {
 // planSave asks retention before anything is written. It makes no plan if the whole run must be
 // judged, or if what the watch saw first changes the run.
 func (s *Saves) planSave(tx *ledger.Tx, v *Save, c *coming) error {
-	if c.known == nil || !c.known.Whole || !v.plain() || c.watch.Drifting() || len(v.Seen.Found) > 0 || s.BackMoves(c.run, c.watch) {
+	if c.known == nil || !c.known.Whole || !v.plain() || c.watch.Drifting() || v.Seen.Any() || s.BackMoves(c.run, c.watch) {
 		return nil
 	}
 	keep := c.agent.Settings.RoutineKeep

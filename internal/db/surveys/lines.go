@@ -60,7 +60,7 @@ const (
 	ofTheRuns = `run_id IN (SELECT value FROM json_each(?1))`
 
 	lineFindings = `SELECT run_id, severity AS word, count(*) AS count FROM findings INDEXED BY findings_open
-		WHERE closed IS NULL AND ` + ofTheRuns + ` GROUP BY run_id, severity`
+		WHERE closed IS NULL AND rule <> 'secret' AND ` + ofTheRuns + ` GROUP BY run_id, severity`
 	lineUncertain = `SELECT run_id, '' AS word, count(*) AS count FROM operations WHERE status = 'uncertain' AND ` + ofTheRuns + ` GROUP BY run_id`
 	linePrompts   = `SELECT run_id, '' AS word, count(*) AS count FROM prompts
 		WHERE answered_at IS NULL AND (expires_at IS NULL OR expires_at > ?2) AND ` + ofTheRuns + ` GROUP BY run_id`

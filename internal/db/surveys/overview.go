@@ -155,9 +155,9 @@ func countRuns(owner string) string {
 
 func countFindings(owner string) string {
 	const open = `FROM findings f INDEXED BY findings_open CROSS JOIN runs r ON r.id = f.run_id
-		CROSS JOIN agents a ON a.id = r.agent_id WHERE f.closed IS NULL`
+		CROSS JOIN agents a ON a.id = r.agent_id WHERE f.closed IS NULL AND f.rule <> 'secret'`
 	if owner == ckpt.AllOwners {
-		return `SELECT f.severity, count(*) AS count FROM findings f INDEXED BY findings_open WHERE f.closed IS NULL AND ?1 <> '' GROUP BY f.severity`
+		return `SELECT f.severity, count(*) AS count FROM findings f INDEXED BY findings_open WHERE f.closed IS NULL AND f.rule <> 'secret' AND ?1 <> '' GROUP BY f.severity`
 	}
 	return `SELECT f.severity, count(*) AS count ` + open + ` AND a.owner = ?1 GROUP BY f.severity`
 }

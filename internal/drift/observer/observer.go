@@ -23,8 +23,9 @@ type Found struct {
 	Message  string // one sentence for a person, with the numbers
 	Advice   string // one sentence for the model: what to do now
 	Evidence ckpt.Evidence
-	// SinceSeq is the run's newest checkpoint before the evidence began. If the finding
-	// is critical, later routine checkpoints are suspect.
+	About    ckpt.About // which checkpoints it puts in doubt
+	// SinceSeq is the run's newest checkpoint before the evidence began. It counts unless
+	// the finding is about the run.
 	SinceSeq int64
 }
 
@@ -45,8 +46,9 @@ type StepPrint struct {
 	Unparsable bool      // the result begins like JSON and cannot be parsed
 	Began      time.Time // when the step began, if that was reported; else At
 	At         time.Time
-	AfterSeq   int64   // the run's newest checkpoint when the step ended
-	Broken     []Found // findings of the user's own rules; not stored
+	AfterSeq   int64    // the run's newest checkpoint when the step ended
+	Broken     []Found  // findings of the user's own rules; not stored
+	Clear      []string // the user's own rules that were tried and did not hold; not stored
 	ckpt.Measures
 }
 
@@ -73,7 +75,8 @@ type StatePrint struct {
 	// Counters are the numbers in the state that can be counters, by JSON pointer. Their
 	// number and depth are limited.
 	Counters map[string]float64
-	Broken   []Found // what is wrong with the state itself: its schema, rules of the user; not stored
+	Broken   []Found  // what is wrong with the state itself: its schema, rules of the user; not stored
+	Clear    []string // the schema and the rules of the user, if they were tried and did not hold; not stored
 }
 
 // This much of a run's past is enough to continue counting.
@@ -140,9 +143,10 @@ type Watcher interface {
 // Rule is a rule that comes with the program.
 type Rule struct {
 	Rule          string `json:"rule"`
-	Family        string `json:"family"` // loops, operation, state, staleness, agreement, corruption
-	About         string `json:"about"`  // when it fires, in one sentence
-	Unit          string `json:"unit"`   // what its thresholds count; "" if it has none
+	Family        string `json:"family"`    // loops, operation, state, staleness, agreement, corruption
+	About         string `json:"about"`     // when it fires, in one sentence
+	OverWhen      string `json:"over_when"` // when a finding of it is over, in one sentence
+	Unit          string `json:"unit"`      // what its thresholds count; "" if it has none
 	ckpt.Detector        // the effective setting in the policy: tier and thresholds, with all defaults filled in
 }
 
@@ -180,6 +184,10 @@ type RunWatch interface {
 	// Goal checks a declared goal. If updated is true, a goal_update event allows another
 	// goal than the first.
 	Goal(now time.Time, goal string, updated bool) []Found
+	// Over reports whether the rule of an open finding no longer holds, after what the
+	// watch saw last. The store then closes the finding as recovered. The findings of
+	// agents and of the store itself are not asked about.
+	Over(f *ckpt.Finding) bool
 	// Forget removes what a dismissed finding of a rule had counted.
 	Forget(rule string)
 	// Back returns the newest checkpoint from before the start of evidence that can still

@@ -32,10 +32,10 @@ func tried(t *testing.T, when string) (found []observer.Found) {
 		"tasks":[{"id":1,"done":true,"cost":2},{"id":2,"done":false,"cost":3.5},{"id":3,"done":false,"cost":1}],"in":{"side":{"x":1}},"a-b":9}`)
 	previous := []byte(`{"n":6,"tasks":[],"in":{"side":{"x":1}}}`)
 	if !r.state {
-		found, _ = TryStep(t.Context(), []*Rule{r}, run, &step)
+		found, _, _ = TryStep(t.Context(), []*Rule{r}, run, &step)
 		return found
 	}
-	found, _ = TryState(t.Context(), []*Rule{r}, run, state, previous, ckpt.ContentTypeJSON)
+	found, _, _ = TryState(t.Context(), []*Rule{r}, run, state, previous, ckpt.ContentTypeJSON)
 	return found
 }
 
@@ -79,8 +79,8 @@ func FuzzRule(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = TryStep(t.Context(), []*Rule{r}, observer.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
-		_, _ = TryState(t.Context(), []*Rule{r}, observer.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
+		_, _, _ = TryStep(t.Context(), []*Rule{r}, observer.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
+		_, _, _ = TryState(t.Context(), []*Rule{r}, observer.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
 	})
 }
 

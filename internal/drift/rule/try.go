@@ -46,8 +46,9 @@ type trial struct {
 	found ckpt.Evidence
 }
 
-// try returns the rules that are true, and those that had to be stopped.
-func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found, err error) {
+// try returns the rules that are true, and those that had to be stopped. clear are the
+// names of the others.
+func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found, clear []string, err error) {
 	left := MaxWorkTogether
 	for _, r := range rules {
 		if t.size > MaxState {
@@ -57,7 +58,7 @@ func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found,
 		work := min(left, MaxWork)
 		yes, stopped, rest, err := r.holds(ctx, t.names, work)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		left -= work - rest
 		switch {
@@ -65,13 +66,15 @@ func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found,
 			found = append(found, t.stopped(r, work))
 		case yes:
 			found = append(found, t.holding(r))
+		default:
+			clear = append(clear, r.Name)
 		}
 	}
-	return found, nil
+	return found, clear, nil
 }
 
 func (t *trial) holding(r *Rule) observer.Found {
-	f := observer.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, Evidence: t.found}
+	f := observer.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, About: r.about(), Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = phrase.Cut(r.When), "true"
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("The rule %s of the policy holds: %s.", r.Name, phrase.Cut(r.When))
@@ -99,8 +102,18 @@ func (t *trial) tooLarge(r *Rule) observer.Found {
 	return f
 }
 
-// TryStep tries the rules that do not need a state.
-func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.Step) ([]observer.Found, error) {
+// about returns what findings of the rule are about: the state, if the rule reads one or
+// its author says so.
+func (r *Rule) about() ckpt.About {
+	if r.Suspect == nil && r.state || r.Suspect != nil && *r.Suspect {
+		return ckpt.AboutState
+	}
+	return ckpt.AboutRun
+}
+
+// TryStep tries the rules that do not need a state. It returns those that hold, and the
+// names of those that do not.
+func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.Step) ([]observer.Found, []string, error) {
 	var chosen []*Rule
 	for _, r := range rules {
 		if !r.state {
@@ -108,7 +121,7 @@ func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.S
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	t := trial{what: "step", size: len(s.Args) + len(s.Result), found: ckpt.Evidence{Tool: s.Name}}
 	if s.Key != "" {
@@ -122,8 +135,9 @@ func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.S
 }
 
 // TryState tries the rules that need a state, and those that need neither a state nor a
-// step.
-func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, previous []byte, contentType string) ([]observer.Found, error) {
+// step. It returns those that hold, and the names of those that do not.
+func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, previous []byte,
+	contentType string) ([]observer.Found, []string, error) {
 	var chosen []*Rule
 	before := false
 	for _, r := range rules {
@@ -132,7 +146,7 @@ func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, p
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	t := trial{what: "state", size: len(state), names: runNames(run)}
 	if before {

@@ -75,7 +75,7 @@ func appendVerdict(b []byte, v *ckpt.DriftVerdict) []byte {
 	if v == nil {
 		return append(b, "null"...)
 	}
-	if len(v.Findings) > 0 || v.Findings == nil {
+	if len(v.Findings) > 0 || v.Findings == nil || len(v.Secrets) > 0 {
 		var text bytes.Buffer
 		if err := ipc.EncodeJSON(&text, v); err != nil {
 			return append(b, "null"...) // evidence is checked when it is stored
