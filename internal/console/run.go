@@ -222,8 +222,8 @@ func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftRepo
 		}
 	}
 	who := url.Values{"owner": {run.Owner}, "agent": {run.Agent}, "run": {run.Run}}.Encode()
-	for i := range drift.Findings {
-		x := &drift.Findings[i]
+	for i, all := 0, slices.Concat(drift.Findings, drift.Secrets); i < len(all); i++ {
+		x := &all[i]
 		row := findingRow{Rule: x.Rule, Message: draw.FirstLine(x.Message, 240), At: x.At, Closed: string(x.Closed)}
 		b := draw.SeverityBadge(x.Severity)
 		row.Class, row.Icon = b.Class, b.Icon
