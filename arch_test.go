@@ -446,7 +446,7 @@ var tables = map[string][]string{
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
-		"agents", "checkpoint_trees", "checkpoints", "content_leases", "content_secrets", "content_uses", "contents", "deliveries", "event_batches", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens", "tree_files", "trees",
+		"agents", "checkpoint_trees", "checkpoints", "content_leases", "content_secrets", "content_uses", "contents", "deliveries", "event_batches", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "scrub_owed", "segments", "steps", "tokens", "tree_files", "trees",
 	},
 }
 

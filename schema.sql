@@ -48,6 +48,16 @@ CREATE TABLE IF NOT EXISTS owner_changes (
     PRIMARY KEY (agent_id, n)
 ) STRICT, WITHOUT ROWID;
 
+-- Agents whose erasure has begun and is not finished: rows may be there, or traces of rows in
+-- free pages and in the write-ahead log. The daemon finishes the erasure at its start and once a minute.
+CREATE TABLE IF NOT EXISTS scrub_owed (
+    agent_id INTEGER PRIMARY KEY,
+    owner    TEXT NOT NULL,
+    agent    TEXT NOT NULL,
+    began_at TEXT NOT NULL,
+    erased   TEXT NOT NULL -- JSON: what is erased, as the answer says
+) STRICT;
+
 -- Policies for more than one agent: an owner's for all of their agents, and under
 -- the owner * what [policy] of the daemon's settings says for everybody's. What
 -- one of them leaves out is not set.

@@ -152,6 +152,9 @@ func comparedText(r *daemon.VerifyReport) string {
 	if r.Heads > 0 {
 		text += ", as in " + term.Count(r.Heads, "line") + " of the daemon's log"
 	}
+	if r.Erasures > 0 {
+		text += "; " + term.Count(r.Erasures, "erasure") + " not finished, so traces may be in the file: start the daemon, which finishes the rest"
+	}
 	if r.HeadsArchived > 0 {
 		text += fmt.Sprintf(" (%d of them are of rows in archives: check these too, with --archives)", r.HeadsArchived)
 	}

@@ -64,6 +64,8 @@ func playChild(role, path string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "chown":
 		return childGives(s)
+	case "erase":
+		return childErases(s)
 	case "together":
 		childrenSave(s)
 	case "save", "locks":
@@ -101,6 +103,16 @@ func childGives(s *db.Store) int {
 		return 1
 	}
 	fmt.Println("given")
+	return closed(s.Close())
+}
+
+// childErases erases the agent gone.
+func childErases(s *db.Store) int {
+	if _, err := s.Erase(context.Background(), ann, "gone"); err != nil {
+		fmt.Println("erase", err)
+		return 1
+	}
+	fmt.Println("erased")
 	return closed(s.Close())
 }
 

@@ -148,6 +148,10 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 const damagedProblem = "stored checkpoints are damaged and are never served: ckptsidecar verify names them; " +
 	"new saves do not depend on damaged data; save again, check the disk, and delete the damaged checkpoints"
 
+// owedProblem says that an erasure was interrupted or is under way. It names no agent either.
+const owedProblem = "the erasure of an agent is not finished, so traces of the agent may be in the database file or in the " +
+	"write-ahead log: the daemon tries again every minute; end programs that read the database for long, and free space on the disk"
+
 // problems lists what is wrong, most important first; the first decides the state.
 func (s *Store) problems(st *ckpt.Status) {
 	add := func(state, text string) {
@@ -175,6 +179,9 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	if s.Damages.Count() > 0 {
 		add("degraded", damagedProblem)
+	}
+	if s.owed.Load() {
+		add("degraded", owedProblem)
 	}
 	if problem := s.Engine.LockedProblem(); problem != "" {
 		add("degraded", problem)

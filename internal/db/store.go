@@ -47,7 +47,8 @@ type Store struct {
 	*files.Files
 	*surveys.Surveys
 	*policies.Policies
-	verifying sync.Mutex // held while the whole audit log is read
+	verifying sync.Mutex  // held while the whole audit log is read
+	owed      atomic.Bool // erasures are not finished
 	events    ledger.Changes
 	prompts   ledger.Changes           // changes of prompts: answers and withdrawals
 	keysSeen  atomic.Pointer[keyPlace] // where Expire continues
@@ -72,6 +73,13 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	v.Trees = s.Files
 	if err := c.Open(ctx); err != nil {
 		return nil, err
+	}
+	if err := s.lookAtOwed(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	if err := s.FinishErasures(ctx); err != nil {
+		c.Log.Warn("an erasure that was interrupted could not be finished yet: the daemon tries again every minute", "error", err)
 	}
 	if err := s.Sweep(); err != nil {
 		c.Log.Warn("temporary files of exports and imports could not be removed", "error", err)

@@ -31,6 +31,7 @@ type VerifyReport struct {
 	Archives      int64     `json:"archives,omitempty"`       // archives that were checked too: see VerifyArchives
 	ArchivedRows  int64     `json:"archived_rows,omitempty"`  // rows of the audit log in them
 	HeadsArchived int64     `json:"heads_archived,omitempty"` // heads of archived rows: see VerifyArchives
+	Erasures      int64     `json:"erasures_unfinished,omitempty"`
 	Problems      []Problem `json:"problems"`
 }
 
@@ -44,6 +45,11 @@ type verifier struct {
 	links    map[int64]string  // hashes of archived rows
 	floor    int64             // the last archived row
 	heads    map[int64]string  // heads that the daemon logged, by row, and that were not met yet
+}
+
+// owed counts the erasures that are not finished. They are no problem of the database: the daemon finishes them.
+func (v *verifier) owed(ctx context.Context) error {
+	return v.met(ctx, "scrub_owed", v.db.GetContext(ctx, &v.report.Erasures, `SELECT count(*) FROM scrub_owed`))
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {

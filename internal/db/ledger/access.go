@@ -17,7 +17,7 @@ func (s *Core) Submit(o *Op) error {
 	if o.Claim != sqlite.Frees {
 		s.Usage.RecountIfTight(o.Entry.Owner, o.Size)
 	}
-	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Do: o}
+	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Zero: o.Zero, Do: o}
 	err := s.Engine.Write(&o.sent)
 	for _, damage := range o.damage {
 		s.ReportDamage(damage)

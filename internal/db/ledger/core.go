@@ -163,6 +163,7 @@ type Op struct {
 	Owner string // the owner in the fair queue
 	Size  int64  // bytes that it carries
 	Claim sqlite.Claim
+	Zero  bool       // see sqlite.Op
 	Entry AuditEntry // the entry that records a refusal; without an Action, none is recorded
 	Do    func(*Tx) error
 

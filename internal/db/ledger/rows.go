@@ -70,6 +70,9 @@ const MaxSeq = 1<<slotBits - 1
 // removed because of it.
 func Slot(runID, seq int64) int64 { return runID<<slotBits | seq }
 
+// RunOf is the run of a slot.
+func RunOf(slot int64) int64 { return slot >> slotBits }
+
 // HeldRow has the columns of a checkpoint that retention needs.
 type HeldRow struct {
 	Slot       int64              `db:"slot"`

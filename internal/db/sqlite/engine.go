@@ -45,6 +45,7 @@ type writer struct {
 	conn    *sqlx.Conn
 	stmts   *statements
 	version int64 // SQLite's data_version, which grows when another connection has committed
+	zeroes  bool  // deletes zero all that they free
 
 	mu      sync.Mutex
 	queue   turns
@@ -66,9 +67,36 @@ func (w *writer) do(statement string) error {
 	return w.reading().Exec(statement)
 }
 
-// rollback also runs if SQLite has already rolled back by itself; that is no error.
-func (w *writer) rollback() {
+// rollback ends a transaction that cannot commit because of err. It also runs if SQLite has already rolled back by itself;
+// that is no error. When there was no room, SQLite counts its own rollback as a change by another connection, so the
+// count is read again. The transaction began by comparing the count.
+func (w *writer) rollback(err error) {
 	_ = w.do(`ROLLBACK`)
+	if Classify(err) != ClassFull || w.do(`BEGIN IMMEDIATE`) != nil {
+		return
+	}
+	var version int64
+	if _, err := w.reading().Get(&version, `PRAGMA data_version`); err == nil {
+		w.version = version
+	}
+	_ = w.do(`ROLLBACK`)
+}
+
+// zero sets whether deletes zero all that they free, or only what is on pages that are written anyway.
+func (w *writer) zero(on bool) error {
+	if w.zeroes == on {
+		return nil
+	}
+	pragma := `PRAGMA secure_delete = FAST`
+	if on {
+		pragma = `PRAGMA secure_delete = 1`
+	}
+	var now int
+	_, err := w.reading().Get(&now, pragma)
+	if err == nil {
+		w.zeroes = on
+	}
+	return err
 }
 
 // failed returns the fault that stopped the writer, nil if it still writes.

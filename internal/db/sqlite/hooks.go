@@ -88,6 +88,7 @@ type Op struct {
 	Owner string // the owner in the fair queue
 	Size  int64  // bytes that it carries
 	Claim Claim
+	Zero  bool // what it deletes is zeroed, although that writes more pages; not if there is no room for them
 	Do    Operation
 
 	outside func() error // instead of Do: the leader runs it outside a transaction

@@ -42,7 +42,7 @@ func (e *Engine) Maintain(ctx context.Context) error {
 // back.
 func (e *Engine) Upkeep(ctx context.Context) error {
 	e.copyWAL(ctx)
-	_, err := e.Vacuum(VacuumPages)
+	_, err := e.Vacuum(VacuumPages, false)
 	return err
 }
 
@@ -85,7 +85,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 		s.cutWAL(ctx)
 	}
 	if idle || now.Second()%5 == 0 {
-		if _, err := s.Vacuum(VacuumPages); err != nil && d.noVacuum.may(now) {
+		if _, err := s.Vacuum(VacuumPages, false); err != nil && d.noVacuum.may(now) {
 			s.log.Warn("free pages could not be returned to the file system", "error", err)
 		}
 	}
@@ -164,8 +164,8 @@ func (e *Engine) cutWAL(ctx context.Context) {
 }
 
 // Vacuum gives at most this many free pages back to the file system, on the writer. It leaves a
-// few, so that saves find space without growing the file.
-func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
+// few, so that saves find space without growing the file, unless all are to go.
+func (e *Engine) Vacuum(pages int64, all bool) (freed int64, err error) {
 	var before, after, count int64
 	if err := e.ro.Get(&before, `PRAGMA freelist_count`); err != nil {
 		return 0, err
@@ -174,7 +174,7 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 		return 0, err
 	}
 	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
-	needed := pages > VacuumPages || e.reserve.out.Load() || e.writer.refusesSaves()
+	needed := all || e.reserve.out.Load() || e.writer.refusesSaves()
 	if needed { // if space is needed, none is left
 		leave = 0
 	}
@@ -219,7 +219,7 @@ func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
 	}
 	r.tried = now
 	if out {
-		if _, err := e.Vacuum(VacuumPages); err != nil {
+		if _, err := e.Vacuum(VacuumPages, false); err != nil {
 			e.log.Debug("free pages could not be returned to the file system", "error", err)
 		}
 		e.copyWAL(ctx)

@@ -129,16 +129,21 @@ func (e *Engine) mendReserve() error {
 const reserveLeast = 64 << 10
 
 // makeRoom helps an operation that found no space in the log. It copies the log, so that the log starts over, and if
-// that is not enough, it releases the reserve. It says whether trying again is worthwhile.
-func (w *writer) makeRoom(try int) bool {
+// that is not enough, it releases the reserve. At last, what the operation deletes is not zeroed. It says whether trying again is
+// worthwhile.
+func (w *writer) makeRoom(o *Op, try int) bool {
 	switch {
 	case try == 0 && w.copyLog() == nil:
 		return true
 	case try <= 1 && w.engine.letGo():
-		_ = w.copyLog()
-		return true
+	case o.Zero:
+		o.Zero = false
+		w.engine.letGo()
+	default:
+		return false
 	}
-	return false
+	_ = w.copyLog()
+	return true
 }
 
 // cutForRoom is tried before an operation is refused for lack of space. It copies the log into the database and

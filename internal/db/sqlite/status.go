@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -79,14 +78,6 @@ func (e *Engine) Waiting() int {
 	e.writer.mu.Lock()
 	defer e.writer.mu.Unlock()
 	return e.writer.queue.len()
-}
-
-// Pragma sets a pragma of the writer's connection, on the writer and outside a transaction.
-func (e *Engine) Pragma(statement string) error {
-	return e.Write(&Op{Owner: Maintenance, outside: func() error {
-		var now int
-		return e.writer.conn.GetContext(context.Background(), &now, statement)
-	}})
 }
 
 // refusesSaves says that there was no space for the last operation that stores something.

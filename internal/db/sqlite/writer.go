@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -158,7 +159,7 @@ func (w *writer) runOutside(batch []*Op) (inside, outside []*Op) {
 // operation's own error, and returns the error that ended the transaction.
 func (w *writer) tryAll(batch []*Op) error {
 	after, retries, err := w.tryFor(batch)
-	for try := 0; Classify(err) == ClassFull && len(batch) == 1 && batch[0].Claim == Frees && w.makeRoom(try); try++ {
+	for try := 0; Classify(err) == ClassFull && len(batch) == 1 && batch[0].Claim == Frees && w.makeRoom(batch[0], try); try++ {
 		after, retries, err = w.tryFor(batch)
 		w.takeBack()
 	}
@@ -232,6 +233,10 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	t := &Tx{Ctx: context.Background(), Conn: w.conn, hooks: w.engine.opt.Hooks, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
+	if err := w.zero(slices.ContainsFunc(batch, func(o *Op) bool { return o.Zero })); err != nil {
+		return nil, err
+	}
+	defer func() { _ = w.zero(false) }() // if that fails, the next transaction tries it again
 	hooks := w.engine.opt.Hooks
 	hooks.Begin(t)
 	defer func() {
@@ -243,12 +248,12 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	if err := w.fill(t, batch); err != nil {
-		w.rollback()
+		w.rollback(err)
 		return nil, err
 	}
 	w.gotOn()
 	if err := w.do(`COMMIT`); err != nil {
-		w.rollback()
+		w.rollback(err)
 		return nil, commitError(err)
 	}
 	hooks.Committed(t)
