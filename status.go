@@ -40,6 +40,7 @@ type OTLPStatus struct {
 	Loopback string     `json:"loopback"` // the address of the port, "" if there is none
 	Content  string     `json:"content"`
 	Spans    SpanCounts `json:"spans"`
+	Closed   int64      `json:"closed_connections"` // since the start: above a limit, or without a token in time
 }
 
 // SpanCounts counts what happened to spans since the daemon started.

@@ -156,7 +156,7 @@ func (s *service) closeReceiver() {
 func (s *service) otlpStatus() ckpt.OTLPStatus {
 	status := s.otlp
 	if s.receiver != nil {
-		status.Spans = s.receiver.Counts()
+		status.Spans, status.Closed = s.receiver.Counts(), s.receiver.Closed()
 	}
 	status.Spans.Late = s.store.LateSpans()
 	return status

@@ -70,17 +70,23 @@ func lookSpans(o *ckpt.OTLPStatus) []finding {
 	if !o.Enabled {
 		return nil
 	}
+	var found []finding
+	if o.Closed > 0 {
+		found = append(found, warn("if exporters report resets, find the program that opens connections to the port and sends no token: ss -tnp",
+			"%s for OpenTelemetry's spans were closed since the start: more than an owner may have, or without a token in 5 s",
+			term.Count(o.Closed, "connection")))
+	}
 	n := &o.Spans
 	text := fmt.Sprintf("OpenTelemetry's spans since the start: %d steps, %d of models and agents, "+
 		"%d without meaning here, %d sent twice, %d late, %d refused",
 		n.Step, n.Usage, n.Ignored, n.Duplicate, n.Late, n.Refused)
 	switch {
 	case n.Refused > 0:
-		return []finding{warn("read the log of the exporter: it received the reason", "%s", text)}
+		return append(found, warn("read the log of the exporter: it received the reason", "%s", text))
 	case n.Step+n.Usage+n.Ignored+n.Duplicate == 0:
-		return []finding{warn("set what `ckptsidecar otlp env` prints where the agent runs", "%s", text)}
+		return append(found, warn("set what `ckptsidecar otlp env` prints where the agent runs", "%s", text))
 	}
-	return []finding{ok("%s", text)}
+	return append(found, ok("%s", text))
 }
 
 func lookClock(_ context.Context, p *patient) []finding {

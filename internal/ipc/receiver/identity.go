@@ -6,25 +6,10 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
-
-// conn is an accepted connection. Its caller is empty if the kernel names none.
-type conn struct {
-	net.Conn
-	caller ckpt.Caller
-	leave  sync.Once
-	gone   func()
-}
-
-// Close releases the connection's place.
-func (c *conn) Close() error {
-	c.leave.Do(c.gone)
-	return c.Conn.Close()
-}
 
 // door counts connections at accept, and closes those above the limits.
 type door struct {
@@ -39,30 +24,26 @@ func (d *door) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := d.admit(inner); c != nil {
+		if c := d.receiver.admit(inner); c != nil {
 			return c, nil
 		}
 		_ = inner.Close()
 	}
 }
 
-func (d *door) admit(inner net.Conn) net.Conn {
-	c := &conn{Conn: inner}
-	r, most := d.receiver, int64(d.receiver.opt.Connections)
+func (r *Receiver) admit(inner net.Conn) net.Conn {
+	c := &conn{Conn: inner, receiver: r}
 	if peer, known := endpoint.PeerOf(inner); known {
 		c.caller = ckpt.Caller{Owner: peer.Owner, PID: peer.PID, Admin: peer.Admin}
-	} else if !isLoopback(inner.RemoteAddr()) {
+		if !c.belongsTo(r.owner(peer.Owner)) {
+			return nil
+		}
+		return c
+	}
+	if !isLoopback(inner.RemoteAddr()) {
 		return nil
 	}
-	own := &r.owner(c.caller.Owner).connections
-	c.gone = func() {
-		own.Add(-1)
-		r.connections.Add(-1)
-	}
-	if all := r.connections.Add(1); own.Add(1) > most || all > 4*most {
-		c.gone()
-		return nil
-	}
+	r.strangers.add(c)
 	return c
 }
 
@@ -93,6 +74,9 @@ func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 	owner, err := c.receiver.opt.Store.OwnerOfToken(ctx, strings.TrimSpace(token))
 	if ckpt.CodeOf(err) == ckpt.CodeDenied {
 		return ckpt.Caller{}, c.noToken("the token is unknown or was revoked")
+	}
+	if err == nil && at != nil && !at.belongsTo(c.receiver.owner(owner)) {
+		return ckpt.Caller{}, busy("you have too many connections to this port: close some, or use fewer exporters")
 	}
 	return ckpt.Caller{Owner: owner}, err
 }

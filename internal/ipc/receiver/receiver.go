@@ -60,7 +60,9 @@ type Receiver struct {
 	all    *semaphore.Weighted
 	wrong  rate.Sometimes // limits the recording of wrong tokens
 
-	connections                              atomic.Int64
+	strangers                                strangers
+	connections                              atomic.Int64 // of owners
+	closed                                   atomic.Int64 // connections that were above a limit, or showed no token in time
 	step, usage, ignored, duplicate, refused atomic.Int64
 }
 
@@ -71,6 +73,9 @@ func (r *Receiver) Counts() ckpt.SpanCounts {
 		Step: r.step.Load(), Usage: r.usage.Load(), Ignored: r.ignored.Load(), Duplicate: r.duplicate.Load(), Refused: r.refused.Load(),
 	}
 }
+
+// Closed is how many connections were closed since the start because they were above a limit, or because they showed no token in time.
+func (r *Receiver) Closed() int64 { return r.closed.Load() }
 
 func (r *Receiver) owner(name string) *owner {
 	r.mu.Lock()
