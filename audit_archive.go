@@ -1,7 +1,19 @@
 package ckptsidecar
 
-// AuditArchive names a file with the oldest rows of the audit log, from FromN to ToN, and records
-// what was archived: POST /v1/audit/archive. The file can be verified by itself.
+// ArchiveRequest asks the daemon to move the rows of the audit log from before a time into a file: POST /v1/audit/archive.
+type ArchiveRequest struct {
+	Before Time `json:"before"`
+}
+
+// Check refuses an invalid request.
+func (r *ArchiveRequest) Check() error {
+	if r.Before.IsZero() {
+		return Errorf(CodeInvalid, "before is missing: name the time before which rows are archived")
+	}
+	return nil
+}
+
+// AuditArchive is a file with the oldest rows of the audit log, from FromN to ToN. The file can be verified by itself.
 type AuditArchive struct {
 	FromN  int64  `json:"from_n" db:"from_n"`
 	ToN    int64  `json:"to_n" db:"to_n"`
@@ -11,25 +23,10 @@ type AuditArchive struct {
 	Bytes  int64  `json:"bytes" db:"bytes"`   // of the file
 }
 
-// AuditArchived is the answer to an AuditArchive. Removed is the number of rows that were removed
-// from the database. Rows that are still referenced in the database stay.
+// AuditArchived is what was archived. Removed is the number of rows that were removed from the database. Rows that are still
+// referenced in the database stay. Without rows to archive, all members have their zero values.
 type AuditArchived struct {
 	AuditArchive
-	Removed int64 `json:"removed"`
-}
-
-// Check refuses an invalid request.
-func (r *AuditArchive) Check() error {
-	switch {
-	case r.FromN < 1 || r.ToN < r.FromN:
-		return Errorf(CodeInvalid, "from_n is %d and to_n is %d: from_n must be at least 1, and to_n at least from_n", r.FromN, r.ToN)
-	case r.Name == "" || len(r.Name) > MaxKey:
-		return Errorf(CodeInvalid, "name is missing or longer than %d bytes", MaxKey)
-	case r.Bytes < 1:
-		return Errorf(CodeInvalid, "bytes is %d: it must be at least 1", r.Bytes)
-	}
-	if err := CheckSHA256("hash of the last row", r.Hash); err != nil {
-		return err
-	}
-	return CheckSHA256("hash of the file", r.SHA256)
+	Folder  string `json:"folder"` // of the file
+	Removed int64  `json:"removed"`
 }

@@ -67,9 +67,8 @@ func (w *Wire) ClearRun(ctx context.Context, ref ckpt.RunRef) (*ckpt.ClearedRun,
 	return w.client.ClearRun(ctx, ref)
 }
 
-// ArchiveAudit records that a file has the oldest rows of the audit log, and allows the database to
-// remove them. It is for administrators. Repeating the call changes nothing.
-func (w *Wire) ArchiveAudit(ctx context.Context, r ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
+// ArchiveAudit makes the daemon move rows of the audit log from before a time into a file. It is for administrators.
+func (w *Wire) ArchiveAudit(ctx context.Context, r ckpt.ArchiveRequest) (*ckpt.AuditArchived, error) {
 	return w.client.ArchiveAudit(ctx, r)
 }
 

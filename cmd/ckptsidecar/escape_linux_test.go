@@ -243,7 +243,7 @@ var silent = map[string]string{
 	"config example": "prints defaults", "demo": "makes its own data", "export": "writes data", "restore": "writes data",
 	"hook install": "shows the user's own file", "hook uninstall": "the same", "run": "has subcommands", "step": "the same", "operation": "the same", "token": "the same", "otlp": "the same", "otlp env": "prints the operator's own settings",
 	"policy": "the same", "service": "the same", "bench": "measures", "version": "prints constants",
-	"restore-backup": "names files that the operator has typed", "audit": "the same", "audit archive": "names files that the operator has typed, and its own", "exec": "prints what resume prints, by the same function", "import": "has subcommands",
+	"restore-backup": "names files that the operator has typed", "audit": "the same", "audit archive": "names a file of the operator's own folder", "exec": "prints what resume prints, by the same function", "import": "has subcommands",
 }
 
 // sendsBack are the commands that send back what they have read. The daemon and the command refuse evil in it.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
@@ -30,12 +29,6 @@ func ReadHeads(log io.Reader) ([]Head, error) { return audit.ReadHeads(log) }
 // heads, which may be nil. A daemon can run at the same time.
 func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	return audit.VerifyAgainst(ctx, path, heads, progress)
-}
-
-// Archive writes the audit log's rows that are older than a time into a new file in a folder. It
-// returns nil if there are none.
-func Archive(ctx context.Context, path, folder string, before time.Time, progress func(done, total int64)) (*ckpt.AuditArchive, error) {
-	return audit.Archive(ctx, path, folder, time.Now(), before, progress)
 }
 
 // VerifyArchives checks the archives of a database's audit log in a folder.

@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
@@ -98,8 +99,10 @@ func TestTheAuditLogGrowsOld(t *testing.T) {
 		if again, err := audit.Archive(t.Context(), path, folder, c.Now(), c.Now().Add(-10*24*time.Hour), nil); err != nil || *again != *a {
 			t.Fatalf("an archive that was made and not recorded is made as %+v, %v; it was %+v", again, err, a)
 		}
-		done, err := s.ArchiveAudit(t.Context(), root, *a)
-		must(t, err)
+		done := archived(t, s, folder, c.Now().Add(-10*24*time.Hour))
+		if done.AuditArchive != *a || done.Folder != folder {
+			t.Errorf("%+v was made, not %+v", done, a)
+		}
 		if done.Removed < (a.ToN-a.FromN)/2 {
 			t.Errorf("only %d of the rows %d to %d went", done.Removed, a.FromN, a.ToN)
 		}
@@ -156,10 +159,7 @@ func TestArchiveOfAnErasedAgent(t *testing.T) {
 	c.add(30 * 24 * time.Hour)
 	_, err := s.Erase(t.Context(), ann, "agent0")
 	must(t, err)
-	a, err := audit.Archive(t.Context(), path, folder, c.Now(), c.Now().Add(-10*24*time.Hour), nil)
-	must(t, err)
-	_, err = s.ArchiveAudit(t.Context(), root, *a)
-	must(t, err)
+	a := archived(t, s, folder, c.Now().Add(-10*24*time.Hour))
 	flawless(t, path)
 	archive := filepath.Join(folder, a.Name)
 	flawless(t, archive)
@@ -173,8 +173,17 @@ func TestArchiveOfAnErasedAgent(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreRefused: rows are removed only if an administrator names
-// the file that contains them, in order, and if they are old enough.
+// archived has the rows from before a time archived into a folder.
+func archived(t *testing.T, s *db.Store, folder string, before time.Time) *ckpt.AuditArchived {
+	t.Helper()
+	s.ArchiveInto(folder, 0o700)
+	done, err := s.ArchiveAudit(t.Context(), root, ckpt.ArchiveRequest{Before: ckpt.At(before)})
+	must(t, err)
+	return done
+}
+
+// TestArchivesThatAreRefused: rows are removed only for an administrator, in order, if they are old enough, and if the file that has
+// them is whole. Nobody's word is enough, not even an administrator's.
 func TestArchivesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	folder, c := t.TempDir(), newClock()
@@ -183,26 +192,60 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	busy(t, s, 1)
 	c.add(30 * 24 * time.Hour)
 	busy(t, s, 2)
-	good, err := audit.Archive(t.Context(), path, folder, c.Now(), c.Now().Add(-9*24*time.Hour), nil)
+	before := c.Now().Add(-9 * 24 * time.Hour)
+	good, err := audit.Archive(t.Context(), path, folder, c.Now(), before, nil)
 	must(t, err)
+	s.ArchiveInto(folder, 0o700)
 	for name, try := range map[string]struct {
-		sc   ckpt.Scope
-		edit func(*ckpt.AuditArchive)
-		code ckpt.Code
+		sc     ckpt.Scope
+		before time.Time
+		code   ckpt.Code
 	}{
-		"not an administrator": {ann, func(*ckpt.AuditArchive) {}, ckpt.CodeDenied},
-		"another hash":         {root, func(a *ckpt.AuditArchive) { a.Hash = strings.Repeat("0", 64) }, ckpt.CodeConflict},
-		"too young":            {root, func(a *ckpt.AuditArchive) { a.ToN, a.Hash = lastRow(t, path) }, ckpt.CodeInvalid},
-		"a gap":                {root, func(a *ckpt.AuditArchive) { a.FromN = 2 }, ckpt.CodeConflict},
-		"no name":              {root, func(a *ckpt.AuditArchive) { a.Name = "" }, ckpt.CodeInvalid},
-		"no hash":              {root, func(a *ckpt.AuditArchive) { a.SHA256 = "x" }, ckpt.CodeInvalid},
+		"not an administrator": {ann, before, ckpt.CodeDenied},
+		"for an owner":         {ckpt.Scope{Caller: root.Caller, Target: ann.Owner}, before, ckpt.CodeDenied},
+		"too young":            {root, c.Now().Add(-7 * 24 * time.Hour), ckpt.CodeInvalid},
+		"no time":              {root, time.Time{}, ckpt.CodeInvalid},
 	} {
-		a := *good
-		try.edit(&a)
-		if _, err := s.ArchiveAudit(t.Context(), try.sc, a); ckpt.CodeOf(err) != try.code {
+		if _, err := s.ArchiveAudit(t.Context(), try.sc, ckpt.ArchiveRequest{Before: ckpt.At(try.before)}); ckpt.CodeOf(err) != try.code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for name, try := range map[string]struct {
+		edit func(*ckpt.AuditArchive)
+		code ckpt.Code
+	}{
+		"another hash": {func(a *ckpt.AuditArchive) { a.Hash = strings.Repeat("0", 64) }, ckpt.CodeConflict},
+		"too young":    {func(a *ckpt.AuditArchive) { a.ToN, a.Hash = lastRow(t, path) }, ckpt.CodeInvalid},
+		"a gap":        {func(a *ckpt.AuditArchive) { a.FromN = 2 }, ckpt.CodeConflict},
+	} {
+		a := *good
+		try.edit(&a)
+		if err := s.RecordArchive(t.Context(), ledger.Entry(root, "archive_audit", ""), a); ckpt.CodeOf(err) != try.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	file := filepath.Join(folder, good.Name)
+	whole, err := os.ReadFile(file)
+	must(t, err)
+	for name, forge := range map[string]func(){
+		"empty":   func() { must(t, os.WriteFile(file, nil, 0o600)) },
+		"cut":     func() { must(t, os.WriteFile(file, whole[:len(whole)/2], 0o600)) },
+		"no rows": func() { _, _ = edit(t, file, `DROP TRIGGER acts_are_never_removed; DELETE FROM acts`) },
+		"a row": func() {
+			_, _ = edit(t, file, `DROP TRIGGER acts_are_never_changed; UPDATE acts SET pid = 1 WHERE n = 3`)
+		},
+		"a text": func() {
+			_, _ = edit(t, file, `DROP TRIGGER act_texts_are_never_changed; UPDATE act_texts SET reason = 'x'`)
+		},
+		"the first": func() { _, _ = edit(t, file, `DROP TRIGGER acts_are_never_removed; DELETE FROM acts WHERE n = 1`) },
+	} {
+		must(t, os.WriteFile(file, whole, 0o600))
+		forge()
+		if done, err := s.ArchiveAudit(t.Context(), root, ckpt.ArchiveRequest{Before: ckpt.At(before)}); err == nil {
+			t.Errorf("a file that was there, %s: %+v", name, done)
+		}
+	}
+	must(t, os.Remove(file))
 	for _, statement := range []string{
 		`DELETE FROM acts WHERE n = 1`, `UPDATE audit_archives SET to_n = 9`, `DELETE FROM audit_archives`, `UPDATE audit_links SET hash = ''`,
 		`INSERT INTO audit_archives (to_n, from_n, hash, name, sha256, bytes, at, who) VALUES (9, 3, '', '', '', 1, '', '')`,
@@ -243,10 +286,7 @@ func TestForgedArchivesAreFound(t *testing.T) {
 	busy(t, s, 1)
 	c.add(30 * 24 * time.Hour)
 	busy(t, s, 2)
-	a, err := audit.Archive(t.Context(), path, folder, c.Now(), c.Now().Add(-9*24*time.Hour), nil)
-	must(t, err)
-	_, err = s.ArchiveAudit(t.Context(), root, *a)
-	must(t, err)
+	a := archived(t, s, folder, c.Now().Add(-9*24*time.Hour))
 	must(t, s.Close())
 	copyTo := func(name string) string {
 		bytes, err := os.ReadFile(path)

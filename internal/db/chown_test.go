@@ -238,7 +238,8 @@ func TestArchivesAfterChown(t *testing.T) {
 	folder := t.TempDir()
 	archive := func() {
 		t.Helper()
-		done, err := s.ArchiveOld(ctx, folder, 10*24*time.Hour)
+		s.ArchiveInto(folder, 0o700)
+		done, err := s.ArchiveOld(ctx, 10*24*time.Hour)
 		must(t, err)
 		if done == nil || done.Removed == 0 {
 			t.Fatalf("nothing was archived: %+v", done)

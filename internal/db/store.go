@@ -49,6 +49,8 @@ type Store struct {
 	*policies.Policies
 	verifying sync.Mutex  // held while the whole audit log is read
 	owed      atomic.Bool // erasures are not finished
+	archives  atomic.Pointer[place]
+	archiving sync.Mutex
 	events    ledger.Changes
 	prompts   ledger.Changes           // changes of prompts: answers and withdrawals
 	keysSeen  atomic.Pointer[keyPlace] // where Expire continues

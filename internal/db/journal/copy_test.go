@@ -110,7 +110,8 @@ func (w *world) disturb() {
 		w.start()
 	case 1:
 		w.late.Add(int64(40 * 24 * time.Hour))
-		if _, err := w.store.ArchiveOld(w.t.Context(), w.folder, 30*24*time.Hour); err != nil {
+		w.store.ArchiveInto(w.folder, 0o700)
+		if _, err := w.store.ArchiveOld(w.t.Context(), 30*24*time.Hour); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -152,7 +152,8 @@ func TestFleetShipsWhatIsArchived(t *testing.T) {
 	archive := func() {
 		t.Helper()
 		now = now.Add(30 * 24 * time.Hour)
-		if done, err := store.ArchiveOld(t.Context(), t.TempDir(), 10*24*time.Hour); err != nil || done.Removed == 0 {
+		store.ArchiveInto(t.TempDir(), 0o700)
+		if done, err := store.ArchiveOld(t.Context(), 10*24*time.Hour); err != nil || done.Removed == 0 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 	}
@@ -258,7 +259,8 @@ func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 		if err := saveOne(store, t, "late", `{}`); err != nil {
 			t.Fatal(err)
 		}
-		if done, err := store.ArchiveOld(t.Context(), t.TempDir(), 10*24*time.Hour); err != nil || done.Removed == 0 {
+		store.ArchiveInto(t.TempDir(), 0o700)
+		if done, err := store.ArchiveOld(t.Context(), 10*24*time.Hour); err != nil || done.Removed == 0 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		server.Exec("fleet", `ALTER TABLE fleet_rows ADD CONSTRAINT broken CHECK (key <> '`+key+`two') NOT VALID`)

@@ -255,9 +255,9 @@ func probe(path string) *ask {
 	return &ask{method: http.MethodGet, path: path, repeatable: true}
 }
 
-// ArchiveAudit records that a file has the oldest rows of the audit log, and allows the
-// database to remove them. It is for administrators. Repeating the call changes nothing.
-func (c *Client) ArchiveAudit(ctx context.Context, r ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
+// ArchiveAudit makes the daemon move rows of the audit log from before a time into a file. It is for
+// administrators. Repeating the call archives nothing more.
+func (c *Client) ArchiveAudit(ctx context.Context, r ckpt.ArchiveRequest) (*ckpt.AuditArchived, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}

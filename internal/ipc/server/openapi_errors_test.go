@@ -240,7 +240,7 @@ func (f failing) Chown(context.Context, ckpt.Scope, ckpt.ChownRequest, string) (
 	return nil, false, f.err
 }
 
-func (f failing) ArchiveAudit(context.Context, ckpt.Scope, ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
+func (f failing) ArchiveAudit(context.Context, ckpt.Scope, ckpt.ArchiveRequest) (*ckpt.AuditArchived, error) {
 	return nil, f.err
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func (c *call) archiveAudit() error {
-	var r ckpt.AuditArchive
+	var r ckpt.ArchiveRequest
 	if err := c.decode(&r); err != nil {
 		return err
 	}

@@ -69,8 +69,8 @@ type Store interface {
 	Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error)
 
 	Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error)
-	// ArchiveAudit removes rows of the log that are in a file.
-	ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.AuditArchive) (*ckpt.AuditArchived, error)
+	// ArchiveAudit moves old rows of the log into a file.
+	ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.ArchiveRequest) (*ckpt.AuditArchived, error)
 	// Refused records a refusal that reached no other method.
 	Refused(ctx context.Context, sc ckpt.Scope, r ckpt.Refusal)
 	Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
