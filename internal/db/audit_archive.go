@@ -2,10 +2,10 @@ package db
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -17,7 +17,8 @@ import (
 // ArchiveMinAge is the minimum age of an audit log row that is archived.
 const ArchiveMinAge = ledger.ArchiveMinAge
 
-// ArchiveInto sets the folder for archives of the audit log, and the mode with which it is made.
+// ArchiveInto sets the folder for archives of the audit log, and the mode with which it is made. Without it, that is the folder audit
+// beside the database.
 func (s *Store) ArchiveInto(folder string, mode fs.FileMode) { s.archives.Store(&place{folder, mode}) }
 
 // place is a folder for files, and its mode if it must be made.
@@ -78,7 +79,7 @@ func (s *Store) ArchiveOld(ctx context.Context, keep time.Duration) (*ckpt.Audit
 func (s *Store) archive(ctx context.Context, e ledger.AuditEntry, before time.Time) (*ckpt.AuditArchived, error) {
 	at := s.archives.Load()
 	if at == nil {
-		return nil, errors.New("no folder is set for archives")
+		at = &place{filepath.Join(filepath.Dir(s.Opt.Path), "audit"), 0o700}
 	}
 	s.archiving.Lock()
 	defer s.archiving.Unlock()
