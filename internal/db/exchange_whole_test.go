@@ -362,7 +362,7 @@ func TestImportOfARunThatWentOnHere(t *testing.T) {
 		text := exportOf(t, s, "a")
 		other, _ := copyOf(t, c, p, text)
 		c.add(time.Second)
-		_, _, err = other.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceReinitialize})
+		_, _, err = other.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceRepeat})
 		must(t, err)
 		present(t, other, "", text)
 	})

@@ -74,6 +74,18 @@ func (h *history) operation(key, name, state string) {
 }
 
 // gone records what the monitor found about the owner. Its process is dead, unless the owner timed out.
+func (h *history) begin(r ckpt.OperationRequest) {
+	h.t.Helper()
+	_, _, err := h.s.BeginOperation(h.t.Context(), ann, mainRun, r)
+	h.must(err)
+}
+
+func (h *history) doubt(key, evidence string) {
+	h.t.Helper()
+	_, _, err := h.s.EndOperation(h.t.Context(), ann, mainRun, ckpt.OperationEnd{Key: key, Status: ckpt.OperationUncertain, Error: ckpt.Ref(evidence)})
+	h.must(err)
+}
+
 func (h *history) gone(pid int, status ckpt.RunStatus) {
 	h.t.Helper()
 	if status == ckpt.RunInterrupted {
@@ -84,7 +96,7 @@ func (h *history) gone(pid int, status ckpt.RunStatus) {
 	if len(watched) != 1 {
 		h.t.Fatalf("watched are %v", watched)
 	}
-	did, err := h.s.Interrupt(h.t.Context(), watched[0], status, "gone")
+	did, err := h.s.Interrupt(h.t.Context(), watched[0], status, "its process ended")
 	h.must(err)
 	if !did {
 		h.t.Fatal("nothing was interrupted")
@@ -433,17 +445,6 @@ var histories = map[string]func(*history){
 		h.gone(7, ckpt.RunInterrupted)
 		h.decide(8, ckpt.ChoiceResume)
 	},
-	"ask_answered_before_it_was_uncertain": func(h *history) {
-		h.careful()
-		h.start(7)
-		h.routine(1)
-		h.gone(7, ckpt.RunInterrupted)
-		h.decide(8, ckpt.ChoiceResume)
-		h.claim(8)
-		h.careless()
-		h.operation("deploy", "release", `1`)
-		h.gone(8, ckpt.RunInterrupted)
-	},
 	"ask_autoresume_off_answered_before": func(h *history) {
 		h.careful()
 		h.start(7)
@@ -477,24 +478,22 @@ var histories = map[string]func(*history){
 		h.wait(29)
 		h.gone(8, ckpt.RunInterrupted)
 	},
-	"repair_operator_decided_operation": func(h *history) {
+	"repair_idempotent_operation": func(h *history) {
 		h.start(7)
-		h.operation("deploy", "release", `1`)
-		_, _, err := h.s.EndOperation(h.t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "deploy", Status: ckpt.OperationFailed})
-		h.must(err)
-		h.operation("deploy", "release", `1`)
+		h.begin(ckpt.OperationRequest{Key: "charge", Name: "charge", State: ckpt.JSON(`1`), Idempotent: true})
 		h.gone(7, ckpt.RunInterrupted)
-		h.decide(8, ckpt.ChoiceResume)
 	},
-	"repair_decided_before_next_crash": func(h *history) {
+	"repair_operation_checks_itself": func(h *history) {
 		h.start(7)
-		h.operation("deploy", "release", `1`)
+		h.begin(ckpt.OperationRequest{Key: "charge", Name: "charge", State: ckpt.JSON(`1`), SelfCheck: true})
 		h.gone(7, ckpt.RunInterrupted)
-		h.decide(8, ckpt.ChoiceResume)
-		h.claim(8)
-		h.wait(1)
-		h.routine(1)
-		h.gone(8, ckpt.RunInterrupted)
+	},
+	"ask_check_could_not_tell": func(h *history) {
+		h.start(7)
+		h.begin(ckpt.OperationRequest{Key: "charge", Name: "charge", State: ckpt.JSON(`1`), SelfCheck: true})
+		h.doubt("charge", "TimeoutError: the provider did not answer.")
+		h.doubt("charge", "the check could not tell")
+		h.gone(7, ckpt.RunInterrupted)
 	},
 }
 
@@ -508,6 +507,8 @@ var madeUp = map[string]string{
 	"ask_everything":                        "a mixture of the others",
 	"repair_many_findings":                  "repair_one_suspect has one, and nothing here breaks seven rules at once",
 	"repair_everything_named":               "many of each of what the others have",
+	"ask_resume_resolves_nothing":           "no store takes the answer resume while an operation is uncertain",
+	"ask_failed_over_an_operation":          "no store ends a run over an operation, unless it is told to leave it",
 	"unsafe_all_damaged":                    "a mixture of unsafe_only_one_damaged and others",
 }
 
@@ -564,6 +565,7 @@ var varies = []struct {
 	{regexp.MustCompile(`number \d+`), "number N"},
 	{regexp.MustCompile(` \(process \d+\)`), ""},
 	{regexp.MustCompile(`agent (coder|a)\b`), "agent A"},
+	{regexp.MustCompile(`resolve (coder|a) `), "resolve A "},
 	{regexp.MustCompile(`checkpoint f7\b`), "checkpoint ID"},
 	{regexp.MustCompile(`found at T: .*`), "found at T: this."},
 	{regexp.MustCompile(`after \d+ (s|min|h)\b`), "after a time"},

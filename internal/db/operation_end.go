@@ -302,7 +302,7 @@ func (s *Store) resultFitsSchema(ctx context.Context, schema ckpt.JSON, key stri
 
 // toResolve finds the attempt that a resolution is about.
 func toResolve(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.OperationResolution) (*operationRow, error) {
-	o, err := findOperation(tx, run.ID, `o.key = ?2 AND (?3 = 0 OR o.attempt = ?3) ORDER BY o.status = 'uncertain' DESC, o.attempt DESC`, r.Key, r.Attempt)
+	o, err := findOperation(tx, run.ID, `o.key = ?2 AND (?3 = 0 OR o.attempt = ?3) ORDER BY o.status = 'uncertain' DESC, o.resolution IS NOT NULL DESC, o.attempt DESC`, r.Key, r.Attempt)
 	switch {
 	case err != nil:
 		return nil, err

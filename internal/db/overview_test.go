@@ -107,7 +107,7 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 	if n := v.Needs[5]; n.Count != 2 || n.Run != "" || n.Since.IsZero() {
 		t.Errorf("the row of more findings is %+v", n)
 	}
-	if got := v.Counts.Needs; got["operation"] != 1 || got["prompt"] != 2 || got["finding"] != 5 || got["lost_run"] != 5 {
+	if got := v.Counts.Needs; got["operation"] != 1 || got["prompt"] != 1 || got["finding"] != 5 || got["lost_run"] != 5 {
 		t.Errorf("counts %v", got)
 	}
 	keys := map[string]bool{}
@@ -118,7 +118,7 @@ func TestNeedsHaveARowForEachCause(t *testing.T) {
 		keys[n.Key] = true
 	}
 
-	// A need disappears when it is resolved.
+	// A need disappears when it is resolved. The decision about the run is asked then.
 	_, _, err = s.ResolveOperation(t.Context(), ann, ckpt.RunRef{Agent: "asks", Run: "r"}, ckpt.OperationResolution{Key: "push", Choice: ckpt.ChoiceItDidNot, Reason: "looked"})
 	must(t, err)
 	if got := whats(overview(t, s, ann).Needs); slices.Contains(got, "operation asks/r") || !slices.Contains(got, "prompt asks/r") {

@@ -21,8 +21,8 @@ const (
 		CASE WHEN p.kind = 'operation' THEN (SELECT json_object('name', o.name, 'status', o.status, 'args', CASE WHEN length(o.args) > 600 THEN substr(o.args, 1, 600) || '…' ELSE json(o.args) END,
 			'idempotent', json(iif(o.idempotent, 'true', 'false')), 'result_schema', json(o.result_schema), 'started_at', o.started_at, 'error', o.error)
 			FROM operations o WHERE o.run_id = p.run_id AND o.key = p.operation AND o.attempt = p.attempt) END AS about,
-		CASE WHEN p.kind = 'operation' THEN (SELECT json_group_array(json_object('key', key, 'name', name, 'status', status) ORDER BY id)
-			FROM (SELECT id, key, name, status FROM steps WHERE run_id = p.run_id ORDER BY id DESC LIMIT 3)) END AS steps`
+		CASE WHEN p.kind = 'operation' THEN (SELECT json_group_array(json_object('key', key, 'name', name, 'status', status))
+			FROM (SELECT key, name, status FROM steps WHERE run_id = p.run_id ORDER BY started_at DESC LIMIT 3)) END AS steps`
 	promptTables = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
@@ -120,8 +120,8 @@ func (r *promptRow) describe(now ckpt.Time) {
 	said = append(said, evidence)
 	if len(steps) > 0 {
 		words := make([]string, len(steps))
-		for i := range steps {
-			words[i] = fmt.Sprintf("%s (%s)", steps[i].Key, steps[i].Status)
+		for i := range steps { // the newest is the first
+			words[len(steps)-1-i] = fmt.Sprintf("%s (%s)", steps[i].Key, steps[i].Status)
 		}
 		said = append(said, "The run's last steps: "+strings.Join(words, ", ")+".")
 	}

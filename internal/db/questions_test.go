@@ -300,13 +300,13 @@ func TestQuestionsBesideDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan, _, err := a.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a", Force: true})
-	if err != nil || plan.Verdict != ckpt.VerdictAsk || plan.Prompt == nil || plan.Prompt.Kind != ckpt.PromptDecision || len(plan.Questions) != 1 {
+	if err != nil || plan.Verdict != ckpt.VerdictAsk || plan.Prompt == nil || plan.Prompt.Kind != ckpt.PromptOperation || len(plan.Questions) != 1 {
 		t.Fatalf("%+v %v", plan, err)
 	}
 	_, _, err = a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: "yes"})
 	expect.Code(t, err, ckpt.CodeInvalid)
 	changed := a.PromptsChanged()
-	if _, _, err = a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume}); err != nil {
+	if _, _, err = a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceItDidNot}); err != nil {
 		t.Fatal(err)
 	}
 	wantTold(t, changed)

@@ -92,9 +92,20 @@ func (s *Store) plan(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *
 		}
 		if plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) < most {
 			plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
-			return plan, nil
+			return plan, addPrompt(tx, plan)
 		}
 	}
+}
+
+// addPrompt gives a plan that asks about operations the question about the oldest one.
+func addPrompt(tx *ledger.Tx, plan *ckpt.Plan) (err error) {
+	for i := range plan.UncertainOperations {
+		o := &plan.UncertainOperations[i]
+		if plan.Verdict == ckpt.VerdictAsk && plan.Prompt == nil && o.NeedsPerson() && o.Prompt != "" {
+			plan.Prompt, err = readPrompt(tx, string(o.Prompt))
+		}
+	}
+	return err
 }
 
 func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r ckpt.ResumeRequest, e ledger.AuditEntry) (*ckpt.Plan, error) {

@@ -464,50 +464,8 @@ func TestAPlanIsNotRepeatedWithoutItsCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAnAnswerIsNotForLaterOperations: after the clock was set back, an answer from before does not
-// count for an operation that became uncertain since, and the newest prompt is the one that was made
-// last.
-func TestAnAnswerIsNotForLaterOperations(t *testing.T) {
-	t.Parallel()
-	a := newAsker(t)
-	save(t, a.Store, ann, "a", ckpt.KindRoutine, `1`)
-	begin := func(key string) {
-		t.Helper()
-		_, _, err := a.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: key, Name: key})
-		must(t, err)
-	}
-	resumed := func(want ckpt.ResumeVerdict) *ckpt.Plan {
-		t.Helper()
-		plan, _, err := a.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a"})
-		must(t, err)
-		if plan.Verdict != want || plan.Claimed != (want == ckpt.VerdictRepair) {
-			t.Fatalf("%s, claimed %v, not %s: %q", plan.Verdict, plan.Claimed, want, plan.Reasons)
-		}
-		return plan
-	}
-	decide := func(plan *ckpt.Plan) {
-		t.Helper()
-		a.clock.add(time.Minute)
-		_, _, err := a.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
-		must(t, err)
-		resumed(ckpt.VerdictRepair)
-	}
-	begin("first")
-	decide(resumed(ckpt.VerdictAsk))
-
-	a.clock.add(-time.Hour)
-	begin("second")
-	decide(resumed(ckpt.VerdictAsk)) // and is not asked again
-
-	a.clock.add(-10 * time.Minute)
-	begin("third")
-	_, _, err := a.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunSuspended}) // it becomes uncertain now
-	must(t, err)
-	a.clock.add(2 * time.Hour) // all prompts are in the past again
-	decide(resumed(ckpt.VerdictAsk))
-}
-
-// TestAnAnswerIsNotForLaterInterruptions is the same for a policy that asks after each interruption.
+// TestAnAnswerIsNotForLaterInterruptions: after the clock was set back, an answer from before does not count for a later
+// interruption, if the policy asks after each one.
 func TestAnAnswerIsNotForLaterInterruptions(t *testing.T) {
 	t.Parallel()
 	c, p := newClock(), &processes{dead: map[int]bool{}}
@@ -581,13 +539,14 @@ func wantTold(t testing.TB, changed <-chan struct{}) {
 func TestAWithdrawnDecision(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
-	start(t, s, 11)
-	_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)})
+	_, err := s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"autoresume":false}`))
 	must(t, err)
-	p.kill(11)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	die(t, s, p, 11, ckpt.RunInterrupted)
 	plan := claim(t, s, 12)
 	wantVerdict(t, plan, ckpt.VerdictAsk)
-	_, _, err = s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot})
+	_, err = s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{}`))
 	must(t, err)
 	changed := s.PromptsChanged()
 	if resolved := claim(t, s, 12); !resolved.Claimed {

@@ -1,8 +1,11 @@
 package db_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
@@ -97,39 +100,47 @@ func TestABeatIsNoProgress(t *testing.T) {
 	}
 }
 
-// TestSuccessSettlesOlderAttempts begins an operation again whose first attempt has an unknown outcome. Once the
-// second attempt has succeeded, no person needs to be asked about the first.
-func TestSuccessSettlesOlderAttempts(t *testing.T) {
+// TestALaterSuccessChangesNothing: an attempt that is uncertain stays so when a later attempt, which a client had spooled,
+// succeeds. A person is asked about it.
+func TestALaterSuccessChangesNothing(t *testing.T) {
 	t.Parallel()
-	s, _, p := openRuns(t)
+	s, c, p := openRuns(t)
 	start(t, s, 11)
-	begin := func(pid int) *ckpt.Operation {
-		t.Helper()
-		o, _, err := s.BeginOperation(t.Context(), as(pid), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{"paid":false}`)})
-		must(t, err)
-		return o
-	}
-	first := begin(11)
-	die(t, s, p, 11, ckpt.RunInterrupted)
-	second := begin(12)
-	ended, _, err := s.EndOperation(t.Context(), as(12), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded})
+	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{"paid":false}`)}
+	first, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin)
 	must(t, err)
-	if second.Attempt != 2 || len(ended.Released) == 0 {
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	read := func() ckpt.Operation {
+		t.Helper()
+		page, err := s.Operations(t.Context(), ann, mainRun, ckpt.ListFilter{})
+		must(t, err)
+		return page.Operations[len(page.Operations)-1]
+	}
+	before := read()
+	c.add(time.Minute)
+	spooled := as(12)
+	spooled.Spooled = ckpt.At(c.Now())
+	second, _, err := s.BeginOperation(t.Context(), spooled, mainRun, begin)
+	must(t, err)
+	ended, _, err := s.EndOperation(t.Context(), spooled, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded})
+	must(t, err)
+	if second.Attempt != 2 || slices.Contains(ended.Released, string(first.Checkpoint)) {
 		t.Errorf("the attempt %d has let go of %v", second.Attempt, ended.Released)
 	}
-	page, err := s.Operations(t.Context(), ann, mainRun, ckpt.ListFilter{})
+	if after := read(); after.Attempt != 1 || after.Status != ckpt.OperationUncertain || !cmp.Equal(before, after) {
+		t.Errorf("the first attempt was rewritten: %s", cmp.Diff(before, after))
+	}
+	p.kill(12)
+	wantVerdict(t, claim(t, s, 13), ckpt.VerdictAsk)
+	_, _, err = s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDid, Reason: "the bank says so"})
 	must(t, err)
-	for _, o := range page.Operations {
-		want := map[int]ckpt.OperationStatus{1: ckpt.OperationFailed, 2: ckpt.OperationSucceeded}[int(o.Attempt)]
-		if o.Status != want {
-			t.Errorf("attempt %d is %s, want %s", o.Attempt, o.Status, want)
-		}
+	if o := read(); o.Status != ckpt.OperationSucceeded || o.Resolution != "it_did" || string(o.ResolvedBy) != ann.Caller.Owner || !o.EndedAt.Equal(before.EndedAt.Time) {
+		t.Errorf("the first attempt is %+v", o)
+	}
+	if rows := sqlite3(t, pathOf(s), `SELECT who, reason, detail ->> 'attempt', detail ->> 'choice' FROM audit_log WHERE action = 'resolve_operation'`); rows != ann.Caller.Owner+"|the bank says so|1|it_did" {
+		t.Errorf("the audit log has %q", rows)
 	}
 	if _, err := s.Checkpoint(t.Context(), ann, string(first.Checkpoint), false); ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		t.Errorf("the checkpoint of the first attempt is kept: %v", err)
-	}
-	p.kill(12)
-	if plan := claim(t, s, 13); plan.Verdict == ckpt.VerdictAsk || len(plan.UncertainOperations) > 0 {
-		t.Errorf("an operator is asked: %+v", plan)
 	}
 }

@@ -30,7 +30,7 @@ func TestDeleteRun(t *testing.T) {
 	must(t, err)
 	p.kill(7)
 	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
-	wantCode(t, err, ckpt.CodeConflict) // its outcome is unknown
+	wantCode(t, err, ckpt.CodeUncertainOperation)
 	_, err = s.DeleteRun(t.Context(), bob, mainRun, false)
 	wantCode(t, err, ckpt.CodeNotFound)
 	_, _, err = s.EndOperation(t.Context(), as(7), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded})

@@ -3,8 +3,10 @@ package db_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
@@ -162,21 +164,28 @@ func TestRestoreThenResume(t *testing.T) {
 	}
 }
 
+// twoAttempts begins an operation that becomes uncertain, and then records a second attempt, which a client had spooled. The
+// second one failed.
+func twoAttempts(t *testing.T, s *db.Store) {
+	t.Helper()
+	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}
+	_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin)
+	must(t, err)
+	spooled := as(11)
+	spooled.Spooled = ckpt.At(time.Now())
+	_, _, err = s.BeginOperation(t.Context(), spooled, mainRun, begin)
+	must(t, err)
+	_, _, err = s.EndOperation(t.Context(), spooled, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed})
+	must(t, err)
+}
+
 // TestEveryUncertainAttemptIsAsked: a later attempt that failed does not hide
 // an earlier attempt with an unknown outcome.
 func TestEveryUncertainAttemptIsAsked(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
-	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}
-	for range 2 { // the second attempt leaves the first uncertain
-		if _, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := s.EndOperation(t.Context(), as(11), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed}); err != nil {
-		t.Fatal(err)
-	}
+	twoAttempts(t, s)
 	p.kill(11)
 	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
 	if v := overview(t, s, ann); len(v.Needs) != 1 || v.Needs[0].Operation != "pay" || v.Needs[0].Attempt != 1 {
@@ -196,13 +205,7 @@ func TestAResolvedAttemptIsNotDoneAgain(t *testing.T) {
 	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
-	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}
-	for range 2 { // the second attempt leaves the first uncertain
-		_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin)
-		must(t, err)
-	}
-	_, _, err := s.EndOperation(t.Context(), as(11), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed})
-	must(t, err)
+	twoAttempts(t, s)
 	p.kill(11)
 	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
 	for _, again := range []bool{false, true} {
@@ -212,12 +215,12 @@ func TestAResolvedAttemptIsNotDoneAgain(t *testing.T) {
 			t.Errorf("resolved: attempt %d, replayed %t, want attempt 1, replayed %t", ended.Attempt, ended.Replayed, again)
 		}
 	}
-	_, _, err = s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot})
+	_, _, err := s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: ckpt.ChoiceItDidNot})
 	wantCode(t, err, ckpt.CodeConflict)
 	if plan := claim(t, s, 12); !plan.Claimed {
 		t.Errorf("after it was resolved: %+v", plan)
 	}
-	o, _, err := s.BeginOperation(t.Context(), as(12), mainRun, begin)
+	o, _, err := s.BeginOperation(t.Context(), as(12), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay"})
 	must(t, err)
 	if !o.Replayed || o.Attempt != 1 || o.Status != ckpt.OperationSucceeded {
 		t.Errorf("it is begun again: %+v", o)
