@@ -21,7 +21,7 @@ const (
 // Client talks to the daemon. The zero Client is ready to use. It is safe for concurrent use:
 // requests use one connection, in order. It must not be copied after first use.
 type Client struct {
-	Socket string // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
+	Socket string // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, or else the user's own, then the system's
 	Owner  string // whose agents; "" for the caller's own. Only administrators can set it
 	// Deadline is how long a call waits for a daemon that is away, busy or silent. 0 means
 	// DefaultDeadline, below 0 not at all. For the answer of a silent daemon, reads and questions

@@ -23,7 +23,7 @@ import (
 
 // Flags are the flags of the whole program.
 type Flags struct {
-	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET, then your own daemon's, then the system's." placeholder:"PATH"`
+	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET; else your own daemon's, then the system's. One that is named is the only one tried." placeholder:"PATH"`
 	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
 	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
 	Quiet  bool   `short:"q" help:"Write ids only, one on each line."`

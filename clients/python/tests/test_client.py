@@ -166,7 +166,6 @@ class Connecting(World):
         os.environ["XDG_RUNTIME_DIR"] = runtime
         self.daemon.socket = os.path.join(runtime, "ckptsidecar.sock")
         self.start()
-        os.environ["CKPTSIDECAR_SOCKET"] = os.path.join(self.folder, "nobody")  # the first that answers counts
         with ckptsidecar.Sidecar() as sidecar:
             sidecar.agent("a").save(1)
             self.assertEqual(sidecar.endpoint, self.daemon.socket)
@@ -174,6 +173,33 @@ class Connecting(World):
         os.environ["XDG_RUNTIME_DIR"] = "relative"
         with ckptsidecar.Sidecar() as sidecar:
             self.assertEqual(sidecar.agent("a").restore().state, 1)
+
+    def test_an_endpoint_that_was_named_never_falls_back(self) -> None:
+        """Who names a staging daemon that is away does not write into another one."""
+        os.environ["XDG_RUNTIME_DIR"] = self.folder
+        self.daemon.socket = os.path.join(self.folder, "ckptsidecar.sock")
+        self.start()
+        staging = os.path.join(self.folder, "staging")
+        for told, name in ((staging, "the argument socket"), (None, "CKPTSIDECAR_SOCKET")):
+            os.environ["CKPTSIDECAR_SOCKET"] = "" if told else staging
+            for autostart in (False, True):
+                os.environ["PATH"] = self.folder  # nothing can be started
+                with self.subTest(name, autostart=autostart), self.assertRaises(ckptsidecar.NoDaemon) as caught:
+                    ckptsidecar.Sidecar(told, deadline=0, fail_open=False, autostart=autostart).agent("a").save(1)
+                if not autostart:
+                    self.assertIn(f"{staging} (named by {name})", str(caught.exception))
+        self.assertEqual(self.daemon.rows("SELECT * FROM audit_checkpoints"), [])
+
+    def test_the_runtime_folder_of_a_user_is_found_without_its_variable(self) -> None:
+        from ckptsidecar import _endpoint
+
+        self.assertEqual(_endpoint.runtime_folder(self.folder, os.getuid()), "")
+        own, others = (os.path.join(self.folder, str(uid)) for uid in (os.getuid(), 4242))
+        os.mkdir(own)
+        os.mkdir(others)
+        self.assertEqual(_endpoint.runtime_folder(self.folder, os.getuid()), own)
+        self.assertEqual(_endpoint.runtime_folder(self.folder, 4242), "")  # it is another user's
+        self.assertEqual(_endpoint.runtime_folder("", os.getuid()), "")
 
     def test_no_daemon_says_what_to_do(self) -> None:
         with self.assertRaises(ckptsidecar.NoDaemon) as caught:

@@ -1,5 +1,5 @@
 import type { Answer, Ask } from './ask.js';
-import { candidates, socketVariable } from './endpoint.js';
+import { candidates, origin, socketVariable } from './endpoint.js';
 import { invalid } from './errors.js';
 import { Transport } from './transport.js';
 import { nobody, Unreached } from './unreached.js';
@@ -13,10 +13,12 @@ function checkLength(path: string): string {
 
 /** The one connection to the daemon. It is made when it is needed, and made again when it broke. */
 export class Connection {
-  private readonly line = new Transport();
+  private readonly line: Transport;
   private found: string | undefined;
 
-  constructor(private readonly socket: string | undefined) {}
+  constructor(private readonly socket: string | undefined) {
+    this.line = new Transport(() => origin(socket));
+  }
 
   /** Where the daemon answered. From then on it is looked for nowhere else: its data is there. */
   get endpoint(): string | undefined {
@@ -45,7 +47,7 @@ export class Connection {
         if (!telling && !error.missing) telling = error;
       }
     }
-    throw telling ?? nobody(paths);
+    throw telling ?? nobody(paths.join(' or ') + origin(this.socket));
   }
 
   close(): void {

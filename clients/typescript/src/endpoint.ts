@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 
@@ -8,6 +9,7 @@ export const socketVariable = 'CKPTSIDECAR_SOCKET';
 
 const windows = process.platform === 'win32';
 const pipe = '\\\\.\\pipe\\ckptsidecar';
+const runtimeFolders = process.platform === 'linux' ? '/run/user' : '';
 const socketName = 'ckptsidecar.sock';
 
 /** The endpoint that the client was told to use, `""` where it must look for one. */
@@ -20,17 +22,27 @@ export function named(setting: string | undefined, env: Environment = process.en
 export function usual(env: Environment = process.env): string[] {
   if (windows) return [pipe];
   const run = process.platform === 'darwin' ? '/var/run' : '/run';
-  const own = absolute(env['XDG_RUNTIME_DIR']);
-  const beside = stateFolder(env);
-  const list = own ? [join(own, socketName)] : beside ? [join(beside, socketName)] : [];
-  return [...list, join(run, 'ckptsidecar', socketName)];
+  const own = absolute(env['XDG_RUNTIME_DIR']) || runtimeFolder(runtimeFolders, process.getuid!()) || stateFolder(env);
+  return [...(own ? [join(own, socketName)] : []), join(run, 'ckptsidecar', socketName)];
 }
 
-/** Where the client looks for a daemon, in order. One that is named is the only one. */
+/** The folder that a login manager made for a user, `""` where there is none: cron sets no `XDG_RUNTIME_DIR`. */
+export function runtimeFolder(above: string, uid: number): string {
+  const folder = join(above, String(uid));
+  const info = above ? statSync(folder, { throwIfNoEntry: false }) : undefined;
+  return info?.isDirectory() && info.uid === uid ? folder : '';
+}
+
+/** Where the client looks for a daemon, in order. An endpoint that is named is the only one. */
 export function candidates(setting: string | undefined, env: Environment = process.env): string[] {
-  if (setting) return [named(setting, env)];
-  const first = named(undefined, env);
-  return [...new Set([first, ...usual(env)].filter((path) => path !== ''))];
+  const one = named(setting, env);
+  return one === '' ? usual(env) : [one];
+}
+
+/** What named the endpoint, for errors. */
+export function origin(setting: string | undefined, env: Environment = process.env): string {
+  const name = setting ? 'the setting socket' : env[socketVariable] ? socketVariable : '';
+  return name === '' ? '' : ` (named by ${name})`;
 }
 
 /** The folder of the user's own daemon, `""` where no home is known. */

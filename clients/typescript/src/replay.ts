@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 
 import type { Answer, Ask } from './ask.js';
-import { candidates } from './endpoint.js';
+import { usual } from './endpoint.js';
 import { isSidecarError, messageOf, SidecarError } from './errors.js';
 import { ReplayLock } from './lock.js';
 import { passes } from './problem.js';
@@ -166,7 +166,7 @@ export class Replayer {
 /** Whether a request waits for the daemon at an endpoint. Where its client had found none, it is for any that it would have found. */
 function belongs(header: SpoolHeader, endpoint: string | undefined): boolean {
   if (endpoint === undefined) return true;
-  return header.endpoint === endpoint || (header.endpoint === '' && candidates(undefined).includes(endpoint));
+  return header.endpoint === endpoint || (header.endpoint === '' && usual().includes(endpoint));
 }
 
 /** Why a file must not be sent, or gone by. */

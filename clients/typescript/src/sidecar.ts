@@ -16,7 +16,7 @@ import { version } from './version.js';
 import type { FindingInfo, ImportReport, Policy, PolicyLayers, Prompt, PromptPage, RunFilter, RunPage, Version } from './wire.js';
 
 export interface SidecarOptions {
-  /** the daemon's socket or pipe; otherwise `CKPTSIDECAR_SOCKET`, the user's own, the system's */
+  /** the daemon's socket or pipe, the only one tried; otherwise `CKPTSIDECAR_SOCKET`, or else the user's own, then the system's */
   socket?: string;
   /** whose agents the calls are about, for administrators */
   owner?: string;

@@ -57,6 +57,9 @@ export class Transport {
   private timer: NodeJS.Timeout | undefined; // one for all; it does not keep the process alive, the socket does
   private due = 0;
 
+  /** `origin` says what named the endpoint, for errors. */
+  constructor(private readonly origin: () => string = () => '') {}
+
   /** Sends once. Throws Unreached where no whole answer came in time. */
   ask(path: string, ask: Ask, timeout: number): Promise<Answer> {
     return new Promise((resolve, reject) => {
@@ -214,7 +217,7 @@ export class Transport {
   private fail(exchange: Exchange, cause: Error, timedOut: boolean): void {
     this.settled(exchange);
     const { path, connected, reused, ask } = exchange;
-    exchange.reject(new Unreached(path, cause, { sent: connected, timedOut, stale: reused && !timedOut, write: ask.write === true }));
+    exchange.reject(new Unreached(path + this.origin(), cause, { sent: connected, timedOut, stale: reused && !timedOut, write: ask.write === true }));
   }
 
   private settled(exchange: Exchange): void {

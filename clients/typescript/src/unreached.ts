@@ -34,10 +34,10 @@ export class Unreached extends SidecarError {
   }
 }
 
-/** No endpoint of several is there. */
-export function nobody(paths: string[]): Unreached {
+/** No endpoint is there. */
+export function nobody(where: string): Unreached {
   const cause = Object.assign(new Error('none is there'), { code: 'ENOENT' });
-  return new Unreached(paths.join(' or '), cause, { sent: false, timedOut: false, stale: false, write: false });
+  return new Unreached(where, cause, { sent: false, timedOut: false, stale: false, write: false });
 }
 
 function say(path: string, cause: Error & { code?: string }, how: { sent: boolean; timedOut: boolean; write: boolean }): string {

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 
 import { Sidecar } from 'ckptsidecar';
+import { runtimeFolder } from '../dist/esm/endpoint.js';
 import { bin, folder, until, World } from './world.js';
 
 const windows = process.platform === 'win32';
@@ -30,12 +31,36 @@ test('the daemon is found by the setting, the variable, the user and the system'
   });
   environment({ CKPTSIDECAR_SOCKET: one.socket });
   assert.equal((await new Sidecar(quick).version()).name, 'ckptsidecar');
-  environment({ CKPTSIDECAR_SOCKET: join(runtime, 'none'), XDG_RUNTIME_DIR: dirname(one.socket) });
-  copyFileSync(join(one.dir, 'ckpt.db'), join(runtime, 'x'));
-  await assert.rejects(new Sidecar(quick).version(), { code: 'no_daemon' });
+  environment({ CKPTSIDECAR_SOCKET: undefined });
   await assert.rejects(new Sidecar({ ...quick, socket: 'x'.repeat(200) }).version(), { code: 'invalid', message: /too long: it needs \d+ bytes and the system takes 10\d/ });
   writeFileSync(join(runtime, 'stale'), '');
   await assert.rejects(new Sidecar({ ...quick, socket: join(runtime, 'stale') }).version(), { code: 'no_daemon', message: /its socket is from a daemon that has ended/ });
+});
+
+test('an endpoint that was named never falls back to another daemon', { skip: windows }, async () => {
+  const one = await World.start();
+  const runtime = folder();
+  symlinkSync(one.socket, join(runtime, 'ckptsidecar.sock'));
+  environment({ CKPTSIDECAR_SOCKET: undefined, XDG_RUNTIME_DIR: runtime });
+  assert.equal((await new Sidecar(quick).version()).name, 'ckptsidecar'); // it is the user's own
+  const staging = join(runtime, 'staging');
+  const refused = (name: string) => ({ code: 'no_daemon', message: new RegExp(`no daemon answers at ${staging} \\(named by ${name}\\): `) });
+  await assert.rejects(new Sidecar({ ...quick, socket: staging }).agent('a').save(1), refused('the setting socket'));
+  environment({ CKPTSIDECAR_SOCKET: staging });
+  await assert.rejects(new Sidecar(quick).agent('a').save(1), refused('CKPTSIDECAR_SOCKET'));
+  environment({ CKPTSIDECAR_SOCKET: undefined });
+  assert.deepEqual((await one.client().agent('a').list().catch(() => ({ checkpoints: [] }))).checkpoints, []);
+});
+
+test('the runtime folder of a user is found without its variable', { skip: windows }, () => {
+  const above = folder();
+  const uid = process.getuid!();
+  assert.equal(runtimeFolder(above, uid), '');
+  mkdirSync(join(above, String(uid)));
+  mkdirSync(join(above, '4242'));
+  assert.equal(runtimeFolder(above, uid), join(above, String(uid)));
+  assert.equal(runtimeFolder(above, 4242), '', "another user's");
+  assert.equal(runtimeFolder('', uid), '');
 });
 
 test('where nothing is installed, the error has the one command that helps', { skip: windows }, async () => {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Client speaks to a daemon. The zero Client is ready to use: it tries the endpoints of
-// endpoint.Candidates. It is safe for concurrent use, keeps one connection alive, and
+// Client speaks to a daemon. The zero Client is ready to use: it tries the endpoints that
+// endpoint.Dial tries. It is safe for concurrent use, keeps one connection alive, and
 // sends requests over it in order. It must not be copied after first use.
 //
 // Its errors are *ckpt.Error, or *endpoint.DialError if no daemon answers at the

@@ -9,4 +9,4 @@ const EnvSocket = endpoint.EnvSocket
 type DialError = endpoint.DialError
 
 // Usual returns the user's own endpoint and the system's.
-func Usual() []string { return []string{endpoint.Default(false), endpoint.Default(true)} }
+func Usual() []string { return endpoint.Usual() }

@@ -1,15 +1,11 @@
 package endpoint
 
-import (
-	"os"
-	"slices"
-)
+import "slices"
 
-// Candidates returns the endpoints that a client tries, in order: the one in
-// CKPTSIDECAR_SOCKET, the user's, the system's.
-func Candidates() []string {
+// Usual returns the default endpoints that are known, the user's first, then the system's.
+func Usual() []string {
 	var list []string
-	for _, p := range []string{os.Getenv(EnvSocket), Default(false), Default(true)} {
+	for _, p := range []string{Default(false), Default(true)} {
 		if p != "" && !slices.Contains(list, p) {
 			list = append(list, p)
 		}

@@ -1,4 +1,6 @@
 package endpoint
 
-// macOS has no /run, and its root folder is read-only.
-const systemRun = "/var/run"
+const (
+	systemRun      = "/var/run" // macOS has no /run, and its root folder is read-only
+	runtimeFolders = ""         // nor folders like /run/user
+)

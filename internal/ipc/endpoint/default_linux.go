@@ -1,3 +1,6 @@
 package endpoint
 
-const systemRun = "/run"
+const (
+	systemRun      = "/run"
+	runtimeFolders = "/run/user"
+)

@@ -5,12 +5,15 @@ package endpoint
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 )
 
 const socketName = "ckptsidecar.sock"
 
-// Default returns the endpoint of the system's daemon, or of the user's own. The user's
-// is "" if XDG_RUNTIME_DIR, XDG_STATE_HOME and the home folder are all unknown.
+// Default returns the endpoint of the system's daemon, or of the user's own. The user's own is in
+// XDG_RUNTIME_DIR. Where that is not set, as under cron, it is in the user's runtime folder, or, if
+// there is none, beside the database. It is "" if no such folder is known.
 func Default(system bool) string {
 	if system {
 		return filepath.Join(systemRun, "ckptsidecar", socketName)
@@ -18,10 +21,26 @@ func Default(system bool) string {
 	if dir := absEnv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, socketName)
 	}
+	if dir := runtimeFolder(runtimeFolders, os.Getuid()); dir != "" {
+		return filepath.Join(dir, socketName)
+	}
 	if dir := stateHome(); dir != "" {
 		return filepath.Join(dir, "ckptsidecar", socketName)
 	}
 	return ""
+}
+
+// runtimeFolder returns the folder that systemd or another login manager made for a user, "" if there is none.
+func runtimeFolder(above string, uid int) string {
+	dir := filepath.Join(above, strconv.Itoa(uid))
+	info, err := os.Stat(dir)
+	if above == "" || err != nil || !info.IsDir() {
+		return ""
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != uid {
+		return ""
+	}
+	return dir
 }
 
 // stateHome returns the folder of the user's database.

@@ -14,6 +14,7 @@ var errTooLong = errors.New("too long")
 // DialError means that no daemon could be reached at Path. It says why, and what to do.
 type DialError struct {
 	Path string
+	From string // what named the endpoint, "" for a default one
 	Err  error
 }
 
@@ -31,28 +32,40 @@ func (e *DialError) Nobody() bool { return errors.Is(e.Err, fs.ErrNotExist) || i
 
 func (e *DialError) Error() string {
 	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
+	place := e.Path
+	if e.From != "" {
+		place += " (named by " + e.From + ")"
+	}
 	switch {
 	case e.Stranger():
-		return "refused to talk to the program at " + e.Path + ": " + e.Err.Error() +
+		return "refused to talk to the program at " + place + ": " + e.Err.Error() +
 			"; name your own daemon with --socket or " + EnvSocket + ", or run this as that user"
 	case errors.Is(e.Err, fs.ErrNotExist):
-		return "no daemon answers at " + e.Path + ": " + start
+		return "no daemon answers at " + place + ": " + start
 	case isStale(e.Err):
-		return "no daemon answers at " + e.Path + "; its socket is from a daemon that has ended: " + start
+		return "no daemon answers at " + place + "; its socket is from a daemon that has ended: " + start
 	case errors.Is(e.Err, fs.ErrPermission):
-		return "not allowed to connect to " + e.Path + ": join the group that owns it, or name another endpoint with --socket or " + EnvSocket
+		return "not allowed to connect to " + place + ": join the group that owns it, or name another endpoint with --socket or " + EnvSocket
 	case isBusy(e.Err):
-		return "the daemon at " + e.Path + " cannot accept more connections now: try again later"
+		return "the daemon at " + place + " cannot accept more connections now: try again later"
 	}
-	return "cannot connect to " + e.Path + ": " + e.Err.Error()
+	return "cannot connect to " + place + ": " + e.Err.Error()
 }
 
-// Dial connects to the daemon at path. With an empty path it tries Candidates in order.
-// Its errors are *DialError, except the context's own.
+// Dial connects to the daemon at path. With an empty path it tries the endpoint that
+// CKPTSIDECAR_SOCKET names, or else the default ones in order. An endpoint that is named
+// is the only one tried. Its errors are *DialError, except the context's own.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
-	if path == "" {
-		return dialFirst(ctx, Candidates())
+	if path != "" {
+		return dialOne(ctx, path, "--socket or Client.Socket")
 	}
+	if named := os.Getenv(EnvSocket); named != "" {
+		return dialOne(ctx, named, EnvSocket)
+	}
+	return dialFirst(ctx, Usual())
+}
+
+func dialOne(ctx context.Context, path, from string) (net.Conn, error) {
 	c, err := dial(ctx, path)
 	if err == nil {
 		return c, nil
@@ -60,7 +73,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, &DialError{Path: path, Err: err}
+	return nil, &DialError{Path: path, From: from, Err: err}
 }
 
 // dialFirst tries the paths. If an endpoint exists and refuses the connection, that says
@@ -70,12 +83,12 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
 	var telling error
 	for _, p := range paths {
-		c, err := Dial(ctx, p)
+		c, err := dialOne(ctx, p, "")
 		var failed *DialError
 		if err == nil || ctx.Err() != nil || errors.As(err, &failed) && failed.Stranger() {
 			return c, err
 		}
-		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLong) && p != os.Getenv(EnvSocket)
+		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLong)
 		if telling == nil && !missing {
 			telling = err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -62,77 +63,112 @@ func TestDialKeepsTheContextsError(t *testing.T) {
 	}
 }
 
-func TestCandidates(t *testing.T) {
+func TestUsual(t *testing.T) {
 	system := filepath.Join(systemRun, "ckptsidecar/ckptsidecar.sock")
 	for _, tc := range []struct {
-		name, env, runtime, state, home string
-		want                            []string
+		name, runtime, state, home string
+		want                       []string
 	}{
-		{"all", "/x/s", "/run/user/7", "/st", "/home/u", []string{"/x/s", "/run/user/7/ckptsidecar.sock", system}},
-		{"no environment", "", "/run/user/7", "", "/home/u", []string{"/run/user/7/ckptsidecar.sock", system}},
-		{"beside the database", "", "", "/st", "/home/u", []string{"/st/ckptsidecar/ckptsidecar.sock", system}},
-		{"beside the default database", "", "", "", "/home/u", []string{"/home/u/.local/state/ckptsidecar/ckptsidecar.sock", system}},
-		{"relative values are ignored", "", "run", "state", "/home/u", []string{"/home/u/.local/state/ckptsidecar/ckptsidecar.sock", system}},
-		{"no home", "", "", "", "", []string{system}},
-		{"the same twice", system, "", "", "", []string{system}},
+		{"with a runtime folder", "/run/user/7", "/st", "/home/u", []string{"/run/user/7/ckptsidecar.sock", system}},
+		{"beside the database", "", "/st", "/home/u", []string{"/st/ckptsidecar/ckptsidecar.sock", system}},
+		{"beside the default database", "", "", "/home/u", []string{"/home/u/.local/state/ckptsidecar/ckptsidecar.sock", system}},
+		{"relative values are ignored", "run", "state", "/home/u", []string{"/home/u/.local/state/ckptsidecar/ckptsidecar.sock", system}},
+		{"no home", "", "", "", []string{system}},
 	} {
-		t.Setenv(EnvSocket, tc.env)
+		if !filepath.IsAbs(tc.runtime) && runtimeFolder(runtimeFolders, os.Getuid()) != "" {
+			continue // this machine has one
+		}
 		t.Setenv("XDG_RUNTIME_DIR", tc.runtime)
 		t.Setenv("XDG_STATE_HOME", tc.state)
 		t.Setenv("HOME", tc.home)
-		if got := Candidates(); !slices.Equal(got, tc.want) {
+		if got := Usual(); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
 
-// paths sets up the socket paths of a user, without a daemon.
-func paths(t *testing.T) (env, users string) {
-	t.Helper()
-	env, users = filepath.Join(folder(t), "env"), filepath.Join(folder(t), socketName)
-	t.Setenv(EnvSocket, env)
-	t.Setenv("XDG_RUNTIME_DIR", filepath.Dir(users))
-	return env, users
+// TestRuntimeFolder: without XDG_RUNTIME_DIR (cron, su) the user's daemon is where it is with it.
+func TestRuntimeFolder(t *testing.T) {
+	above, uid := t.TempDir(), os.Getuid()
+	if got := runtimeFolder(above, uid); got != "" {
+		t.Errorf("without a folder: %q", got)
+	}
+	own := filepath.Join(above, strconv.Itoa(uid))
+	must(t, os.Mkdir(own, 0o700))
+	if got := runtimeFolder(above, uid); got != own {
+		t.Errorf("with a folder: %q, want %q", got, own)
+	}
+	must(t, os.Mkdir(filepath.Join(above, "4242"), 0o700))
+	if got := runtimeFolder(above, 4242); got != "" {
+		t.Errorf("a folder of another user counts: %q", got)
+	}
+	if got := runtimeFolder("", uid); got != "" {
+		t.Errorf("on a system without such folders: %q", got)
+	}
 }
 
-// TestDialWithALongHome: who has named a short path because the home folder is long is told that no daemon answers there.
-func TestDialWithALongHome(t *testing.T) {
-	env, _ := paths(t)
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	t.Setenv("XDG_STATE_HOME", "/"+strings.Repeat("x", 200))
-	if _, err := Dial(t.Context(), ""); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), env) {
-		t.Errorf("with no daemon: %v", err)
+// defaults makes folders for the user's own daemon and names no endpoint.
+func defaults(t *testing.T) (users string) {
+	t.Helper()
+	users = filepath.Join(folder(t), socketName)
+	t.Setenv(EnvSocket, "")
+	t.Setenv("XDG_RUNTIME_DIR", filepath.Dir(users))
+	return users
+}
+
+// TestNamedEndpointNeverFallsBack: who named a staging daemon does not write into the user's own.
+func TestNamedEndpointNeverFallsBack(t *testing.T) {
+	users := defaults(t)
+	listen(t, Options{Path: users})
+	named := filepath.Join(folder(t), "named")
+	t.Setenv(EnvSocket, named)
+	_, err := Dial(t.Context(), "")
+	var de *DialError
+	if !errors.As(err, &de) || de.Path != named || !strings.Contains(err.Error(), named+" (named by "+EnvSocket+")") {
+		t.Errorf("by the environment: %v", err)
+	}
+	other := filepath.Join(folder(t), "other")
+	if _, err := Dial(t.Context(), other); err == nil || !strings.Contains(err.Error(), other+" (named by --socket or Client.Socket)") {
+		t.Errorf("by the caller: %v", err)
 	}
 	t.Setenv(EnvSocket, "/"+strings.Repeat("y", 200))
-	if _, err := Dial(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "yyy is too long") {
-		t.Errorf("with a long path of the user's own: %v", err)
+	if _, err := Dial(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is too long") {
+		t.Errorf("with a path that is too long: %v", err)
+	}
+}
+
+// TestDialWithALongHome: a default path that is too long is no endpoint.
+func TestDialWithALongHome(t *testing.T) {
+	t.Setenv(EnvSocket, "")
+	t.Setenv("XDG_RUNTIME_DIR", "/"+strings.Repeat("x", 200))
+	if _, err := Dial(t.Context(), ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("with no daemon: %v", err)
 	}
 }
 
 func TestDialTriesTheCandidatesInOrder(t *testing.T) {
-	env, users := paths(t)
+	users := defaults(t)
 	_, err := Dial(t.Context(), "")
 	var de *DialError
 	if !errors.As(err, &de) || !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("with no daemon: %v", err)
 	}
-	for _, p := range []string{env, users, Default(true)} {
+	for _, p := range []string{users, Default(true)} {
 		if !strings.Contains(err.Error(), p) {
 			t.Errorf("%q does not name %s", err, p)
 		}
 	}
 	listen(t, Options{Path: users})
-	stale(t, env)
 	if got, want := ask(""), self(os.Getuid() == 0); got != want {
 		t.Errorf("the user's daemon says %q, want %q", got, want)
 	}
 }
 
 func TestDialShowsTheTellingFailure(t *testing.T) {
-	env, users := paths(t)
+	users := defaults(t)
 	stale(t, users)
 	_, err := Dial(t.Context(), "")
-	if err == nil || !strings.Contains(err.Error(), users) || strings.Contains(err.Error(), env) {
+	if err == nil || !strings.Contains(err.Error(), users) || strings.Contains(err.Error(), Default(true)) {
 		t.Errorf("%v, want the stale one of %s, not the missing ones", err, users)
 	}
 }

@@ -49,7 +49,7 @@ func TestClientRefusesAStranger(t *testing.T) {
 // fails and does not continue with other paths.
 func TestStrangerEndsTheSearch(t *testing.T) {
 	needRoot(t)
-	_, users := paths(t)
+	users := defaults(t)
 	must(t, os.Chown(filepath.Dir(users), 1000, 1000))
 	startServer(t, users, 1000)
 	_, err := Dial(t.Context(), "")

@@ -30,7 +30,8 @@ def start(socket: str) -> None:
         daemon = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=root
         )
-    paths = [socket] if socket else _endpoint.candidates()
+    named = socket or _endpoint.named()
+    paths = [named] if named else _endpoint.usual()
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:

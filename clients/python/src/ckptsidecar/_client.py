@@ -26,8 +26,8 @@ DEFAULT_SPOOL_BYTES = 1 << 30
 class Sidecar:
     """A client of the daemon. It is safe for concurrent use; requests go out in order.
 
-    ``socket``: where the daemon listens; without it ``CKPTSIDECAR_SOCKET``, the user's own
-    and the system's endpoint are tried in this order, and the client stays with the one that answered.
+    ``socket``: where the daemon listens. Without ``socket`` the endpoint is the one that ``CKPTSIDECAR_SOCKET`` names. An endpoint
+    that is named is the only one tried. Otherwise the user's own endpoint is tried, then the system's, and the client stays with the first that answers.
 
     ``deadline``: seconds that a call waits for a daemon that is away, busy or silent. After it, what
     changes a run goes to the spool and the agent goes on (``fail_open``), or raises; reads raise.

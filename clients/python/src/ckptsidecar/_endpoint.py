@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from typing import Optional
 
 SOCKET = "CKPTSIDECAR_SOCKET"
 SPOOL = "CKPTSIDECAR_SPOOL"
 PIPE = r"\\.\pipe\ckptsidecar"
+RUNTIME_FOLDERS = "/run/user" if sys.platform == "linux" else ""
 WINDOWS = sys.platform == "win32"
 
 
@@ -28,10 +30,22 @@ def users_own() -> Optional[str]:
     if WINDOWS:
         return PIPE
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime):
+    if not os.path.isabs(runtime):
+        runtime = runtime_folder(RUNTIME_FOLDERS, os.getuid())
+    if runtime:
         return os.path.join(runtime, "ckptsidecar.sock")
     state = state_home()
     return os.path.join(state, "ckptsidecar", "ckptsidecar.sock") if state else None
+
+
+def runtime_folder(above: str, uid: int) -> str:
+    """The folder that a login manager made for a user, "" where there is none: cron sets no XDG_RUNTIME_DIR."""
+    folder = os.path.join(above, str(uid))
+    try:
+        info = os.stat(folder)
+    except OSError:
+        return ""
+    return folder if above and stat.S_ISDIR(info.st_mode) and info.st_uid == uid else ""
 
 
 def systems() -> str:
@@ -48,15 +62,9 @@ def named() -> str:
     return absolute(path) if path else ""
 
 
-def candidates() -> list[str]:
-    """The endpoints that a client tries which was told none, in order."""
-    found = [named(), users_own(), systems()]
-    return list(dict.fromkeys(absolute(path) for path in found if path))
-
-
 def usual() -> list[str]:
-    """The endpoints where a daemon of this user or of the system listens by default."""
-    return [path for path in (users_own(), systems()) if path]
+    """The endpoints where a daemon of this user or of the system listens by default, in the order in which they are tried."""
+    return list(dict.fromkeys(path for path in (users_own(), systems()) if path))
 
 
 def absolute(path: str) -> str:

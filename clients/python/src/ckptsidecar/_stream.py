@@ -39,22 +39,23 @@ def dial(path: str, timeout: float) -> Stream:
     return UnixStream(path, timeout)
 
 
-def dial_first(paths: list[str], timeout: float) -> tuple[Stream, str]:
-    """Connects to the first daemon that answers; raises NoDaemon.
+def dial_first(paths: list[str], timeout: float, named: str = "") -> tuple[Stream, str]:
+    """Connects to the first daemon that answers; raises NoDaemon. ``named`` is what named the one path.
 
     An endpoint that is there and refuses us says more than one that is missing, so its error is
     the one to show. A stranger ends the search: the environment is then not what its user thinks.
     """
     telling = None
+    origin = f" (named by {named})" if named else ""
     for path in paths:
         try:
             return dial(path, timeout), path
         except OSError as error:
             if isinstance(error, StrangerListens):
-                raise _stranger(path, error) from error
+                raise _stranger(path + origin, error) from error
             if telling is None and not isinstance(error, FileNotFoundError):
-                telling = _why(path, error)
-    raise telling or _why(" or ".join(paths), FileNotFoundError())
+                telling = _why(path + origin, error)
+    raise telling or _why(" or ".join(paths) + origin, FileNotFoundError())
 
 
 def _stranger(path: str, error: StrangerListens) -> Stranger:

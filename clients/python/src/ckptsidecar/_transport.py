@@ -10,7 +10,7 @@ from . import _endpoint
 from ._autostart import start
 from .errors import BaseMissing, Busy, CkptError, NoDaemon, Stranger, from_reply
 from ._http import Broken, Connection, Reply
-from ._stream import dial_first
+from ._stream import Stream, dial_first
 
 CONNECT_TIMEOUT = 5.0
 _SETTLE = 1.0  # seconds that an interrupt waits for the answer to the write that it interrupted
@@ -56,8 +56,10 @@ class Link:
         """Where this client's daemon is or should be, "" where it has found none and neither caller nor environment names one."""
         return self.endpoint or _endpoint.named()
 
-    def paths(self) -> list[str]:
-        return [self.endpoint] if self.endpoint else _endpoint.candidates()
+    def _dial(self) -> tuple[Stream, str]:
+        """Connects. An endpoint that was named, or where a daemon answered, is the only one tried."""
+        named = "" if self._found else "the argument socket" if self._chosen else _endpoint.SOCKET if _endpoint.named() else ""
+        return dial_first([self.expected] if self.expected else _endpoint.usual(), CONNECT_TIMEOUT, named)
 
     def owns(self, wanted: str) -> bool:
         """Whether a file of the spool that names an endpoint belongs to the connected daemon."""
@@ -69,12 +71,12 @@ class Link:
             return self._connection
         self.close()
         try:
-            stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)
+            stream, path = self._dial()
         except NoDaemon as error:
             if not self._autostart or isinstance(error, Stranger):
                 raise
             start(self._chosen)
-            stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)
+            stream, path = self._dial()
         self._found = path
         self._connection = Connection(stream, path)
         return self._connection
