@@ -170,7 +170,7 @@ var arrows = map[string][]string{
 		root, "internal/cli", "internal/cli/filescmd", "internal/cli/term", "internal/cli/view", "internal/hook", "internal/ipc/client", "internal/osfile",
 	},
 	"internal/cli/policycmd": {
-		root, "internal/cli", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/jsontext", "internal/wellformed",
+		root, "internal/cli", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/jsontext", "internal/survey", "internal/wellformed",
 	},
 	"internal/cli/fleetcmd": {
 		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet", "internal/fleet/host", "internal/ipc/client",

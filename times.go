@@ -82,8 +82,8 @@ func (t *Time) Scan(v any) error {
 	return fmt.Errorf("a stored time is %T, not text", v)
 }
 
-// Duration is a length of time, written like "7d", "36h" or "1m30s". It is
-// read from such a string or from a number of seconds.
+// Duration is a length of time, written like "7d", "36h" or "1m30s". A number without a unit is
+// refused: it would be taken for another unit than its writer meant.
 type Duration time.Duration
 
 // Day is 24 hours.
@@ -92,6 +92,9 @@ const Day = 24 * time.Hour
 // ParseDuration reads a Go duration that may also count days: "7d", "1d12h".
 func ParseDuration(s string) (Duration, error) {
 	bad := fmt.Errorf("%q is not a duration: give for example 30s, 15m, 12h or 7d", s)
+	if s != "" && strings.Trim(s[len(s)-1:], "0123456789") == "" {
+		return 0, fmt.Errorf("%q has no unit: give for example 30s, 15m, 12h or 7d", s)
+	}
 	var days time.Duration
 	rest := s
 	if head, tail, found := strings.Cut(s, "d"); found {
@@ -130,22 +133,18 @@ func (d Duration) String() string {
 // MarshalJSON writes the string form.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads a string or a number of seconds.
+// Form says what is read as a Duration.
+func (Duration) Form() string {
+	return `a duration, which is a string with a unit, such as "30s", "15m", "12h" or "7d"`
+}
+
+// UnmarshalJSON reads the string form.
 func (d *Duration) UnmarshalJSON(b []byte) error {
-	b = bytes.TrimSpace(b)
-	if len(b) > 0 && b[0] == '"' {
-		var s string
-		if err := json.Unmarshal(b, &s); err != nil {
-			return err
-		}
-		return d.UnmarshalText([]byte(s))
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil || bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
+		return fmt.Errorf("expected %s", Duration(0).Form())
 	}
-	seconds, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || seconds > 1e10 || seconds < -1e10 {
-		return fmt.Errorf("a duration is a string like \"7d\" or a number of seconds")
-	}
-	*d = Duration(seconds * float64(time.Second))
-	return nil
+	return d.UnmarshalText([]byte(s))
 }
 
 // UnmarshalText reads the string form; configuration files use it. If the text is invalid, d stays

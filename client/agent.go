@@ -38,6 +38,7 @@ type SaveOptions struct {
 	Parent   string        // the checkpoint that the state comes from; "" for the run's last one
 	ID       string        // a UUID of version 7, to repeat a save; "" makes a new one
 	Content  string        // the content type of a state given as []byte; "" means JSON for json.RawMessage, else bytes
+	Empty    bool          // save an empty state too, which is an error otherwise
 	Strict   bool          // return an error instead of taking out what JSON cannot hold
 	epoch    *int64
 }
@@ -81,6 +82,9 @@ func (a *Agent) request(state any, o SaveOptions) (*ckpt.SaveRequest, []string, 
 	var err error
 	if r.State, r.ContentType, removed, err = encodeState(state, o); err != nil {
 		return nil, nil, err
+	}
+	if len(r.State) == 0 && !o.Empty {
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is empty, so nothing was saved: to save an empty state, set SaveOptions.Empty")
 	}
 	if o.Metadata != nil {
 		if r.Metadata, err = json.Marshal(o.Metadata); err != nil {

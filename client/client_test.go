@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,6 +64,21 @@ func TestSaveAndRestore(t *testing.T) {
 	var bytes []byte
 	if _, err := agent.Latest(t.Context(), &bytes); err != nil || !slices.Equal(bytes, raw) {
 		t.Errorf("%v, %v", bytes, err)
+	}
+}
+
+// TestEmptyStateIsRefused: three empty states would push out every good one.
+func TestEmptyStateIsRefused(t *testing.T) {
+	t.Parallel()
+	agent := started(t).open(t).Agent("a")
+	for _, empty := range []any{[]byte{}, []byte(nil), json.RawMessage("")} {
+		if _, err := agent.Save(t.Context(), empty); ckpt.CodeOf(err) != ckpt.CodeInvalid || !strings.Contains(err.Error(), "SaveOptions.Empty") {
+			t.Errorf("%T: %v", empty, err)
+		}
+	}
+	saved, err := agent.Save(t.Context(), []byte{}, client.SaveOptions{Empty: true})
+	if err != nil || saved.Seq != 1 {
+		t.Errorf("%+v, %v", saved, err)
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.State != "" {
-		state, err := a.Read(ctx, c.State)
+		state, err := a.readState(ctx, c.State, ckpt.ContentTypeJSON, false)
 		if err != nil {
 			return err
 		}

@@ -263,7 +263,7 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.State != "" {
 		var err error
-		if r.State, err = a.Read(ctx, c.State); err != nil {
+		if r.State, err = a.readState(ctx, c.State, ckpt.ContentTypeJSON, false); err != nil {
 			return err
 		}
 		if err := cli.Checked(wellformed.RunEnd(&r)); err != nil {

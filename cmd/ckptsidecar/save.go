@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,8 @@ type saveCmd struct {
 	InRun       string            `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Kind        string            `default:"routine" help:"Why it is taken: routine, pre_operation or recovery. Default: ${default}."`
 	Label       map[string]string `mapsep:"none" help:"A label for finding it again; may be repeated." placeholder:"K=V"`
-	ContentType string            `help:"Its type. Default: application/json if it is JSON, else application/octet-stream." placeholder:"TYPE"`
+	ContentType string            `help:"The type of a state that is not JSON, such as text/plain. Default: application/json." placeholder:"TYPE"`
+	AllowEmpty  bool              `help:"Save an empty state too. Without this flag, empty input is an error."`
 	Metadata    string            `help:"A JSON object to keep beside the state." placeholder:"JSON"`
 	ID          string            `name:"id" help:"Its id, a UUID of version 7. No id is saved twice, so a script may try again." placeholder:"UUID"`
 	Parent      string            `help:"The checkpoint that this state came from. Default: the run's newest." placeholder:"ID"`
@@ -32,7 +34,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	state, err := a.Read(ctx, c.File)
+	state, err := c.read(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -54,27 +56,46 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 // check refuses wrong arguments before anything is read or sent.
 func (c *saveCmd) check() error {
 	r := c.request(nil)
-	r.ContentType = ""
+	r.ContentType = "" // there is no state yet
 	return cli.Checked(wellformed.Save(r))
+}
+
+// read returns the state. An empty one has no type unless the caller names one.
+func (c *saveCmd) read(ctx context.Context, a *app) ([]byte, error) {
+	state, err := a.readState(ctx, c.File, cmp.Or(c.ContentType, ckpt.ContentTypeJSON), c.AllowEmpty)
+	if err == nil && len(state) == 0 {
+		c.ContentType = cmp.Or(c.ContentType, "application/octet-stream")
+	}
+	return state, err
 }
 
 func (c *saveCmd) request(state []byte) *ckpt.SaveRequest {
 	r := &ckpt.SaveRequest{
 		ID: c.ID, Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Epoch: c.Epoch,
 		Parent: ckpt.Ref(c.Parent), Labels: c.Label, Metadata: json.RawMessage(c.Metadata),
-		ContentType: c.ContentType, State: state,
-	}
-	if r.ContentType == "" {
-		r.ContentType = guessType(state)
+		ContentType: cmp.Or(c.ContentType, ckpt.ContentTypeJSON), State: state,
 	}
 	return r
 }
 
-func guessType(state []byte) string {
-	if jsontext.Check(state) == nil {
-		return ckpt.ContentTypeJSON
+// readState reads a state from a file, or from standard input for "-". An empty one is refused unless it is allowed: a command
+// before it in the pipe may have failed, and an empty state would push out a good one. A state of a JSON type must be JSON.
+func (a *app) readState(ctx context.Context, name, contentType string, allowEmpty bool) ([]byte, error) {
+	state, err := a.Read(ctx, name)
+	if err != nil || len(state) == 0 && allowEmpty {
+		return nil, err
 	}
-	return "application/octet-stream"
+	from := name
+	if name == "-" {
+		from = "standard input"
+	}
+	if len(state) == 0 {
+		return nil, cli.Usagef("%s is empty, so nothing was saved; save has --allow-empty for an empty state", from)
+	}
+	if err := jsontext.Check(state); err != nil && ckpt.IsJSON(contentType) {
+		return nil, cli.Usagef("%s is not JSON: %v; save has --content-type for a state of another type", from, err)
+	}
+	return state, nil
 }
 
 func savedText(s *ckpt.Saved, st *term.Style) string {

@@ -108,7 +108,7 @@ func (d *decoder) custom(p int, v reflect.Value) (next int, handled bool, fault 
 	case json.Unmarshaler:
 		end := skipValue(d.data, p)
 		if err := u.UnmarshalJSON(d.data[p:end:end]); err != nil {
-			return p, true, d.refused(p, v.Type(), err)
+			return p, true, d.refused(p, v, err)
 		}
 		return end, true, nil
 	case encoding.TextUnmarshaler:
@@ -118,7 +118,7 @@ func (d *decoder) custom(p int, v reflect.Value) (next int, handled bool, fault 
 		case '"':
 			text, end := d.text(p)
 			if err := u.UnmarshalText(text); err != nil {
-				return p, true, d.refused(p, v.Type(), err)
+				return p, true, d.refused(p, v, err)
 			}
 			return end, true, nil
 		}
@@ -129,11 +129,14 @@ func (d *decoder) custom(p int, v reflect.Value) (next int, handled bool, fault 
 
 // refused makes the error for a type's own decoder that returned cause. The text of cause is not
 // shown, because it may quote the value. But if cause comes from this package, its text is safe and
-// its place is more exact.
-func (d *decoder) refused(p int, t reflect.Type, cause error) *Error {
+// its place is more exact. A type that has the method Form says in words what it takes.
+func (d *decoder) refused(p int, v reflect.Value, cause error) *Error {
 	var inner *Error
 	if !errors.As(cause, &inner) {
-		return d.fault(p, "not a valid "+t.String())
+		if t, ok := v.Interface().(interface{ Form() string }); ok {
+			return d.fault(p, "expected "+t.Form())
+		}
+		return d.fault(p, "not a valid "+v.Type().String())
 	}
 	if inner.Offset < 0 || p+inner.Offset > len(d.data) {
 		return d.fault(p, inner.Reason)

@@ -70,6 +70,21 @@ class Client(World):
         self.assertEqual(agent.restore().state, big)
         self.assertEqual(self.waiting(), [])
 
+    def test_an_empty_state_is_refused_unless_asked_for(self) -> None:
+        """Three empty states would push out every good one."""
+        self.start()
+        agent = self.sidecar().agent("empty")
+        agent.save({"n": 1})
+        with self.assertRaisesRegex(ValueError, "allow_empty=True"):
+            agent.save(b"")
+        with agent.run("r") as run:
+            with self.assertRaisesRegex(ValueError, "the state is empty"):
+                run.save(b"", content_type="text/plain")
+            run.save(b"", allow_empty=True)
+        self.assertEqual(agent.restore(run="main").state, {"n": 1})
+        self.assertEqual(agent.save(b"", allow_empty=True).size, 0)
+        self.assertEqual(agent.restore(run="main").state, b"")
+
     def test_finding(self) -> None:
         self.start()
         agent = self.sidecar().agent("finding")

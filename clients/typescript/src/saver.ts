@@ -34,6 +34,8 @@ export interface SaveOptions {
   program?: Program;
   /** of a state of bytes or text; other states are `application/json` */
   contentType?: string;
+  /** saves a state of no bytes at all too, which is an error otherwise */
+  allowEmpty?: boolean;
   /** for this save instead of the client's setting */
   unserializable?: Unserializable;
   /** a UUIDv7, for a caller who wants to repeat a save himself: the same id never saves twice */
@@ -140,6 +142,8 @@ export function encodeState(state: unknown, options: SaveOptions, unserializable
   if (contentType !== undefined && !/^[!-~]([ -~]{0,253}[!-~])?$/.test(contentType)) {
     throw invalid(`the content type ${JSON.stringify(contentType)} is not valid: it must be 1 to 255 printable ASCII characters`);
   }
+  const empty = state instanceof Uint8Array ? state.length === 0 : contentType !== undefined && state === '';
+  if (empty && !options.allowEmpty) throw invalid('the state is empty, so nothing was saved: to save an empty state, say allowEmpty: true');
   const plain = { dropped: [], simplified: [] };
   if (state instanceof Uint8Array) {
     return { ...plain, bytes: Buffer.from(state), contentType: contentType ?? 'application/octet-stream' }; // a copy: the caller may go on to write into it

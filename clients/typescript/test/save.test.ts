@@ -62,6 +62,18 @@ test('bytes and text are saved as they are', async () => {
   await assert.rejects(agent.save({ a: 1 }, { contentType: 'text/plain' }), { code: 'invalid' });
 });
 
+test('an empty state is refused unless it is asked for', async () => {
+  const world = await World.start();
+  const agent = world.client().agent('empty');
+  await agent.save({ n: 1 });
+  const refused = { code: 'invalid', message: /the state is empty, so nothing was saved: to save an empty state, say allowEmpty: true/ };
+  await assert.rejects(agent.save(new Uint8Array(0)), refused);
+  await assert.rejects(agent.save('', { contentType: 'text/plain' }), refused);
+  assert.deepEqual((await agent.latest())?.state, { n: 1 });
+  await agent.save('', { contentType: 'text/plain', allowEmpty: true });
+  assert.equal((await agent.latest())?.size, 0);
+});
+
 test('what a state loses is in the answer, and told once', async () => {
   const agent = sidecar.agent('loses');
   const state = { keep: new Map([[1, 'x']]), f: () => 1 };

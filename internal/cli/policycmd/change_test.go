@@ -26,7 +26,7 @@ func changedPolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 }
 
 func TestChangePolicy(t *testing.T) {
-	got, err := changedPolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=3600"})
+	got, err := changedPolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=1h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestChangePolicyInside(t *testing.T) {
 	if err != nil || string(set["budget"]) != `{"steps":5}` || string(set["detectors"]) != `{"repeat":{"warn":3}}` {
 		t.Errorf("what was null is now %s: %v", text, err)
 	}
-	for _, bad := range []string{"detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
+	for _, bad := range []string{"recovery_keep=5", "ended_keep=0", "budget.wall_time=60", "detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
 		if _, err := changedPolicy(old, []string{bad}); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}

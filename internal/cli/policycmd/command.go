@@ -111,6 +111,7 @@ func partsOf(member field, from map[string]ckpt.PolicySource) (parts []field) {
 type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
 	Settings []string `arg:"" optional:"" help:"${policy_settings}"`
+	Yes      bool     `help:"Change the policy although this removes checkpoints at once, without asking."`
 	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file, or -; what it leaves out is unset." placeholder:"FILE"`
 	cli.ReasonFlag
 }
@@ -134,14 +135,17 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 		}
 		return writePolicy(a, now)
 	}
+	layers, err := a.Client().PolicyLayers(ctx, ckpt.AllAgents)
+	if err != nil {
+		return err
+	}
 	if own == nil {
-		layers, err := a.Client().PolicyLayers(ctx, ckpt.AllAgents)
-		if err != nil {
-			return err
-		}
 		if own, err = changePolicy(ownLayer(ckpt.AllAgents, layers), changes); err != nil {
 			return err
 		}
+	}
+	if err := c.mayChange(ctx, a, layers, own); err != nil {
+		return err
 	}
 	set, err := a.Client().SetOwnerPolicy(ctx, own)
 	if err != nil {
@@ -175,20 +179,23 @@ const changesAtMost = 5
 
 // setAgents sets the policy of one agent: own, or what it is now with the changes.
 func (c *policySetCmd) setAgents(ctx context.Context, a *cli.App, own ckpt.JSON, changes []string) (*ckpt.Policy, error) {
-	if own != nil {
-		return a.Client().SetOwnPolicy(ctx, c.Agent, own)
-	}
 	operator := client.Operator{Client: a.Client()}
 	for try := 1; ; try++ {
 		layers, tag, err := operator.PolicyOf(ctx, c.Agent)
 		if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent can have a policy before its first save
-			layers, tag, err = new(ckpt.PolicyLayers), "", nil
+			layers, err = a.Client().PolicyLayers(ctx, ckpt.AllAgents)
+			tag = ""
 		}
 		if err != nil {
 			return nil, err
 		}
-		changed, err := changePolicy(ownLayer(c.Agent, layers), changes)
-		if err != nil {
+		changed := own
+		if own == nil {
+			if changed, err = changePolicy(ownLayer(c.Agent, layers), changes); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.mayChange(ctx, a, layers, changed); err != nil {
 			return nil, err
 		}
 		set, err := operator.ReplacePolicy(ctx, c.Agent, changed, tag)

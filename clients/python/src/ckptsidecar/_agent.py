@@ -49,6 +49,7 @@ class Agent:
         metadata: Optional[Mapping[str, Any]] = None,
         program: Optional[Mapping[str, Any]] = None,
         content_type: Optional[str] = None,
+        allow_empty: bool = False,
         id: Optional[str] = None,
         files: Optional[_files.Folder] = None,
     ) -> Saved:
@@ -56,7 +57,7 @@ class Agent:
 
         Bytes are saved as they are, of the ``content_type`` that is named; anything else as JSON, see
         ``dumps`` (the result of which is taken as well): what of it was dropped or simplified is in
-        the answer. ``kind`` is routine, pre_operation or recovery. The ``id`` is made here; who wants to
+        the answer. No bytes at all raise ValueError unless ``allow_empty`` is true. ``kind`` is routine, pre_operation or recovery. The ``id`` is made here; who wants to
         repeat a save gives it. ``files`` is a folder whose files are kept with the checkpoint, see docs/FILES.md:
         it needs the program ckptsidecar on the PATH. The answer's ``files`` says what became of them; the state is
         saved in any case.
@@ -64,6 +65,8 @@ class Agent:
         run = _requests.check_run(usual_run(self.name) if run is None else run)
         program_of_files = _files.program() if files is not None else ""
         encoded = self.encode(state)
+        if not encoded.data and not allow_empty:
+            raise ValueError("the state is empty, so nothing was saved: to save an empty state, say allow_empty=True")
         content_type = content_type or encoded.content_type
         ask = _requests.save(
             self.name, _requests.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,

@@ -124,7 +124,7 @@ def question(
             "epoch": epoch, "question": question, "key": key, "after": None if key else after,
             "choices": None if choices is None else list(choices),
             "schema": None if schema is None else dict(schema),
-            "expires": None if expires is None else f"{max(1, round(expires * 1000))}ms",
+            "expires": None if expires is None else _requests.duration(max(0.001, expires)),
             "reason": reason or None, "suspend": suspend or None,
         },
     )  # fmt: skip

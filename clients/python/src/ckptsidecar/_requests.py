@@ -47,6 +47,11 @@ def check_id(id: str) -> str:
     return id
 
 
+def duration(seconds: Optional[float]) -> Optional[str]:
+    """A length of time as the daemon takes it, None for none."""
+    return None if seconds is None else f"{round(seconds * 1000)}ms"
+
+
 def query(*pairs: tuple[str, Any]) -> str:
     """A query string of the pairs that have a value."""
     parts = []

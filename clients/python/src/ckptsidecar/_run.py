@@ -367,12 +367,13 @@ class Run:
         metadata: Optional[Mapping[str, Any]] = None,
         program: Optional[Mapping[str, Any]] = None,
         content_type: Optional[str] = None,
+        allow_empty: bool = False,
         files: Optional[Folder] = None,
     ) -> Saved:
         """Saves a state of the run, with ``files`` those of a folder as well; see Agent.save."""
         options = {
             "kind": kind, "step": step, "labels": labels, "metadata": metadata, "program": program,
-            "content_type": content_type, "files": files,
+            "content_type": content_type, "allow_empty": allow_empty, "files": files,
         }  # fmt: skip
         saved = self._save(state, options)
         self._boundary()

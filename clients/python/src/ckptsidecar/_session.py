@@ -28,7 +28,7 @@ class Session:
     """One process's ownership of a run. It is safe for concurrent use."""
 
     def __init__(
-        self, agent: Named, run: str, *, heartbeat: float, timeouts: dict[str, Any], reason: str, force: bool
+        self, agent: Named, run: str, *, heartbeat: float, timeouts: dict[str, Optional[float]], reason: str, force: bool
     ) -> None:
         self.agent = agent
         self.run = _requests.check_run(run)
@@ -43,7 +43,7 @@ class Session:
         self._path = f"/v1/agents/{agent.name}/runs/{self.run}"
         self._delivery = agent.sidecar._delivery
         self._heartbeat = Heartbeat(heartbeat, self.beat, self._lose)
-        self._timeouts = timeouts
+        self._timeouts = {name: _requests.duration(seconds) for name, seconds in timeouts.items()}
         self._reason = reason
         self._force = force
         self._lost: Optional[CkptError] = None  # why the run is not ours any more

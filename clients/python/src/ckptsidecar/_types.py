@@ -59,6 +59,7 @@ class Named(Protocol):
         metadata: Optional[Mapping[str, Any]] = None,
         program: Optional[Mapping[str, Any]] = None,
         content_type: Optional[str] = None,
+        allow_empty: bool = False,
         id: Optional[str] = None,
         files: Optional[Folder] = None,
     ) -> Saved: ...
