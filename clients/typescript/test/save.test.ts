@@ -57,7 +57,7 @@ test('bytes and text are saved as they are', async () => {
   await agent.save(Buffer.from('{"exact" : 12345678901234567890}'), { contentType: 'application/json' });
   const exact = await agent.latest();
   assert.equal(exact?.bytes.toString(), '{"exact" : 12345678901234567890}');
-  await agent.save(new Uint8Array(0));
+  await agent.save(new Uint8Array(0), { allowEmpty: true });
   assert.equal((await agent.latest())?.state.length, 0);
   await assert.rejects(agent.save({ a: 1 }, { contentType: 'text/plain' }), { code: 'invalid' });
 });
