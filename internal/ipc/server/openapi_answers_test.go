@@ -263,8 +263,10 @@ func (a *api) agents() {
 	a.want(400, get("/v1/agents?before=x"))
 	a.want(200, get("/v1/agents/a/policy"))
 	a.want(404, get("/v1/agents/nobody/policy"))
-	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":5,"recovery_keep":3600,"ended_keep":"1d12h","max_bytes":1000000,"secrets":"off"}`))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":5,"recovery_keep":"1h","ended_keep":"1d12h","max_bytes":1000000,"secrets":"off"}`))
 	a.want(400, put("/v1/agents/a/policy", `{"recovery_keep":"0s"}`))
+	a.want(400, put("/v1/agents/a/policy", `{"recovery_keep":5}`))
+	a.want(400, put("/v1/agents/a/policy", `{"recovery_keep":"5"}`))
 	a.want(200, get("/v1/agents/a/policy?layers=true"))
 	a.want(200, get("/v1/runs?workflow=w&label=a%3Db&label=c%3Dd&goal=deploy*&since=2026-01-01T00%3A00%3A00Z&until=2099-01-01T00%3A00%3A00Z&severity=warn&sort=started&status=failed"))
 	a.want(200, get("/v1/agents/a/runs?goal=x&sort=updated"))
@@ -275,7 +277,7 @@ func (a *api) agents() {
 	a.want(200, put("/v1/policy", `{}`))
 	a.want(400, put("/v1/policy", `{"routine_keep":-7}`))
 	a.want(200, post("/v1/prune", `{"dry_run":true}`))
-	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":1,"recovery_keep":1}`))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":1,"recovery_keep":"1s"}`))
 	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
 	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
 	a.want(422, post("/v1/prune", `{"agent":"a","dry_run":true}`).with("Idempotency-Key", "p1"))
@@ -293,7 +295,7 @@ func (a *api) agents() {
 const aRun = "/v1/agents/worker/runs"
 
 func (a *api) runs() {
-	a.want(201, post(aRun, `{"run":"r1","workflow":"w","pid":0,"heartbeat_timeout":"30s","progress_timeout":60,"goal":"g","external_session":"s","labels":{"a":"b"}}`).
+	a.want(201, post(aRun, `{"run":"r1","workflow":"w","pid":0,"heartbeat_timeout":"30s","progress_timeout":"1m","goal":"g","external_session":"s","labels":{"a":"b"}}`).
 		with("Idempotency-Key", "k1"))
 	a.want(201, post(aRun, ``).of(""))
 	a.want(400, post(aRun, `{"pid":-1}`))
@@ -320,8 +322,8 @@ func (a *api) runs() {
 	a.want(404, get(aRun+"/none/recorder"))
 
 	a.want(200, post(aRun+"/r1/resume", `{"dry_run":true}`))
-	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
-	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":"0s","reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":"0s","reason":"test"}`).with("Idempotency-Key", "k2"))
 	a.want(200, post("/v1/agents/fresh/runs/main/resume", ``).of(""))
 	a.prompts()
 	a.tokens()

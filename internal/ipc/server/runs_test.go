@@ -279,7 +279,7 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 		called             string
 	}{
 		{"POST", "/v1/agents/a/runs", ``, 201, "StartRun"},
-		{"POST", "/v1/agents/a/runs", `{"run":"r","heartbeat_timeout":"30s","progress_timeout":60,"labels":{"a":"b"}}`, 201, "StartRun"},
+		{"POST", "/v1/agents/a/runs", `{"run":"r","heartbeat_timeout":"30s","progress_timeout":"1m","labels":{"a":"b"}}`, 201, "StartRun"},
 		{"GET", "/v1/runs?status=running&agent=a&before=x&limit=3", ``, 200, "Runs"},
 		{"GET", "/v1/agents/a/runs?status=running&before=x&limit=3", ``, 200, "Runs"},
 		{"GET", runPathText, ``, 200, "Run"},
