@@ -185,11 +185,34 @@ func (p *place) lock() (unlock func(), err error) {
 // idle refuses to begin while an interrupted restore must be finished.
 func (p *place) idle() error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
-	if err == nil && j != nil {
+	if err == nil && j != nil && j.Phase != rewind.Left {
 		err = ckpt.Errorf(ckpt.CodeConflict, "a restore of %s was interrupted %s: "+
 			"`ckptsidecar files restore --continue%s` finishes it, --back takes it back",
 			p.root, term.Moment(j.Started), p.argument("--root "))
 	}
+	return err
+}
+
+// left removes the staged files that an earlier restore had to leave, and returns those that are still out of reach.
+func (p *place) left(f *rewind.Folder) ([]string, error) {
+	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
+	if err != nil || j == nil || j.Phase != rewind.Left {
+		return nil, err
+	}
+	return j.Sweep(f)
+}
+
+// sweep is left for a caller that has not opened the folder.
+func (p *place) sweep() error {
+	if _, err := os.Lstat(rewind.JournalPath(p.folder, p.root)); err != nil {
+		return nil
+	}
+	f, err := rewind.OpenFolder(p.root)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = p.left(f)
 	return err
 }
 
@@ -484,6 +507,9 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 	if head.Undo, err = p.keepForUndo(ctx, a, ref, &head, plan); err != nil {
 		return "", err
 	}
+	if head.Lost, err = p.left(f); err != nil {
+		return "", err
+	}
 	head.Keep = p.undoPath() // not before: if this restore fails, undo still takes back the one before
 	j := rewind.NewJournal(rewind.JournalPath(p.folder, p.root), head, plan)
 	contents, done := contentsOf(a, head.Agent)
@@ -546,11 +572,11 @@ func (p *place) keepNow(ctx context.Context, a *cli.App, agent string, s *files.
 func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why error) error {
 	j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root))
 	var changed *rewind.ChangedError
-	if err == nil && j == nil && errors.As(why, &changed) {
+	if err == nil && (j == nil || j.Phase == rewind.Left) && errors.As(why, &changed) {
 		tellChanged(a, changed)
 		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed in the meantime", term.Count(len(changed.Items), "file"))
 	}
-	if err != nil || j == nil { // nothing has changed
+	if err != nil || j == nil || j.Phase == rewind.Left { // nothing has changed
 		return errors.Join(why, err)
 	}
 	if err := p.back(ctx, a, f, j, allowed{}); err != nil {
@@ -664,6 +690,19 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer f.Close()
+	if j.Phase == rewind.Left {
+		left, err := p.left(f)
+		switch {
+		case err != nil:
+			return err
+		case len(left) == 0:
+			a.Tell("the restore is over, and its staged files are removed")
+			return nil
+		}
+		a.Tell("the restore is over, but %s cannot be found, the first is %s: the folder was moved away; "+
+			"delete files with names like %s where you find them", term.Count(len(left), "staged file"), left[0], filepath.Base(left[0]))
+		return os.Remove(rewind.JournalPath(p.folder, p.root)) // the person knows now
+	}
 	if c.Back {
 		err = p.back(ctx, a, f, j, c.allowed)
 	} else {
@@ -696,7 +735,7 @@ func (p *place) changedText(a *cli.App, err error) error {
 	}
 	tellChanged(a, changed)
 	count := term.Count(len(changed.Items), "file")
-	if j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root)); err == nil && j == nil {
+	if j, err := rewind.ReadJournal(rewind.JournalPath(p.folder, p.root)); err == nil && (j == nil || j.Phase == rewind.Left) {
 		return ckpt.Errorf(ckpt.CodeConflict, "nothing was changed, because %s changed since: begin the restore again", count)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back%s`", count, p.argument("--root "))

@@ -171,6 +171,9 @@ func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Sca
 // keepLocked is keep for a caller that holds the lock. written waits for the index.
 func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found,
 	before int, written func() error, err error) {
+	if err := p.sweep(); err != nil {
+		return nil, 0, nil, err
+	}
 	s.Ask(ctx)
 	path := files.IndexPath(p.folder, p.root)
 	index := files.ReadIndex(path, p.root)

@@ -27,6 +27,8 @@ type Item struct {
 	Staged string          `json:"staged,omitempty"` // the path at which the new content is staged
 	From   string          `json:"from,omitempty"`   // the path of a file with the new content; "" if the store has it
 	Refuse string          `json:"refuse,omitempty"` // why nothing is done with the path
+
+	made, placed bool // the staged file exists; it has become the file
 }
 
 // Seen is what is at a path now.

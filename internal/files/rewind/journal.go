@@ -30,6 +30,7 @@ type Phase string
 const (
 	Staging Phase = "staging"
 	Moving  Phase = "moving"
+	Left    Phase = "left" // the restore is over, but staged files are out of reach: their folder was moved away
 )
 
 // Journal is a restore that is under way. Its file exists from before the first change until
@@ -45,6 +46,7 @@ type Journal struct {
 	Phase      Phase     `json:"phase"`
 	Items      []Item    `json:"items"`
 	Trash      []string  `json:"trash,omitempty"`  // staged files of an earlier restore, which are removed at the end
+	Lost       []string  `json:"lost,omitempty"`   // staged files that exist and are out of reach
 	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; written again if this one is abandoned
 	Keep       string    `json:"keep,omitempty"`   // the path that the journal gets when the restore is done; "" if it is removed then
 	TakesBack  bool      `json:"takes_back,omitempty"`
@@ -255,7 +257,7 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 		return nil, err
 	}
 	if seen := f.look(item.Staged); seen.Entry != nil {
-		if same(*seen.Entry, *item.After) {
+		if item.made = same(*seen.Entry, *item.After); item.made {
 			return nil, nil
 		}
 		f.step("drop " + item.Staged)
@@ -269,7 +271,9 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 		if err != nil {
 			return nil, err
 		}
-		return nil, dir.Symlink(item.After.Target, name)
+		err = dir.Symlink(item.After.Target, name)
+		item.made = err == nil
+		return nil, err
 	}
 	data, err := item.content(ctx, f, contents)
 	if err != nil {
@@ -291,6 +295,7 @@ func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Con
 	if err != nil {
 		return nil, err
 	}
+	item.made = true
 	f.step("fill " + item.Staged)
 	_, err = file.Write(data)
 	if err = errors.Join(err, file.Chmod(fs.FileMode(mode).Perm())); err != nil {
@@ -443,7 +448,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 	if seen.is(item.After) {
 		if item.Staged != "" {
 			f.step("drop " + item.Staged)
-			_ = f.remove(item.Staged)
+			item.placed = f.remove(item.Staged) == nil
 		}
 		return nil
 	}
@@ -478,7 +483,11 @@ func (j *Journal) move(f *Folder, item *Item) error {
 		}
 	}
 	f.step("rename " + item.Path)
-	return patiently(func() error { return f.rename(item.Staged, item.Path) })
+	err := patiently(func() error { return f.rename(item.Staged, item.Path) })
+	if err == nil {
+		item.made, item.placed = false, true
+	}
+	return err
 }
 
 // keepAside gives what is there a second name, so that it exists at every moment.
@@ -613,44 +622,101 @@ func (f *Folder) removeTree(folder string) error {
 	return f.remove(folder)
 }
 
-// clean removes the staged files, and last removes the journal, or gives it the path at which
-// it is kept.
+// clean removes the staged files, and last removes the journal, or gives it the path at which it is kept. As long as a staged
+// file is out of reach, the journal stays and names it.
 func (j *Journal) clean(f *Folder) error {
-	for _, path := range slices.Concat(j.Trash, j.staged()) {
-		w := f.to(path)
-		if w.blocked() {
-			continue
-		}
-		if _, err := w.dir.Lstat(w.name); err != nil {
-			continue
-		}
-		f.step("drop " + path)
-		if err := f.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	left, err := j.sweep(f)
+	if err != nil {
+		return err
 	}
 	f.step("end")
-	var err error
-	if j.Keep != "" {
+	switch {
+	case len(left) > 0 && j.Keep != "":
+		kept := *j
+		kept.path = j.Keep
+		err = kept.write()
+	case len(left) > 0:
+	case j.Keep != "":
 		err = os.Rename(j.path, j.Keep)
-	} else {
+	default:
 		err = os.Remove(j.path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if len(left) > 0 {
+		rest := Journal{ID: j.ID, Root: j.Root, Agent: j.Agent, Run: j.Run, Started: j.Started, Phase: Left, Lost: left, path: j.path}
+		return rest.write()
 	}
 	// If a loss of power brings the journal back, the restore finds everything done.
 	_ = osfile.SyncFolder(filepath.Dir(j.path))
 	return nil
 }
 
+// Sweep removes the staged files that a restore had to leave, as far as they are in reach again, and then the journal. It
+// returns those that still are not.
+func (j *Journal) Sweep(f *Folder) (left []string, err error) {
+	if err := j.clean(f); err != nil {
+		return nil, err
+	}
+	again, err := ReadJournal(j.path)
+	if err != nil || again == nil {
+		return nil, err
+	}
+	return again.Lost, nil
+}
+
+// sweep removes the staged files, wherever below the root they are now, and returns those that exist and are out of reach.
+func (j *Journal) sweep(f *Folder) (left []string, err error) {
+	var missing []string // not at their places; some of them may never have been made
+	for _, path := range j.StagedFiles() {
+		w := f.to(path)
+		if w.blocked() {
+			missing = append(missing, path)
+			continue
+		}
+		if _, err := w.dir.Lstat(w.name); err != nil {
+			missing = append(missing, path)
+			continue
+		}
+		f.step("drop " + path)
+		if err := f.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	made := map[string]bool{}
+	for _, path := range j.Lost {
+		made[path] = true
+	}
+	for i := range j.Items {
+		made[j.Items[i].Staged] = j.Items[i].made
+	}
+	there, err := f.below(".") // a folder may have been moved within the root
+	if err != nil {
+		there = nil
+	}
+	at := map[string]string{}
+	for _, path := range there {
+		at[base(path)] = strings.TrimPrefix(path, "./")
+	}
+	return slices.DeleteFunc(missing, func(path string) bool {
+		now := at[base(path)]
+		return now == "" && !made[path] || now != "" && f.remove(now) == nil
+	}), nil
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
 // StagedFiles returns the staged files, which are beside their places.
-func (j *Journal) StagedFiles() []string { return slices.Concat(j.staged(), j.Trash) }
+func (j *Journal) StagedFiles() []string { return slices.Concat(j.staged(), j.Trash, j.Lost) }
 
 // staged returns the staged files of the journal's own items.
 func (j *Journal) staged() (list []string) {
 	for _, item := range j.Items {
-		if item.Staged != "" {
+		if item.Staged != "" && !item.placed {
 			list = append(list, item.Staged)
 		}
 	}

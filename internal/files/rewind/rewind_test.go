@@ -597,6 +597,72 @@ func TestFoldersMovedAwayAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestStagedFilesAreNotForgotten: a folder is moved away at each step of a restore, within the root or out of it. As long as a staged
+// file is in the folder, the journal stays. When the folder is in reach, the next look removes the file, and then the journal.
+func TestStagedFilesAreNotForgotten(t *testing.T) {
+	was, run := world{"d/f": "1", "d/g": "1", "d/new/h": "1"}, world{"d/f": "2", "d/gone": "3"}
+	for _, within := range []bool{true, false} {
+		left := 0
+		for at := 1; ; at++ {
+			away, root := t.TempDir(), t.TempDir()
+			if within {
+				away = root
+			}
+			run.make(t, root)
+			f := open(t, root)
+			p := Make(wishOf(was, run), f, Options{Remove: true})
+			var steps atomic.Int64
+			f.step = func(string) {
+				if steps.Add(1) == int64(at) {
+					must(t, os.Rename(filepath.Join(root, "d"), filepath.Join(away, "moved")))
+					must(t, os.Mkdir(filepath.Join(root, "d"), 0o755))
+				}
+			}
+			all := map[string][]byte{}
+			was.contents(all)
+			path := filepath.Join(t.TempDir(), "journal")
+			j := NewJournal(path, Journal{ID: "0badcafe", Root: root}, p)
+			err := j.Apply(t.Context(), f, func(_ context.Context, sum string) ([]byte, error) { return all[sum], nil })
+			must(t, f.Close())
+			staged := func() (n int) {
+				for _, folder := range []string{root, away} {
+					for path := range readWorld(t, folder) {
+						if strings.Contains(path, ".ckpt-0badcafe-") {
+							n++
+						}
+					}
+				}
+				return n
+			}
+			j, readErr := ReadJournal(path)
+			must(t, readErr)
+			if staged() > 0 && j == nil {
+				t.Errorf("moved before step %d, within %t (%v): %d staged files are left, and the journal is gone", at, within, err, staged())
+			}
+			if j != nil && j.Phase == Left {
+				left++
+				if !within {
+					must(t, os.RemoveAll(filepath.Join(root, "d")))
+					must(t, os.Rename(filepath.Join(away, "moved"), filepath.Join(root, "d")))
+				}
+				again, err := OpenFolder(root)
+				must(t, err)
+				still, err := j.Sweep(again)
+				must(t, errors.Join(err, again.Close()))
+				if _, err := os.Lstat(path); len(still) > 0 || err == nil || staged() > 0 {
+					t.Errorf("moved before step %d, within %t: after the next look, %q and %d staged files are left, and the journal %v", at, within, still, staged(), err)
+				}
+			}
+			if steps.Load() < int64(at) {
+				break
+			}
+		}
+		if !within && left == 0 {
+			t.Error("no staged file was ever out of reach")
+		}
+	}
+}
+
 func TestFoldedPathsAreRefused(t *testing.T) {
 	root := t.TempDir()
 	w := &Wish{Target: world{"Read.me": "1", "README": "1", "readme": "2"}.entries(), Whole: true, Folds: true}
