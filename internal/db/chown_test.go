@@ -94,6 +94,62 @@ func TestChown(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
+// TestASaveIsRepeatedAfterChown: a save that the old owner repeats after her agent was given away is answered as before, under an id and
+// under a key, also if she has begun a new agent of that name, and if the checkpoint is gone. Nothing is saved again. What the new owner saves stays his.
+func TestASaveIsRepeatedAfterChown(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	ctx := t.Context()
+	byID, byKey, gone := request("a", ckpt.KindRoutine, `{"n":1}`), request("a", ckpt.KindRecovery, `{"n":2}`), request("a", ckpt.KindRecovery, `{"n":3}`)
+	byID.ID, byKey.IdempotencyKey, gone.ID = newID(t), "key-1", newID(t)
+	requests := []*ckpt.SaveRequest{byID, byKey, gone}
+	var first []*ckpt.Saved
+	for _, r := range requests {
+		saved, err := s.Save(ctx, ann, r)
+		must(t, err)
+		first = append(first, saved)
+	}
+	_, err := s.Delete(ctx, ann, gone.ID)
+	must(t, err)
+	chown(t, s, toBob("a"))
+	again := func() {
+		t.Helper()
+		for i, r := range requests {
+			saved, err := s.Save(ctx, ann, r)
+			must(t, err)
+			if !saved.Replayed || saved.ID != first[i].ID || saved.Seq != first[i].Seq || saved.Owner != ann.Owner || saved.SHA256 != first[i].SHA256 {
+				t.Errorf("the save %d repeated: %+v", i, saved)
+			}
+		}
+	}
+	again()
+	page, err := s.Agents(ctx, ann, ckpt.AgentFilter{})
+	must(t, err)
+	if len(page.Agents) != 0 {
+		t.Errorf("the old owner has agents again: %+v", page.Agents)
+	}
+	his := request("a", ckpt.KindRoutine, `{"n":4}`)
+	his.ID = newID(t)
+	_, err = s.Save(ctx, bob, his)
+	must(t, err)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":5}`)
+	again()
+	if saved, err := s.Save(ctx, ann, his); err == nil && saved.Replayed {
+		t.Errorf("the new owner's save is answered to the old one: %+v", saved)
+	}
+	other := *byKey
+	other.State = []byte(`{"n":6}`)
+	if saved, err := s.Save(ctx, ann, &other); err != nil || saved.Replayed { // the keys of the new agent are its own
+		t.Errorf("another save under a key of the agent that was given away: %+v, %v", saved, err)
+	}
+	for _, r := range []*ckpt.SaveRequest{byID, byKey, gone} { // and he gets his answers
+		if saved, err := s.Save(ctx, bob, r); err != nil || !saved.Replayed || saved.Owner != bob.Owner {
+			t.Errorf("the new owner repeats it: %+v, %v", saved, err)
+		}
+	}
+	sound(t, pathOf(s))
+}
+
 // TestChownOfOneThatRuns: giving away an agent that runs is refused, and can be
 // forced.
 func TestChownOfOneThatRuns(t *testing.T) {

@@ -97,7 +97,7 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 	}
 	wrote := tx.Wrote
 	count, err := tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`, key, agentID, n, short, id)
+		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5) AND NOT EXISTS (SELECT 1 FROM ids WHERE id = ?1)`, key, agentID, n, short, id)
 	if isTaken(err) || err == nil && count == 0 {
 		tx.Wrote = wrote // only the statement was undone
 		return false, nil
@@ -150,7 +150,7 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 	}
 	reply = SavedReply{
 		ID: id, Seq: row.Seq, Parent: row.Parent, CreatedAt: ckpt.At(time.UnixMilli(row.At)),
-		StoredSize: row.Stored, Pruned: []string{},
+		StoredSize: row.Stored, Pruned: []string{}, n: row.N,
 	}
 	if row.More != "" {
 		var more struct {
@@ -169,6 +169,35 @@ func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, f
 		UNION ALL SELECT e.key, json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e
 		WHERE a.n = ?1 AND a.more IS NOT NULL) r ORDER BY place`, row.N)
 	return reply, true, err
+}
+
+// ReplayedFormer answers a save that an owner made under an agent that was given to another owner since. Otherwise the repeated save would
+// begin a new agent of the old owner.
+func (tx *Tx) ReplayedFormer(owner, agent, id, key, print string) (reply SavedReply, found bool, err error) {
+	var given []struct {
+		ID int64 `db:"agent_id"`
+		N  int64 `db:"n"`
+		At int64 `db:"at"`
+	}
+	err = tx.List(&given, `SELECT o.agent_id, o.n, a.at FROM owner_changes o JOIN acts a ON a.n = o.n
+		WHERE o.from_owner = ? AND o.agent = ? ORDER BY o.n DESC`, owner, agent)
+	for _, g := range given {
+		reply, found, err = tx.ReplayedSave(g.ID, id, print)
+		if found && err == nil && reply.n <= g.N {
+			return reply, true, nil
+		}
+		if err == nil && !found {
+			found, err = tx.Replayed(g.ID, key, print, &reply)
+			if found && err == nil && reply.CreatedAt.UnixMilli() <= g.At {
+				return reply, true, nil
+			}
+		}
+		if err != nil && ckpt.CodeOf(err) != ckpt.CodeIdempotencyMismatch { // keys are an agent's own
+			return reply, false, err
+		}
+		err = nil
+	}
+	return SavedReply{}, false, err
 }
 
 // IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has saved.
@@ -207,4 +236,6 @@ type SavedReply struct {
 	StoredSize int64     `json:"stored_size"`
 	Suspect    bool      `json:"suspect,omitempty"`
 	Pruned     []string  `json:"pruned"`
+
+	n int64 // the row of the audit log
 }

@@ -100,6 +100,17 @@ func (s *Saves) answerOrRefuse(tx *ledger.Tx, v *Save, c *coming) error {
 			return err
 		}
 	}
+	if v.key != "" {
+		former := &ledger.AgentRow{Owner: v.Scope.Whose(), Name: v.Request.Agent}
+		reply, found, err := tx.ReplayedFormer(former.Owner, former.Name, v.Request.ID, v.key, v.print)
+		if found {
+			v.Saved = v.answer(former, reply)
+			v.Saved.Replayed, v.Saved.Trees = true, nil
+		}
+		if found || err != nil {
+			return err
+		}
+	}
 	if err := s.mayPut(tx, v, c); err != nil || v.Request.ID == "" {
 		return err
 	}
