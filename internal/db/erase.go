@@ -23,6 +23,8 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err := s.SettleOwner(ctx, sc.Whose()); err != nil { // until then it is not known whose the waiting spans are
 		return nil, err
 	}
+	s.erasing.Add(1)
+	defer s.erasing.Add(-1)
 	erased, err := s.eraseRows(ctx, sc, name)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,8 +10,11 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/outbox"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 func due(t *testing.T, s *db.Store) []outbox.Delivery {
@@ -50,6 +54,44 @@ func TestNoticesOfPrompts(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect.Equal(t, "after an erasure", len(due(t, a.Store)), 0)
+}
+
+// TestNoticesHoldNoSecrets: what looks like a secret is redacted in a notice, which leaves the host, whatever the policy says about
+// what is stored: in a question, in a reason, and where a text is cut. The prompt itself keeps the text, as the policy says.
+func TestNoticesHoldNoSecrets(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	o := options(t.TempDir()+"/ckpt.db", c)
+	o.Resume, o.Processes, o.Fits, o.Secrets = resume.Make, &processes{dead: map[int]bool{}}, drift.Fits, secrets.Scan{}
+	a := &asker{TB: t, Store: openWith(t, o), clock: c, run: "main"}
+	expect.OK(t, a.SetHooks([]db.Hook{{Name: "ops", Types: ckpt.NoticeTypes}}))
+	const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	for i, mode := range []ckpt.SecretsMode{ckpt.SecretsWarn, ckpt.SecretsOff} {
+		policy := ckpt.DefaultPolicy()
+		policy.Secrets = mode
+		_, err := a.SetPolicy(t.Context(), ann, "a", policy)
+		expect.OK(t, err)
+		for j, question := range []string{
+			"may I use " + token + "?",
+			"a\"b\\ " + token,
+			strings.Repeat("x", ckpt.MaxNoticeMessage-20) + " " + token,
+		} {
+			p, _ := a.ask(ckpt.QuestionRequest{Key: fmt.Sprint(i, j), Question: question})
+			if !strings.Contains(p.Question, token) {
+				t.Errorf("with secrets %s the question is stored as %q", mode, p.Question)
+			}
+		}
+	}
+	if _, err := a.Announce(t.Context(), ckpt.NoticeStorage, "the backup to https://user:"+token+"@host failed"); err != nil {
+		t.Fatal(err)
+	}
+	list := due(t, a.Store)
+	expect.Equal(t, "notices", len(list), 7)
+	for _, d := range list {
+		if strings.Contains(string(d.Body), token[:12]) || !json.Valid(d.Body) {
+			t.Errorf("%s", d.Body)
+		}
+	}
 }
 
 // TestTheQueueOfNoticesIsBounded: the queue is bounded for each owner and in

@@ -180,7 +180,7 @@ func (s *Store) problems(st *ckpt.Status) {
 	if s.Damages.Count() > 0 {
 		add("degraded", damagedProblem)
 	}
-	if s.owed.Load() {
+	if s.owed.Load() && s.erasing.Load() == 0 {
 		add("degraded", owedProblem)
 	}
 	if problem := s.Engine.LockedProblem(); problem != "" {

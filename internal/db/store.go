@@ -47,8 +47,9 @@ type Store struct {
 	*files.Files
 	*surveys.Surveys
 	*policies.Policies
-	verifying sync.Mutex  // held while the whole audit log is read
-	owed      atomic.Bool // erasures are not finished
+	verifying sync.Mutex   // held while the whole audit log is read
+	owed      atomic.Bool  // erasures are not finished
+	erasing   atomic.Int32 // calls that are about to finish one
 	archives  atomic.Pointer[place]
 	archiving sync.Mutex
 	events    ledger.Changes

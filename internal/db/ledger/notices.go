@@ -64,12 +64,13 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 	if err != nil {
 		return "", nil, err
 	}
-	data.Message = cutText(data.Message, ckpt.MaxNoticeMessage)
+	data.Message = cutText(s.outward(data.Message, false), ckpt.MaxNoticeMessage)
 	notice := ckpt.Notice{ID: "msg_" + made.String(), Type: kind, Timestamp: tx.Now, Data: data}
 	body, err := json.Marshal(&notice)
 	if err != nil {
 		return "", nil, err
 	}
+	body = []byte(s.outward(string(body), true))
 	var n int64
 	_, err = tx.Get(&n, `INSERT INTO notices (id, at, type, owner, agent, run, body) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		notice.ID, tx.Now, string(kind), ckpt.Ref(data.Owner), ckpt.Ref(data.Agent), ckpt.Ref(data.Run), string(body))
@@ -84,6 +85,15 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 	tx.Wrote = true
 	tx.OnCommit(s.notices.Tell)
 	return notice.ID, names, nil
+}
+
+// outward redacts a text that leaves the host, whatever the policy of its agent says about what is stored.
+func (s *Core) outward(text string, isJSON bool) string {
+	if s.Opt.Secrets == nil || len(s.Opt.Secrets.Find([]byte(text), isJSON)) == 0 {
+		return text
+	}
+	clean, _ := s.Opt.Secrets.Redact([]byte(text), isJSON)
+	return string(clean)
 }
 
 // ForgetNotices removes the notices about an agent, or about one run of it: they contain text that
