@@ -1,8 +1,10 @@
 package db_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,4 +174,59 @@ func TestExpiredKeys(t *testing.T) {
 	}
 	_, err = s.Save(t.Context(), ann, r)
 	wantCode(t, err, ckpt.CodeIdempotencyMismatch)
+}
+
+// TestKeysOfStepsAreSmall: what is kept with the key of a step does not repeat what the request and the step's row have. A repeated request
+// gets the same answer, byte for byte.
+func TestKeysOfStepsAreSmall(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	ref, big := ckpt.RunRef{Agent: "a"}, ckpt.JSON(`"`+strings.Repeat("x", 4000)+`"`)
+	begin := func(key, id string, status ckpt.StepStatus) ckpt.StepRequest {
+		r := ckpt.StepRequest{Key: key, Name: "tool", Args: big, Status: status, IdempotencyKey: id}
+		if status != "" {
+			r.Result = big
+		}
+		return r
+	}
+	type call struct {
+		r      ckpt.StepRequest
+		finish bool
+	}
+	var calls []call
+	for i := range 20 {
+		key := fmt.Sprint("step", i)
+		calls = append(calls, call{begin(key, fmt.Sprint("begin", i), ""), false},
+			call{ckpt.StepRequest{Key: key, Status: ckpt.StepFailed, Result: big, Error: ckpt.Ref(big[1:3000]), IdempotencyKey: fmt.Sprint("fail", i)}, true},
+			call{begin(key, fmt.Sprint("again", i), ""), false},
+			call{ckpt.StepRequest{Key: key, Result: big, IdempotencyKey: fmt.Sprint("finish", i)}, true},
+			call{begin(key+"whole", fmt.Sprint("whole", i), ckpt.StepSucceeded), false})
+	}
+	answer := func(c call) (string, bool) {
+		do := s.BeginStep
+		if c.finish {
+			do = s.FinishStep
+		}
+		step, replayed, err := do(t.Context(), ann, ref, c.r)
+		must(t, err)
+		step.Drift = nil
+		b, err := json.Marshal(step)
+		must(t, err)
+		return string(b), replayed
+	}
+	var first []string
+	for _, c := range calls {
+		got, replayed := answer(c)
+		if first = append(first, got); replayed {
+			t.Error("a first request is answered as a repeated one")
+		}
+	}
+	for i, c := range calls {
+		if got, replayed := answer(c); !replayed || got != first[i] {
+			t.Errorf("the request %s is answered %.200s, and was answered %.200s", c.r.IdempotencyKey, got, first[i])
+		}
+	}
+	if got := sqlite3(t, "-readonly", pathOf(s), `SELECT count(*), max(length(reply)) < 500 FROM idempotency`); got != "100|1" {
+		t.Errorf("keys, and whether they are small: %s", got)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +82,8 @@ func TestLockHeldTooLong(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.WriteTimeout = 500 * time.Millisecond
+	var log lockedBuffer
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s := openWith(t, o)
 	first := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	sh := sqlite3Shell(t, o.Path, "BEGIN IMMEDIATE;")
@@ -98,6 +102,11 @@ func TestLockHeldTooLong(t *testing.T) {
 		t.Errorf("a read while the lock is held: %v", err)
 	}
 	wantCode(t, s.Ready(t.Context()), ckpt.CodeBusy)
+	_, err = s.Save(t.Context(), ann, r)
+	wantCode(t, err, ckpt.CodeBusy)
+	if n := strings.Count(log.String(), "a write was refused"); n != 1 { // one line a minute
+		t.Errorf("%d lines of the log are about it:\n%s", n, log.String())
+	}
 	sh.close()
 	again, err := s.Save(t.Context(), ann, r)
 	must(t, err)
@@ -163,4 +172,22 @@ func TestRecoveryWaitsForReaders(t *testing.T) {
 		t.Error(err)
 	}
 	save(t, s, ann, "a", ckpt.KindRoutine, `3`)
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -97,7 +97,10 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	}
 	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
 		Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Args) + len(r.Result) + len(r.Error)),
-		Entry: e, Make: true, Drift: true, Secrets: c.Found,
+		Entry: e, Make: true, Drift: true, Secrets: c.Found, Brief: briefStep,
+		Whole: func(tx *ledger.Tx, agent *ledger.AgentRow, result any) error {
+			return wholeStep(tx, agent, ref, &r, result.(*ckpt.Step))
+		},
 	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Step, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
@@ -120,6 +123,29 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		}
 		return step, s.WatchStep(tx, agent, run, w, printed, step, old, e)
 	})
+}
+
+// briefStep is what is kept with the key of a request about a step: not its texts, which the request has.
+func briefStep(result any) any {
+	brief := *result.(*ckpt.Step)
+	brief.Name, brief.Args, brief.Result, brief.Error = "", nil, nil, ""
+	return &brief
+}
+
+// wholeStep brings back what briefStep has left out. The end of a step has no name and no arguments of its own: these are in the row.
+func wholeStep(tx *ledger.Tx, agent *ledger.AgentRow, ref ckpt.RunRef, r *ckpt.StepRequest, step *ckpt.Step) error {
+	step.Name, step.Args, step.Result, step.Error = r.Name, r.Args, r.Result, r.Error
+	if r.Name != "" {
+		return nil
+	}
+	row := struct {
+		Name string    `db:"name"`
+		Args ckpt.JSON `db:"args"`
+	}{}
+	_, err := tx.Get(&row, `SELECT s.name, s.args FROM runs r JOIN steps s ON s.run_id = r.id WHERE r.agent_id = ? AND r.name = ? AND s.key = ?`,
+		agent.ID, ledger.RunName(ref.Run), r.Key)
+	step.Name, step.Args = row.Name, row.Args
+	return err
 }
 
 // putStep begins a step or its next attempt, or records a whole step.

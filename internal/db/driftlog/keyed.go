@@ -18,6 +18,11 @@ type KeyedRequest struct {
 	Make  bool // whether to make the agent if there is none
 	Drift bool // the reply has the run's current verdict, which is not stored with the key
 
+	// Brief is what is remembered of a result, if that is less than all. Whole brings the rest back, which the repeated request or a
+	// row has.
+	Brief func(result any) any
+	Whole func(tx *ledger.Tx, agent *ledger.AgentRow, result any) error
+
 	Secrets []secrets.Secret // secrets that were found in the request outside a state
 }
 
@@ -44,9 +49,18 @@ func Keyed[T any](s *Drifts, sc ckpt.Scope, r KeyedRequest, do func(*ledger.Tx, 
 		if replayed, err = tx.Replayed(agent.ID, r.Key, print, first); err != nil {
 			return err
 		}
+		if replayed && r.Whole != nil {
+			if err := r.Whole(tx, agent, first); err != nil {
+				return err
+			}
+		}
 		if result = first; !replayed {
 			if result, err = do(tx, agent); err == nil && tx.Head.N != before {
-				if err = tx.Remember(agent.ID, r.Key, print, result); err == nil {
+				kept := any(result)
+				if r.Brief != nil {
+					kept = r.Brief(result)
+				}
+				if err = tx.Remember(agent.ID, r.Key, print, kept); err == nil {
 					err = s.ReportBeside(tx, agent, r.Entry.Run, r.Secrets)
 				}
 			}

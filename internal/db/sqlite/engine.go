@@ -47,6 +47,8 @@ type writer struct {
 	version int64 // SQLite's data_version, which grows when another connection has committed
 	zeroes  bool  // deletes zero all that they free
 
+	lockSaid rarely // limits the log message that a lock refused a write
+
 	mu      sync.Mutex
 	queue   turns
 	leading bool

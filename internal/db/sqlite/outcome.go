@@ -26,6 +26,10 @@ func (w *writer) explain(err error) error {
 		if fault := w.lockTrouble(err); fault != nil {
 			return w.stop(fault)
 		}
+		if w.lockSaid.may(time.Now()) {
+			w.engine.log.Warn("a write was refused, because another program holds the database locked", "holder", w.engine.lockHolder().String(),
+				"file", w.engine.opt.Path, "error", err)
+		}
 		return &ckpt.Error{Code: ckpt.CodeBusy,
 			Message: w.engine.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
 	case ClassFull:
