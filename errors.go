@@ -106,6 +106,18 @@ func AsError(err error) *Error {
 	return Wrap(CodeInternal, err, "the daemon had an internal error: read the daemon's log")
 }
 
+// NotDoneError is an operation that is known not to have happened.
+type NotDoneError struct{ Err error }
+
+// NotDone marks the error of an operation: it is known that the operation did not happen. Every other error leaves the
+// operation uncertain.
+func NotDone(err error) error { return &NotDoneError{err} }
+
+func (e *NotDoneError) Error() string { return "not done: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *NotDoneError) Unwrap() error { return e.Err }
+
 // CodeOf returns the code of err, or "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {

@@ -102,6 +102,7 @@ func (r *OperationRequest) Check() error {
 type OperationEnd struct {
 	Key            string          `json:"-"`
 	Epoch          *int64          `json:"epoch,omitempty"`
+	Attempt        int64           `json:"attempt,omitempty"` // as it began; 0: the newest, which must be open
 	Status         OperationStatus `json:"status,omitempty"`
 	Result         JSON            `json:"result,omitempty"`
 	Error          Ref             `json:"error,omitempty"` // why it was not done, or the type and text of the exception
@@ -117,6 +118,9 @@ func (r *OperationEnd) Check() error {
 	case OperationSucceeded, OperationFailed, OperationUncertain:
 	default:
 		return Errorf(CodeInvalid, "an operation ends with status succeeded, failed or uncertain, not %q", cut(string(r.Status)))
+	}
+	if r.Attempt < 0 {
+		return Errorf(CodeInvalid, "attempt is %d: give the number of an attempt, or leave it out", r.Attempt)
 	}
 	return checkLong("error", string(r.Error))
 }

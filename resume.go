@@ -11,7 +11,9 @@ const (
 	VerdictResume ResumeVerdict = "resume" // the newest checkpoint is clean, and nothing is open
 	VerdictRepair ResumeVerdict = "repair" // continue, with the changes that the plan lists
 	VerdictAsk    ResumeVerdict = "ask"    // an operator must decide first
-	VerdictUnsafe ResumeVerdict = "unsafe" // the run still has an owner, or no checkpoint can be read back intact
+	// VerdictOffline is of plans that a client makes while the daemon is away: nobody can say what was done.
+	VerdictOffline ResumeVerdict = "offline"
+	VerdictUnsafe  ResumeVerdict = "unsafe" // the run still has an owner, or no checkpoint can be read back intact
 )
 
 // ResumeRequest claims a run. With DryRun, it only asks for the plan.

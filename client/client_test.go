@@ -220,7 +220,7 @@ func TestWithoutADaemon(t *testing.T) {
 			}
 			took = append(took, time.Since(began))
 		}
-		_, err := run.Operation(ctx, "pay", state{Step: 100}, func(context.Context) error { return nil })
+		_, err := run.Operation(ctx, "pay", state{Step: 100}, func(context.Context) error { return nil }, offlineToo)
 		return err
 	})
 	must(t, err)
@@ -399,7 +399,7 @@ func TestOperationThatFailsOffersTheState(t *testing.T) {
 	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
 	must(t, err)
 	broken := errors.New("broken")
-	_, err = run.Operation(t.Context(), "deploy", state{7, "before"}, func(context.Context) error { return broken })
+	_, err = run.Operation(t.Context(), "deploy", state{7, "before"}, func(context.Context) error { return client.NotDone(broken) })
 	var failed *client.OperationError
 	if !errors.As(err, &failed) || !errors.Is(err, broken) || failed.Restore == nil || !strings.Contains(string(failed.Restore.State), `"before"`) {
 		t.Fatalf("%v %+v", err, failed)

@@ -20,8 +20,8 @@ type done struct {
 	mu         sync.Mutex
 	held       int
 	steps      map[string][]byte // the results, or nil for those that this process has not kept
-	operations map[string]bool
-	partly     bool // others may have succeeded too
+	operations map[string][]byte // likewise
+	partly     bool              // others may have succeeded too
 }
 
 func (d *done) addStep(key string, result []byte) {
@@ -41,13 +41,18 @@ func (d *done) addStep(key string, result []byte) {
 	d.steps[key] = result
 }
 
-func (d *done) addOperation(key string) {
+func (d *done) addOperation(key string, result []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.operations == nil {
-		d.operations = map[string]bool{}
+		d.operations = map[string][]byte{}
 	}
-	d.operations[key] = true
+	d.held -= len(d.operations[key])
+	if d.held+len(result) > doneMost {
+		result = nil
+	}
+	d.held += len(result)
+	d.operations[key] = result
 }
 
 // forget forgets everything, because the run has ended and begins anew.
@@ -72,15 +77,16 @@ func (d *done) step(key string, why error) ([]byte, error) {
 	return result, nil
 }
 
-// operation reports whether an operation was done before. It returns an error if only the daemon
+// operation reports whether an operation was done before, with its result. It returns an error if only the daemon
 // knows.
-func (d *done) operation(key string, why error) (bool, error) {
+func (d *done) operation(key string, why error) (bool, []byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.operations[key] && d.partly {
-		return false, fmt.Errorf("it is not known whether operation %s was done before: %w", key, why)
+	result, known := d.operations[key]
+	if !known && d.partly {
+		return false, nil, fmt.Errorf("it is not known whether operation %s was done before: %w", key, why)
 	}
-	return d.operations[key], nil
+	return known, result, nil
 }
 
 // learn reads what earlier processes of a resumed run have done.
@@ -88,7 +94,7 @@ func (d *done) learn(ctx context.Context, r *Run) {
 	for i := range r.Plan.CompletedSteps {
 		d.addStep(r.Plan.CompletedSteps[i].Key, r.Plan.CompletedSteps[i].Result)
 	}
-	if r.Plan.Attempt < 2 {
+	if r.Plan.Verdict == ckpt.VerdictFresh {
 		return
 	}
 	wire, ref := r.Agent.client.wire, r.ref()
@@ -108,7 +114,7 @@ func (d *done) learn(ctx context.Context, r *Run) {
 			return "", err
 		}
 		for i := range page.Operations {
-			d.addOperation(page.Operations[i].Key)
+			d.addOperation(page.Operations[i].Key, given(page.Operations[i].Result))
 		}
 		return page.Next, nil
 	}

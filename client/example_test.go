@@ -59,9 +59,29 @@ func risky(ctx context.Context, run *client.Run, state any, deploy func(context.
 	return err
 }
 
+func charge(ctx context.Context, run *client.Run, order string, pay func(ctx context.Context, idempotencyKey string) (Receipt, error)) error {
+	receipt, op, err := client.Operation(ctx, run, "charge-"+order, func(ctx context.Context, op *client.Op) (Receipt, error) {
+		receipt, err := pay(ctx, op.Key) // the provider does the same key once
+		if errors.Is(err, errCardRefused) {
+			return receipt, client.NotDone(err) // it is known that nothing was charged
+		}
+		return receipt, err // any other error leaves the operation uncertain
+	}, client.OperationOptions{Args: map[string]any{"order": order, "cents": 4200}, Idempotent: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(receipt.ID, op.Done, op.ResolvedBy)
+	return nil
+}
+
+// Receipt is what a payment provider answers.
+type Receipt struct{ ID string }
+
+var errCardRefused = errors.New("the card was refused")
+
 func notSafe(ctx context.Context, agent *client.Agent, work func(context.Context, *client.Run) error) error {
 	err := agent.Run(ctx, client.RunOptions{}, work)
-	var wait *client.NotResumableError
+	var wait *client.NeedsOperator
 	if errors.As(err, &wait) {
 		fmt.Println(wait.Plan.Verdict, wait.Plan.Reasons) // ask or unsafe
 	}
@@ -89,6 +109,9 @@ func TestSnippets(t *testing.T) {
 	must(t, withoutDaemon(t.Context(), state))
 	must(t, notSafe(t.Context(), c.Agent("b"), func(ctx context.Context, run *client.Run) error {
 		autosaved(ctx, run, func() any { return state })
+		if err := charge(ctx, run, "7", func(context.Context, string) (Receipt, error) { return Receipt{"r1"}, nil }); err != nil {
+			return err
+		}
 		return risky(ctx, run, state, func(context.Context) error { return nil })
 	}))
 	d.stop()

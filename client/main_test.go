@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) > 5 && os.Args[1] == "payer" {
+		payer(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "speaker" {
 		speaker(os.Args[2])
 		return

@@ -128,7 +128,7 @@ func (t *told) take(h *spooled, body []byte) error {
 	case parts[0] == "operations" && begins:
 		t.operation(h, &q)
 	case parts[0] == "operations":
-		t.operationEnd(q.Key, parts[2] == "succeed")
+		t.operationEnd(&q, parts[2])
 	case parts[0] == "end":
 		t.end(h, &q)
 	}
@@ -141,6 +141,7 @@ type request struct {
 	Key                string      `json:"key"`
 	Name               string      `json:"name"`
 	Status             string      `json:"status"`
+	Error              ckpt.Ref    `json:"error"`
 	Args               ckpt.JSON   `json:"args"`
 	Result             ckpt.JSON   `json:"result"`
 	State              ckpt.JSON   `json:"state"`
@@ -179,7 +180,7 @@ func (t *told) step(h *spooled, q *request, status ckpt.StepStatus) {
 }
 
 func (t *told) operation(h *spooled, q *request) {
-	if t.done.operations[q.Key] {
+	if _, known := t.done.operations[q.Key]; known {
 		return // it was not done again
 	}
 	if state := given(q.State); state != nil {
@@ -193,11 +194,20 @@ func (t *told) operation(h *spooled, q *request) {
 	t.open = append(t.open, ckpt.Operation{Key: q.Key, Name: q.Name, Attempt: attempt, Status: ckpt.OperationUncertain, StartedAt: h.CreatedAt})
 }
 
-func (t *told) operationEnd(key string, succeeded bool) {
-	if succeeded {
-		t.open = slices.DeleteFunc(t.open, func(o ckpt.Operation) bool { return o.Key == key })
-		t.done.addOperation(key)
-	} else if i := t.lastOpen(key); i >= 0 {
+// operationEnd notes how an attempt ended. A success changes nothing about an earlier attempt, and a doubt leaves this one
+// as it is.
+func (t *told) operationEnd(q *request, how string) {
+	i := t.lastOpen(q.Key)
+	switch {
+	case how == "succeed":
+		t.done.addOperation(q.Key, given(q.Result))
+	case how == "doubt":
+		if i >= 0 {
+			t.open[i].Error = q.Error
+		}
+		return
+	}
+	if i >= 0 {
 		t.open = slices.Delete(t.open, i, i+1)
 	}
 }
@@ -250,7 +260,7 @@ func (t *told) plan(agent, run string, why error) *ckpt.Plan {
 	}
 	say("The daemon is away, so only what waits in the spool is known of the run: %v.", why)
 	switch {
-	case p.Verdict == ckpt.VerdictFresh:
+	case t.checkpoint == nil && len(t.done.steps)+len(t.done.operations)+len(t.begun)+len(t.open) == 0:
 		say("Nothing waits there, so the run starts from the beginning. It is not known whether the daemon has something to resume.")
 	case t.checkpoint != nil:
 		say("The run goes on from the state that was spooled at %s.", t.checkpoint.CreatedAt)
@@ -268,15 +278,10 @@ func (t *told) plan(agent, run string, why error) *ckpt.Plan {
 }
 
 func (t *told) verdict() ckpt.ResumeVerdict {
-	switch {
-	case len(t.open) > 0:
+	if len(t.open) > 0 {
 		return ckpt.VerdictAsk
-	case len(t.begun)+len(t.skipped) > 0, t.done.partly:
-		return ckpt.VerdictRepair
-	case t.checkpoint != nil, len(t.done.steps)+len(t.done.operations) > 0:
-		return ckpt.VerdictResume
 	}
-	return ckpt.VerdictFresh
+	return ckpt.VerdictOffline
 }
 
 // given returns an optional JSON value. null counts as none.

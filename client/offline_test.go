@@ -15,6 +15,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/client"
 )
 
+// offlineToo lets an operation begin while the daemon is away.
+var offlineToo = client.OperationOptions{Offline: client.AllowOffline}
+
 // TestARunGoesOnFromTheSpool: while the daemon is away, a later process of a run does nothing again
 // that an earlier one has spooled as done. When the daemon is back, everything is recorded once.
 func TestARunGoesOnFromTheSpool(t *testing.T) {
@@ -30,7 +33,7 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 	}
 	operation := func(run *client.Run, key string, state any) {
 		t.Helper()
-		if _, err := run.Operation(ctx, key, state, func(context.Context) error { times["operation "+key]++; return nil }); err != nil {
+		if _, err := run.Operation(ctx, key, state, func(context.Context) error { times["operation "+key]++; return nil }, offlineToo); err != nil {
 			t.Errorf("operation %s: %v", key, err)
 		}
 	}
@@ -44,7 +47,7 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 
 	first, err := d.open(t, failOpen).Agent("a").Start(ctx, client.RunOptions{})
 	must(t, err)
-	if first.Plan.Verdict != ckpt.VerdictFresh {
+	if first.Plan.Verdict != ckpt.VerdictOffline {
 		t.Errorf("the first plan is %+v", first.Plan)
 	}
 	step(first, "before the save")
@@ -52,7 +55,7 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 	must(t, err)
 	step(first, "a/b?c")
 	operation(first, "pay", nil)
-	if _, err := first.Operation(ctx, "refused", nil, func(context.Context) error { return errors.New("no") }); err == nil {
+	if _, err := first.Operation(ctx, "refused", nil, func(context.Context) error { return client.NotDone(errors.New("no")) }, offlineToo); err == nil {
 		t.Error("it did not fail")
 	}
 	dies(func() {
@@ -62,7 +65,7 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 	second, err := d.open(t, failOpen).Agent("a").Start(ctx, client.RunOptions{})
 	must(t, err)
 	plan := second.Plan
-	if plan.Verdict != ckpt.VerdictRepair || plan.Claimed || len(plan.CompletedSteps) != 1 || plan.CompletedSteps[0].Key != "a/b?c" ||
+	if plan.Verdict != ckpt.VerdictOffline || plan.Claimed || len(plan.CompletedSteps) != 1 || plan.CompletedSteps[0].Key != "a/b?c" ||
 		string(plan.CompletedSteps[0].Result) != `"a/b?c"` || len(plan.InterruptedSteps) != 1 || plan.InterruptedSteps[0].Key != "half" {
 		t.Errorf("the second plan is %+v", plan)
 	}
@@ -74,13 +77,13 @@ func TestARunGoesOnFromTheSpool(t *testing.T) {
 		operation(second, key, nil)
 	}
 	dies(func() {
-		_, _ = second.Operation(ctx, "risky", state{Step: 2}, func(context.Context) error { runtime.Goexit(); return nil })
+		_, _ = second.Operation(ctx, "risky", state{Step: 2}, func(context.Context) error { runtime.Goexit(); return nil }, offlineToo)
 	})
 
-	var ask *client.NotResumableError
+	var ask *client.NeedsOperator
 	_, err = d.open(t, failOpen).Agent("a").Start(ctx, client.RunOptions{})
 	if !errors.As(err, &ask) || ask.Plan.Verdict != ckpt.VerdictAsk || len(ask.Plan.UncertainOperations) != 1 ||
-		!strings.Contains(err.Error(), `"risky"`) || !strings.Contains(err.Error(), "ckptsidecar resume a") {
+		!strings.Contains(err.Error(), "operation risky") || !strings.Contains(err.Error(), "ckptsidecar operation resolve a risky") {
 		t.Fatalf("without the daemon: %v", err)
 	}
 	d.start()
@@ -150,7 +153,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	must(t, err)
 	_, err = client.Step(ctx, first, "s", did)
 	must(t, err)
-	_, err = first.Operation(ctx, "pay", nil, pay)
+	_, err = first.Operation(ctx, "pay", nil, pay, offlineToo)
 	must(t, err)
 	_, err = first.Save(ctx, state{Step: 1})
 	must(t, err)
@@ -164,7 +167,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 		run, err := d.open(t, failOpen).Agent("a").Start(ctx, client.RunOptions{})
 		must(t, err)
 		var got state
-		if found, err := run.Restore(&got); !found || err != nil || got.Step != 1 || run.Plan.Verdict != ckpt.VerdictRepair {
+		if found, err := run.Restore(&got); !found || err != nil || got.Step != 1 || run.Plan.Verdict != ckpt.VerdictOffline {
 			t.Errorf("it goes on from %+v (%t, %v), plan %+v", got, found, err, run.Plan)
 		}
 		if s := run.Plan.Skipped; len(s) != 2 || s[0].ID != filepath.Base(files[2]) || !strings.Contains(s[1].Reason, "newer version") {
@@ -176,7 +179,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 		if _, err := client.Step(ctx, run, "other", did); err == nil || !strings.Contains(err.Error(), "it is not known") {
 			t.Errorf("another step: %v", err)
 		}
-		if done, err := run.Operation(ctx, "pay", nil, pay); done || err == nil || !strings.Contains(err.Error(), "it is not known") {
+		if done, err := run.Operation(ctx, "pay", nil, pay, offlineToo); done || err == nil || !strings.Contains(err.Error(), "it is not known") {
 			t.Errorf("the operation: %t, %v", done, err)
 		}
 		if len(run.Plan.InterruptedSteps) > 0 {
@@ -204,7 +207,7 @@ func TestOnlyTheSpoolOfTheRun(t *testing.T) {
 	}
 	run, err := d.open(t, failOpen).Agent("a").Start(ctx, client.RunOptions{})
 	must(t, err)
-	if run.Plan.Verdict != ckpt.VerdictFresh || run.Plan.Checkpoint != nil {
+	if run.Plan.Verdict != ckpt.VerdictOffline || run.Plan.Checkpoint != nil {
 		t.Errorf("the plan is %+v", run.Plan)
 	}
 }
@@ -214,25 +217,25 @@ func TestARunThatBeginsAnewWithoutADaemonIsStored(t *testing.T) {
 	t.Parallel()
 	d := started(t)
 	ctx := t.Context()
-	work := func(n int, change ...func(*client.Client)) {
+	work := func(n int, verdict ckpt.ResumeVerdict, change ...func(*client.Client)) {
 		t.Helper()
 		must(t, d.open(t, change...).Agent("cron").Run(ctx, client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
-			if run.Plan.Verdict != ckpt.VerdictFresh {
+			if run.Plan.Verdict != verdict {
 				t.Errorf("the plan is %+v", run.Plan)
 			}
 			if _, err := client.Step(ctx, run, "count", func(context.Context) (int, error) { return n, nil }); err != nil {
 				return err
 			}
-			if _, err := run.Operation(ctx, "pay", nil, func(context.Context) error { return nil }); err != nil {
+			if _, err := run.Operation(ctx, "pay", nil, func(context.Context) error { return nil }, offlineToo); err != nil {
 				return err
 			}
 			_, err := run.Save(ctx, state{Step: n})
 			return err
 		}))
 	}
-	work(1)
+	work(1, ckpt.VerdictFresh)
 	d.stop()
-	work(2, failOpen)
+	work(2, ckpt.VerdictOffline, failOpen)
 	d.start()
 	c := d.open(t)
 	if r, err := c.Replay(ctx); err != nil || r.Rejected > 0 || r.Left > 0 || r.Sent == 0 {

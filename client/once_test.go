@@ -26,7 +26,7 @@ func TestOnceWithoutADaemon(t *testing.T) {
 	}
 	operation := func(run *client.Run, key string) {
 		t.Helper()
-		if _, err := run.Operation(ctx, key, nil, func(context.Context) error { twice["operation "+key]++; return nil }); err != nil {
+		if _, err := run.Operation(ctx, key, nil, func(context.Context) error { twice["operation "+key]++; return nil }, offlineToo); err != nil {
 			t.Errorf("operation %s: %v", key, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestALongErrorIsRecorded(t *testing.T) {
 	must(t, err)
 	operations, err := c.Wire().Operations(t.Context(), ref, ckpt.ListFilter{})
 	must(t, err)
-	if run.Status != ckpt.RunInterrupted || steps.Steps[0].Status != ckpt.StepFailed || operations.Operations[0].Status != ckpt.OperationFailed {
+	if run.Status != ckpt.RunInterrupted || steps.Steps[0].Status != ckpt.StepFailed || operations.Operations[0].Status != ckpt.OperationUncertain {
 		t.Errorf("run %s, step %s, operation %s", run.Status, steps.Steps[0].Status, operations.Operations[0].Status)
 	}
 }

@@ -35,18 +35,9 @@ type RunOptions struct {
 	Reason           string        // for the audit log
 	// OnDrift is called when the run's verdict gets worse or there is a new finding: see [Run.OnDrift].
 	OnDrift func(ckpt.DriftVerdict)
-}
-
-// NotResumableError means that the run must not continue now: a person has to decide, or another
-// process owns it. The plan has the reasons.
-type NotResumableError struct{ Plan *ckpt.Plan }
-
-func (e *NotResumableError) Error() string {
-	why := ""
-	if len(e.Plan.Reasons) > 0 {
-		why = ": " + e.Plan.Reasons[0]
-	}
-	return fmt.Sprintf("run %s of agent %s cannot continue (%s)%s", e.Plan.Run, e.Plan.Agent, e.Plan.Verdict, why)
+	// Resolve finds out what became of an uncertain operation whose own check is not declared or cannot tell. It is
+	// asked before a person is.
+	Resolve func(context.Context, *Op) (Checked, error)
 }
 
 // Run is one execution that this process owns. It sends heartbeats in the background until it ends.
@@ -77,7 +68,7 @@ type Run struct {
 // [Run.End]; [Agent.Run] does both. If "ckptsidecar exec" has claimed the run for this process, the
 // run begins with that plan. With [Client.FailOpen] and without a daemon, the run goes on from its
 // writes that wait in the spool. If these leave open whether an operation took effect, Start returns a
-// *NotResumableError.
+// *[NeedsOperator].
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	r := &Run{Agent: a, Name: cmp.Or(o.Name, usualRun(a.Name)), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
 	if o.OnDrift != nil {
@@ -87,13 +78,13 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	switch {
 	case err != nil && a.client.FailOpen && passes(err) && ctx.Err() == nil:
 		if r.offline(err, sent); r.Plan.Verdict == ckpt.VerdictAsk {
-			return nil, &NotResumableError{r.Plan}
+			return nil, &NeedsOperator{Plan: r.Plan}
 		}
 		a.client.log().Warn("a run starts without the daemon", "agent", a.Name, "run", r.Name, "verdict", r.Plan.Verdict, "reasons", r.Plan.Reasons)
 	case err != nil:
 		return nil, err
 	case !r.Plan.Claimed:
-		return nil, &NotResumableError{r.Plan}
+		return nil, &NeedsOperator{Plan: r.Plan}
 	}
 	if err := r.describe(ctx); err != nil {
 		if !a.client.FailOpen || !passes(err) || ctx.Err() != nil {
@@ -121,7 +112,23 @@ func (r *Run) begin(ctx context.Context) (sent int, err error) {
 	o := &r.options
 	request := ckpt.ResumeRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), Force: o.Force, Reason: o.Reason}
 	request.HeartbeatTimeout, request.ProgressTimeout = o.timeouts()
-	return r.claim(ctx, request)
+	if sent, err = r.claim(ctx, request); err != nil || o.Resolve == nil || r.Plan.Verdict != ckpt.VerdictAsk {
+		return sent, err
+	}
+	resolved := false
+	for i := range r.Plan.UncertainOperations {
+		if a := &r.Plan.UncertainOperations[i]; a.NeedsPerson() {
+			known, err := r.check(ctx, a, nil)
+			if err != nil {
+				return sent, err
+			}
+			resolved = resolved || known
+		}
+	}
+	if resolved {
+		_, err = r.claim(ctx, request)
+	}
+	return sent, err
 }
 
 // timeouts returns the timeouts of a run that this process claims.
@@ -284,7 +291,8 @@ var ErrInterrupted = errors.New("the process was told to end")
 // Run claims a run, sends heartbeats, calls do, and ends the run. The run is completed if do
 // returns nil. After an error, a panic, SIGTERM or an interrupt it is interrupted, and can be
 // resumed. Before that, Run saves a recovery checkpoint, if [Run.State] was called. The context of
-// do ends when the process is told to end, or when another owner takes over the run.
+// do ends when the process is told to end, or when another owner takes over the run. A run over an uncertain operation is
+// not completed: it is interrupted, and the error is a *[NeedsOperator].
 func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, *Run) error) (err error) {
 	r, err := a.Start(ctx, o)
 	if err != nil {
@@ -317,7 +325,14 @@ func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, 
 	if err != nil {
 		return errors.Join(err, r.giveUp(err))
 	}
-	return r.End(ctx, ckpt.EndRequest{Status: ckpt.RunCompleted})
+	if err = r.End(ctx, ckpt.EndRequest{Status: ckpt.RunCompleted}); ckpt.CodeOf(err) != ckpt.CodeUncertainOperation {
+		return err
+	}
+	needs := err
+	if plan, _, looked := a.client.wire.Resume(ctx, ckpt.ResumeRequest{Agent: a.Name, Run: r.Name, PID: os.Getpid(), DryRun: true}); looked == nil && len(plan.UncertainOperations) > 0 {
+		needs = &NeedsOperator{Plan: plan, Key: plan.UncertainOperations[0].Key}
+	}
+	return errors.Join(needs, r.giveUp(needs))
 }
 
 // giveUp ends the run as interrupted, so that it can be resumed.

@@ -24,36 +24,36 @@ func TestWhatSpooledWritesTell(t *testing.T) {
 		writes []string
 		want   string
 	}{
-		"nothing":  {nil, "fresh"},
-		"an event": {[]string{`POST events {"events":[{"type":"x"}]}`}, "fresh"},
+		"nothing":  {nil, "offline"},
+		"an event": {[]string{`POST events {"events":[{"type":"x"}]}`}, "offline"},
 		"the last state counts": {
 			[]string{`PUT kind=routine 1`, `PUT kind=recovery&run=r&epoch=3 {"n":2}`},
-			`resume, state recovery {"n":2}`,
+			`offline, state recovery {"n":2}`,
 		},
 		"a state knows of the steps before it": {
 			[]string{`POST steps {"key":"a","name":"A"}`, `POST steps/a/finish {"status":"succeeded","result":[1]}`, `PUT kind=routine 1`,
 				`POST steps {"key":"b","name":"B"}`, `POST steps/b/finish {"status":"succeeded"}`},
-			`resume, state routine 1, completed b (B) null, step a [1], step b null`,
+			`offline, state routine 1, completed b (B) null, step a [1], step b null`,
 		},
 		"as the other clients write it": {
 			[]string{`POST steps {"key":"a/ü","name":"A","args":null,"epoch":3}`, `POST steps/a%2F%C3%BC/finish {"result":null}`,
 				`POST steps {"key":"whole","name":"W","status":"succeeded","result":7}`, `POST steps {"key":"no","name":"no","status":"failed","error":"x"}`,
 				`POST operations {"key":"%2E","name":"o","state":null}`, `POST operations/%252E/succeed {"result":null}`},
-			`resume, completed a/ü (A) null, completed whole (W) 7, operation %2E, step a/ü null, step whole 7`,
+			`offline, completed a/ü (A) null, completed whole (W) 7, operation %2E, step a/ü null, step whole 7`,
 		},
 		"only the end of a step and of an operation": {
 			[]string{`POST steps/a/finish {"status":"succeeded","result":1}`, `POST operations/o/succeed {}`, `POST operations/p/fail {}`},
-			`resume, completed a (a) 1, operation o, step a 1`,
+			`offline, completed a (a) 1, operation o, step a 1`,
 		},
 		"steps that were not finished": {
 			[]string{`POST steps {"key":"a","name":"A","args":{"x":1}}`, `POST steps {"key":"b","name":"b"}`, `POST steps/b/finish {"status":"failed","error":"no"}`,
 				`POST steps {"key":"c","name":"c"}`, `POST steps/c/finish {"status":"failed"}`, `POST steps {"key":"c","name":"c"}`},
-			`repair, begun a (A) {"x":1}, begun c (c) null`,
+			`offline, begun a (A) {"x":1}, begun c (c) null`,
 		},
 		"a step that was asked for again": {
 			[]string{`POST steps {"key":"a","name":"a"}`, `POST steps/a/finish {"status":"succeeded","result":1}`, `PUT kind=routine 1`,
 				`POST steps {"key":"a","name":"a"}`, `POST steps/a/finish {"status":"failed"}`},
-			`resume, state routine 1, step a 1`,
+			`offline, state routine 1, step a 1`,
 		},
 		"an operation in the middle": {
 			[]string{`PUT kind=routine 1`, `POST operations {"key":"o","name":"O","state":{"n":2}}`, `POST end {"status":"interrupted"}`},
@@ -61,7 +61,7 @@ func TestWhatSpooledWritesTell(t *testing.T) {
 		},
 		"an operation that was asked for again": {
 			[]string{`POST operations {"key":"o","name":"o"}`, `POST operations/o/succeed {"result":1}`, `POST operations {"key":"o","name":"o","state":9}`},
-			`resume, operation o`,
+			`offline, operation o`,
 		},
 		"the second attempt failed": {
 			[]string{`POST operations {"key":"o","name":"o"}`, `POST operations {"key":"o","name":"o"}`, `POST operations/o/fail {"error":"no"}`},
@@ -69,29 +69,29 @@ func TestWhatSpooledWritesTell(t *testing.T) {
 		},
 		"the second attempt succeeded": {
 			[]string{`POST operations {"key":"o","name":"o"}`, `POST operations {"key":"o","name":"o"}`, `POST operations/o/succeed {}`},
-			`resume, operation o`,
+			`ask, open o (o) 1, operation o`,
 		},
 		"an end that can be resumed": {
 			[]string{`PUT kind=routine 1`, `POST steps {"key":"a","name":"a","status":"succeeded"}`,
 				`POST end {"status":"awaiting_continuation","continuation_prompt":"go on","state":{"n":2}}`},
-			`resume, state routine {"n":2}, step a null, prompt go on`,
+			`offline, state routine {"n":2}, step a null, prompt go on`,
 		},
 		"an end for good": {
 			[]string{`PUT kind=routine 1`, `POST steps {"key":"a","name":"a","status":"succeeded"}`, `POST operations {"key":"o","name":"o"}`,
 				`POST steps {"key":"b","name":"b"}`, `POST operations/p/succeed {}`, `POST end {"status":"failed","state":5}`},
-			"fresh",
+			"offline",
 		},
 		"a new beginning": {
 			[]string{`PUT kind=routine 1`, `PUT kind=routine {`, `POST steps {`, `POST end {"status":"completed"}`, `POST steps {"key":"b","name":"b","status":"succeeded"}`},
-			"repair, completed b (b) null, step b null, skipped 1, skipped 2",
+			"offline, completed b (b) null, step b null, skipped 1, skipped 2",
 		},
 		"a state that cannot be read": {
 			[]string{`PUT kind=routine 1`, `POST steps {"key":"a","name":"a","status":"succeeded"}`, `PUT kind=routine {"n":`},
-			`repair, state routine 1, completed a (a) null, step a null, skipped 2`,
+			`offline, state routine 1, completed a (a) null, step a null, skipped 2`,
 		},
 		"a step that cannot be read": {
 			[]string{`PUT kind=routine 1`, `POST steps/a/finish {`},
-			`repair, state routine 1, skipped 1, partly`,
+			`offline, state routine 1, skipped 1, partly`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	told := newTold(d)
 	must(t, told.take(&spooled{Method: "POST", Path: "/v1/agents/a/runs/r/steps/s/finish", Agent: "a", Run: "r"}, []byte(`{"result":12}`)))
 	p := told.plan("a", "r", errors.New("nobody"))
-	if len(p.CompletedSteps) != 0 || p.Verdict != ckpt.VerdictResume || !strings.Contains(strings.Join(p.Reasons, " "), "too large to keep") {
+	if len(p.CompletedSteps) != 0 || p.Verdict != ckpt.VerdictOffline || !strings.Contains(strings.Join(p.Reasons, " "), "too large to keep") {
 		t.Errorf("the plan is %+v", p)
 	}
 	if _, err := d.step("s", errors.New("nobody")); err == nil || !strings.Contains(err.Error(), "was done before") {
@@ -206,7 +206,7 @@ func TestWhatWasJustSentIsNotKnown(t *testing.T) {
 	}
 	run, err := c.Agent("a").Start(t.Context(), RunOptions{})
 	must(t, err)
-	if run.Plan.Verdict != ckpt.VerdictRepair || len(run.Plan.CompletedSteps) != 1 {
+	if run.Plan.Verdict != ckpt.VerdictOffline || len(run.Plan.CompletedSteps) != 1 {
 		t.Errorf("the plan is %+v", run.Plan)
 	}
 	did := func(context.Context) (int, error) { return 2, nil }
@@ -226,12 +226,12 @@ func TestASpoolThatCannotBeReadTellsNothing(t *testing.T) {
 	for _, name := range []string{EnvSpool, "XDG_STATE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(name, "")
 	}
-	for dir, want := range map[string]ckpt.ResumeVerdict{file: ckpt.VerdictRepair, "": ckpt.VerdictFresh} {
+	for _, dir := range []string{file, ""} {
 		c := &Client{Socket: filepath.Join(t.TempDir(), "s"), SpoolDir: dir, Deadline: -1, FailOpen: true, DropWhenFull: true}
 		t.Cleanup(c.Close)
 		run, err := c.Agent("a").Start(t.Context(), RunOptions{})
 		must(t, err)
-		if run.Plan.Verdict != want || strings.Contains(strings.Join(run.Plan.Reasons, " "), "is not a folder") != (dir != "") {
+		if run.Plan.Verdict != ckpt.VerdictOffline || strings.Contains(strings.Join(run.Plan.Reasons, " "), "is not a folder") != (dir != "") {
 			t.Errorf("with %q, the plan is %+v", dir, run.Plan)
 		}
 		if _, err := Step(t.Context(), run, "s", func(context.Context) (int, error) { return 1, nil }); (err == nil) != (dir == "") {

@@ -840,6 +840,7 @@ func (g *generator) end() *step {
 	if o.status == ckpt.OperationUncertain { // its code can learn late how it ended, which is a resolution too
 		action = "resolve_operation"
 	}
+	end.Attempt = int64(o.attempt)
 	var released []string
 	s := &step{what: fmt.Sprintf("%s %s of %s %s", action, o.key, r.name, end.Status), by: a.scope.Caller, change: func() outcome {
 		o.status = end.Status

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -65,11 +66,11 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 		return nil, err
 	}
 	tx.Touches(run)
-	o, err := findOperation(tx, run.ID, `o.key = ? ORDER BY o.attempt DESC`, r.Key)
+	o, err := findOperation(tx, run.ID, `o.key = ?2 AND (?3 = 0 OR o.attempt = ?3) ORDER BY o.attempt DESC`, r.Key, r.Attempt)
 	if err != nil {
 		return nil, err
 	}
-	if err := mayEnd(run, o, r); err != nil {
+	if err := mayEnd(tx, agent, run, o, r); err != nil {
 		return nil, err
 	}
 	switch {
@@ -125,10 +126,17 @@ func (s *Store) ended(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	return ended, err
 }
 
-func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
+// mayEnd refuses an end that does not fit. An uncertain attempt is ended only by code that names it: an end without an
+// attempt may be meant for one that never began.
+func mayEnd(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	switch {
+	case o == nil && r.Attempt > 0:
+		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no attempt %d of operation %s: begin it first", run.Name, r.Attempt, r.Key)
 	case o == nil:
 		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: begin it first", run.Name, r.Key)
+	case o.Status == ckpt.OperationUncertain && r.Status != o.Status && r.Attempt == 0:
+		because := fmt.Sprintf("operation %s cannot end as %s without the number of its attempt", r.Key, r.Status)
+		return ckpt.UncertainError(because, run.Name, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, run.Name, o.Key))
 	case o.Status == r.Status, o.Unresolved():
 		return nil
 	case o.Status == ckpt.OperationSucceeded:
