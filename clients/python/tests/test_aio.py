@@ -90,7 +90,7 @@ class Async(World):
                         self.fail("again")
                 self.assertEqual(await run.operation("op")(fetch, 9), 3)
                 with self.assertRaises(ZeroDivisionError):
-                    async with run.operation("bad", {"before": 2}) as bad:
+                    async with run.operation("bad", {"before": 2}, not_done=ZeroDivisionError) as bad:
                         1 / 0
                 assert bad.restore is not None
                 self.assertEqual(bad.restore.state, {"before": 2})

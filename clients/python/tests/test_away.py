@@ -74,7 +74,7 @@ class Away(World):
             self.daemon.stop(signal.SIGKILL)
             self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})
             self.assertEqual(run.step("fetch")(lambda: 1 / 0), 1)
-            self.assertEqual(run.operation("new")(lambda: 2), 2)
+            self.assertEqual(run.operation("new", offline="allow")(lambda: 2), 2)
             self.start()
 
     def test_never_there(self) -> None:
@@ -175,9 +175,9 @@ class Away(World):
                 for i in range(5):
                     run.save({"i": i})
                 with contextlib.suppress(ZeroDivisionError):
-                    run.operation("fails", {"i": 5, "before": ("ü",)})(lambda: 1 / 0)
+                    run.operation("fails", {"i": 5, "before": ("ü",)}, offline="allow", not_done=ZeroDivisionError)(lambda: 1 / 0)
                 run.step("done")(lambda: "effect")
-                run.operation("pay")(lambda: {"paid": (1,)})
+                run.operation("pay", offline="allow")(lambda: {"paid": (1,)})
                 run._session.send(("operations",), {"key": "pay", "name": "pay", "state": 0})  # as the TypeScript client asks again
                 with contextlib.suppress(ZeroDivisionError):
                     run.step("broken")(lambda: 1 / 0)
@@ -192,7 +192,7 @@ class Away(World):
             self.assertEqual([s["key"] for s in run.plan.interrupted_steps], ["half"])
             self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
             self.assertEqual(run.operation("pay")(lambda: 1 / 0), {"paid": (1,)})
-            self.assertEqual(run.operation("fails")(lambda: "later"), "later")
+            self.assertEqual(run.operation("fails", offline="allow")(lambda: "later"), "later")
             run.end("suspended")
         self.start()
         # And one with the daemon gets all of it, before its plan is made.
@@ -208,7 +208,7 @@ class Away(World):
 
         def work() -> None:
             with ckptsidecar.Sidecar(self.daemon.socket, deadline=0.0).agent("dies").run("r") as run:
-                with run.operation("pay"):
+                with run.operation("pay", offline="allow"):
                     os.kill(os.getpid(), 9)
 
         self.assertEqual(wait(child(work)), -9)
@@ -245,7 +245,7 @@ class Away(World):
 
         def first() -> None:
             with ckptsidecar.Sidecar(deadline=0.0).agent("dies").run("r") as run:
-                with run.operation("pay", {"i": 1}):
+                with run.operation("pay", {"i": 1}, offline="allow"):
                     os.kill(os.getpid(), 9)
 
         def command(*args: str) -> "subprocess.CompletedProcess[str]":
@@ -255,12 +255,14 @@ class Away(World):
             self.assertEqual(wait(child(first)), -9)
             with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
                 sidecar.agent("dies").run("r").begin()
-        self.assertIn("start the daemon. Then ckptsidecar resume dies --run r ", str(caught.exception))
+        self.assertEqual(caught.exception.plan.verdict, "offline")
+        answer = "to answer: ckptsidecar serve, then: ckptsidecar operation resolve dies pay it_did|it_did_not|repeat --run r"
+        self.assertEqual(str(caught.exception).split("\n")[2], answer)
         self.start()
         plan = command("resume", "dies", "--run", "r")
         self.assertEqual((plan.returncode, self.waiting()), (20, []), plan.stderr)
-        self.assertIn("ckptsidecar operation resolve dies pay failed --run r", plan.stdout)
-        done = command("operation", "resolve", "dies", "pay", "failed", "--run", "r")
+        self.assertIn("ckptsidecar operation resolve dies pay ", plan.stdout)
+        done = command("operation", "resolve", "dies", "pay", "it_did_not", "--run", "r")
         self.assertEqual(done.returncode, 0, done.stderr)
         with ckptsidecar.Sidecar() as sidecar, sidecar.agent("dies").run("r") as run:
             self.assertEqual(run.state, {"i": 1})
@@ -407,7 +409,7 @@ class Away(World):
             self.assertTrue(until(lambda: "a person must decide before run r of agent a" in "".join(log.output), 60))
             self.assertEqual(self.daemon.rows(query), [("uncertain",)])
             self.assertIsNone(run.epoch)
-            command = [binary(), "--socket", self.daemon.socket, "operation", "resolve", "a", "--run", "r", "pay", "succeeded"]
+            command = [binary(), "--socket", self.daemon.socket, "operation", "resolve", "a", "--run", "r", "pay", "it_did"]
             subprocess.run(command, check=True, capture_output=True)
             self.assertTrue(until(lambda: run.epoch, 60))
         run.__exit__(None, None, None)

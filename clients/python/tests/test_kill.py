@@ -29,7 +29,7 @@ class Killed(World):
         def happened(operation: dict[str, Any]) -> Any:
             key = operation["key"]
             with open(path) as file:
-                return ("succeeded", "result of " + key) if key + "\n" in file else "failed"
+                return ckptsidecar.Done("result of " + key) if key + "\n" in file else ckptsidecar.NotDone()
 
         with ckptsidecar.Sidecar(self.daemon.socket).agent("k").run("r", resolve=happened, heartbeat=1) as run:
             with open(os.path.join(self.folder, "interrupted"), "a") as file:

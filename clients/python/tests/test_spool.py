@@ -188,7 +188,7 @@ class Replaying(World):
             return reply
 
         with self.sidecar(deadline=0.1, fail_open=False).agent("a").run("r") as run:
-            with mock.patch.object(Link, "ask", unanswered), self.assertRaises(ckptsidecar.Busy):
+            with mock.patch.object(Link, "ask", unanswered), self.assertRaises(ckptsidecar.Offline):
                 run.operation("pay")(lambda: self.fail("it was done"))
         self.assertEqual(self.daemon.rows("SELECT status FROM audit_operations"), [("failed",)])
 
@@ -491,7 +491,7 @@ class Replaying(World):
             ids = [agent.save({"n": n, "text": "ü" * n}, labels={"n": str(n)}, metadata={"m": "ü"}).id for n in range(20)]
             with self.sidecar(deadline=0.0).agent("b").run("r-1", sigterm=False) as run:
                 run.step("s/ü %")(lambda: {"done": (1,)})
-                with run.operation("op", {"before": 1}):
+                with run.operation("op", {"before": 1}, offline="allow"):
                     pass
                 run.event("note", {"x": 1})
                 run.save({"n": 1})

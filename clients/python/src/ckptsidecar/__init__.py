@@ -20,8 +20,8 @@ from ._client import Sidecar, agent
 from ._drift import Drift
 from ._encode import Encoded, Trace, dumps, loads
 from .errors import (
-    AlreadyDone, BaseMissing, Busy, CkptError, Conflict, Corrupt, Denied, Fenced, FilesMissing,
-    IdempotencyMismatch, Internal, Invalid, NeedsOperator, NoDaemon, NotFound, NotSerializable, PlanRefused, Quota, SchemaMismatch, SpoolError,
+    AlreadyDone, BaseMissing, Busy, CkptError, Conflict, Corrupt, Denied, Done, Fenced, FilesMissing,
+    IdempotencyMismatch, Internal, Invalid, NeedsOperator, NoDaemon, NotDone, NotFound, NotSerializable, Offline, PlanRefused, Quota, SchemaMismatch, SpoolError,
     StorageFull, TooLarge, Unsafe,
 )  # fmt: skip
 from .models import Checkpoint, Diff, Files, Plan, Saved
@@ -34,9 +34,9 @@ from ._typed import Dropped
 
 __all__ = [
     "Agent", "AlreadyDone", "Answer", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",
-    "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Drift", "Dropped",
+    "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Done", "Drift", "Dropped",
     "Encoded", "Fenced", "Files", "FilesMissing", "IdempotencyMismatch", "Internal", "Invalid", "NeedsOperator", "NoDaemon",
-    "NotFound", "NotSerializable", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
+    "NotDone", "NotFound", "NotSerializable", "Offline", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
     "SchemaMismatch", "Sidecar", "SpoolError", "StorageFull", "Terminated", "TooLarge", "Trace", "Unanswered", "Unsafe",
     "__version__", "agent", "dumps", "loads",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from ._agent import Agent
 from ._ask import Answer
 from ._autosave import Autosave
 from ._client import Sidecar
-from .errors import AlreadyDone
+from .errors import AlreadyDone, NotDone
 from .models import Checkpoint, Diff, Plan, Saved
 from ._operation import Operation
 from ._replay import Replayed
@@ -348,11 +348,11 @@ class AsyncRun:
             await self._call(record.__exit__, None, None, None)
         return outcome[0]
 
-    def operation(
-        self, name: str, state: Any = None, *, key: Optional[str] = None, labels: Optional[Mapping[str, str]] = None
-    ) -> "AsyncOperation":
-        """A risky action; see Run.operation."""
-        return AsyncOperation(self, Operation(self.sync, name, state, key, labels))
+    def operation(self, name: str, state: Any = None, *, check: Optional[Callable[..., Any]] = None, **declared: Any) -> "AsyncOperation":
+        """A risky action; see Run.operation. The check may be a coroutine function or not."""
+        if check is not None and inspect.iscoroutinefunction(check):
+            check = functools.partial(_in_loop, asyncio.get_running_loop(), check)
+        return AsyncOperation(self, self.sync.operation(name, state, check=check, **declared))
 
     async def event(self, type: str, payload: Any = None) -> None:
         """Appends a line to the run's journal."""
@@ -389,6 +389,16 @@ class AsyncOperation:
         self.sync.result = value
 
     @property
+    def key(self) -> str:
+        """What a provider takes as its idempotency key."""
+        return self.sync.key
+
+    @property
+    def resolved_by(self) -> Optional[str]:
+        """Who told that an uncertain attempt took effect; see Operation."""
+        return self.sync.resolved_by
+
+    @property
     def restore(self) -> Optional[Checkpoint]:
         """After a failure, the checkpoint to go back to."""
         return self.sync.restore
@@ -399,8 +409,7 @@ class AsyncOperation:
 
     def _cancelled(self, error: BaseException) -> None:
         """It was begun, but nothing was done: so it has failed, and is not uncertain."""
-        failed = RuntimeError("the call was cancelled before the operation began")
-        self.sync.__exit__(RuntimeError, failed, None)
+        self.sync.__exit__(NotDone, NotDone("the call was cancelled before the operation began"), None)
 
     async def __aexit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
@@ -408,6 +417,7 @@ class AsyncOperation:
         await self._call(self.sync.__exit__, kind, error, trace)
 
     async def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.sync._called_with(args, kwargs)
         try:
             async with self:
                 result = fn(*args, **kwargs)
@@ -421,6 +431,11 @@ def _left(entering: "concurrent.futures.Future[Any]", leave: Callable[[BaseExcep
     """Leaves what was entered."""
     if entering.exception() is None:
         leave(error)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, check: Callable[..., Any], attempt: dict[str, Any]) -> Any:
+    """Has the event loop answer a check, while the thread of the client waits."""
+    return asyncio.run_coroutine_threadsafe(check(attempt), loop).result()
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:

@@ -211,6 +211,10 @@ class Sidecar:
     def _deliver(self, ask: Ask) -> Union[Reply, Kept]:
         return self._delivery.deliver(self._owned(ask))
 
+    def _direct(self, ask: Ask) -> Reply:
+        """Makes a request of a run now or not at all."""
+        return self._delivery.direct(self._owned(ask))
+
     def _attempt(self, lane: Lane, ask: Ask, settle: bool = True) -> Reply:
         """Makes a request about a run once. It is never spooled."""
         return self._delivery.attempt(lane, self._owned(ask), settle)

@@ -94,6 +94,23 @@ class Delivery:
             self._back()
             return reply
 
+    def direct(self, ask: Ask) -> Reply:
+        """Makes a request of a run now, after what waits of the run, or not at all; raises CkptError."""
+        self._mine()
+        lane = ask.lane
+        assert lane is not None
+        with self._turn:
+            if self._away is not None and not self.reachable():
+                raise self._away
+            until = deadline(self.settings.deadline)
+            try:
+                self._settle(lane, until)
+                return self._insist(ask, until)
+            except CkptError as error:
+                if error.code in AWAY and not isinstance(error, Behind):
+                    self._give_up(error)
+                raise
+
     def _in_turn(self, ask: Ask) -> Union[Reply, Kept]:
         until = deadline(self.settings.deadline)
         if ask.lane is None:

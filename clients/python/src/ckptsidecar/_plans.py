@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import os
-from typing import Any, Callable, NamedTuple, Optional, Union
+import shlex
+from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import unquote
 
 from . import _requests
-from .errors import AWAY, CkptError, NeedsOperator, SpoolError, Unsafe
+from .errors import AWAY, CkptError, Done, NeedsOperator, NotDone, SpoolError, Unsafe
 from ._http import Reply
 from .models import Checkpoint, Plan, checkpoint_of, plan_of
 from ._spool import Spool
 from ._spool_form import Damaged, Lane, Spooled, TooNew
 from ._typed import drive, read
 
-Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
+Check = Callable[[dict[str, Any]], Any]
+"""Asked about an uncertain attempt; answers Done(result), NotDone(), or None where it cannot tell."""
 
 
 def exec_run(agent: str) -> Optional[str]:
@@ -75,61 +77,88 @@ def _json(state: Any) -> bytes:
     return json.dumps(state, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _named(operation: dict[str, Any]) -> str:
-    key, name = repr(operation["key"]), operation.get("name")
-    return key if name in (None, "", operation["key"]) else f"{name} ({key})"
-
-
-def refuse(plan: Plan, *, offline: bool = False) -> None:
-    """Raises where the plan does not let the run begin. ``offline``: the plan came from the spool."""
-    told = " ".join(plan.reasons)
+def refuse(plan: Plan) -> None:
+    """Raises where the plan does not let the run begin."""
     if plan.verdict == "ask":
-        names = ", ".join(_named(o) for o in plan.uncertain_operations)
-        run = "" if plan.run == _requests.MAIN else f" --run {plan.run}"
-        if offline:
-            hint = (
-                f"find out whether {names} took effect, and start the daemon. Then ckptsidecar resume {plan.agent}{run} sends what waits "
-                "in the spool and says how to record what you have found out. Or use the argument resolve of run()"
-            )
-        elif names:
-            hint = (
-                f"find out whether {names} took effect and say so: "
-                f"ckptsidecar operation resolve {plan.agent} KEY succeeded|failed{run}, or the argument resolve of run()"
-            )
-        else:
-            hint = "answer the prompt: ckptsidecar prompts"
-        raise NeedsOperator(
-            f"a person must decide before run {plan.run} of {plan.agent} continues: {told} To do: {hint}", plan
-        )
+        raise needs_operator(plan)
     if plan.verdict == "unsafe" or not plan.claimed:
-        raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {told}", plan)
+        raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {' '.join(plan.reasons)}", plan)
+
+
+def needs_operator(plan: Plan, key: Optional[str] = None) -> NeedsOperator:
+    """The refusal: what, the evidence, and the command that answers. It is about the operation of a key, or the first that needs a person."""
+    found = [o for o in plan.uncertain_operations if key in (None, o["key"])]
+    asked = next((o for o in found if o.get("prompt")), found[0] if found else None)
+    if asked is None:
+        prompt = plan.prompt or {}
+        told = " ".join(plan.reasons)
+        command = f"ckptsidecar prompts answer {short(prompt['id'])} resume" if prompt else "ckptsidecar prompts"
+        lines = [f"a person must decide how run {plan.run} of {plan.agent} goes on", f"evidence: {told}", f"to answer: {command}"]
+        return NeedsOperator("\n".join(lines), plan)
+    name = asked.get("name")
+    named = repr(asked["key"]) if name in (None, "", asked["key"]) else f"{name} ({asked['key']!r})"
+    others = len({o["key"] for o in plan.uncertain_operations} - {asked["key"]})
+    more = f", and the same of {others} more" if others else ""
+    attempt = f"attempt {asked['attempt']}" if asked.get("attempt") else "an attempt"
+    began = f" that began at {asked['started_at']}" if asked.get("started_at") else ""
+    if asked.get("status") == "open":
+        what = f"operation {named} of run {plan.run} of {plan.agent} is open: its code has not said how it ended{more}"
+        why = f"evidence: {attempt}{began} has no end"
+    else:
+        what = f"a person must say whether operation {named} of run {plan.run} of {plan.agent} took effect{more}"
+        why = f"evidence: {attempt}{began} is uncertain: {asked.get('error') or 'its process ended in it'}"
+    serve = "ckptsidecar serve, then: " if plan.verdict == "offline" else ""
+    return NeedsOperator("\n".join([what, why.replace("\n", " "), f"to answer: {serve}{resolve_command(plan, asked['key'])}"]), plan)
+
+
+def resolve_command(plan: Plan, key: str) -> str:
+    """The command with which a person resolves an operation."""
+    run = "" if plan.run == _requests.MAIN else f" --run {shlex.quote(plan.run)}"
+    return f"ckptsidecar operation resolve {plan.agent} {shlex.quote(key)} it_did|it_did_not|repeat{run}"
+
+
+def short(id: str) -> str:
+    """The beginning of an id, which no other id made in another millisecond has."""
+    return id[:13]
+
+
+class Known(NamedTuple):
+    """An operation that succeeded: its result, and who resolved it if it was in doubt."""
+
+    result: Any
+    resolved_by: Optional[str]
 
 
 class Answer(NamedTuple):
-    """What the agent itself has found out of an operation."""
+    """What the agent's own code has found out about an operation."""
 
     key: str
-    status: str
+    done: bool
     result: Any
 
 
-def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
-    """What the agent itself knows of the operations that are uncertain."""
-    if plan.verdict != "ask" or resolve is None:
+def answer_of(key: str, told: Any, who: str) -> Optional[Answer]:
+    """What a check or ``resolve`` has answered, None where it cannot tell."""
+    if told is None:
+        return None
+    if isinstance(told, Done):
+        return Answer(key, True, told.result)
+    if isinstance(told, NotDone) or told is NotDone or told == "failed":
+        return Answer(key, False, None)
+    if told == "succeeded":
+        return Answer(key, True, None)
+    if isinstance(told, tuple) and len(told) == 2 and told[0] == "succeeded":
+        return Answer(key, True, told[1])
+    raise ValueError(f"{who} answered {told!r}: it answers Done(result), NotDone(), or None where it cannot tell")
+
+
+def resolved(plan: Plan, resolve: Optional[Check]) -> list[Answer]:
+    """What the agent's own code knows of the operations that are uncertain."""
+    if resolve is None or plan.verdict not in ("ask", "offline"):
         return []
-    answers = []
-    for operation in plan.uncertain_operations:
-        told = resolve(operation)
-        if told is None:
-            continue
-        status, result = told if isinstance(told, tuple) else (told, None)
-        if status not in ("succeeded", "failed"):
-            raise ValueError(
-                f'resolve answered {told!r}: it answers "succeeded", "failed", ("succeeded", result), '
-                "or None where it does not know"
-            )
-        answers.append(Answer(operation["key"], status, result))
-    return answers
+    asked = [o for o in plan.uncertain_operations if o.get("prompt") or not (o.get("idempotent") or o.get("check"))]
+    answers = (answer_of(o["key"], resolve(o), "resolve") for o in asked)
+    return [answer for answer in answers if answer is not None]
 
 
 def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str, bytes], dict[str, Any]]:
@@ -156,8 +185,6 @@ def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str
     ]
     plan.interrupted_steps = [{"key": key, "name": name} for key, name in known.names.items() if key not in known.done]
     plan.uncertain_operations = list(known.open.values())
-    if plan.uncertain_operations:
-        plan.verdict = "ask"
     return plan, known.done, known.succeeded
 
 
@@ -205,7 +232,10 @@ class _Known:
         if len(part) == 1:
             if body["key"] in self.succeeded:
                 return  # it was not done again
-            self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
+            self.open[body["key"]] = {
+                "key": body["key"], "name": body["name"], "status": "uncertain", "args": body.get("args"),
+                "idempotent": bool(body.get("idempotent")), "check": bool(body.get("check")), "started_at": request.created_at, "error": None,
+            }  # fmt: skip
             if body.get("state") is not None:
                 state = _json(body["state"])
                 self.checkpoint = Checkpoint(
@@ -214,6 +244,9 @@ class _Known:
                 )  # fmt: skip
             return
         key = unquote(part[1])
+        if part[2] == "doubt":
+            self.open.setdefault(key, {"key": key, "name": key, "status": "uncertain", "idempotent": False, "check": False})["error"] = body.get("error")
+            return
         self.open.pop(key, None)
         if part[2] == "succeed":
             self.succeeded[key] = drive(read(body.get("result")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -20,13 +21,14 @@ from ._drift import Drift, OnDrift
 from ._encode import Encoded, dumps
 from ._files import Folder
 from ._ids import new_id
-from .errors import CkptError, Conflict, Fenced, NotFound
-from .models import Plan, Saved, is_json
-from ._operation import Operation
-from ._plans import Resolve, error_text, usual_run
+from .errors import AWAY, CkptError, Conflict, Fenced, NeedsOperator, NotFound
+from .models import Plan, Saved, body_of, is_json
+from ._operation import Declared, NotDoneErrors, Operation
+from ._plans import Check, Known, error_text, needs_operator, usual_run
 from ._session import Session
 from ._steps import PAGES, Measure, Negative, Steps, call_key, name_of, recorded
 from ._stop import Stopper, Terminated, terminate
+from ._transport import Ask
 from ._typed import drive, read
 from ._types import Named
 
@@ -48,8 +50,9 @@ class Run:
     SIGTERM itself calls ``stop``.
 
     ``state``: a function that answers what to save when the run must end early.
-    ``resolve``: asked about each operation that is uncertain; answers "succeeded", "failed",
-    ("succeeded", result), or None where it does not know. ``ckptsidecar exec`` asks a person instead.
+    ``resolve``: asked about each operation that is uncertain and would need a person; answers Done(result), NotDone(), or
+    None where it cannot tell. ``ckptsidecar exec`` asks a person instead. ``leave_uncertain``: a reason to go on although an
+    operation is uncertain. It stays uncertain, and its key does not begin before it is resolved.
     ``force``: take the run over from an owner that lives. ``require_daemon``: never begin without it.
     ``workflow``, ``goal``, ``labels``, ``parent_run``, ``external_session``: what the run is, for people.
     ``fork_from``: a checkpoint of this agent that a new run begins with.
@@ -66,7 +69,8 @@ class Run:
         heartbeat_timeout: Optional[float] = 30.0,
         progress_timeout: Optional[float] = None,
         state: Optional[Callable[[], Any]] = None,
-        resolve: Optional[Resolve] = None,
+        resolve: Optional[Check] = None,
+        leave_uncertain: Optional[str] = None,
         on_error: str = "interrupted",
         sigterm: bool = True,
         grace: float = 5.0,
@@ -87,12 +91,13 @@ class Run:
         self.name = name = name or usual_run(agent.name)
         self.plan: Plan = Plan("fresh", ["the run has not begun"], agent.name, name, None)
         timeouts = {"heartbeat_timeout": heartbeat_timeout, "progress_timeout": progress_timeout}
-        self._session = Session(agent, name, heartbeat=heartbeat, timeouts=timeouts, reason=reason, force=force)
+        self._session = Session(agent, name, heartbeat=heartbeat, timeouts=timeouts, reason=reason, force=force, leave_uncertain=leave_uncertain)
         if on_drift is not None:
             self._session.drift.listen(on_drift)
         self._steps = Steps(self._session)
-        self._operations: dict[str, tuple[bool, Any]] = {}  # those that succeeded, by key
-        self._operations_known = True  # whether these are all
+        self._operations: dict[str, Known] = {}  # those that succeeded, by key
+        self._uncertain: dict[str, str] = {}  # the evidence of those that nobody knows the end of, by key
+        self._begins: dict[str, Ask] = {}  # beginnings of operations of which the answer did not come, by key
         self._details = {
             "workflow": workflow, "goal": goal, "labels": dict(labels) if labels else None,
             "parent_run": parent_run, "external_session": external_session,
@@ -133,19 +138,42 @@ class Run:
         self._session.describe(self._details)
         self._steps.learn(self.plan)
         for key, result in self._session.known_operations.items():
-            self._operations[key] = (True, result)
-        if self.plan.attempt > 1:
+            self._operations[key] = Known(result, None)
+        for operation in self.plan.uncertain_operations:
+            self._uncertain[operation["key"]] = operation.get("error") or "its process ended in it"
+        if self.epoch is not None:
             self._learn_operations()
 
     def _learn_operations(self) -> None:
         """Learns which operations were done before, so that none is done twice while the daemon is away."""
         try:
-            found, self._operations_known = self._session.read("operations", "operations", "succeeded", PAGES)
+            found, _ = self._session.read("operations", "operations", "succeeded", PAGES)
         except CkptError:
-            self._operations_known = False
             return
         for operation in found:
-            self._operations[operation["key"]] = (True, drive(read(operation.get("result"))))
+            self._operations[operation["key"]] = Known(drive(read(operation.get("result"))), operation.get("resolved_by"))
+
+    def _attempt_of(self, key: Optional[str], status: str) -> Optional[dict[str, Any]]:
+        """The newest attempt of a key, or of any, that has a status, None where there is none or it cannot be read."""
+        try:
+            found, _ = self._session.read("operations", "operations", status, PAGES)
+        except CkptError:
+            return None
+        return next((operation for operation in found if key in (None, operation["key"])), None)
+
+    def _needs_operator(self, refused: Optional[NeedsOperator], key: Optional[str] = None) -> NeedsOperator:
+        """The refusal with the plan and the three lines; ``refused`` is what the daemon said, None where it is away."""
+        found = None
+        if refused is not None:
+            found = self._attempt_of(key, "uncertain") or self._attempt_of(key, "open")
+            if found is None:
+                return refused
+        else:
+            key = key or next(iter(self._uncertain))
+            found = {"key": key, "status": "uncertain", "error": self._uncertain[key]}
+        verdict = "ask" if refused is not None else "offline"
+        reasons = [refused.message] if refused is not None else self.plan.reasons
+        return needs_operator(dataclasses.replace(self.plan, verdict=verdict, reasons=reasons, uncertain_operations=[found]))
 
     def __enter__(self) -> "Run":
         self.begin()
@@ -167,7 +195,11 @@ class Run:
         if self._ended or isinstance(error, Fenced):
             return
         if error is None or isinstance(error, SystemExit) and error.code in (None, 0):
-            self.end("completed")
+            try:
+                self.end("completed")
+            except NeedsOperator as refused:  # an error in an operation was caught around it
+                self._end_interrupted(refused)
+                raise
             return
         status = "interrupted"
         try:
@@ -180,8 +212,20 @@ class Run:
             _log.error("the last state of run %s of agent %s could not be saved: %s", self.name, self.agent.name, unsaved)
         try:
             self.end(status, error=error_text(error))
+        except NeedsOperator:  # it cannot be over for good
+            self._end_interrupted(error)
         except CkptError as unsaid:  # not instead of the error that ends the run
-            _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
+            self._unsaid(unsaid)
+
+    def _end_interrupted(self, error: BaseException) -> None:
+        """Ends the segment, so that a resume goes on when the uncertain operation is resolved."""
+        try:
+            self.end("interrupted", error=error_text(error))
+        except CkptError as unsaid:
+            self._unsaid(unsaid)
+
+    def _unsaid(self, error: CkptError) -> None:
+        _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, error)
 
     def _put_aside(self, error: Exception) -> None:
         """Saves the state at an exception, for inspection: a resume goes back to the agent's last own save."""
@@ -224,18 +268,43 @@ class Run:
         error: Optional[str] = None,
         continuation_prompt: Optional[str] = None,
         state: Any = None,
+        leave_uncertain: Optional[str] = None,
     ) -> None:
         """Ends the run: completed or failed for good; suspended, awaiting_continuation or interrupted until a resume.
 
-        With a state the final checkpoint is saved in the same transaction.
+        With a state the final checkpoint is saved in the same transaction. While an operation is open or uncertain, the
+        end for good raises NeedsOperator, unless ``leave_uncertain`` says why it may stay so.
         """
         body = {
             "status": status, "error": error, "continuation_prompt": continuation_prompt,
             "result": None if result is None else dumps(result).data,
             "state": None if state is None else self.agent.encode(state).data,
+            "leave_uncertain": leave_uncertain is not None or None, "reason": leave_uncertain,
         }  # fmt: skip
-        self._session.send(("end",), body)
+        self._end_begins()
+        doubtful = bool(self._uncertain) and status in ("completed", "failed") and leave_uncertain is None
+        try:
+            if doubtful:  # only the daemon knows whether they are resolved
+                self._session.direct(self._session.ask(("end",), body))
+            else:
+                self._session.send(("end",), body)
+        except NeedsOperator as refused:
+            raise self._needs_operator(refused) from None
+        except CkptError as error:
+            if doubtful and error.code in AWAY:
+                raise self._needs_operator(None) from error
+            raise
         self._ended = True
+
+    def _end_begins(self) -> None:
+        """Ends the operations of whose beginning no answer came: their work was not done, so no person need be asked."""
+        for key, ask in list(self._begins.items()):
+            try:
+                if not body_of(self.agent.sidecar._attempt(self._session.lane, ask)).get("replayed"):
+                    self._session.send(("operations", key, "fail"), {"error": "the answer to its beginning did not come, so its work was not done"})
+            except CkptError as error:
+                _log.warning("it is not known whether operation %s is open, though its work was not done: %s", key, error)
+            self._begins.pop(key, None)
 
     @property
     def state(self) -> Any:
@@ -458,12 +527,26 @@ class Run:
         *,
         key: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
+        args: Any = None,
+        idempotent: bool = False,
+        check: Optional[Check] = None,
+        not_done: NotDoneErrors = (),
+        offline: str = "refuse",
+        result_schema: Optional[Mapping[str, Any]] = None,
     ) -> Operation:
         """A risky action: see Operation. ``state`` is the state to go back to; the default is the last saved one.
 
-        The ``key`` is the name where none is given; in a loop each turn needs its own.
+        The ``key`` is the name where none is given; in a loop each turn needs its own. ``args`` are for the person who is
+        asked if nobody knows how it ended; a call gives its own.
+
+        ``idempotent``: the provider takes ``key`` as its idempotency key, so it is repeated without a question.
+        ``check``: asked about an uncertain attempt before a person is; it is given the attempt, and answers Done(result),
+        NotDone(), or None where it cannot tell. ``not_done``: the exceptions that mean that nothing was done, beside
+        NotDone. ``offline="allow"``: begin it although the daemon is away, which otherwise raises Offline.
+        ``result_schema``: the JSON Schema of the result that a person must give who says that it took effect.
         """
-        return Operation(self, name, state, key, labels)
+        declared = Declared(args, idempotent, check, not_done, offline, result_schema)
+        return Operation(self, name, state, key, labels, declared)
 
     def event(self, type: str, payload: Any = None) -> None:
         """Appends a line to the run's journal."""

@@ -19,7 +19,7 @@ from ._replay import Behind
 from ._transport import Ask
 from ._types import Named
 from .models import Plan, body_of, plan_of
-from ._plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
+from ._plans import Answer, Check, from_spool, is_away, needs_operator, refuse, resolved, supervised
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -28,8 +28,9 @@ class Session:
     """One process's ownership of a run. It is safe for concurrent use."""
 
     def __init__(
-        self, agent: Named, run: str, *, heartbeat: float, timeouts: dict[str, Optional[float]], reason: str, force: bool
-    ) -> None:
+        self, agent: Named, run: str, *, heartbeat: float, timeouts: dict[str, Optional[float]], reason: str, force: bool,
+        leave_uncertain: Optional[str] = None,
+    ) -> None:  # fmt: skip
         self.agent = agent
         self.run = _requests.check_run(run)
         self.lane = (agent.name, self.run)
@@ -46,6 +47,7 @@ class Session:
         self._timeouts = {name: _requests.duration(seconds) for name, seconds in timeouts.items()}
         self._reason = reason
         self._force = force
+        self._leave = leave_uncertain
         self._lost: Optional[CkptError] = None  # why the run is not ours any more
         self._claiming = threading.RLock()
         self._claim = new_id()  # so that a claim whose answer did not come is not made twice
@@ -53,7 +55,7 @@ class Session:
 
     # Beginning
 
-    def begin(self, resolve: Optional[Resolve], require_daemon: bool, fork: Optional[dict[str, Any]]) -> Plan:
+    def begin(self, resolve: Optional[Check], require_daemon: bool, fork: Optional[dict[str, Any]]) -> Plan:
         """Claims the run and answers the plan; raises NeedsOperator, Unsafe or another CkptError.
 
         ``fork`` has what a new run is registered with, if it begins with a checkpoint.
@@ -86,13 +88,13 @@ class Session:
             plan.program = {"executed": executed, "remaining": checkpoint.program["source"].encode()[executed:].decode()}
         return plan
 
-    def _plan(self, resolve: Optional[Resolve]) -> Plan:
+    def _plan(self, resolve: Optional[Check]) -> Plan:
         try:
             self._settle()
             plan = plan_of(self.agent.sidecar._ask(self._resume()))
             answers = resolved(plan, resolve)
             for answer in answers:
-                self._resolve(answer)
+                self.resolve(answer)
             if answers:
                 plan = plan_of(self.agent.sidecar._ask(self._resume()))
         except CkptError as error:
@@ -118,27 +120,28 @@ class Session:
                 left = behind.left
 
     def _resume(self, key: Optional[str] = None, *, dry_run: Optional[bool] = None) -> Ask:
-        body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, "dry_run": dry_run, **self._timeouts}
+        body = {"pid": os.getpid(), "reason": self._reason or self._leave, "force": self._force or None, "dry_run": dry_run, "leave_uncertain": self._leave is not None or None, **self._timeouts}
         return _requests.post(f"{self._path}/resume", body, key=key)
 
-    def _resolve(self, answer: Answer) -> None:
-        result = _requests.value_json(answer.result)
-        body = {"status": answer.status, "result": result, "reason": "the agent has found out"}
+    def resolve(self, answer: Answer, attempt: Optional[int] = None) -> None:
+        """Tells the daemon what the agent's own code has found out about an uncertain operation."""
+        body = {
+            "choice": "it_did" if answer.done else "it_did_not", "attempt": attempt, "check": True,
+            "result": _requests.value_json(answer.result), "reason": "the agent's own code has found out",
+        }  # fmt: skip
         path = f"{self._path}/operations/{_requests.segment(answer.key)}/resolve"
         self.agent.sidecar._ask(_requests.post(path, body))
 
-    def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
+    def _offline(self, why: CkptError, resolve: Optional[Check]) -> Plan:
         plan, self.known, self.known_operations = from_spool(self._delivery.spool, self.lane, why)
         for answer in resolved(plan, resolve):
             plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != answer.key]
-            if answer.status == "succeeded":
+            if answer.done:
                 self.known_operations[answer.key] = answer.result
-            verb = "succeed" if answer.status == "succeeded" else "fail"
+            verb = "succeed" if answer.done else "fail"
             self.send(("operations", answer.key, verb), {"result": _requests.value_json(answer.result)})
-        if plan.verdict == "ask":
-            if plan.uncertain_operations:
-                refuse(plan, offline=True)
-            plan.verdict = "offline"
+        if any(not (o["idempotent"] or o["check"]) for o in plan.uncertain_operations):
+            raise needs_operator(plan)
         _log.warning("run %s of agent %s starts without the daemon: %s", self.run, self.agent.name, why)
         return plan
 
@@ -189,9 +192,24 @@ class Session:
 
     def send(self, parts: tuple[str, ...], body: dict[str, Any]) -> Union[Reply, Kept]:
         """Makes a write to the run, or spools it."""
+        return self.deliver(self.ask(parts, body))
+
+    def ask(self, parts: tuple[str, ...], body: dict[str, Any]) -> Ask:
+        """The request of a write to the run."""
         self.ready()
         path = "/".join([self._path, *map(_requests.segment, parts)])
-        return self.deliver(_requests.post(path, {"epoch": self.epoch, **body}, lane=self.lane))
+        return _requests.post(path, {"epoch": self.epoch, **body}, lane=self.lane)
+
+    def direct(self, ask: Ask) -> Reply:
+        """Makes a write to the run now or not at all; raises CkptError."""
+        self.check()
+        try:
+            reply = self.agent.sidecar._direct(ask)
+        except Fenced as error:
+            self._lost = error
+            raise
+        self.drift.read(reply)
+        return reply
 
     def send_events(self, events: bytes) -> Union[Reply, Kept]:
         self.ready()

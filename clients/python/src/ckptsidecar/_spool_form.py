@@ -11,7 +11,7 @@ VERSION = 1
 MOST_HEADER = 1 << 20
 NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f-]{36})\.ckpt\Z")
 _PATH = re.compile(r"/v1/agents/[^/]+/(checkpoints/[^/]+|runs/[^/]+/(.+))\Z")
-_RUN_PARTS = re.compile(r"(steps|steps/[^/]+/finish|operations|operations/[^/]+/(succeed|fail)|events|end)\Z")
+_RUN_PARTS = re.compile(r"(steps|steps/[^/]+/finish|operations|operations/[^/]+/(succeed|fail|doubt)|events|end)\Z")
 
 Lane = tuple[str, str]  # agent and run
 

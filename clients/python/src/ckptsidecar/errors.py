@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 
 class CkptError(Exception):
@@ -159,13 +159,43 @@ class PlanRefused(CkptError):
 
     code = "conflict"
 
-    def __init__(self, message: str, plan: Any) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, plan: Any = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.plan = plan
 
 
 class NeedsOperator(PlanRefused):
-    """A person must decide first: the verdict is ``ask``."""
+    """A person must decide first. The text has three lines: what, the evidence, and the command that answers.
+
+    ``plan`` lists the uncertain operations. It is None where a call about no run of this process was refused, such as
+    the removal of a run.
+    """
+
+    code = "uncertain_operation"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Offline(CkptError):
+    """An operation was not begun, because the daemon is away. ``reason`` is the error that says so."""
+
+    code = "offline"
+
+    def __init__(self, message: str, reason: CkptError) -> None:
+        super().__init__(message, outcome=reason.outcome)
+        self.reason = reason
+
+
+class NotDone(Exception):
+    """Raised inside an operation: it is known not to have happened. A check answers ``NotDone()`` to say the same."""
+
+
+class Done:
+    """What a check answers if the operation took effect, with its result."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.result = result
 
 
 class Unsafe(PlanRefused):
@@ -173,20 +203,21 @@ class Unsafe(PlanRefused):
 
 
 class AlreadyDone(CkptError):
-    """The operation succeeded before and must not run again. ``result`` is its result."""
+    """The operation succeeded before and must not run again. ``result`` is its result, ``resolved_by`` see Operation."""
 
     code = "conflict"
 
-    def __init__(self, message: str, result: Any) -> None:
+    def __init__(self, message: str, result: Any, resolved_by: Optional[str] = None) -> None:
         super().__init__(message)
         self.result = result
+        self.resolved_by = resolved_by
 
 
 _BY_CODE = {
     kind.code: kind
     for kind in (
         Invalid, Denied, NotFound, Conflict, Fenced, BaseMissing, FilesMissing, TooLarge, IdempotencyMismatch,
-        SchemaMismatch, Quota, Busy, Corrupt, StorageFull, NotReplicated, Internal,
+        SchemaMismatch, Quota, Busy, Corrupt, StorageFull, NotReplicated, Internal, NeedsOperator,
     )
 }  # fmt: skip
 _RETRYABLE = frozenset(("busy", "storage_full", "quota", "not_replicated", "no_daemon"))

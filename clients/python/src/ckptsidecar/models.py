@@ -94,7 +94,7 @@ class Diff:
 
 @dataclasses.dataclass
 class Plan:
-    """The plan to continue a run. ``verdict`` is fresh, resume, repair, ask or unsafe.
+    """The plan to continue a run. ``verdict`` is fresh, resume, repair, ask, unsafe or offline.
 
     Where the daemon was away when the run began it is ``offline``, and what is known comes from
     the spool.
