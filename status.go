@@ -18,6 +18,8 @@ type Status struct {
 	Files     int64          `json:"files_bytes"`  // of the contents of files
 	LeftOut   int64          `json:"left_out"`     // paths that the newest trees of all folders leave out
 	Database  DatabaseStatus `json:"database"`
+	Disk      DiskStatus     `json:"disk"`
+	Quotas    []QuotaStatus  `json:"quotas"` // of the caller; for an administrator, of the users who store most; empty without a limit
 	Writer    WriterStatus   `json:"writer"`
 	Worker    WorkerStatus   `json:"retention"`
 	Drift     DriftStatus    `json:"drift"`
@@ -69,6 +71,22 @@ type DatabaseStatus struct {
 	AuditRows         int64  `json:"audit_rows"`
 	AuditHead         string `json:"audit_head"`
 	Damaged           int64  `json:"damaged_checkpoints"` // known to be damaged, and never served
+}
+
+// DiskStatus is the space that is left for all users, on the disk and below limits.max_database.
+type DiskStatus struct {
+	FreeBytes  int64 `json:"free_bytes"`  // below 0 if it is not known, or if limits.free_floor is 0
+	FloorBytes int64 `json:"floor_bytes"` // limits.free_floor, at most a tenth of the disk
+}
+
+// MaxQuotas is how many users Status.Quotas has at most.
+const MaxQuotas = 100
+
+// QuotaStatus is what one user stores, as it counts for limits.owner_bytes and limits.free_floor.
+type QuotaStatus struct {
+	Owner    string `json:"owner"`
+	Bytes    int64  `json:"bytes"`
+	MaxBytes int64  `json:"max_bytes"` // 0 for no limit
 }
 
 // Hidden reports whether the numbers of the whole daemon are left out, because the caller is not an

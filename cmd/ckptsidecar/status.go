@@ -48,7 +48,13 @@ func statusText(a *app, s *ckpt.Status) {
 	if text := waitingText(s); text != "" {
 		p.Add("waiting", a.Out.Yellow(text))
 	}
+	if text := quotaText(s); text != "" {
+		p.Add("quota", text)
+	}
 	p.Add("database", databaseText(&s.Database))
+	if s.Disk.FreeBytes >= 0 {
+		p.Add("space", fmt.Sprintf("%s left for all users; below %s, users who store much are refused", term.Bytes(s.Disk.FreeBytes), term.Bytes(s.Disk.FloorBytes)))
+	}
 	if !s.Database.Hidden() {
 		p.Add("journal", journalText(s))
 		p.Add("writing", writerText(&s.Writer))
@@ -68,6 +74,24 @@ func statusText(a *app, s *ckpt.Status) {
 	if s.Database.Hidden() {
 		term.Println(a.Stdout, a.Out.Dim("Only administrators see the sizes of the database, the writes, and the audit log."))
 	}
+}
+
+// quotaText says what users store and may store, "" if nothing is limited.
+func quotaText(s *ckpt.Status) string {
+	const most = 3
+	var parts []string
+	for i, q := range s.Quotas {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more in --json", len(s.Quotas)-most))
+			break
+		}
+		text := q.Owner + " stores " + term.Bytes(q.Bytes)
+		if q.MaxBytes > 0 {
+			text += " of " + term.Bytes(q.MaxBytes)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func stateWord(state string, s *term.Style) string {

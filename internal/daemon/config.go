@@ -39,7 +39,8 @@ type Config struct {
 	MaxDatabase          Size
 	Reserve              Size
 	OwnerBytes           Size
-	OwnerShare           int
+	FreeFloor            Size
+	OwnerMinimum         Size
 	AgentFiles           Size
 	OwnerWritesPerSecond int
 	OwnerConnections     int
@@ -127,6 +128,7 @@ func Default(system bool, env Environment) Config {
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
 		FleetHealWait:        ckpt.Duration(10 * time.Minute),
+		OwnerMinimum:         16 << 20,
 		FleetJanitorAfter:    ckpt.Duration(10 * time.Minute),
 		OTLPContent:          string(observed.Hash),
 	}
@@ -135,7 +137,7 @@ func Default(system bool, env Environment) Config {
 		c.SocketMode = 0o660
 		c.SocketGroup = serviceGroup
 		c.BackupInterval = ckpt.Duration(ckpt.Day)
-		c.MaxDatabase, c.OwnerBytes, c.OwnerShare = 64<<30, 16<<30, 75 // many owners share it
+		c.MaxDatabase, c.OwnerBytes, c.FreeFloor = 64<<30, 16<<30, 1<<30 // many owners share it
 		c.OwnerWritesPerSecond = 5000
 	}
 	return c

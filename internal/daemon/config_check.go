@@ -104,8 +104,11 @@ func (k *checking) limits() {
 	if c.AgentFiles < 0 {
 		k.bad("limits.agent_files", "is negative: give a size, or 0 for no limit")
 	}
-	if c.OwnerShare < 0 || c.OwnerShare > 99 {
-		k.bad("limits.owner_share", "is %d: give a percentage up to 99, or 0 for no limit", c.OwnerShare)
+	if c.FreeFloor < 0 {
+		k.bad("limits.free_floor", "is negative: give a size, or 0 for none")
+	}
+	if c.OwnerMinimum < 0 {
+		k.bad("limits.owner_minimum", "is negative: give a size, or 0 for none")
 	}
 	if c.OwnerWritesPerSecond < 0 {
 		k.bad("limits.owner_writes_per_second", "is negative: give a number, or 0 for no limit")

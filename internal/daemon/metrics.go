@@ -99,6 +99,11 @@ var gauges = []gauge{
 	measured("database_bytes", "Size of the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.Bytes) }),
 	measured("database_free_bytes", "Part of the database file that is free.", func(s *ckpt.Status) float64 { return float64(s.Database.FreeBytes) }),
 	measured("database_max_bytes", "Limit of the database file, 0 for none.", func(s *ckpt.Status) float64 { return float64(s.Database.MaxBytes) }),
+	measured("disk_free_bytes", "Space that is left for all users, on the disk and below limits.max_database; -1 if it is not known.",
+		func(s *ckpt.Status) float64 { return float64(s.Disk.FreeBytes) }),
+	measured("disk_floor_bytes", "Free space below which users who store much are refused; 0 for none.",
+		func(s *ckpt.Status) float64 { return float64(s.Disk.FloorBytes) }),
+	measured("owner_fullest_ratio", "The largest part of limits.owner_bytes that one user has used.", fullestOwner),
 	measured("wal_bytes", "Size of the write-ahead log.", func(s *ckpt.Status) float64 { return float64(s.Database.WALBytes) }),
 	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.",
 		func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
@@ -126,9 +131,21 @@ var gauges = []gauge{
 		func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
 	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.",
 		func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
+	measured("backup_interval_seconds", "How often backups are made, 0 for never.",
+		func(s *ckpt.Status) float64 { return time.Duration(s.Backup.Interval).Seconds() }),
 	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
 	measured("backup_failed", "1 if the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
 	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
+}
+
+// fullestOwner is the largest part of a quota that one user has used.
+func fullestOwner(s *ckpt.Status) (most float64) {
+	for _, q := range s.Quotas {
+		if q.MaxBytes > 0 {
+			most = max(most, float64(q.Bytes)/float64(q.MaxBytes))
+		}
+	}
+	return most
 }
 
 func unixTime(t ckpt.Time) float64 {

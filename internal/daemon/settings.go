@@ -55,8 +55,11 @@ func (c *Config) Settings() []Setting {
 		{"limits.principal_bytes", "", "How many bytes the fleet's engine may have of one principal, of all hosts together. Agents with " +
 			"`durability: fleet` of a principal with more get `quota` on this host; all others go on. Set it alike on all hosts. 0 for no " +
 			"limit.", start, &c.PrincipalBytes},
-		{"limits.owner_share", "", "The percentage that one user may take of what that user has stored plus the free space, on the disk and " +
-			"below limits.max_database, so that others always have space. 0 for no limit.", start, &c.OwnerShare},
+		{"limits.free_floor", "", "How much free space, on the disk and below limits.max_database, is kept for users who store little: when less is free, " +
+			"a user who stores more than limits.owner_minimum gets `quota`, and the daemon is `degraded`. At most a tenth of the disk counts. " +
+			"0 for none.", start, &c.FreeFloor},
+		{"limits.owner_minimum", "", "How many bytes each user may store even when less than limits.free_floor is free. At most a quarter of the floor counts.",
+			start, &c.OwnerMinimum},
 		{"limits.agent_files", "", "How many stored bytes the files of one agent may take. Beyond the limit, the agent's oldest unpinned " +
 			"routine checkpoints lose their files, and say so, except the newest one of each run. 0 for no limit.", start, &c.AgentFiles},
 		{"limits.owner_writes_per_second", "",

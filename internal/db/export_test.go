@@ -115,8 +115,8 @@ func (s *Store) StoredBy(owner string) (int64, error) {
 // CountAnew counts what an owner has, even if the last count is recent, so that a refusal is judged by it.
 func (s *Store) CountAnew(owner string) error { return s.Usage.Recount(context.Background(), owner) }
 
-// SetRoom sets how much room is left for all owners.
-func (s *Store) SetRoom(bytes int64) { s.Usage.SetRoom(bytes) }
+// SetRoom sets how much room is left for all owners, on a volume of a size.
+func (s *Store) SetRoom(left, total int64) { s.Usage.SetRoom(left, total) }
 
 // FillAndFree releases the reserve and makes it again, as on a full disk on which deletes free a little.
 func (s *Store) FillAndFree() error { return s.Engine.RemakeReserve() }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,6 +38,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 		return nil, err
 	}
 	st.Writer = s.Engine.WriterStatus()
+	s.quotas(sc.Whose(), st)
 	s.problems(st)
 	if !sc.Admin { // the sizes would show how much other users write
 		st.Writer, st.Drift.Watched = ckpt.WriterStatus{}, 0
@@ -144,6 +146,21 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	return err
 }
 
+// quotas adds what users store, as their quotas count it.
+func (s *Store) quotas(owner string, st *ckpt.Status) {
+	st.Quotas = []ckpt.QuotaStatus{}
+	for who, bytes := range s.Usage.Each() {
+		if who == owner || owner == ckpt.AllOwners {
+			st.Quotas = append(st.Quotas, ckpt.QuotaStatus{Owner: who, Bytes: bytes, MaxBytes: s.Opt.MaxOwnerBytes})
+		}
+	}
+	slices.SortFunc(st.Quotas, func(a, b ckpt.QuotaStatus) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Owner, b.Owner))
+	})
+	st.Quotas = st.Quotas[:min(len(st.Quotas), ckpt.MaxQuotas)]
+	_, st.Disk.FreeBytes, st.Disk.FloorBytes = s.Usage.Low()
+}
+
 // damagedProblem gives no number, because every user can read it.
 const damagedProblem = "stored checkpoints are damaged and are never served: ckptsidecar verify names them; " +
 	"new saves do not depend on damaged data; save again, check the disk, and delete the damaged checkpoints"
@@ -188,6 +205,10 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	for _, problem := range s.Engine.RoomProblems() {
 		add("degraded", problem)
+	}
+	if low, left, floor := s.Usage.Low(); low {
+		add("degraded", fmt.Sprintf("%d bytes are free for all users, and limits.free_floor keeps %d: users who store more than limits.owner_minimum "+
+			"cannot save; free space on the disk, let the policies keep less, or raise limits.max_database", left, floor))
 	}
 	if n := s.Watches.Panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf(

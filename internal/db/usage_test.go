@@ -241,6 +241,30 @@ func TestCountsAreWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestCountsStayTrueUnderRetention saves small states for long: each save removes the oldest one and takes its row. The
+// count of the owner's bytes stays the size of what is there.
+func TestCountsStayTrueUnderRetention(t *testing.T) {
+	t.Parallel()
+	s, _ := withQuota(t, 1<<40)
+	for n := range 600 {
+		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRoutine, noise(uint64(n), 150+n%100)))
+		must(t, err)
+		_, _, err = s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: fmt.Sprint("s", n), Name: "n"})
+		must(t, err)
+		_, _, err = s.FinishStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: fmt.Sprint("s", n), Result: quoted(strings.Repeat("r", 50))})
+		must(t, err)
+		if n%50 != 49 {
+			continue
+		}
+		rows, _ := s.Used(ann.Owner)
+		there, err := s.StoredBy(ann.Owner)
+		must(t, err)
+		if diff := rows - there; diff < -2000 || diff > there/5+2000 {
+			t.Fatalf("after %d saves %d bytes are counted, and %d are there", n+1, rows, there)
+		}
+	}
+}
+
 // TestCountsAfterAKill: counts that the last daemon did not write, because it
 // was killed, are counted again.
 func TestCountsAfterAKill(t *testing.T) {
@@ -265,35 +289,47 @@ func TestCountsAfterAKill(t *testing.T) {
 	}
 }
 
-// TestNoOwnerTakesAllTheRoom: without a quota in bytes, one owner may use a
-// share of the sum of his own bytes and the room left for all.
+// TestNoOwnerTakesAllTheRoom: a user may store while the floor stays free, however much of the disk is the user's own.
+// Below the floor, a user who stores much is refused, and a user who stores little is not.
 func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
-	o.OwnerShare = 75
+	o.FreeFloor, o.OwnerMinimum = 1<<30, 16<<20
 	s := openWith(t, o)
-	s.SetRoom(10 << 20)
+	const total = 24 << 20 // so the floor is 2.4 MiB, and the minimum 0.6 MiB
 	var stored int64
 	var err error
 	for n := 0; err == nil; n++ {
 		if n > 100 {
 			t.Fatal("there is no end")
 		}
-		s.SetRoom(max(0, 10<<20-stored))
+		s.SetRoom(max(0, total-stored), total)
 		if _, err = s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(n), 300_000))); err == nil {
 			stored += 300_000
 		}
 	}
 	wantCode(t, err, ckpt.CodeQuota)
-	if stored < 7<<20 || stored > 8<<20 {
-		t.Errorf("one owner has stored %d bytes of 10 MiB", stored)
+	if stored < 21<<20 || stored > 22<<20 {
+		t.Errorf("one owner has stored %d bytes of %d", stored, total)
 	}
-	if _, err := s.Save(t.Context(), bob, binary("a", ckpt.KindRecovery, noise(1, 300_000))); err != nil {
-		t.Errorf("another owner: %v", err)
+	s.SetRoom(1_500_000, total)
+	if state, problems := s.Health(); state != "degraded" || len(problems) != 1 || !strings.Contains(problems[0], "1500000 bytes are free") {
+		t.Errorf("%s, %q", state, problems)
 	}
-	s.SetRoom(100 << 20) // there is more room on the disk now
+	for n := range 2 {
+		if _, err := s.Save(t.Context(), bob, binary("a", ckpt.KindRecovery, noise(uint64(n), 250_000))); err != nil {
+			t.Errorf("a user who stores little, who did not fill the disk: %v", err)
+		}
+	}
+	if _, err := s.Save(t.Context(), bob, binary("a", ckpt.KindRecovery, noise(9, 250_000))); ckpt.CodeOf(err) != ckpt.CodeQuota {
+		t.Errorf("more than the minimum: %v", err)
+	}
+	s.SetRoom(100<<20, total) // there is more room on the disk now
 	if _, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(1, 300_000))); err != nil {
 		t.Errorf("with more room: %v", err)
+	}
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("with more room: %s, %q", state, problems)
 	}
 }
 

@@ -96,14 +96,16 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 		return false, err
 	}
 	wrote := tx.Wrote
-	count, err := tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5) AND NOT EXISTS (SELECT 1 FROM ids WHERE id = ?1)`, key, agentID, n, short, id)
+	count, err := tx.ExecCount(insertNewID, key, agentID, n, short, id)
 	if isTaken(err) || err == nil && count == 0 {
 		tx.Wrote = wrote // only the statement was undone
 		return false, nil
 	}
 	return true, err
 }
+
+const insertNewID = `INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
+		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5) AND NOT EXISTS (SELECT 1 FROM ids WHERE id = ?1)`
 
 // IDTaken says whether an owner has a checkpoint of an id.
 func (tx *Tx) IDTaken(owner, id string) (taken bool, err error) {

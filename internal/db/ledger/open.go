@@ -23,7 +23,7 @@ func NewCore(opt Options) (*Core, error) {
 	s.States = blob.NewStates(opt.LiveBytes)
 	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
 	s.Usage = &usage.Meter{
-		Limits: usage.Limits{MaxOwnerBytes: opt.MaxOwnerBytes, OwnerShare: opt.OwnerShare}, Daemon: Daemon, Reading: s.Reading, Log: opt.Log,
+		Limits: usage.Limits{MaxOwnerBytes: opt.MaxOwnerBytes, FreeFloor: opt.FreeFloor, OwnerMinimum: opt.OwnerMinimum}, Daemon: Daemon, Reading: s.Reading, Log: opt.Log,
 	}
 	return s, nil
 }

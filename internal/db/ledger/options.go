@@ -34,7 +34,8 @@ type Options struct {
 	MaxBytes      int64                                                   // of the database; 0 for no limit
 	MaxOwnerBytes int64                                                   // of all that one owner has stored; 0 for no limit
 	MaxAgentFiles int64                                                   // of the contents of an agent's files, as stored; 0 for no limit
-	OwnerShare    int                                                     // percent of an owner's bytes plus the free space; 0 for no limit
+	FreeFloor     int64                                                   // free space below which only owners with little may store more; 0 for none
+	OwnerMinimum  int64                                                   // bytes that an owner may have even below the floor
 	WriteTimeout  time.Duration                                           // how long a write may wait for the database; 10 s
 	MaxWaiting    int                                                     // writes that may wait before busy is returned; 4096
 	MaxWaitBytes  int64                                                   // and their bytes; 512 MiB

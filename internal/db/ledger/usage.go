@@ -43,20 +43,20 @@ func (tx *Tx) free(owner string, bytesOf func(*sqlite.Tx, int64) (int64, error),
 // lookAtRoom checks how much space is left for all owners: on the disk, and in the database if it
 // has a limit.
 func (s *Core) lookAtRoom() {
-	if s.Usage.OwnerShare == 0 {
+	if s.Usage.FreeFloor == 0 {
 		return
 	}
-	left := int64(-1)
-	if free, _, err := osfile.DiskSpace(filepath.Dir(s.Opt.Path)); err == nil {
-		left = free
+	left, total, err := osfile.DiskSpace(filepath.Dir(s.Opt.Path))
+	if err != nil {
+		left, total = -1, 0
 	}
 	var unused int64
 	if s.Opt.MaxBytes > 0 && s.RO.Get(&unused, `PRAGMA freelist_count`) == nil {
 		size, _ := s.Engine.Sizes()
 		in := max(0, s.Opt.MaxBytes-size+unused*s.Engine.PageSize())
 		if left < 0 || in < left {
-			left = in
+			left, total = in, s.Opt.MaxBytes
 		}
 	}
-	s.Usage.SetRoom(left)
+	s.Usage.SetRoom(left, total)
 }

@@ -15,11 +15,23 @@ import (
 // Limits are what owners may store.
 type Limits struct {
 	MaxOwnerBytes int64 // bytes of everything that one owner has stored; 0 for no limit
-	OwnerShare    int   // percent that one owner may have of their bytes plus the space that is left; 0 for no limit
+	FreeFloor     int64 // free bytes for all owners below which only owners with little may store more; 0 for none
+	OwnerMinimum  int64 // bytes that an owner may have even below the floor
 }
 
 // On says whether anything is limited.
-func (l Limits) On() bool { return l.MaxOwnerBytes > 0 || l.OwnerShare > 0 }
+func (l Limits) On() bool { return l.MaxOwnerBytes > 0 || l.FreeFloor > 0 }
+
+// inForce returns the floor and the minimum on a volume with so many bytes in all. On a small volume
+// both are smaller: the floor is at most a tenth of the volume, so that four owners can have the
+// minimum below it.
+func (l Limits) inForce(total int64) (floor, minimum int64) {
+	floor = l.FreeFloor
+	if total > 0 {
+		floor = min(floor, total/10)
+	}
+	return floor, min(l.OwnerMinimum, floor/4)
+}
 
 // Meter counts how many bytes each owner has stored, for the quota: everything that the owner
 // causes, not only states. The writer counts what its statements store. Removed bytes are
@@ -33,7 +45,8 @@ type Meter struct {
 	Reading func(context.Context, func(*sqlx.Tx) error) error // runs a function in a transaction that reads
 	Log     *slog.Logger
 
-	room atomic.Int64 // the space left for all owners at the last look; below 0 if unknown
+	room  atomic.Int64 // the space left for all owners at the last look; below 0 if unknown
+	total atomic.Int64 // the size of the volume, or of the largest database file that is allowed; 0 if unknown
 
 	mu     sync.Mutex
 	owners map[string]*owned
@@ -76,8 +89,32 @@ func (m *Meter) Tally() (t Tally) {
 	return t
 }
 
-// SetRoom notes how much space is left for all owners, below 0 if unknown.
-func (m *Meter) SetRoom(bytes int64) { m.room.Store(bytes) }
+// SetRoom notes the space that is left for all owners, below 0 if it is unknown, and how much there is in all.
+func (m *Meter) SetRoom(left, total int64) {
+	m.room.Store(left)
+	m.total.Store(total)
+}
+
+// Low says whether the space that is left for all owners is below the floor, and gives both.
+func (m *Meter) Low() (low bool, left, floor int64) {
+	if m.FreeFloor == 0 {
+		return false, -1, 0
+	}
+	left = m.room.Load()
+	floor, _ = m.inForce(m.total.Load())
+	return left >= 0 && left < floor, left, floor
+}
+
+// Each returns how many bytes each owner has stored.
+func (m *Meter) Each() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]int64, len(m.owners))
+	for owner, o := range m.owners {
+		all[owner] = o.bytes()
+	}
+	return all
+}
 
 // Used is the counted bytes of an owner: of all tables except the audit log, and of the audit log.
 func (m *Meter) Used(owner string) (rows, log int64) {
@@ -101,6 +138,9 @@ func (m *Meter) Commit(t *Tally) {
 		o.rows += u.rows
 		o.log += u.log
 		o.added += max(0, u.rows)
+		if o.rows < 0 { // more was subtracted than was added: the tables know
+			o.stale = true
+		}
 	}
 }
 
@@ -132,15 +172,15 @@ func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
 	if most := m.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this needs %d: %s", owner, used, most, bytes, advice)
 	}
-	left, share := m.room.Load(), int64(m.OwnerShare)
-	if share == 0 || left < 0 {
+	left := m.room.Load()
+	if m.FreeFloor == 0 || left < 0 {
 		return nil
 	}
-	left = max(0, left-bytes)
-	if most := (used + bytes + left) / 100 * share; used+bytes > most+beyond {
+	floor, minimum := m.inForce(m.total.Load())
+	if left = max(0, left-bytes); left < floor && used+bytes > minimum+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota,
-			"%s has %d bytes stored, and %d are left for all: this needs %d, and one owner may have %d%% of both together; %s",
-			owner, used, left, bytes, share, advice)
+			"this needs %d bytes and would leave %d bytes free for all users. The last %d are kept for users who store less than %d, and %s stores %d: %s, or free space on the disk",
+			bytes, left, floor, minimum, owner, used, advice)
 	}
 	return nil
 }

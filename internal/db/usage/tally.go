@@ -1,20 +1,37 @@
 package usage
 
 import (
+	"slices"
 	"strings"
 )
 
 // Statement is what a tally must know of a statement.
 type Statement struct {
 	stores   bool
-	replaces bool // it replaces stored data
+	replaces bool  // it replaces stored data with data of about the same length
+	fills    bool  // it sets columns that had no value
+	extra    int64 // bytes that it stores besides its arguments
 }
+
+// filled are the tables whose rows get their texts in two statements: an UPDATE of one sets what the
+// INSERT left empty.
+var filled = []string{"UPDATE steps ", "UPDATE operations ", "UPDATE findings ", "UPDATE prompts "}
 
 // Look examines the text of a statement.
 func Look(query string) Statement {
-	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
-	return Statement{verb == "INSERT" || verb == "UPDATE" || verb == "REPLACE", strings.HasPrefix(query, "UPDATE")}
+	query = strings.TrimSpace(query)
+	verb, _, _ := strings.Cut(query, " ")
+	s := Statement{stores: verb == "INSERT" || verb == "UPDATE" || verb == "REPLACE"}
+	if verb == "UPDATE" {
+		s.fills = slices.ContainsFunc(filled, func(table string) bool { return strings.HasPrefix(query, table) })
+		s.replaces = !s.fills
+	}
+	return s
 }
+
+// Inserts is a statement that writes a whole row, whatever its verb is. extra is the length of the row's texts that
+// are no arguments, less the arguments that are not stored.
+func Inserts(extra int64) Statement { return Statement{stores: true, extra: extra} }
 
 // looseChange is the longest text of an UPDATE that is not counted: an id, a time or a hash
 // replaces another.
@@ -48,7 +65,13 @@ func (t *Tally) Count(s Statement, args []any) {
 		}
 		return
 	}
-	t.stored += RowLength(args...)
+	if s.fills {
+		for _, arg := range args {
+			t.stored += LengthOf(arg)
+		}
+		return
+	}
+	t.stored += RowLength(args...) + s.extra
 }
 
 // Add adds bytes that no statement shows to an owner's bytes: removed bytes, and bytes that were
