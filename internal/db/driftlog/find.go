@@ -143,6 +143,7 @@ func (s *Drifts) store(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 		return false, err
 	}
 	if before == nil {
+		f.Earlier = ckpt.JSON(`[]`)
 		return false, tx.Exec(`INSERT INTO findings
 			(id, run_id, at, rule, severity, message, advice, evidence, checkpoint, about, posted, since_seq)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
