@@ -15,15 +15,15 @@ type Statement struct {
 
 // filled are the tables whose rows get their texts in two statements: an UPDATE of one sets what the
 // INSERT left empty.
-var filled = []string{"UPDATE steps ", "UPDATE operations ", "UPDATE findings ", "UPDATE prompts "}
+var filled = []string{"steps", "operations", "findings", "prompts"}
 
 // Look examines the text of a statement.
 func Look(query string) Statement {
 	query = strings.TrimSpace(query)
-	verb, _, _ := strings.Cut(query, " ")
+	verb, rest, _ := strings.Cut(query, " ")
 	s := Statement{stores: verb == "INSERT" || verb == "UPDATE" || verb == "REPLACE"}
 	if verb == "UPDATE" {
-		s.fills = slices.ContainsFunc(filled, func(table string) bool { return strings.HasPrefix(query, table) })
+		s.fills = slices.ContainsFunc(filled, func(table string) bool { return strings.HasPrefix(rest, table+" ") })
 		s.replaces = !s.fills
 	}
 	return s
