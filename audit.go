@@ -11,6 +11,7 @@ type AuditRow struct {
 	Owner   Ref    `json:"owner" db:"owner"`
 	Agent   Ref    `json:"agent" db:"agent"`
 	Run     Ref    `json:"run" db:"run"`
+	Life    *int64 `json:"life" db:"life"`       // which life of the run: 1, 2, …; its number never changes
 	Subject Ref    `json:"subject" db:"subject"` // the id of the object of the action
 	Outcome string `json:"outcome" db:"outcome"` // done, or an error code
 	Reason  Ref    `json:"reason" db:"reason"`
@@ -47,7 +48,7 @@ func (f *AuditFilter) Check() error {
 	if err := optional(f.Agent, CheckAgentName); err != nil {
 		return err
 	}
-	if err := optional(f.Run, CheckRunName); err != nil {
+	if err := optional(f.Run, CheckLife); err != nil {
 		return err
 	}
 	switch {
@@ -89,7 +90,7 @@ type PruneReport struct {
 // ExportRequest chooses what an export contains.
 type ExportRequest struct {
 	Agents []string // empty means all agents of the owner
-	Run    string   // of a single agent: export only this run
+	Run    string   // of a single agent: export only this run, with its earlier lives
 
 	NoFiles bool // without the files that checkpoints name
 }
@@ -104,7 +105,7 @@ func (r *ExportRequest) Check() error {
 	if r.Run != "" && len(r.Agents) != 1 {
 		return Errorf(CodeInvalid, "a run belongs to one agent: name its agent too")
 	}
-	return optional(r.Run, CheckRunName)
+	return optional(r.Run, CheckLife)
 }
 
 // ImportRequest chooses the agent of an import.

@@ -24,7 +24,7 @@ func (r *EvaluateRequest) Check() error {
 	if err := optional(r.Agent, CheckAgentName); err != nil {
 		return err
 	}
-	if err := optional(r.Run, CheckRunName); err != nil {
+	if err := optional(r.Run, CheckLife); err != nil {
 		return err
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -29,6 +30,9 @@ func CheckAgentName(name string) error {
 
 // CheckRunName accepts ^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}$.
 func CheckRunName(name string) error {
+	if base := BaseRun(name); base != name && CheckLife(name) == nil {
+		return Errorf(CodeInvalid, "%s is an earlier life of run %s, and stays as it ended: name %s, the present one", name, base, base)
+	}
 	return checkName("run", name, MaxRunName, "._:@+-")
 }
 
@@ -186,4 +190,31 @@ func cut(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// BaseRun returns the name of all lives of a run: main for main~2.
+func BaseRun(run string) string {
+	name, _, _ := strings.Cut(run, "~")
+	return name
+}
+
+// LifeName returns how a reference names the life of a run that is so many lives ago: main~2. 0 is
+// the present life.
+func LifeName(name string, ago int) string {
+	if ago == 0 {
+		return name
+	}
+	return name + "~" + strconv.Itoa(ago)
+}
+
+// CheckLife accepts the name of a run, and the name of an earlier life of a run: main~2.
+func CheckLife(name string) error {
+	base, ago, past := strings.Cut(name, "~")
+	if err := CheckRunName(base); err != nil || !past {
+		return err
+	}
+	if n, err := strconv.Atoi(ago); err != nil || n < 1 || strconv.Itoa(n) != ago {
+		return Errorf(CodeInvalid, "the run %q names no life: %s~1 is the life before the present one, %s~2 the one before that", cut(name), cut(base), cut(base))
+	}
+	return nil
 }

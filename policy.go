@@ -12,6 +12,7 @@ type Policy struct {
 	// keeps it. If it belongs to an operation, it stays until the operation has succeeded.
 	PreOperationKeep Duration    `json:"pre_operation_keep"`
 	EndedKeep        Duration    `json:"ended_keep"` // how long an ended run and its checkpoints stay
+	LivesKeep        int         `json:"lives_keep"` // how many earlier lives of a run stay; 0 keeps all until ended_keep is over
 	MaxBytes         int64       `json:"max_bytes"`  // budget of stored bytes; 0 for none
 	MaxEvents        int         `json:"max_events"` // of a run; the oldest are removed
 	Secrets          SecretsMode `json:"secrets"`
@@ -102,6 +103,7 @@ func DefaultPolicy() Policy {
 		PreOperationKeep: Duration(7 * Day),
 
 		EndedKeep:  Duration(30 * Day),
+		LivesKeep:  20,
 		MaxEvents:  100_000,
 		Secrets:    SecretsWarn,
 		Autoresume: true,
@@ -136,6 +138,8 @@ func (p Policy) Check() error {
 		return Errorf(CodeInvalid, "pre_operation_keep is %s: it must be at least 1s, or 0s to keep them", p.PreOperationKeep)
 	case time.Duration(p.EndedKeep) < time.Second:
 		return Errorf(CodeInvalid, "ended_keep is %s: it must be at least 1s", p.EndedKeep)
+	case p.LivesKeep < 0 || p.LivesKeep > 1_000_000:
+		return Errorf(CodeInvalid, "lives_keep is %d: give the number of earlier lives to keep, 1 to 1000000, or 0 to keep all", p.LivesKeep)
 	case p.MaxBytes < 0:
 		return Errorf(CodeInvalid, "max_bytes is %d: give a number of bytes, or 0 for no budget", p.MaxBytes)
 	}

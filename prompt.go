@@ -202,7 +202,10 @@ type QuestionRequest struct {
 
 // Check refuses an invalid question.
 func (r *QuestionRequest) Check() error {
-	if err := (RunRef{Agent: r.Agent, Run: r.Run}).Check(); err != nil {
+	if err := CheckAgentName(r.Agent); err != nil {
+		return err
+	}
+	if err := optional(r.Run, CheckRunName); err != nil {
 		return err
 	}
 	switch {

@@ -38,7 +38,10 @@ type ResumeRequest struct {
 
 // Check refuses an invalid request.
 func (r *ResumeRequest) Check() error {
-	if err := (RunRef{Agent: r.Agent, Run: r.Run}).Check(); err != nil {
+	if err := CheckAgentName(r.Agent); err != nil {
+		return err
+	}
+	if err := optional(r.Run, CheckRunName); err != nil {
 		return err
 	}
 	if r.PID < 0 {

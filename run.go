@@ -9,7 +9,8 @@ import (
 type Run struct {
 	Agent              string    `json:"agent" db:"agent"`
 	Owner              string    `json:"owner" db:"owner"`
-	Run                string    `json:"run" db:"run"`
+	Run                string    `json:"run" db:"run"`   // main, or main~2 for the second life before the present one
+	Life               int64     `json:"life" db:"life"` // 1, 2, …; it never changes
 	Workflow           Ref       `json:"workflow" db:"workflow"`
 	Status             RunStatus `json:"status" db:"status"`
 	Epoch              int64     `json:"epoch" db:"epoch"`     // the fencing token in the writes of the owner
@@ -139,6 +140,7 @@ type RunFilter struct {
 	Goal     string   // each word must be a word of the goal; a word with * at its end matches the beginning of one
 	Since    Time     // started at this time or later
 	Until    Time     // started before
+	Lives    bool     // earlier lives of runs too, such as main~1
 	Severity Severity // has a finding of at least this severity that nobody has dismissed
 	Sort     RunSort
 	Before   string // a cursor
@@ -244,7 +246,7 @@ func (r RunRef) Check() error {
 	if err := CheckAgentName(r.Agent); err != nil {
 		return err
 	}
-	return optional(r.Run, CheckRunName)
+	return optional(r.Run, CheckLife)
 }
 
 // Heartbeat reports that the owner is alive, and its progress.

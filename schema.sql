@@ -67,12 +67,16 @@ CREATE TABLE IF NOT EXISTS policies (
     set_at TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A run is one execution of an agent. The run 'main' exists by itself.
--- The counters are kept by the writer in the same transaction as what they count.
+-- A run is one life of a name: one execution of an agent. The run 'main' exists by itself.
+-- When a name is begun anew, the life that has ended becomes main~1, the one before main~2;
+-- its number in life stays. The counters are kept by the writer in the same transaction as what they count.
 CREATE TABLE IF NOT EXISTS runs (
     id            INTEGER PRIMARY KEY,
     agent_id      INTEGER NOT NULL REFERENCES agents (id),
-    name          TEXT NOT NULL,
+    name          TEXT NOT NULL,              -- what it is called now: main, or main~2 for the second life before
+    life          INTEGER NOT NULL DEFAULT 1, -- 1, 2, … under its name; no later life of an agent's name gets the same
+    base          TEXT GENERATED ALWAYS AS (substr(name, 1, instr(name || '~', '~') - 1)) VIRTUAL, -- the name of all its lives: main
+    ago           INTEGER GENERATED ALWAYS AS (CAST(substr(name, instr(name || '~', '~') + 1) AS INTEGER)) VIRTUAL, -- 0 for the present life
     status        TEXT NOT NULL DEFAULT 'running' CHECK (status IN
         ('running', 'suspended', 'awaiting_continuation', 'interrupted', 'timed_out', 'completed', 'failed')),
     epoch         INTEGER NOT NULL DEFAULT 1, -- the fencing token: a write that names an older one is refused
@@ -83,7 +87,6 @@ CREATE TABLE IF NOT EXISTS runs (
     last_seq      INTEGER NOT NULL DEFAULT 0, -- of its checkpoints; never reused
     removed       INTEGER NOT NULL DEFAULT 0, -- checkpoints that are gone: last_seq = what is there + removed
     stored_bytes  INTEGER NOT NULL DEFAULT 0, -- of all its states, as stored
-    base_seq      INTEGER NOT NULL DEFAULT 0, -- it was begun anew after this one: what came before is history only
     head          TEXT,                       -- the checkpoint that the next save comes from
     workflow      TEXT,
     pid           INTEGER,                    -- of the owner, with what tells it from a later process of that number
@@ -111,6 +114,7 @@ CREATE TABLE IF NOT EXISTS runs (
     back_seq      INTEGER,                    -- drift may be beginning: the newest clean checkpoint up to this one is kept; NULL while it is not
     continuation_prompt TEXT,
     external_session    TEXT,
+    command       TEXT CHECK (command IS NULL OR json_valid(command)), -- how exec began its agent: {"argv": its words, "folder": where}; NULL: nobody said
     labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
     result        TEXT,
     error         TEXT,
@@ -464,13 +468,12 @@ CREATE TABLE IF NOT EXISTS prompts (
     asked_seq   INTEGER, -- the run's newest checkpoint when it was asked,
     answered_seq INTEGER, -- and when it was answered
     answer      TEXT,    -- the choice
-    data        TEXT,    -- what came with it
-    retired     INTEGER NOT NULL DEFAULT 0 CHECK (retired IN (0, 1)) -- the run was begun anew since
+    data        TEXT     -- what came with it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
 CREATE INDEX IF NOT EXISTS prompts_waiting ON prompts (run_id) WHERE answered_at IS NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS prompts_of_operation ON prompts (run_id, operation, attempt) WHERE kind = 'operation';
-CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
+CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL;
 
 -- What hooks of the settings are told of. A notice is written in the transaction
 -- of what it tells of, and forgotten some time after it was delivered or given up.
@@ -482,6 +485,7 @@ CREATE TABLE IF NOT EXISTS notices (
     owner TEXT,
     agent TEXT,
     run   TEXT,
+    life  INTEGER NOT NULL,     -- of the run; 0 where there is none
     body  TEXT NOT NULL CHECK (json_valid(body))
 ) STRICT;
 CREATE TABLE IF NOT EXISTS deliveries (
@@ -637,7 +641,8 @@ CREATE TABLE IF NOT EXISTS places (
     owner TEXT NOT NULL, -- '' for none, as in the two others
     agent TEXT NOT NULL,
     run   TEXT NOT NULL,
-    UNIQUE (owner, agent, run)
+    life  INTEGER NOT NULL, -- of the run; 0 where there was none
+    UNIQUE (owner, agent, run, life)
 ) STRICT;
 -- The ids under which clients have saved in the last week. The row of acts is the
 -- record of the save; print tells another request under the same id.
@@ -786,8 +791,9 @@ BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
 CREATE TRIGGER IF NOT EXISTS owner_changes_are_never_replaced BEFORE INSERT ON owner_changes
 WHEN NEW.n <= (SELECT max(n) FROM owner_changes WHERE agent_id = NEW.agent_id)
 BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
-CREATE TRIGGER IF NOT EXISTS runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs
-BEGIN SELECT RAISE(ABORT, 'a run keeps its agent and its name'); END;
+CREATE TRIGGER IF NOT EXISTS runs_keep_their_names BEFORE UPDATE OF id, agent_id, name, life ON runs
+WHEN NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id OR NEW.life <> OLD.life OR NEW.base <> OLD.base OR NEW.ago < OLD.ago OR NEW.ended_at IS NULL
+BEGIN SELECT RAISE(ABORT, 'a run keeps its agent, its name and its life'); END;
 CREATE TRIGGER IF NOT EXISTS agents_get_a_uid AFTER INSERT ON agents WHEN NEW.uid IS NULL
 BEGIN UPDATE agents SET uid = printf('%08x-%04x-7%03x-%04x-%s', (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)) >> 16, (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)) & 0xffff, abs(random() % 4096), 0x8000 | abs(random() % 0x4000), lower(hex(randomblob(6)))) WHERE id = NEW.id; END;
 CREATE TRIGGER IF NOT EXISTS agents_keep_their_uid BEFORE UPDATE OF uid ON agents WHEN OLD.uid IS NOT NULL
@@ -861,23 +867,25 @@ SELECT n, agent, from_owner, to_owner, uid FROM owner_changes;
 -- Policies for more than one agent; the owner * is everybody.
 CREATE VIEW audit_policies (owner, policy, set_at) AS SELECT owner, policy, set_at FROM policies;
 
-CREATE VIEW audit_runs (agent, owner, run, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
+-- Each life of a run has a row; run and life tell it in every view. ago is 0 for the present
+-- life, and 2 for the one that a reference calls main~2.
+CREATE VIEW audit_runs (agent, owner, run, life, ago, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
     ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes, source, partial, uid) AS
-SELECT a.name, a.owner, r.name, r.workflow,
+SELECT a.name, a.owner, r.base, r.life, r.ago, r.workflow,
        CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END,
        r.epoch, r.attempt, r.pid, r.parent_run, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal,
        r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes, r.source, r.partial, r.uid
 FROM runs r JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_checkpoints (id, owner, agent, run, seq, kind, created_at, size, stored_size, sha256, parent, step,
+CREATE VIEW audit_checkpoints (id, owner, agent, run, life, seq, kind, created_at, size, stored_size, sha256, parent, step,
     operation, pinned, suspect, labels, metadata, content_type, program) AS
-SELECT c.id, a.owner, a.name, r.name, c.seq, c.kind, c.created_at, c.size, c.stored_size, c.sha256, c.parent, c.step,
+SELECT c.id, a.owner, a.name, r.base, r.life, c.seq, c.kind, c.created_at, c.size, c.stored_size, c.sha256, c.parent, c.step,
        c.operation, c.pinned, c.suspect, c.labels, c.metadata, c.content_type, c.program
 FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- The states that are JSON, as text. sqlar_uncompress is in the sqlite3 command.
-CREATE VIEW audit_states (id, owner, agent, run, seq, kind, state) AS
-SELECT c.id, a.owner, a.name, r.name, c.seq, c.kind,
+CREATE VIEW audit_states (id, owner, agent, run, life, seq, kind, state) AS
+SELECT c.id, a.owner, a.name, r.base, r.life, c.seq, c.kind,
        CASE WHEN c.pieces IS NULL THEN CAST(c.body AS TEXT)
        ELSE (SELECT group_concat(bytes, '') FROM
                (SELECT CAST(substr(sqlar_uncompress(s.data, s.size),
@@ -888,52 +896,52 @@ SELECT c.id, a.owner, a.name, r.name, c.seq, c.kind,
 FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
 WHERE c.content_type LIKE 'application/json%' OR c.content_type LIKE '%+json%';
 
-CREATE VIEW audit_steps (agent, owner, run, key, attempt, name, status, args, result, error, started_at, ended_at,
+CREATE VIEW audit_steps (agent, owner, run, life, key, attempt, name, status, args, result, error, started_at, ended_at,
     duration_ms, input_tokens, output_tokens, cost_usd, progress, turn, outcome) AS
-SELECT a.name, a.owner, r.name, s.key, s.attempt, s.name, s.status, s.args, s.result, s.error, s.started_at, s.ended_at,
+SELECT a.name, a.owner, r.base, r.life, s.key, s.attempt, s.name, s.status, s.args, s.result, s.error, s.started_at, s.ended_at,
        s.duration_ms, s.input_tokens, s.output_tokens, s.cost_usd, s.progress, s.turn, s.outcome
 FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, checkpoint, started_at, ended_at, result, error,
+CREATE VIEW audit_operations (agent, owner, run, life, key, attempt, name, status, checkpoint, started_at, ended_at, result, error,
     args, idempotent, resolution, resolved_at, resolved_by, left_uncertain) AS
-SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error,
+SELECT a.name, a.owner, r.base, r.life, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error,
        o.args, o.idempotent, o.resolution, o.resolved_at, o.resolved_by, o.left_uncertain
 FROM operations o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by,
+CREATE VIEW audit_findings (id, agent, owner, run, life, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by,
     advice, since_seq, until_seq, closed, closed_at, about, posted, earlier) AS
-SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by,
+SELECT f.id, a.name, a.owner, r.base, r.life, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by,
        f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at, f.about, f.posted, f.earlier
 FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data, operation, attempt) AS
-SELECT p.id, a.name, a.owner, r.name, p.at, CASE WHEN p.kind = 'operation' THEN 'Did operation ' || p.operation || ' take effect?' ELSE p.question END,
+CREATE VIEW audit_prompts (id, agent, owner, run, life, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data, operation, attempt) AS
+SELECT p.id, a.name, a.owner, r.base, r.life, p.at, CASE WHEN p.kind = 'operation' THEN 'Did operation ' || p.operation || ' take effect?' ELSE p.question END,
        p.reason, p.checkpoint, coalesce(p.choice, p.answer), p.answered_at, p.answered_by,
        p.kind, p.key, p.choices, p.schema, p.expires_at, p.data, p.operation, p.attempt
 FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_events (agent, owner, run, seq, at, type, payload) AS
-SELECT a.name, a.owner, r.name, e.seq, e.at, e.type, e.payload
+CREATE VIEW audit_events (agent, owner, run, life, seq, at, type, payload) AS
+SELECT a.name, a.owner, r.base, r.life, e.seq, e.at, e.type, e.payload
 FROM events e JOIN runs r ON r.id = e.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- LangGraph's checkpoints, and the ordinary ones that they are; audit_states has
 -- their values, by id.
-CREATE VIEW audit_graph_checkpoints (id, agent, owner, run, seq, created_at, thread, ns, checkpoint, parent, channels, metadata) AS
-SELECT c.id, a.name, a.owner, r.name, c.seq, c.created_at, t.thread, t.ns, g.id, g.parent, g.channels, c.metadata
+CREATE VIEW audit_graph_checkpoints (id, agent, owner, run, life, seq, created_at, thread, ns, checkpoint, parent, channels, metadata) AS
+SELECT c.id, a.name, a.owner, r.base, r.life, c.seq, c.created_at, t.thread, t.ns, g.id, g.parent, g.channels, c.metadata
 FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN graph_threads t ON t.run_id = g.run_id
 JOIN runs r ON r.id = g.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- The writes of its tasks. value is text where the type says that it is JSON.
-CREATE VIEW audit_graph_writes (agent, owner, run, thread, ns, checkpoint, task, idx, path, channel, type, size, value) AS
-SELECT a.name, a.owner, r.name, t.thread, t.ns, w.checkpoint, w.task, w.idx, w.path, w.channel, w.type, w.size,
+CREATE VIEW audit_graph_writes (agent, owner, run, life, thread, ns, checkpoint, task, idx, path, channel, type, size, value) AS
+SELECT a.name, a.owner, r.base, r.life, t.thread, t.ns, w.checkpoint, w.task, w.idx, w.path, w.channel, w.type, w.size,
        CASE WHEN w.type LIKE '%json' THEN CAST(sqlar_uncompress(w.data, w.size) AS TEXT) ELSE sqlar_uncompress(w.data, w.size) END
 FROM graph_writes w JOIN graph_threads t ON t.run_id = w.run_id JOIN runs r ON r.id = w.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- Who did what, when, and how it went. removed is a JSON array of the checkpoints
 -- that went because of it; audit_removals has a row for each.
-CREATE VIEW audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed) AS
+CREATE VIEW audit_log (n, at, who, pid, action, owner, agent, run, life, subject, outcome, reason, retries, detail, prev, hash, removed) AS
 SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000), w.who, a.pid, x.word,
-       nullif(p.owner, ''), nullif(p.agent, ''), nullif(p.run, ''),
+       nullif(p.owner, ''), nullif(p.agent, ''), nullif(p.run, ''), nullif(p.life, 0),
        CASE WHEN a.subject IS NULL THEN t.subject
        ELSE lower(substr(hex(a.subject), 1, 8) || '-' || substr(hex(a.subject), 9, 4) || '-' || substr(hex(a.subject), 13, 4) || '-' || substr(hex(a.subject), 17, 4) || '-' || substr(hex(a.subject), 21)) END,
        coalesce(o.word, 'done'), coalesce(t.reason, CASE WHEN a.sha256 IS NULL THEN y.word END), coalesce(a.retries, 0),
@@ -967,8 +975,8 @@ SELECT from_n, to_n, hash, name, sha256, bytes, at, who, removed FROM audit_arch
 
 -- One row for each checkpoint that is gone, but for those that went with all of
 -- their agent. n is the row of audit_log that records it.
-CREATE VIEW audit_removals (n, at, who, owner, agent, run, id, kind, seq, reason) AS
-SELECT r.n, r.at, r.who, p.owner, p.agent, p.run,
+CREATE VIEW audit_removals (n, at, who, owner, agent, run, life, id, kind, seq, reason) AS
+SELECT r.n, r.at, r.who, p.owner, p.agent, p.run, p.life,
        nullif(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), '----'),
        CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
        g.seq, r.why
@@ -982,7 +990,7 @@ LEFT JOIN acts g ON g.n = r.gone LEFT JOIN places p ON p.id = g.place;
 -- The chain of the audit log: the SHA-256 of input's bytes is hash. input ends
 -- with a secret of this database and the hash of the row before.
 CREATE VIEW audit_chain (n, input, hash) AS
-SELECT a.n, json_array(a.n, a.at, w.who, a.pid, x.word, p.owner, p.agent, p.run, o.word, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
+SELECT a.n, json_array(a.n, a.at, w.who, a.pid, x.word, p.owner, p.agent, p.run, p.life, o.word, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
                        a.gone, y.word, hex(a.subject), hex(a.sha256), hex(a.rest), hex(a.beside), a.more,
                        (SELECT value FROM meta WHERE key = 'chain_key'),
                        coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_links b WHERE b.n = a.n - 1), '')),
@@ -1002,7 +1010,7 @@ SELECT checkpoint, 'an ' || status || ' operation' FROM operations WHERE status 
 UNION ALL
 SELECT checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL
 UNION ALL
-SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = base_seq AND ended_at IS NULL
+SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
 UNION ALL
 SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NULL
 UNION ALL
@@ -1012,8 +1020,8 @@ WHERE r.back_seq IS NOT NULL AND r.ended_at IS NULL
                AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'damaged:' || o.id));
 
 -- The trees of files that checkpoints name. One that was let go of says why.
-CREATE VIEW audit_trees (checkpoint, owner, agent, run, seq, tree, root, git_head, captured_at, complete, files, bytes, left_out, gone) AS
-SELECT c.id, a.owner, a.name, r.name, c.seq, t.sha256, t.root, t.git_head, t.captured_at, t.complete, t.files, t.bytes, t.left_out, x.gone
+CREATE VIEW audit_trees (checkpoint, owner, agent, run, life, seq, tree, root, git_head, captured_at, complete, files, bytes, left_out, gone) AS
+SELECT c.id, a.owner, a.name, r.base, r.life, c.seq, t.sha256, t.root, t.git_head, t.captured_at, t.complete, t.files, t.bytes, t.left_out, x.gone
 FROM checkpoint_trees x JOIN checkpoints c ON c.run_id = x.run_id AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = x.seq AND c.n = x.n
 JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id LEFT JOIN trees t ON t.id = x.tree_id;
 
@@ -1092,7 +1100,7 @@ recorded AS ( -- columns of a checkpoint that differ from the audit row of its s
     SELECT c.n, c.id, x.n IS NULL AS gone,
            CASE WHEN w.word NOT IN ('save', 'import') OR x.outcome IS NOT NULL THEN ', save' ELSE '' END
            || CASE WHEN lower(hex(x.subject)) IS NOT replace(c.id, '-', '') THEN ', id' ELSE '' END
-           || CASE WHEN p.owner IS NOT coalesce((SELECT o.from_owner FROM owner_changes o WHERE o.agent_id = a.id AND o.n >= c.n ORDER BY o.n LIMIT 1), a.owner) OR p.agent IS NOT a.name OR p.run IS NOT r.name THEN ', agent or run' ELSE '' END
+           || CASE WHEN p.owner IS NOT coalesce((SELECT o.from_owner FROM owner_changes o WHERE o.agent_id = a.id AND o.n >= c.n ORDER BY o.n LIMIT 1), a.owner) OR p.agent IS NOT a.name OR p.run IS NOT r.base OR p.life IS NOT r.life THEN ', agent or run' ELSE '' END
            || CASE WHEN w.word = 'save' AND strftime('%Y-%m-%dT%H:%M:%S', x.at / 1000, 'unixepoch') || printf('.%03dZ', x.at % 1000) <> c.created_at THEN ', created_at' ELSE '' END
            || CASE WHEN CASE x.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END IS NOT c.kind THEN ', kind' ELSE '' END
            || CASE WHEN x.seq IS NOT c.seq THEN ', seq' ELSE '' END

@@ -63,7 +63,7 @@ func (c *listCmd) check() error {
 	}
 	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
-		cli.Given(c.InRun, ckpt.CheckRunName),
+		cli.Given(c.InRun, ckpt.CheckLife),
 		cli.Given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
 		ckpt.CheckLabels(c.Label),
 	)

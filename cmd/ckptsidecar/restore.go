@@ -65,7 +65,7 @@ func (c *restoreCmd) resolve(ctx context.Context, a *app) (err error) {
 			c.Checkpoint, err = a.CheckpointIDOf(ctx, c.Agent, a.InRun(c.Agent, c.InRun), c.Checkpoint)
 		}
 		return err
-	case found && ckpt.CheckRunName(run) == nil && !strings.Contains(run, "@"):
+	case found && ckpt.CheckLife(run) == nil && !strings.Contains(run, "@"):
 		c.Agent, c.InRun = agent, cmp.Or(c.InRun, run)
 		return nil
 	case !strings.ContainsAny(c.Agent, "/@") && !cli.IsPrefix(c.Agent):
@@ -82,7 +82,7 @@ func (c *restoreCmd) resolve(ctx context.Context, a *app) (err error) {
 func (c *restoreCmd) check() error {
 	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
-		cli.Given(c.InRun, ckpt.CheckRunName),
+		cli.Given(c.InRun, ckpt.CheckLife),
 		cli.Given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
 		cli.Given(c.Checkpoint, cli.CheckCheckpointNameOf),
 		ckpt.CheckReason(c.Reason),

@@ -107,7 +107,7 @@ func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) err
 func (c *runsCmd) filter(now time.Time) (f ckpt.RunFilter, err error) {
 	f = ckpt.RunFilter{
 		Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Workflow: c.Workflow, Labels: c.Label, Goal: c.Goal,
-		Severity: ckpt.Severity(c.Severity), Sort: ckpt.RunSort(c.Sort),
+		Severity: ckpt.Severity(c.Severity), Sort: ckpt.RunSort(c.Sort), Lives: c.All,
 	}
 	if f.Since, err = instant("--since", c.Since, now); err != nil {
 		return f, err

@@ -58,7 +58,7 @@ func readPlace(name string) (p place, ok bool) {
 	if at := strings.LastIndexAny(rest, "/@"); at > 0 && p.number(rest[at+1:]) {
 		p.run, p.exact = rest[:at], true
 	}
-	return p, ckpt.CheckAgentName(agent) == nil && ckpt.CheckRunName(p.run) == nil
+	return p, ckpt.CheckAgentName(agent) == nil && ckpt.CheckLife(p.run) == nil
 }
 
 // number parses the number of a checkpoint in a run: 3, -1 or latest.

@@ -43,6 +43,7 @@ var policyFields = []struct {
 	{"recovery_keep", "how long a recovery checkpoint stays", aTime},
 	{"pre_operation_keep", "how long one before an operation stays that belongs to none; 0s keeps it", aTime},
 	{"ended_keep", "how long an ended run stays", aTime},
+	{"lives_keep", "how many earlier lives of a run stay; 0 keeps all", aNumber},
 	{"max_bytes", "budget of stored bytes; 0 for none", aNumber},
 	{"sensitivity", "of the detectors: off, low, normal or high", aWord},
 	{"checkpoint_interval", "a routine checkpoint is due after it; 0s for never", aTime},

@@ -279,7 +279,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	if err := tx.EraseTexts(agent); err != nil {
 		return err
 	}
-	if err := tx.ForgetNotices(agent.Owner, agent.Name, ""); err != nil {
+	if err := tx.ForgetNotices(agent.Owner, agent.Name); err != nil {
 		return err
 	}
 	for _, statement := range erasures {

@@ -103,7 +103,8 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 // deleteEvents deletes a run's events up to a number, and returns the bytes that each used.
 var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + usage.OfRuns["events"]
 
-// Events reads events after a sequence number, oldest first.
+// Events reads events after a sequence number, oldest first. Numbers count on from life to life:
+// whoever reads on from the number of an event also gets those of the life in which it was.
 func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {
 	limit, err := ledger.PageSizeOf(limit)
 	if err != nil {
@@ -117,8 +118,9 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 	page := &ckpt.EventPage{Events: []ckpt.Event{}}
 	err = s.RO.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
 		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events
-		WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?)
-		WHERE before < ? ORDER BY seq`, run.ID, after, limit+1, ledger.PageBytes)
+		WHERE (run_id = ?1 OR ?2 > 0 AND run_id IN (SELECT id FROM runs WHERE agent_id = (SELECT agent_id FROM runs WHERE id = ?1)
+			AND name > ?5 || '~' AND name < ?5 || char(127))) AND seq > ?2 ORDER BY seq LIMIT 0 + ?3)
+		WHERE before < ?4 ORDER BY seq`, run.ID, after, limit+1, ledger.PageBytes, run.Run.Run)
 	if n := min(len(page.Events), limit); n > 0 && page.Events[n-1].Seq < run.LastEvent {
 		page.Events = page.Events[:n]
 		page.Next = &page.Events[n-1].Seq

@@ -46,7 +46,8 @@ func unresolved(tx *ledger.Tx, run *ledger.RunRow) (rows []operationRow, err err
 
 // unresolvedOf returns the attempts of a key whose end nobody knows, of all lives of a run, oldest first.
 func unresolvedOf(tx *ledger.Tx, run *ledger.RunRow, key string) (rows []operationRow, err error) {
-	return rows, tx.List(&rows, `SELECT `+operationColumns+operationTables+`WHERE o.run_id = ? AND o.key = ? AND `+isUnresolved+` ORDER BY o.id`, run.ID, key)
+	return rows, tx.List(&rows, `SELECT `+operationColumns+operationTables+`WHERE o.run_id IN (SELECT id FROM runs WHERE agent_id = ?1 AND `+ledger.LivesOf+`)
+		AND o.key = ?3 AND `+isUnresolved+` ORDER BY o.id`, run.AgentID, ckpt.BaseRun(run.Name), key)
 }
 
 // mayLeave refuses to end a run, or to begin it anew, while nobody knows how an operation of it ends. If the request
@@ -149,13 +150,19 @@ func (s *Store) mayBegin(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	}
 	for i := range rows {
 		o := &rows[i]
+		of, err := tx.RunOfRow("operations", o.ID)
+		if err != nil {
+			return err
+		}
+		e := resolveEntry(e, "")
+		e.Run, e.Life = of.Name, of.Life
 		switch {
 		case !sc.Spooled.IsZero():
 			if o.Status == ckpt.OperationOpen {
-				err = s.becomeUncertain(tx, agent, run, o, "")
+				err = s.becomeUncertain(tx, agent, of, o, "")
 			}
 		case o.Status == ckpt.OperationUncertain && o.Idempotent && r.Idempotent:
-			err = s.resolve(tx, agent, run, o, ckpt.OperationResolution{Key: o.Key, Choice: ckpt.ChoiceRepeat}, ckpt.ResolvedByRepeat, resolveEntry(e, ""))
+			err = s.resolve(tx, agent, of, o, ckpt.OperationResolution{Key: o.Key, Choice: ckpt.ChoiceRepeat}, ckpt.ResolvedByRepeat, e)
 		default:
 			err = ckpt.UncertainError("operation "+r.Key+" cannot begin", o.Run, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, o.Run, o.Key))
 		}

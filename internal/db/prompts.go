@@ -193,7 +193,7 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 		Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Size: int64(len(a.Data)), Entry: e, Claim: sqlite.GoesOn,
 		Secrets: c.Found,
 	}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
-		run, err := tx.Run(agent.ID, p.Run)
+		run, err := tx.RunOfRow("prompts", a.ID)
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, ledger.NoRun(p.Agent, p.Run))
 		}
@@ -270,8 +270,9 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 	tx.OnCommit(s.prompts.Tell)
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
-		if err = s.reinitialize(tx, run); err == nil {
-			err = s.NewStretch(tx, run, nil, ckpt.ClosedBegun)
+		var anew *ledger.RunRow
+		if anew, err = s.newLife(tx, agent, run, run.Status); err == nil {
+			e.Life, e.Detail["life"] = run.Life, anew.Life
 		}
 	case ckpt.ChoiceAbandon:
 		err = s.endRun(tx, agent, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
@@ -323,14 +324,4 @@ func promptWhere(tx *ledger.Tx, condition string, args ...any) (*ckpt.Prompt, er
 		return nil, err
 	}
 	return row.shown(tx.Now), nil
-}
-
-// reinitialize makes the next resume begin with nothing. Earlier checkpoints stay as history.
-func (s *Store) reinitialize(tx *ledger.Tx, run *ledger.RunRow) error {
-	if err := s.forgetWork(tx, run); err != nil {
-		return err
-	}
-	run.BaseSeq, run.Head = run.LastSeq, ""
-	return tx.Exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL,
-		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`, tx.Now, run.ID)
 }

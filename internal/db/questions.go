@@ -109,7 +109,7 @@ func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequ
 // askedBefore returns the prompt that the same question made before, nil if there is none.
 func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequest) (*ckpt.Prompt, error) {
 	if r.Key != "" {
-		p, err := promptWhere(tx, `p.run_id = ? AND p.key = ? AND p.kind = 'question' AND NOT p.retired`, run.ID, r.Key)
+		p, err := promptWhere(tx, `p.run_id = ? AND p.key = ? AND p.kind = 'question'`, run.ID, r.Key)
 		if err != nil || p == nil {
 			return nil, err
 		}
@@ -119,11 +119,11 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 		}
 		return p, nil
 	}
-	at := run.BaseSeq // the checkpoint whose state the asker goes on from, which is all that it knows of the run
+	at := int64(0) // the checkpoint whose state the asker goes on from, which is all that it knows of the run
 	if _, err := tx.Get(&at, `SELECT coalesce(state_of, seq) FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return nil, err
 	}
-	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question' AND NOT p.retired
+	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question'
 		AND p.question = ?2 AND p.choices IS ?3 AND p.id > ?4
 		AND CASE WHEN p.answered_at IS NOT NULL THEN p.answered_seq >= ?5
 			WHEN p.expires_at <= ?6 THEN p.asked_seq >= ?5 ELSE 1 END ORDER BY p.id LIMIT 1`,
@@ -201,17 +201,6 @@ func answerDetail(a *ckpt.PromptAnswer) map[string]any {
 		detail["data_bytes"], detail["data_sha256"] = len(a.Data), hex.EncodeToString(sum[:])
 	}
 	return detail
-}
-
-// retireQuestions is for a run that begins again: the questions that it asked before are history.
-func (s *Store) retireQuestions(tx *ledger.Tx, run *ledger.RunRow) error {
-	tx.OnCommit(s.prompts.Tell)
-	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
-		WHERE run_id = ? AND kind = 'question' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
-	if err != nil {
-		return err
-	}
-	return tx.Exec(`UPDATE prompts SET retired = 1 WHERE run_id = ? AND kind = 'question' AND NOT retired`, run.ID)
 }
 
 // Prompt reads one prompt.

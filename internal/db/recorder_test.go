@@ -58,15 +58,21 @@ func TestRecorderHasAttempts(t *testing.T) {
 		t.Errorf("from %s to %s, worked %d ms, %s, attempt %d", v.Began, v.Ended, v.Sums.WorkedMS, v.Status, v.Attempt)
 	}
 
-	// The run starts again. What was before is history.
+	// The run begins anew. What was before is another life.
 	claim(t, s, 4)
-	if v := record(t, s, mainRun, survey.RecorderQuery{}); len(v.Segments) != 4 || v.Segments[3].How != "" || !v.Segments[3].To.IsZero() || v.Segments[3].PID != 4 {
+	if v := record(t, s, mainRun, survey.RecorderQuery{}); len(v.Segments) != 1 || v.Segments[0].How != "" || !v.Segments[0].To.IsZero() || v.Segments[0].PID != 4 {
 		t.Errorf("begun anew: %+v", v.Segments)
+	}
+	before := ckpt.RunRef{Agent: "a", Run: "main~1"}
+	if v := record(t, s, before, survey.RecorderQuery{}); !slices.Equal(v.Segments, want) {
+		t.Errorf("the life before: %+v", v.Segments)
 	}
 	_, _, err = s.EndRun(t.Context(), as(4), mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted})
 	must(t, err)
-	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
-	must(t, err)
+	for _, ref := range []ckpt.RunRef{mainRun, before} {
+		_, err = s.DeleteRun(t.Context(), ann, ref, false)
+		must(t, err)
+	}
 	if got := sqlite3(t, pathOf(s), `SELECT count(*) FROM run_segments`); got != "0" {
 		t.Errorf("%s segments are left of a run that was deleted", got)
 	}

@@ -184,7 +184,8 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 			return err
 		}
 	case !run.EndedAt.IsZero():
-		if err := s.beginAnew(tx, run); err != nil {
+		existed = false
+		if run, err = s.newLife(tx, agent, run, ckpt.RunRunning); err != nil {
 			return err
 		}
 	default:
@@ -320,21 +321,21 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts, mos
 	var rows []ledger.HeldRow
 	err = tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
-				AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5
+				AND seq <= ?2 ORDER BY seq DESC LIMIT 0 + ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq <= ?2
 			ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq <= ?2
 			ORDER BY seq DESC LIMIT 0 + ?3)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq <= ?2
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq <= ?2
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq <= ?2
 			AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND seq > ?2 AND seq <= ?5
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND seq <= ?2
 			AND suspect = 0 AND seq <= `+ledger.SoundUpTo("checkpoints")+` ORDER BY seq DESC LIMIT 1)
 			UNION `+ledger.SlotOfFork+`)
-		ORDER BY n DESC`, run.ID, run.BaseSeq, most, ledger.ForkWithout(run), newest)
+		ORDER BY n DESC`, run.ID, newest, most, ledger.ForkWithout(run))
 	if err != nil {
 		return err
 	}
@@ -348,7 +349,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts, mos
 			Suspect: row.Suspect, Doubtful: row.Seq > sound && ckpt.Ref(row.ID) != fork, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
 	}
 	f.LastSeq = run.LastSeq
-	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ? AND seq > ?`, run.ID, newest, run.BaseSeq)
+	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ?`, run.ID, newest)
 	return err
 }
 
@@ -356,7 +357,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts, mos
 // have not ended.
 func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	oldest := int64(0)
-	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
+	if n := len(f.Checkpoints); n > 0 && run.LastSeq > 0 {
 		oldest = f.Checkpoints[n-1].Seq
 		for i := range f.Checkpoints {
 			oldest = min(oldest, f.Checkpoints[i].StateSeq())
@@ -384,7 +385,12 @@ func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) erro
 
 func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var err error
-	f.Prompt, err = promptWhere(tx, `p.run_id = ? AND p.kind = 'decision' ORDER BY p.rowid DESC LIMIT 1`, run.ID) // not by time: the clock may have been set back
+	const newest = ` AND p.kind = 'decision' ORDER BY p.rowid DESC LIMIT 1` // not by time: the clock may have been set back
+	if f.Prompt, err = promptWhere(tx, `p.run_id = ?`+newest, run.ID); err != nil || f.Prompt != nil {
+		return err
+	}
+	// The decision to begin anew is in the life before.
+	f.Prompt, err = promptWhere(tx, `r.agent_id = ? AND r.name = ? AND p.choice = 'reinitialize'`+newest, run.AgentID, ckpt.LifeName(run.Name, 1))
 	return err
 }
 
@@ -398,7 +404,7 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 		Seq int64 `db:"answered_seq"`
 	}
 	err := tx.List(&rows, `SELECT `+promptColumns+`, coalesce(p.answered_seq, 0) AS answered_seq`+promptTables+
-		`WHERE p.run_id = ? AND p.kind = 'question' AND NOT p.retired
+		`WHERE p.run_id = ? AND p.kind = 'question'
 		ORDER BY p.id DESC LIMIT 0 + ?`, run.ID, maxFactQuestions)
 	for _, row := range slices.Backward(rows) {
 		row.Status = row.StatusAt(tx.Now, ledger.Daemon)

@@ -29,11 +29,12 @@ func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f
 		return nil, err
 	}
 	deleted := &ckpt.DeletedRun{}
+	var life int64
 	for more := true; more; {
 		var gone ckpt.DeletedRun
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 			gone = ckpt.DeletedRun{}
-			agent, run, err := s.knownRun(tx, sc, ref)
+			agent, run, err := s.sameLife(tx, sc, ref, &life)
 			if err != nil {
 				return err
 			}
@@ -51,6 +52,20 @@ func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f
 	}
 	s.sweepNow(ctx)
 	return deleted, nil
+}
+
+// sameLife is knownRun for work that takes several transactions: the run that the first one found, as
+// long as it has not been begun anew since.
+func (s *Store) sameLife(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef, life *int64) (*ledger.AgentRow, *ledger.RunRow, error) {
+	agent, run, err := s.knownRun(tx, sc, ref)
+	switch {
+	case err != nil:
+	case *life == 0:
+		*life = run.Life
+	case run.Life != *life:
+		err = ckpt.Errorf(ckpt.CodeConflict, "run %s was begun anew meanwhile: its former life is %s", run.Name, ckpt.LifeName(run.Name, 1))
+	}
+	return agent, run, err
 }
 
 // sweepNow removes the files that no checkpoint names any more. If it fails, the next sweep removes
@@ -72,7 +87,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	var fork string
 	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from JOIN agents a ON a.id = f.agent_id
-		WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = f.base_seq AND f.ended_at IS NULL
+		WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL
 		AND a.owner = (SELECT owner FROM agents WHERE id = ?2) LIMIT 1`, run.ID, run.AgentID) // another owner can have the same ids
 	if err != nil {
 		return err
@@ -117,10 +132,10 @@ func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow,
 	if err != nil {
 		return false, err
 	}
-	if gone.Rows, err = s.DropRows(tx, agent, run.ID); err != nil {
+	if gone.Rows, err = s.DropRows(tx, agent, run); err != nil {
 		return false, err
 	}
-	e.Owner, e.Detail = agent.Owner, map[string]any{"checkpoints": before + gone.Checkpoints, "rows": gone.Rows, "status": run.Status}
+	e.Owner, e.Life, e.Detail = agent.Owner, run.Life, map[string]any{"checkpoints": before + gone.Checkpoints, "rows": gone.Rows, "status": run.Status}
 	if len(unknown) > 0 {
 		e.Detail["uncertain_operations"] = named(unknown)
 	}
@@ -149,11 +164,12 @@ func (s *Store) ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*
 	e := ledger.Entry(sc, "clear_run", ref.Agent)
 	e.Run = ledger.RunName(ref.Run)
 	cleared := &ckpt.ClearedRun{}
+	var life int64
 	for after, more := int64(0), true; more; {
 		var some ckpt.ClearedRun
 		var last int64
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
-			agent, run, err := s.knownRun(tx, sc, ref)
+			agent, run, err := s.sameLife(tx, sc, ref, &life)
 			if err != nil {
 				return err
 			}

@@ -74,10 +74,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		if err := mayLeave(tx, agent.Name, run, r.LeaveUncertain, "run "+run.Name+" cannot begin anew", &e); err != nil {
 			return nil, err
 		}
-		if err := s.beginAnew(tx, run); err != nil {
-			return nil, err
-		}
-		if err := s.NewStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
+		if run, err = s.newLife(tx, agent, run, ckpt.RunRunning); err != nil {
 			return nil, err
 		}
 	}
@@ -168,7 +165,7 @@ func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from c
 	if from == "" {
 		return nil
 	}
-	if run != nil && run.LastSeq > run.BaseSeq {
+	if run != nil && run.LastSeq > 0 {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has checkpoints of its own: fork into a new run", run.Name)
 	}
 	if run != nil && run.ForkedFrom != "" && run.ForkedFrom != from && run.EndedAt.IsZero() {
@@ -198,36 +195,4 @@ func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liv
 	return tx.Exec(`UPDATE runs SET pid = ?, process_start = ?, boot_id = ?, heartbeat_timeout_ms = ?, progress_timeout_ms = ?,
 		heartbeat_at = ?, progress_at = ?, segment_at = ?, updated_at = ? WHERE id = ?`, pid, ckpt.Ref(owner.Start), ckpt.Ref(owner.Boot),
 		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.Now, tx.Now, segment, tx.Now, run.ID)
-}
-
-// forgetWork deletes the records of a run's steps and operations, so that they are done again. An operation that was left
-// uncertain stays, with the question about it.
-func (s *Store) forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
-	if err := tx.Exec(`DELETE FROM steps WHERE run_id = ?`, run.ID); err != nil {
-		return err
-	}
-	if err := tx.Exec(`DELETE FROM operations WHERE run_id = ? AND status NOT IN ('open', 'uncertain')`, run.ID); err != nil {
-		return err
-	}
-	return s.retireQuestions(tx, run)
-}
-
-// beginAnew makes a run start over: earlier work is history, its steps are done again, and older
-// writers are fenced.
-func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
-	if err := s.forgetWork(tx, run); err != nil {
-		return err
-	}
-	var err error
-	if run.Epoch, err = tx.NextEpoch(run.Epoch); err != nil {
-		return err
-	}
-	run.Attempt++
-	run.BaseSeq, run.Head, run.ForkedFrom, run.AccumulatedMS = run.LastSeq, "", "", 0
-	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.Now, ckpt.Time{}, nil
-	return tx.Exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, forked_from = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
-		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL,
-		external_session = NULL,
-		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`,
-		run.Epoch, run.Attempt, tx.Now, tx.Now, tx.Now, run.ID)
 }

@@ -86,18 +86,18 @@ func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.
 	if err != nil || run == nil || run.LastSeq > run.Removed {
 		return 0, err
 	}
-	if !over(retention.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.Settings, now) {
+	if !over(retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago()}, agent.Settings, now) {
 		return 0, nil
 	}
 	if unknown, err := unresolved(tx, run); err != nil || len(unknown) > 0 {
 		return 0, err // a person is still asked about them
 	}
-	rows, err := s.DropRows(tx, agent, id)
+	rows, err := s.DropRows(tx, agent, run)
 	if err != nil {
 		return 0, err
 	}
 	e := ledger.DaemonEntry(agent, "drop_run")
-	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
+	e.Run, e.Life, e.Reason = run.Name, run.Life, "the run has ended and its time is over"
 	return rows + 1, tx.Audit(e)
 }
 
@@ -208,7 +208,7 @@ func (p *pruning) historyOf(id int64, index int, all map[heldIn]trimmed) (retent
 	if err != nil {
 		return retention.History{}, err
 	}
-	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time}
+	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago()}
 	for _, row := range rows {
 		held := row.Held()
 		if err := p.tx.Complete(run, &row, &held); err != nil {

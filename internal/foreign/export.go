@@ -210,7 +210,7 @@ func (x *exporter) runLine(p *Plan, now time.Time) {
 	}
 	x.row("run", ordered{
 		{"status", p.End.Status}, {"epoch", 1}, {"attempt", 1}, {"started_at", ckpt.At(p.started(now))}, {"updated_at", updated}, {"ended_at", ended},
-		{"last_seq", len(p.Saves)}, {"base_seq", 0}, {"head", head}, {"workflow", p.Start.Workflow},
+		{"last_seq", len(p.Saves)}, {"life", 1}, {"head", head}, {"workflow", p.Start.Workflow},
 		{"interrupted_at", interrupted}, {"accumulated_ms", accumulated},
 		{"heartbeat_timeout_ms", 0}, {"progress_timeout_ms", 0}, {"goal", p.Start.Goal}, {"first_goal", p.Start.Goal},
 		{"steps_ended", done}, {"input_tokens", 0},

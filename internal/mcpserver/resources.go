@@ -83,7 +83,7 @@ func (s *Server) readCheckpoint(ctx context.Context, r *mcp.ReadResourceRequest)
 
 func (s *Server) readLatest(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	run, _ := strings.CutPrefix(r.Params.URI, latestPrefix)
-	if ckpt.CheckRunName(run) != nil {
+	if ckpt.CheckLife(run) != nil {
 		return nil, mcp.ResourceNotFoundError(r.Params.URI)
 	}
 	clean := false

@@ -25,6 +25,7 @@ type Held struct {
 type History struct {
 	Status      ckpt.RunStatus
 	EndedAt     time.Time // zero while the run is resumable
+	Ago         int       // how many lives of the run began since this one; 0 for the present life
 	Checkpoints []Held
 }
 

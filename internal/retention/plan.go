@@ -27,17 +27,31 @@ func Plan(h History, p ckpt.Policy, now time.Time) []Verdict {
 	return verdicts
 }
 
-// Over reports whether an ended run is over: it ended so long ago that it is removed,
-// with its steps and events, as soon as it has no checkpoint left.
+// Over reports whether an ended run is over: it ended so long ago, or was begun anew so
+// often since, that it is removed, with its steps and events, as soon as it has no
+// checkpoint left.
 func Over(h History, p ckpt.Policy, now time.Time) bool {
-	return ended(h) && aged(h.EndedAt, p.EndedKeep, now)
+	return whyOver(h, p, now) != ""
+}
+
+// whyOver returns why an ended run is over, "" if it is not.
+func whyOver(h History, p ckpt.Policy, now time.Time) string {
+	switch {
+	case !ended(h):
+		return ""
+	case aged(h.EndedAt, p.EndedKeep, now):
+		return "its run ended, and the " + p.EndedKeep.String() + " that follow are over"
+	case p.LivesKeep > 0 && h.Ago > p.LivesKeep && !now.IsZero():
+		return "its run was begun anew " + strconv.Itoa(h.Ago) + " times since, and the policy keeps " + strconv.Itoa(p.LivesKeep) + " earlier lives"
+	}
+	return ""
 }
 
 // judge is what must be known about a run before its checkpoints are judged.
 type judge struct {
 	policy  ckpt.Policy
 	now     time.Time
-	over    bool
+	over    string // why the run is over, "" if it is not
 	anchor  anchor
 	routine int64  // the sequence number of the oldest routine checkpoint that the count keeps
 	among   string // the reason why those stay
@@ -45,7 +59,7 @@ type judge struct {
 
 func newJudge(h History, p ckpt.Policy, now time.Time) judge {
 	list := newestFirst(h.Checkpoints)
-	j := judge{policy: p, now: now, over: Over(h, p, now), anchor: findAnchor(h, list)}
+	j := judge{policy: p, now: now, over: whyOver(h, p, now), anchor: findAnchor(h, list)}
 	j.routine = oldestKept(list, p.RoutineKeep)
 	j.among = "the newest routine checkpoint"
 	if p.RoutineKeep > 1 {
@@ -58,8 +72,8 @@ func (j *judge) judge(c *Held) (remove bool, reason string) {
 	if why := held(c); why != "" {
 		return false, why
 	}
-	if j.over {
-		return true, "its run ended, and the " + j.policy.EndedKeep.String() + " that follow are over"
+	if j.over != "" {
+		return true, j.over
 	}
 	remove, reason = j.byKind(c)
 	if remove && c.Seq == j.anchor.seq {

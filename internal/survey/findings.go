@@ -28,7 +28,7 @@ func (q *FindingsQuery) Check() error {
 	case q.Run != "" && q.Agent == "":
 		return ckpt.Errorf(ckpt.CodeInvalid, "a run belongs to an agent: name its agent too")
 	case q.Run != "":
-		if err := ckpt.CheckRunName(q.Run); err != nil {
+		if err := ckpt.CheckLife(q.Run); err != nil {
 			return err
 		}
 	}

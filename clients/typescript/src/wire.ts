@@ -170,6 +170,7 @@ export interface RunInfo {
   epoch: number;
   attempt: number;
   pid: number;
+  life: number;
   parent_run: string | null;
   forked_from: string | null;
   started_at: Time;
@@ -354,6 +355,7 @@ export interface Policy {
   recovery_keep: string;
   pre_operation_keep: string;
   ended_keep: string;
+  lives_keep: number;
   max_bytes: number;
   max_events: number;
   secrets: 'off' | 'warn' | 'redact' | 'reject';

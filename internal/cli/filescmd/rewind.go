@@ -54,7 +54,7 @@ type session struct {
 
 // Run restores the files, lists the prompts, or undoes the last restore.
 func (c *RewindCommand) Run(ctx context.Context, a *cli.App) error {
-	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckRunName)); err != nil {
+	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.InRun, ckpt.CheckLife)); err != nil {
 		return err
 	}
 	p, err := placeOf(a, c.Root)

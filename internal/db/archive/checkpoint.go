@@ -3,6 +3,7 @@ package archive
 import (
 	"database/sql"
 	"encoding/json"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
@@ -38,7 +39,8 @@ func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
 		program: t.text(row, "program"), pinned: t.whole(row, "pinned") == 1,
 		suspect: t.whole(row, "suspect") == 1, sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
 	c.stateOf.Int64, c.stateOf.Valid = t.at(row, "state_of").(int64)
-	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")),
+	base, _, _ := strings.Cut(l.Run, "#")
+	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: base, Kind: ckpt.Kind(t.text(row, "kind")),
 		Parent: ckpt.Ref(t.text(row, "parent")),
 		Step:   ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")),
 		ContentType: t.text(row, "content_type"), State: state}

@@ -148,7 +148,7 @@ func (im *importing) factOf(l *exportLine, a *agentSeen, r *runSeen) (*fact, err
 	f.id = id
 	switch t.kind {
 	case lineStep, lineOperation:
-		if r.anew || id == halfKey { // a run that begins anew forgets both
+		if id == halfKey {
 			return nil, nil
 		}
 		attempt, status := t.whole(row, "attempt"), t.text(row, "status")
@@ -182,7 +182,7 @@ func (f *fact) check(tx *ledger.Tx) error {
 	if _, err := tx.Get(&is, known[f.kind], append([]any{f.run.there, f.id}, f.args...)...); err != nil || is {
 		return err
 	}
-	return hasMore(f.agent.target, f.run.name, f.what)
+	return hasMore(f.agent.target, f.run.called, f.what)
 }
 
 func hasMore(agent, run, what string) error {

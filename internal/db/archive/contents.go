@@ -115,7 +115,7 @@ func (c *checking) line(line *exportLine) error {
 	if is, err := c.checkFiles(line); is {
 		return err
 	}
-	if err := ckpt.CheckRunName(line.Run); err != nil {
+	if err := checkLifeKey(line.Run); err != nil {
 		return err
 	}
 	switch line.Type {
@@ -170,7 +170,7 @@ func (c *checking) endAgent() error {
 			return fmt.Errorf("run %s has events up to %d, and its last_event is %d", name, r.event, r.lastEvent)
 		}
 	}
-	return nil
+	return c.agent.nameLives()
 }
 
 func (c *checking) checkCheckpoint(line *exportLine) error {
@@ -238,8 +238,8 @@ func (c *checking) checkRun(line *exportLine) error {
 	r.status = ckpt.RunStatus(runs.text(row, "status"))
 	r.ended = runs.at(row, "ended_at") != nil
 	r.lastSeq, r.lastEvent, r.epoch = runs.whole(row, "last_seq"), runs.whole(row, "last_event"), runs.whole(row, "epoch")
-	r.attempt, r.baseSeq = runs.whole(row, "attempt"), runs.whole(row, "base_seq")
-	r.startedAt, r.updatedAt, r.alive = runs.text(row, "started_at"), runs.text(row, "updated_at"), line.OwnerAlive
+	r.attempt, r.life = runs.whole(row, "attempt"), runs.whole(row, "life")
+	r.startedAt, r.alive = runs.text(row, "started_at"), line.OwnerAlive
 	r.unscreened = line.Unscreened
 	switch {
 	case r.declared:
@@ -248,7 +248,7 @@ func (c *checking) checkRun(line *exportLine) error {
 		return fmt.Errorf("run %s is %s, which contradicts its ended_at", r.name, r.status)
 	case r.lastSeq > ledger.MaxSeq:
 		return fmt.Errorf("run %s has a last_seq above %d", r.name, int64(ledger.MaxSeq))
-	case r.baseSeq > r.lastSeq, runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
+	case runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
 		return fmt.Errorf("run %s counts checkpoints beyond its last_seq", r.name)
 	}
 	r.declared = true
@@ -273,7 +273,7 @@ func (c *checking) checkRow(t *table, line *exportLine) error {
 		key = strconv.FormatInt(attempt, 10) + " " + t.text(row, "key")
 		r.attempts[t.text(row, "key")] = max(r.attempts[t.text(row, "key")], attempt)
 	case linePrompt:
-		if asked := t.text(row, "key"); asked != "" && t.whole(row, "retired") == 0 {
+		if asked := t.text(row, "key"); asked != "" {
 			if r.keys[linePrompt+" "+asked] {
 				return errors.New("the question of one key comes twice")
 			}
@@ -291,7 +291,7 @@ func (c *checking) checkRow(t *table, line *exportLine) error {
 		return nil
 	case lineThread:
 		thread := ckpt.GraphThread{Thread: t.text(row, "thread"), NS: t.text(row, "ns")}
-		if thread.RunName() != r.name {
+		if thread.RunName() != r.base {
 			return fmt.Errorf("the thread %q does not belong to run %s", cut(thread.Thread), r.name)
 		}
 		if c.agent.threads[thread] {

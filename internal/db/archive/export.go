@@ -85,6 +85,7 @@ const orderedAtOnce = 1 << 18
 type exportRow struct {
 	ledger.ReadRow
 	StateOf *int64 `db:"state_of"`
+	Key     string `db:"life_key"`
 }
 
 func (e *exporting) all(ctx context.Context) error {
@@ -157,7 +158,7 @@ func (e *exporting) rest(ctx context.Context) error {
 func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, error) {
 	if len(e.order) == 0 {
 		err := q.SelectContext(ctx, &e.order, `SELECT c.slot, c.n FROM runs r CROSS JOIN checkpoints c ON c.run_id = r.id
-			WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2) AND c.n > ?3 ORDER BY c.n LIMIT 0 + ?4`, e.agent.ID, e.run, e.last, orderedAtOnce)
+			WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2 OR r.base = ?2) AND c.n > ?3 ORDER BY c.n LIMIT 0 + ?4`, e.agent.ID, e.run, e.last, orderedAtOnce)
 		if err != nil || len(e.order) == 0 {
 			return 0, err
 		}
@@ -174,13 +175,14 @@ func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, erro
 		return 0, err
 	}
 	var rows []exportRow
-	err = q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of`+ledger.StateColumns+ledger.ReadTables+
+	err = q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of, `+lifeKey+` AS life_key`+ledger.StateColumns+ledger.ReadTables+
 		`WHERE c.slot IN (SELECT value FROM json_each(?1)) AND c.n <= ?2 ORDER BY c.n`, string(list), e.last) // later ones follow
 	if err != nil {
 		return 0, err
 	}
 	for i := range rows {
 		row := &rows[i]
+		row.Run = row.Key
 		c, err := ledger.WithState(ctx, q, &row.ReadRow, true)
 		if err == nil {
 			err = e.checkpoint(c, row)
@@ -244,7 +246,7 @@ func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
 		Suspect bool                        `db:"suspect"`
 	}
 	err := q.SelectContext(ctx, &rows, `SELECT id, labels, pinned, suspect FROM checkpoints WHERE run_id IN (SELECT id FROM runs
-		WHERE agent_id = ?1 AND (?2 = '' OR name = ?2)) ORDER BY n`,
+		WHERE agent_id = ?1 AND (?2 = '' OR name = ?2 OR base = ?2)) ORDER BY n`,
 		e.agent.ID, e.run)
 	if err != nil {
 		return err
@@ -274,7 +276,7 @@ func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
 // runs writes each run with the rows that belong to it.
 func (e *exporting) runs(ctx context.Context, q *sqlx.Tx) error {
 	var ids []int64
-	err := q.SelectContext(ctx, &ids, `SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2) ORDER BY id`, e.agent.ID, e.run)
+	err := q.SelectContext(ctx, &ids, `SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2 OR base = ?2) ORDER BY id`, e.agent.ID, e.run)
 	for _, id := range ids {
 		if err == nil {
 			err = e.oneRun(ctx, q, id)
@@ -288,6 +290,10 @@ func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
 	if err := q.GetContext(ctx, &run, `SELECT `+ledger.RunColumns+` FROM runs WHERE id = ?`, id); err != nil {
 		return err
 	}
+	var key string
+	if err := q.GetContext(ctx, &key, `SELECT `+lifeKey+` FROM runs r WHERE id = ?`, id); err != nil {
+		return err
+	}
 	err := eachRow(ctx, q, runs.query, []any{id}, func(values []any) error {
 		row, err := runs.appendRow(nil, values)
 		if err != nil {
@@ -297,13 +303,13 @@ func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
 		if e.store.OwnerAlive(&run) {
 			alive = []byte(`,"owner_alive":true`)
 		}
-		e.x.rowLine(lineRun, run.Name, row, alive)
+		e.x.rowLine(lineRun, key, row, alive)
 		return nil
 	})
 	for _, t := range children {
 		if err == nil {
 			err = eachRow(ctx, q, t.query, []any{id}, func(values []any) error {
-				e.x.row(t, run.Name, values)
+				e.x.row(t, key, values)
 				return e.x.err
 			})
 		}

@@ -43,10 +43,10 @@ func (e *exporting) files(ctx context.Context, q *sqlx.Tx) error {
 		Run        string `db:"run"`
 		Seq        int64  `db:"seq"`
 	}
-	err := q.SelectContext(ctx, &names, `SELECT `+files.TreeColumns+`, c.n, c.id AS checkpoint, r.name AS run, c.seq FROM runs r
+	err := q.SelectContext(ctx, &names, `SELECT `+files.TreeColumns+`, c.n, c.id AS checkpoint, `+lifeKey+` AS run, c.seq FROM runs r
 		JOIN checkpoint_trees x ON x.run_id = r.id
 		JOIN checkpoints c ON c.run_id = x.run_id AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = x.seq AND c.n = x.n
-		JOIN trees t ON t.id = x.tree_id WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2) AND t.sha256 IS NOT NULL ORDER BY c.n, x.place`,
+		JOIN trees t ON t.id = x.tree_id WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2 OR r.base = ?2) AND t.sha256 IS NOT NULL ORDER BY c.n, x.place`,
 		e.agent.ID, e.run)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (c *checking) checkFiles(line *exportLine) (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		if err := ckpt.CheckRunName(line.Run); err != nil {
+		if err := checkLifeKey(line.Run); err != nil {
 			return true, err
 		}
 		if !c.has[t.Checkpoint] {

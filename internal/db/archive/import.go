@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -112,10 +113,14 @@ func (im *importing) look(ctx context.Context) error {
 
 func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) error {
 	r.present, r.half = false, 0
-	run, err := tx.Run(agent.ID, r.name)
-	if err != nil || run == nil {
+	run, err := tx.RunOfLife(agent.ID, r.base, r.life)
+	if err != nil {
 		return err
 	}
+	if run == nil {
+		return im.nameHere(tx, agent, r)
+	}
+	r.called = run.Name
 	if half, err := isHalf(tx, run); err != nil || half {
 		r.half = run.ID
 		return err
@@ -133,16 +138,29 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 	if !same {
 		return ckpt.Errorf(ckpt.CodeConflict,
 			"agent %s already has another run %s: "+
-				"import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
+				"import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.called)
 	}
 	if more := r.moreOf(run); more != "" {
-		return hasMore(agent.Name, r.name, more)
+		return hasMore(agent.Name, r.called, more)
 	}
 	r.present, r.there = true, run.ID
-	_, err = tx.Get(&r.anew, `SELECT ?2 > ?3 OR ?4 > ?5 OR EXISTS (SELECT 1 FROM prompts
-		WHERE run_id = ?1 AND choice = 'reinitialize' AND answered_at > ?6)`,
-		run.ID, run.StartedAt, r.startedAt, run.BaseSeq, r.baseSeq, r.updatedAt)
-	return err
+	return nil
+}
+
+// nameHere finds the name of a life that is not here. It must fit between the lives that are.
+func (im *importing) nameHere(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) error {
+	var later int
+	if _, err := tx.Get(&later, `SELECT count(*) FROM runs WHERE agent_id = ?1 AND `+ledger.LivesOf+` AND life > ?3`, agent.ID, r.base, r.life); err != nil {
+		return err
+	}
+	if later > 0 {
+		r.called = ckpt.LifeName(r.base, later)
+	}
+	there, err := tx.Run(agent.ID, r.called)
+	if err != nil || there == nil {
+		return err
+	}
+	return hasMore(agent.Name, r.called, fmt.Sprintf("its life %d, and here it is in life %d", r.life, there.Life))
 }
 
 // whole imports what look has found missing: first each run with the rows that belong to it, then
@@ -235,7 +253,7 @@ func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, 
 		if err != nil {
 			return err
 		}
-		return im.store.ReportBeside(tx, agent, r.name, found)
+		return im.store.ReportBeside(tx, agent, r.called, found)
 	}, nil
 }
 
@@ -258,8 +276,8 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 		return err
 	}
 	im.disown(runs, row, r)
-	uid := im.keepRun(agent.Name, r.name, row)
-	if _, err := tx.Get(&r.id, runs.insert, append([]any{agent.ID, r.name, r.lastSeq, uid}, row...)...); err != nil {
+	uid := im.keepRun(agent.Name, r.base, row)
+	if _, err := tx.Get(&r.id, runs.insert, append([]any{agent.ID, r.called, r.lastSeq, uid}, row...)...); err != nil {
 		return err
 	}
 	tx.Wrote = true
@@ -315,7 +333,7 @@ func (im *importing) dropRun(tx *ledger.Tx, agent *ledger.AgentRow, id int64) er
 			return err
 		}
 	}
-	_, err = im.store.DropRows(tx, agent, id)
+	_, err = im.store.DropRows(tx, agent, run)
 	return err
 }
 
@@ -333,7 +351,7 @@ func (im *importing) undo() {
 					return err
 				}
 				run, err := tx.RunByID(r.id)
-				if err != nil || run == nil || run.AgentID != agent.ID || run.Name != r.name {
+				if err != nil || run == nil || run.AgentID != agent.ID || run.Life != r.life {
 					return err
 				}
 				if half, err := isHalf(tx, run); err != nil || !half {
@@ -343,7 +361,7 @@ func (im *importing) undo() {
 			}})
 			if err != nil {
 				im.store.Log.Warn("the remains of a failed import could not be removed: import the run again",
-					"agent", a.target, "run", r.name, "error", err)
+					"agent", a.target, "run", r.called, "error", err)
 			}
 		}
 	}
@@ -513,7 +531,7 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 		}
 	}
 	e := ledger.Entry(im.scope, "import_run", agent.Name)
-	e.Run = r.name
+	e.Run = run.Name
 	e.Detail = map[string]any{"from_owner": a.owner, "checkpoints": r.lastSeq - run.Removed, "status": run.Status}
 	if why != "" {
 		e.Detail["uncertain"] = why
@@ -555,7 +573,7 @@ func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 			}
 		}
 	}
-	_, shipped := im.kept.Runs[[2]string{agent.Name, r.name}] // the run comes from a fleet, and nobody has exported it
+	_, shipped := im.kept.Runs[[2]string{agent.Name, r.base}] // the run comes from a fleet, and nobody has exported it
 	switch {
 	case fork != "" && shipped:
 		return "anything that was done before checkpoint " + fork + " (this run began there, and the fleet's engine does not have it)", nil

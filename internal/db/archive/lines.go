@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -48,14 +50,15 @@ type markSeen struct {
 
 // runSeen is a run of an export.
 type runSeen struct {
-	name       string
+	name       string // in the file: see lifeKey
+	base       string // of all its lives
+	life       int64
+	called     string // what it is called here
 	declared   bool
 	startedAt  string
-	updatedAt  string
 	status     ckpt.RunStatus
 	epoch      int64
 	attempt    int64
-	baseSeq    int64
 	lastSeq    int64
 	lastEvent  int64
 	ended      bool
@@ -71,7 +74,6 @@ type runSeen struct {
 
 	present  bool  // it exists here already
 	there    int64 // the id of the run that exists
-	anew     bool  // that run was begun anew since, and has forgotten its steps and operations
 	half     int64 // the run here whose import has not ended, 0 for none
 	id       int64 // the id of the run that was made
 	disowned bool
@@ -80,10 +82,45 @@ type runSeen struct {
 func (a *agentSeen) run(name string) *runSeen {
 	r := a.runs[name]
 	if r == nil {
-		r = &runSeen{name: name, keys: map[string]bool{}, attempts: map[string]int64{}}
+		base, _, _ := strings.Cut(name, "#")
+		r = &runSeen{name: name, base: base, keys: map[string]bool{}, attempts: map[string]int64{}}
 		a.runs[name] = r
 	}
 	return r
+}
+
+// lifeKey names a life of a run in the lines of an export: main, main#2, main#3, … It does not change
+// while the export is written, though a life that ends is called main~1 from then on.
+const lifeKey = `r.base || CASE r.life WHEN 1 THEN '' ELSE '#' || r.life END`
+
+// checkLifeKey refuses what is no lifeKey.
+func checkLifeKey(key string) error {
+	base, life, later := strings.Cut(key, "#")
+	if err := ckpt.CheckRunName(base); err != nil || !later {
+		return err
+	}
+	if n, err := strconv.ParseInt(life, 10, 64); err != nil || n < 2 || strconv.FormatInt(n, 10) != life {
+		return fmt.Errorf("%q names no life of a run", cut(key))
+	}
+	return nil
+}
+
+// nameLives says what each life of the file is called: the last one main, the one before main~1.
+func (a *agentSeen) nameLives() error {
+	for _, r := range a.order {
+		ago := 0
+		for _, o := range a.order {
+			switch {
+			case o.base != r.base || o == r:
+			case o.life == r.life:
+				return fmt.Errorf("life %d of run %s comes twice", r.life, r.base)
+			case o.life > r.life:
+				ago++
+			}
+		}
+		r.called = ckpt.LifeName(r.base, ago)
+	}
+	return nil
 }
 
 // lines reads the lines of an export with their numbers.

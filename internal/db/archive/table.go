@@ -110,14 +110,14 @@ var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
 		ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
 	rising("epoch", 1), rising("attempt", 1),
 	always(when("started_at")), always(when("updated_at")), when("ended_at"),
-	count("last_seq"), count("base_seq"), ref("head"),
+	rising("life", 1), count("last_seq"), ref("head"),
 	long("workflow"), {name: "pid", form: whole, least: 1}, short("process_start"), short("boot_id"),
 	{name: "parent_run", form: text, check: ckpt.CheckRunName}, ref("forked_from"),
 	when("segment_at"), when("interrupted_at"), count("accumulated_ms"), when("heartbeat_at"),
 	count("heartbeat_timeout_ms"), count("progress_timeout_ms"), measure("progress"), when("progress_at"),
 	long("goal"), long("first_goal"), rising("steps_ended", 0), count("input_tokens"), count("output_tokens"), always(measure("cost_usd")),
 	rising("stretch", 1), count("stretch_seq"), count("stretch_from"), {name: "back_seq", form: whole},
-	long("continuation_prompt"), long("external_session"), {name: "labels", form: labels, need: true},
+	long("continuation_prompt"), long("external_session"), {name: "command", form: object}, {name: "labels", form: labels, need: true},
 	anyJSON("result"), long("error"), rising("last_event", 0), word("source", false, ckpt.SourceOTLP),
 }}).prepareRuns()
 
@@ -158,7 +158,6 @@ var children = []*table{
 		short("operation"), {name: "attempt", form: whole, least: 1},
 		{name: "choices", form: value, check: ckpt.CheckChoices}, {name: "schema", form: object, most: ckpt.MaxSchema}, when("expires_at"),
 		{name: "asked_seq", form: whole}, {name: "answered_seq", form: whole}, {name: "answer", form: text, most: ckpt.MaxChoice}, anyJSON("data"),
-		orElse(column{name: "retired", form: truth, need: true}, int64(0)),
 	}}).prepare(),
 	(&table{kind: lineEvent, insert: `INSERT INTO events`, order: "seq", columns: []column{
 		{name: "seq", form: whole, need: true, least: 1}, always(when("at")), key("type"), {name: "payload", form: value, need: true},

@@ -11,12 +11,12 @@ import (
 )
 
 // NewStretch begins a new segment, so that a run's drift is counted from zero: its owner went back,
-// was replaced, or begins with nothing. from is the checkpoint that the run goes on from, nil for
-// none. closing says why the segment begins.
+// or was replaced. from is the checkpoint that the run goes on from, nil for none. closing says why
+// the segment begins.
 //
 // Going back to a checkpoint closes the findings whose evidence came after it. A new owner begins its
-// work anew, so that closes the findings about the work of the owner before. A run that begins with
-// nothing has no findings. What looks like a secret, and damage, stay open.
+// work anew, so that closes the findings about the work of the owner before. What looks like a secret,
+// and damage, stay open.
 //
 // The rollback target that was kept stays until the run is next written to.
 func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
@@ -24,9 +24,6 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 	if from != nil && from.Run == run.Name {
 		seq = from.Seq
 	}
-	s.Watches.drop(run.ID)
-	tx.OnCommit(func() { s.Shared.forgetRun(run.ID) })
-	tx.Run0, tx.Watch0 = nil, nil
 	err := tx.Exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ?, progress = NULL WHERE id = ?`, seq, run.ID)
 	if err != nil {
 		return err
@@ -35,13 +32,25 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 	run.Stretch++
 	which := `since_seq >= ?4`
 	switch {
-	case closing == ckpt.ClosedBegun:
-		which = `?4 >= 0`
 	case closing == ckpt.ClosedResumed && from != nil && from.Suspect: // an operator has decided to trust it
 		which = `?4 >= 0 AND about <> 'run'`
 	case closing == ckpt.ClosedResumed:
 		which += ` OR about = 'work'`
 	}
+	return s.leaveStretch(tx, run, closing, which, seq)
+}
+
+// EndStretch closes the findings of a run that begins anew, in the life that is over.
+func (s *Drifts) EndStretch(tx *ledger.Tx, run *ledger.RunRow) error {
+	return s.leaveStretch(tx, run, ckpt.ClosedBegun, `?4 >= 0`, 0)
+}
+
+// leaveStretch ends the present segment: what the detectors know of it in memory is forgotten, and
+// the findings that a condition names are closed.
+func (s *Drifts) leaveStretch(tx *ledger.Tx, run *ledger.RunRow, closing ckpt.Closing, which string, seq int64) error {
+	s.Watches.drop(run.ID)
+	tx.OnCommit(func() { s.Shared.forgetRun(run.ID) })
+	tx.Run0, tx.Watch0 = nil, nil
 	return tx.Exec(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
 		WHERE run_id = ?5 AND closed IS NULL AND rule NOT IN ('secret', 'corruption') AND (`+which+`)`,
 		string(closing), tx.Now, run.LastSeq, seq, run.ID)
@@ -51,7 +60,7 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 // unless the checkpoint is the head and no open finding has evidence from before or after it.
 func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoint, e ledger.AuditEntry) error {
 	run, err := tx.Run(agent.ID, c.Run)
-	if err != nil || run == nil {
+	if err != nil || run == nil || run.Ago() > 0 { // an earlier life stays as it ended
 		return err
 	}
 	if err := s.OwnedHere(run); err != nil {
@@ -124,7 +133,7 @@ func (s *Drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReque
 	e.Run, e.Subject, e.Reason = f.Run, r.ID, r.Reason
 	return Keyed(s, sc, KeyedRequest{Agent: f.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Drift: true,
 		Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.DismissedFinding, error) {
-		run, err := tx.Run(agent.ID, f.Run)
+		run, err := tx.RunOfRow("findings", r.ID)
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, noFinding(r.ID))
 		}

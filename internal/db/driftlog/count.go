@@ -152,11 +152,11 @@ func (s *Drifts) moveBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 func reachable(tx *ledger.Tx, run *ledger.RunRow, back int64) (int64, error) {
 	var oldest sql.NullInt64
 	_, err := tx.Get(&oldest, `SELECT min(seq) FROM (
-		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
-		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2
+		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0
 		ORDER BY seq LIMIT 1)
-		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2
-		ORDER BY seq LIMIT 1))`, run.ID, run.BaseSeq)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0
+		ORDER BY seq LIMIT 1))`, run.ID)
 	switch {
 	case err != nil || !oldest.Valid || oldest.Int64 <= back:
 		return back, err

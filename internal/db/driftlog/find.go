@@ -175,7 +175,7 @@ func (s *Drifts) recovered(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	found, err := tx.Get(&before, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ?1 AND f.closed = 'recovered'
 		AND f.rule = ?2 AND f.severity = ?3 AND f.about = ?4 AND f.dismissed_at IS NULL AND NOT f.posted
 		AND f.evidence ->> 'tool' IS json_extract(?5, '$.tool') AND f.evidence ->> 'pointer' IS json_extract(?5, '$.pointer')
-		AND f.until_seq >= max(r.stretch_seq, r.base_seq, r.last_seq - ?6) AND f.closed_step >= r.steps_ended - ?6
+		AND f.until_seq >= max(r.stretch_seq, r.last_seq - ?6) AND f.closed_step >= r.steps_ended - ?6
 		ORDER BY f.closed_at DESC, f.id DESC LIMIT 1`,
 		run.ID, f.Rule, string(f.Severity), string(f.About), string(f.Evidence), agent.Settings.Cooldown(f.Rule))
 	if err != nil || !found {
@@ -188,7 +188,7 @@ func (s *Drifts) recovered(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 // checkpoints were left behind, or the run went back to them.
 func clampSince(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 	var least int64
-	_, err := tx.Get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID)
+	_, err := tx.Get(&least, `SELECT stretch_seq FROM runs WHERE id = ?`, run.ID)
 	return min(max(since, least), run.LastSeq), err
 }
 
@@ -198,8 +198,8 @@ func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 		return since, nil
 	}
 	var clean bool
-	_, err := tx.Get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq > ? AND seq <= ?
-		AND `+ledger.IsIntact+`)`, run.ID, run.BaseSeq, since)
+	_, err := tx.Get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq <= ?
+		AND `+ledger.IsIntact+`)`, run.ID, since)
 	if err != nil || clean {
 		return since, err
 	}
@@ -289,16 +289,15 @@ func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ck
 }
 
 // cleanCheckpoint selects the checkpoint to go back to: the newest clean one since the run began and
-// before the evidence of every open finding that doubts checkpoints. ?1 is the run, ?2 its base_seq,
-// ?3 the newest one that may be chosen, ?4 the checkpoint that it was forked from while it has none
-// of its own.
+// before the evidence of every open finding that doubts checkpoints. ?1 is the run, ?2 the newest
+// one that may be chosen, ?4 the checkpoint that it was forked from while it has none of its own.
 const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine'
-				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+				AND suspect = 0 AND seq <= ?2 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation'
-				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+				AND suspect = 0 AND seq <= ?2 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery'
-				AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+				AND suspect = 0 AND seq <= ?2 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL ` + ledger.SlotOfFork + `)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 
@@ -320,7 +319,7 @@ func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.D
 	if sound == run.LastSeq {
 		return v, nil
 	}
-	_, err := tx.Get(&v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, sound, ledger.ForkWithout(run))
+	_, err := tx.Get(&v.Clean, cleanCheckpoint, run.ID, sound, nil, ledger.ForkWithout(run))
 	return v, err
 }
 

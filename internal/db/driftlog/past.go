@@ -275,8 +275,7 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, of *totals, all *observer
 		rows = append(rows, some...)
 	}
 	rows = slices.DeleteFunc(rows, func(c pastState) bool {
-		stands := c.Seq > of.StretchSeq || c.Seq <= of.StretchFrom && !c.Suspect || c.Seq == of.StretchFrom
-		return c.Seq <= run.BaseSeq || !stands
+		return c.Seq <= of.StretchSeq && (c.Seq > of.StretchFrom || c.Suspect) && c.Seq != of.StretchFrom
 	})
 	slices.SortFunc(rows, func(a, b pastState) int { return cmp.Compare(b.Seq, a.Seq) })
 	rows = rows[:min(len(rows), observer.MaxPastStates)]

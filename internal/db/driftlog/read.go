@@ -75,7 +75,7 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 	if sound == run.LastSeq {
 		return nil
 	}
-	err := q.GetContext(ctx, &v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, sound, ledger.ForkWithout(&run))
+	err := q.GetContext(ctx, &v.Clean, cleanCheckpoint, run.ID, sound, nil, ledger.ForkWithout(&run))
 	if ledger.IsNoRows(err) {
 		return nil
 	}

@@ -107,7 +107,7 @@ func (r *reading) readNames(ctx context.Context, q *sqlx.Tx, p place, of part) e
 		return nil
 	}
 	var names []string
-	if err := q.SelectContext(ctx, &names, `SELECT name FROM runs WHERE agent_id = ?`, agent.id); err != nil {
+	if err := q.SelectContext(ctx, &names, `SELECT name FROM runs WHERE agent_id = ? AND ago = 0`, agent.id); err != nil {
 		return err
 	}
 	for _, name := range names {

@@ -22,7 +22,6 @@ type lostRow struct {
 	Head       string         `json:"head"`
 	ForkedFrom string         `json:"forked_from"`
 	LastSeq    int64          `json:"last_seq"`
-	BaseSeq    int64          `json:"base_seq"`
 	BackSeq    *int64         `json:"back_seq"`
 }
 
@@ -60,7 +59,7 @@ func LostForks(agents []fleet.LostAgent) (map[string]bool, error) {
 			if err != nil {
 				return nil, err
 			}
-			if row.ForkedFrom != "" && row.LastSeq == row.BaseSeq && row.EndedAt.IsZero() {
+			if row.ForkedFrom != "" && row.LastSeq == 0 && row.EndedAt.IsZero() {
 				forks[row.ForkedFrom] = true
 			}
 		}

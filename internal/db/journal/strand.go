@@ -83,7 +83,7 @@ func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, e
 // runs to this host, and zero for runs that began here.
 func (j *Journal) Terms(ctx context.Context) (all []fleet.RunTerm, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.SelectContext(ctx, &all, `SELECT uid, epoch >> ? AS term FROM runs`, fleet.EpochBits)
+		return q.SelectContext(ctx, &all, `SELECT uid, epoch >> ? AS term FROM runs WHERE ago = 0`, fleet.EpochBits)
 	})
 	return all, err
 }

@@ -101,7 +101,7 @@ func (j *Journal) Here(ctx context.Context, choice Choice) (runs, local []fleet.
 	}
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		return q.SelectContext(ctx, &rows, `SELECT a.owner, a.name AS agent, '' AS run, a.uid, a.policy FROM agents a
-			UNION ALL SELECT a.owner, a.name, r.name, r.uid, a.policy FROM agents a JOIN runs r ON r.agent_id = a.id`)
+			UNION ALL SELECT a.owner, a.name, r.name, r.uid, a.policy FROM agents a JOIN runs r ON r.agent_id = a.id AND r.ago = 0`)
 	})
 	for _, row := range rows {
 		name := fleet.Name{Owner: row.Owner, Agent: row.Agent, Run: row.Run, UID: row.UID}

@@ -105,11 +105,11 @@ func (g *graphRemoving) run(id int64) error {
 	if err := g.remove(run, rows); err != nil || g.left <= 0 { // the next transaction sees whether that was all
 		return err
 	}
-	if _, err := g.store.DropRows(g.tx, g.agent, id); err != nil {
+	if _, err := g.store.DropRows(g.tx, g.agent, run); err != nil {
 		return err
 	}
 	e := g.entry
-	e.Run, e.Reason = run.Name, g.reason
+	e.Run, e.Life, e.Reason = run.Name, run.Life, g.reason
 	return g.tx.Audit(e)
 }
 

@@ -44,8 +44,11 @@ type removed struct {
 // texts are the texts of an act that are stored beside the log, "" if absent.
 type texts struct{ subject, reason, detail string }
 
-// place says what an act is about.
-type place struct{ owner, agent, run string }
+// place says what an act is about. run is the name of all lives of a run, and life which of them.
+type place struct {
+	owner, agent, run string
+	life              int64
+}
 
 // SaveFacts are the facts about a checkpoint that the row of its save holds.
 type SaveFacts struct {
@@ -103,7 +106,11 @@ func (a *act) causedByOwner() bool {
 
 // newAct makes the row for an entry.
 func (tx *Tx) newAct(e *AuditEntry) (act, error) {
-	a := act{n: tx.Head.N + 1, at: tx.Now.UnixMilli(), who: e.Who, pid: e.PID, action: e.Action, place: place{e.Owner, e.Agent, e.Run},
+	life, err := tx.lifeOf(e)
+	if err != nil {
+		return act{}, err
+	}
+	a := act{n: tx.Head.N + 1, at: tx.Now.UnixMilli(), who: e.Who, pid: e.PID, action: e.Action, place: place{e.Owner, e.Agent, ckpt.BaseRun(e.Run), life},
 		retries: tx.Retries, save: e.Save, gone: e.gone, why: e.why}
 	if e.Outcome != OutcomeDone {
 		a.outcome = e.Outcome
@@ -123,7 +130,6 @@ func (tx *Tx) newAct(e *AuditEntry) (act, error) {
 	if e.Save == nil {
 		return a, nil
 	}
-	var err error
 	a.sha256, err = hex.DecodeString(e.Save.Sha256)
 	return a, err
 }
@@ -167,11 +173,12 @@ func (a *act) appendInput(b []byte, key, before string) []byte {
 	b = strconv.AppendInt(append(b, ','), int64(a.pid), 10)
 	b = appendQuoted(append(b, ','), a.action)
 	if a.place == (place{}) {
-		b = append(b, ",null,null,null"...)
+		b = append(b, ",null,null,null,null"...)
 	} else {
 		for _, name := range [...]string{a.place.owner, a.place.agent, a.place.run} {
 			b = appendQuoted(append(b, ','), name)
 		}
+		b = strconv.AppendInt(append(b, ','), a.place.life, 10)
 	}
 	b = appendText(append(b, ','), a.outcome)
 	b = appendNumber(append(b, ','), int64(a.retries))

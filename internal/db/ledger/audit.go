@@ -32,13 +32,13 @@ func (tx *Tx) Audit(e AuditEntry) error {
 
 // auditRemoval notes that a checkpoint was removed: in the row of the save that caused the removal,
 // or in a row of its own.
-func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow, why string) error {
+func (tx *Tx) auditRemoval(e AuditEntry, agent *AgentRow, run *RunRow, row *HeldRow, why string) error {
 	if e.into > 0 {
 		save := tx.actOf(e.into)
 		save.removed = append(save.removed, removed{row.N, why})
 		return nil
 	}
-	e.Action, e.Owner, e.Agent, e.Run, e.Subject = "remove", owner, agent, run, row.ID
+	e.Action, e.Owner, e.Agent, e.Run, e.Life, e.Subject = "remove", agent.Owner, agent.Name, run.Name, run.Life, row.ID
 	e.Reason, e.Detail, e.Save, e.gone, e.why = "", nil, nil, row.N, why
 	return tx.Audit(e)
 }

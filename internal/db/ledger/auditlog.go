@@ -56,7 +56,7 @@ const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_ev
 const auditNumbers = `SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
 		LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
 		WHERE a.n > ?1 AND a.n > (CASE WHEN ?9 = 0 THEN 0 ELSE coalesce((SELECT n FROM acts WHERE at < ?9 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
-			AND (p.owner = ?3 OR ?3 = '*') AND (?4 = '' OR p.agent = ?4) AND (?5 = '' OR p.run = ?5)
+			AND (p.owner = ?3 OR ?3 = '*') AND (?4 = '' OR p.agent = ?4) AND (?5 = '' OR p.run = ?5) AND (?11 = 0 OR p.life = ?11)
 			AND (?6 = '' OR x.word = ?6 OR ?6 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')
 				OR ?6 = 'decisions' AND x.word NOT IN ` + notDecisions + ` AND x.word NOT LIKE 'admin\_%' ESCAPE '\')
 			AND (?7 = '' OR w.who = ?7)
@@ -77,21 +77,38 @@ func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string,
 	if !f.Since.IsZero() {
 		since = f.Since.UnixMilli()
 	}
+	life, err := lifeAsked(ctx, q, owner, &f)
+	if err != nil {
+		return nil, err
+	}
 	var numbers []int64
-	err := q.SelectContext(ctx, &numbers, strings.ReplaceAll(auditNumbers, "DIRECTION", direction),
-		after, before, owner, f.Agent, f.Run, f.Action, f.Who, f.Outcome, since, limit)
+	err = q.SelectContext(ctx, &numbers, strings.ReplaceAll(auditNumbers, "DIRECTION", direction),
+		after, before, owner, f.Agent, ckpt.BaseRun(f.Run), f.Action, f.Who, f.Outcome, since, limit, life)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]ckpt.AuditRow, len(numbers))
 	for i, n := range numbers {
-		err := q.GetContext(ctx, &rows[i], `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail,
+		err := q.GetContext(ctx, &rows[i], `SELECT n, at, who, pid, action, owner, agent, run, life, subject, outcome, reason, retries, detail,
 			prev, hash, removed FROM audit_log WHERE n = ?`, n)
 		if err != nil {
 			return nil, err
 		}
 	}
 	return rows, nil
+}
+
+// lifeAsked is the number of the life that a filter names as main~1; 0 if it names none.
+func lifeAsked(ctx context.Context, q *sqlx.Tx, owner string, f *ckpt.AuditFilter) (life int64, err error) {
+	if ckpt.BaseRun(f.Run) == f.Run {
+		return 0, nil
+	}
+	err = q.GetContext(ctx, &life, `SELECT r.life FROM runs r JOIN agents a ON a.id = r.agent_id WHERE r.name = ?1 AND a.name = ?2
+		AND (a.owner = ?3 OR ?3 = '*') LIMIT 1`, f.Run, f.Agent, owner)
+	if IsNoRows(err) {
+		return 0, NoRun(f.Agent, f.Run)
+	}
+	return life, err
 }
 
 // RefusedBefore records that a write was refused before its transaction. Internal errors are only

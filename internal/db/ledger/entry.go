@@ -16,6 +16,7 @@ type AuditEntry struct {
 	Owner   string
 	Agent   string
 	Run     string
+	Life    int64 // of the run; 0: Audit looks it up
 	Subject string
 	Outcome string
 	Reason  string

@@ -60,6 +60,7 @@ func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
 		h.RunCache.Forget(tx.touches)
 	default:
 		h.RunCache.ForgetAll()
+		h.names.lives = nil
 	}
 	if ours {
 		tx.Tally.Count(s.Statement, args)

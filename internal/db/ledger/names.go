@@ -8,9 +8,10 @@ type names struct {
 	whos   map[string]int64
 	words  map[string]int64
 	places map[place]int64
+	lives  map[place]int64 // of runs, by what they are called now
 }
 
-// namesMost bounds each of the three maps.
+// namesMost bounds each of the maps.
 const namesMost = 16384
 
 func (n *names) forget() { *n = names{} }
@@ -59,8 +60,8 @@ func (tx *Tx) place(a *act) (any, error) {
 	if number, known := tx.Store.names.places[p]; known {
 		return number, nil
 	}
-	number, isNew, err := tx.name(`SELECT id FROM places WHERE owner = ? AND agent = ? AND run = ?`,
-		`INSERT INTO places (n, owner, agent, run) VALUES (?, ?, ?, ?) RETURNING id`, a.n, p.owner, p.agent, p.run)
+	number, isNew, err := tx.name(`SELECT id FROM places WHERE owner = ? AND agent = ? AND run = ? AND life = ?`,
+		`INSERT INTO places (n, owner, agent, run, life) VALUES (?, ?, ?, ?, ?) RETURNING id`, a.n, p.owner, p.agent, p.run, p.life)
 	if err != nil {
 		return nil, err
 	}
@@ -79,4 +80,24 @@ func (tx *Tx) name(ask, insert string, n int64, name ...any) (number int64, isNe
 	}
 	_, err = tx.Get(&number, insert, append([]any{n}, name...)...)
 	return number, true, err
+}
+
+// lifeOf is the number of the life of the run that an entry is about: 0 if there is no such run.
+func (tx *Tx) lifeOf(e *AuditEntry) (life int64, err error) {
+	called := place{owner: e.Owner, agent: e.Agent, run: e.Run}
+	switch {
+	case e.Run == "":
+		return 0, nil
+	case e.Life > 0:
+		return e.Life, nil
+	}
+	if life, known := tx.Store.names.lives[called]; known {
+		return life, nil
+	}
+	found, err := tx.Get(&life, `SELECT r.life FROM agents a JOIN runs r ON r.agent_id = a.id WHERE a.owner = ? AND a.name = ? AND r.name = ?`,
+		e.Owner, e.Agent, e.Run)
+	if err == nil && found {
+		noteName(&tx.Store.names.lives, called, life)
+	}
+	return life, err
 }

@@ -72,8 +72,12 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 	}
 	body = []byte(s.outward(string(body), true))
 	var n int64
-	_, err = tx.Get(&n, `INSERT INTO notices (id, at, type, owner, agent, run, body) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING n`,
-		notice.ID, tx.Now, string(kind), ckpt.Ref(data.Owner), ckpt.Ref(data.Agent), ckpt.Ref(data.Run), string(body))
+	life, err := tx.lifeOf(&AuditEntry{Owner: data.Owner, Agent: data.Agent, Run: data.Run})
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = tx.Get(&n, `INSERT INTO notices (id, at, type, owner, agent, run, life, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		notice.ID, tx.Now, string(kind), ckpt.Ref(data.Owner), ckpt.Ref(data.Agent), ckpt.Ref(ckpt.BaseRun(data.Run)), life, string(body))
 	if err != nil {
 		return "", nil, err
 	}
@@ -96,10 +100,16 @@ func (s *Core) outward(text string, isJSON bool) string {
 	return string(clean)
 }
 
-// ForgetNotices removes the notices about an agent, or about one run of it: they contain text that
-// people and models have written.
-func (tx *Tx) ForgetNotices(owner, agent, run string) error {
-	return tx.Exec(`DELETE FROM notices WHERE owner = ?1 AND agent = ?2 AND (?3 = '' OR run = ?3)`, owner, agent, run)
+// ForgetNotices removes the notices about an agent: they contain text that people and models have
+// written.
+func (tx *Tx) ForgetNotices(owner, agent string) error {
+	return tx.Exec(`DELETE FROM notices WHERE owner = ? AND agent = ?`, owner, agent)
+}
+
+// forgetNoticesOf is ForgetNotices for one life of a run.
+func (tx *Tx) forgetNoticesOf(agent *AgentRow, run *RunRow) error {
+	return tx.Exec(`DELETE FROM notices WHERE owner = ? AND agent = ? AND run = ? AND life = ?`,
+		agent.Owner, agent.Name, ckpt.BaseRun(run.Name), run.Life)
 }
 
 // cutText shortens a text to at most this many bytes, at a character boundary.

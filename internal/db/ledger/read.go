@@ -371,7 +371,7 @@ func listFrom(ctx context.Context, q sqlx.QueryerContext, agentID, before int64)
 	}
 	err := q.QueryRowxContext(ctx, `SELECT r.id, x.seq FROM acts x JOIN places p ON p.id = x.place JOIN agents a ON a.owner = p.owner
 		AND a.name = p.agent
-		JOIN runs r ON r.agent_id = a.id AND r.name = p.run
+		JOIN runs r ON r.agent_id = a.id AND (r.name = p.run OR r.name > p.run || '~' AND r.name < p.run || char(127)) AND r.life = p.life
 		WHERE x.n = ? AND x.seq IS NOT NULL AND a.id = ?`, before, agentID).Scan(&l.from.RunID, &l.from.Seq)
 	if IsNoRows(err) { // it is archived, or of an agent that had another owner: the whole run is scanned
 		err = nil
@@ -410,7 +410,7 @@ func CheckFilter(f ckpt.CheckpointFilter) error {
 		}
 	}
 	if f.Run != "" {
-		if err := ckpt.CheckRunName(f.Run); err != nil {
+		if err := ckpt.CheckLife(f.Run); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind
 	} else {
 		gone, err = s.retainRoutine(tx, agent, run, kind, e)
 	}
-	if err != nil || seq != run.BaseSeq+1 || run.ForkedFrom == "" {
+	if err != nil || seq != 1 || run.ForkedFrom == "" {
 		return gone, err
 	}
 	freed, err := s.retainForked(tx, run, e.Into(0)) // the row of the save is not about the other run
@@ -151,7 +151,7 @@ func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow,
 // removed.
 func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow,
 	neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
-	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
+	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago(), Checkpoints: make([]retention.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].Held()
 		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
@@ -212,7 +212,7 @@ func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations
 		WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
-		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = f.base_seq AND f.ended_at IS NULL
+		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = 0 AND f.ended_at IS NULL
 			AND a.owner = (SELECT owner FROM agents WHERE id = ?3)
 		LIMIT 1`, run.ID, id, run.AgentID)
 	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
@@ -269,7 +269,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 		if err := s.unmark(tx, row.ID); err != nil {
 			return nil, err
 		}
-		if err := tx.auditRemoval(e, agent.Owner, agent.Name, run.Name, &row, reasons[i]); err != nil {
+		if err := tx.auditRemoval(e, agent, run, &row, reasons[i]); err != nil {
 			return nil, err
 		}
 		tx.gotOnAt(i)
@@ -280,10 +280,9 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 	return ids, nil
 }
 
-// MoveHead moves the head of a run, if it was removed, to the newest checkpoint since the run was
-// begun anew, or to none. Checkpoints that the run has given up by going back do not count.
+// MoveHead moves the head of a run, if it was removed, to its newest checkpoint, or to none. Checkpoints that the run has given up by going back do not count.
 func (tx *Tx) MoveHead(runID int64) error {
-	return tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 AND seq > runs.base_seq
+	return tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1
 			AND (seq > runs.stretch_seq OR seq <= runs.stretch_from) ORDER BY seq DESC LIMIT 1)
 		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, runID)
 }
@@ -344,15 +343,12 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 
 // DropRows removes a run that has no checkpoint left and all that belongs to it. It returns how
 // many other rows it removed.
-func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err error) {
+func (s *Core) DropRows(tx *Tx, agent *AgentRow, run *RunRow) (rows int64, err error) {
+	id := run.ID
 	if err := tx.freeRun(agent.Owner, id); err != nil {
 		return 0, err
 	}
-	var name string
-	if _, err := tx.Get(&name, `SELECT name FROM runs WHERE id = ?`, id); err != nil {
-		return 0, err
-	}
-	if err := tx.ForgetNotices(agent.Owner, agent.Name, name); err != nil {
+	if err := tx.forgetNoticesOf(agent, run); err != nil {
 		return 0, err
 	}
 	err = tx.Exec(`DELETE FROM event_batches WHERE owner = ? AND n IN (SELECT batch FROM events WHERE run_id = ?)`, agent.Owner, id)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"database/sql"
 	"encoding/json"
+	"strconv"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -11,12 +13,12 @@ import (
 type RunRow struct {
 	ID            int64          `db:"id"`
 	AgentID       int64          `db:"agent_id"`
-	Name          string         `db:"name"`
+	Name          string         `db:"name"` // main~2 for the second life before
+	Life          int64          `db:"life"`
 	Status        ckpt.RunStatus `db:"status"`
 	Epoch         int64          `db:"epoch"`
 	Attempt       int64          `db:"attempt"`
 	LastSeq       int64          `db:"last_seq"`
-	BaseSeq       int64          `db:"base_seq"`
 	Removed       int64          `db:"removed"`
 	StoredBytes   int64          `db:"stored_bytes"`
 	Head          ckpt.Ref       `db:"head"`
@@ -41,7 +43,14 @@ type RunRow struct {
 	Source        ckpt.Ref       `db:"source"`
 }
 
-const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
+// Ago is how many lives of the run began since this one: 0 for the present life.
+func (r *RunRow) Ago() int {
+	_, ago, _ := strings.Cut(r.Name, "~")
+	n, _ := strconv.Atoi(ago)
+	return n
+}
+
+const RunColumns = `id, agent_id, name, life, status, epoch, attempt, last_seq, removed, stored_bytes, head, forked_from, pid,
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
 	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq, source`
 

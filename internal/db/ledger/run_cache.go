@@ -66,8 +66,8 @@ func (r runCache) Forget(run *RunRow) { delete(r, cachedKey{run.AgentID, run.Nam
 const (
 	insertAgent = `INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
 		VALUES (` + NextAgent + `, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`
-	insertRun = `INSERT INTO runs (id, agent_id, name, started_at, updated_at, heartbeat_at, segment_at, epoch)
-		VALUES (` + NextRun + `, ?1, ?2, ?3, ?3, ?3, ?3, max(1, coalesce(?4, 1)))`
+	insertRun = `INSERT INTO runs (id, agent_id, name, life, started_at, updated_at, heartbeat_at, segment_at, epoch)
+		VALUES (` + NextRun + `, ?1, ?2, ` + NextLife + `, ?3, ?3, ?3, ?3, max(1, coalesce(?4, 1)))`
 	insertCheckpoint = `INSERT INTO checkpoints (slot, n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`

@@ -16,6 +16,16 @@ func (tx *Tx) Run(agentID int64, name string) (*RunRow, error) {
 	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
 }
 
+// RunOfLife finds a life of a run by its number, nil if it is not there.
+func (tx *Tx) RunOfLife(agentID int64, base string, life int64) (*RunRow, error) {
+	return tx.runWhere(`agent_id = ?1 AND `+LivesOf+` AND life = ?3`, agentID, base, life)
+}
+
+// RunOfRow finds the run of a row of a table, by the row's id, nil if it is gone.
+func (tx *Tx) RunOfRow(table string, id any) (*RunRow, error) {
+	return tx.runWhere(`id = (SELECT run_id FROM `+table+` WHERE id = ?)`, id)
+}
+
 func (tx *Tx) RunByID(id int64) (*RunRow, error) { return tx.runWhere(`id = ?`, id) }
 
 func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
@@ -35,6 +45,12 @@ const (
 		WHERE key = 'last_agent'), 0)))`
 	NextRun = `(SELECT 1 + max(coalesce((SELECT max(id) FROM runs), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta
 		WHERE key = 'last_run'), 0)))`
+	// NextLife is the number of the next life of a run, as SQL: ?1 is its agent, ?2 its name. The audit log
+	// knows the lives that are gone.
+	NextLife = `(SELECT 1 + max(coalesce((SELECT max(p.life) FROM agents a JOIN places p ON p.owner = a.owner AND p.agent = a.name
+		WHERE a.id = ?1 AND p.run = ?2), 0), coalesce((SELECT max(life) FROM runs WHERE agent_id = ?1 AND ` + LivesOf + `), 0)))`
+	// LivesOf is the condition that a row of runs is a life of the name ?2, as SQL.
+	LivesOf = `(name = ?2 OR name > ?2 || '~' AND name < ?2 || char(127))`
 )
 
 // mostEpoch is the highest epoch that a writer may bring to a database that does not have its run.
@@ -60,6 +76,9 @@ func (tx *Tx) MakeRun(agentID int64, name string, epoch *int64) (*RunRow, error)
 	row, err := tx.Run(agentID, name)
 	if err != nil || row != nil {
 		return row, err
+	}
+	if base := ckpt.BaseRun(name); base != name {
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no life %s: write to %s, the present one", base, name, base)
 	}
 	if epoch != nil && *epoch > mostEpoch {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist: there is no run %s yet", *epoch, name)
@@ -170,6 +189,9 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	if err := s.MayComplete(r, sc, epoch); err != nil {
 		return err
 	}
+	if base := ckpt.BaseRun(r.Name); base != r.Name {
+		return ckpt.Errorf(ckpt.CodeConflict, "%s is an earlier life of run %s, and stays as it ended: write to %s, the present one", r.Name, base, base)
+	}
 	if !r.EndedAt.IsZero() {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to start a new attempt, or name another run", r.Name, r.Status)
 	}
@@ -244,8 +266,8 @@ type ReadRun struct {
 
 const (
 	// ShownStatus is the status of run r as callers see it, as SQL.
-	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
-	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
+	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END`
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.life, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
 		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms,
 		r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
@@ -319,7 +341,7 @@ func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
 // ForkWithout is the checkpoint that a fork began with, as long as the fork has no checkpoint of
 // its own.
 func ForkWithout(run *RunRow) ckpt.Ref {
-	if run.LastSeq > run.BaseSeq {
+	if run.LastSeq > 0 {
 		return ""
 	}
 	return run.ForkedFrom

@@ -96,7 +96,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 	if sc.Admin && sc.Target == "" && f.Agent == "" {
 		sc.Target = ckpt.AllOwners
 	}
-	find := &runFinder{choices: runChoices(sc.Whose(), agentID, &f), sort: f.Sort, at: at, id: id, limit: limit + 1}
+	find := &runFinder{choices: runChoices(sc.Whose(), agentID, &f), lives: f.Lives, sort: f.Sort, at: at, id: id, limit: limit + 1}
 	var rows []ReadRun
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		query, err := find.page(ctx, q)
@@ -126,6 +126,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 // runFinder finds a page of runs.
 type runFinder struct {
 	choices []runChoice
+	lives   bool // earlier lives too
 	sort    ckpt.RunSort
 	at      string // the cursor
 	id      int64
@@ -194,6 +195,9 @@ func (f *runFinder) chosen(from, where string, args ...any) (string, []any) {
 	order := f.order()
 	conditions := []string{where, `r.` + order + ` <= ?`, `(r.` + order + `, r.id) < (?, ?)`}
 	all := append(append([]any{}, args...), f.at, f.at, f.id)
+	if !f.lives {
+		conditions = append(conditions, `r.ago = 0`)
+	}
 	for _, c := range f.choices {
 		conditions = append(conditions, c.condition)
 		all = append(all, c.args...)

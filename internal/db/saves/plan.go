@@ -142,7 +142,7 @@ func (s *Saves) cachedRun(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 // began, whose policy keeps few checkpoints, and whose newest checkpoint is clean.
 func complete(tx *ledger.Tx, agent *ledger.AgentRow, known *ledger.CachedRun) (err error) {
 	run, keep := &known.Run, agent.Settings.RoutineKeep
-	if run.Status != ckpt.RunRunning || run.LastSeq == run.BaseSeq || keep >= ledger.CachedRowsMost {
+	if run.Status != ckpt.RunRunning || run.LastSeq == 0 || keep >= ledger.CachedRowsMost {
 		return nil
 	}
 	if known.Rows, err = tx.RoutineRows(run, keep); err != nil {
@@ -155,7 +155,7 @@ func complete(tx *ledger.Tx, agent *ledger.AgentRow, known *ledger.CachedRun) (e
 		AND status IN ('open', 'uncertain'))
 		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
 		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from JOIN agents a ON a.id = f.agent_id
-		WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = f.base_seq AND f.ended_at IS NULL AND a.owner = ?2)`, run.ID, agent.Owner)
+		WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL AND a.owner = ?2)`, run.ID, agent.Owner)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ const (
 			WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
 			UNION ALL SELECT run_id, checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL
 			AND run_id IN (SELECT value FROM json_each(?1))
-			UNION ALL SELECT id, forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = base_seq AND ended_at IS NULL
+			UNION ALL SELECT id, forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
 		) n CROSS JOIN runs r ON r.id = n.run_id CROSS JOIN agents a ON a.id = r.agent_id`
 )
 

@@ -50,7 +50,7 @@ const (
 	savedOfKind = `(SELECT c.created_at || ' ' || c.seq FROM checkpoints c WHERE c.run_id = r.id AND c.kind = '`
 	newestKind  = `' ORDER BY c.seq DESC LIMIT 1)`
 	readLines   = `SELECT r.id, a.owner, a.name AS agent, r.name AS run, r.workflow, coalesce(substr(r.goal, 1, ?2), '') AS goal, r.labels,
-		CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END AS status,
+		CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END AS status,
 		r.epoch, r.attempt, r.forked_from, r.source, r.started_at, r.updated_at, r.ended_at, r.segment_at,
 		r.accumulated_ms, r.progress, r.steps_ended, r.input_tokens, r.output_tokens, r.cost_usd, r.stored_bytes,
 		coalesce(max(coalesce(` + savedOfKind + `routine` + newestKind + `, ''), coalesce(` + savedOfKind + `pre_operation` + newestKind + `, ''),

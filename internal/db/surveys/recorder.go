@@ -75,7 +75,7 @@ type recordedRun struct {
 }
 
 const (
-	selectRecorded = `SELECT CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL
+	selectRecorded = `SELECT CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL
 			THEN 'starting' ELSE r.status END AS status,
 		r.epoch, r.attempt, coalesce(r.pid, 0) AS pid, r.started_at, r.updated_at, r.ended_at, r.segment_at, r.steps_ended, r.last_seq,
 		r.last_seq - r.removed AS kept,

@@ -70,6 +70,9 @@ func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, err
 	q.add("until", f.Until.String())
 	q.add("severity", string(f.Severity))
 	q.add("sort", string(f.Sort))
+	if f.Lives {
+		q.add("lives", "true")
+	}
 	q.add("before", f.Before)
 	q.addLimit(f.Limit)
 	page := new(ckpt.RunPage)

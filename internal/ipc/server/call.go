@@ -116,7 +116,7 @@ func (c *call) checkPath() error {
 		}
 	}
 	if run := c.r.PathValue("run"); run != "" {
-		if err := ckpt.CheckRunName(run); err != nil {
+		if err := ckpt.CheckLife(run); err != nil {
 			return err
 		}
 	}

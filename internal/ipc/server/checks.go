@@ -20,7 +20,7 @@ func checkRestore(r *ckpt.RestoreRequest) error {
 		}
 	}
 	if r.Run != "" {
-		if err := ckpt.CheckRunName(r.Run); err != nil {
+		if err := ckpt.CheckLife(r.Run); err != nil {
 			return err
 		}
 	}

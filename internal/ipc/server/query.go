@@ -151,7 +151,7 @@ func (q query) run() (string, error) {
 	if run == "" {
 		return "", nil
 	}
-	return run, ckpt.CheckRunName(run)
+	return run, ckpt.CheckLife(run)
 }
 
 // time returns a time, the zero time if it is absent.

@@ -10,7 +10,7 @@ var (
 	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
 	latestParams = []string{"run", "kind", "clean", "state"}
 	partParams   = []string{"status", "before", "limit"}
-	findParams   = []string{"status", "workflow", "label", "goal", "since", "until", "severity", "sort", "before", "limit"}
+	findParams   = []string{"status", "workflow", "label", "goal", "since", "until", "severity", "sort", "lives", "before", "limit"}
 )
 
 const (

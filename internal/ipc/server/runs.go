@@ -149,6 +149,9 @@ func (c *call) listRuns() error {
 	if f.Until, err = c.query.time("until"); err != nil {
 		return err
 	}
+	if f.Lives, err = c.query.is("lives", false); err != nil {
+		return err
+	}
 	if f.Limit, err = c.query.limit(); err != nil {
 		return err
 	}
