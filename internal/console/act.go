@@ -118,18 +118,6 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 		return done{}, err
 	}
 	key := unpack(q.Get("op"))
-	if q.Get("again") == "" {
-		o, err := s.operation(ctx, key)
-		if err != nil {
-			return done{}, err
-		}
-		// Another attempt may be uncertain by now.
-		if seen := q.Get("attempt"); o.Status == ckpt.OperationUncertain && seen != strconv.FormatInt(o.Attempt, 10) {
-			return done{}, ckpt.Errorf(ckpt.CodeConflict,
-				"%q was begun again since this form was drawn: it is about attempt %s, and attempt %d is in doubt now. Nothing was done",
-				draw.FirstLine(o.Name, 80), draw.FirstLine(seen, 20), o.Attempt)
-		}
-	}
 	attempt, err := strconv.ParseInt(q.Get("attempt"), 10, 64)
 	if err != nil {
 		return done{}, ckpt.Errorf(ckpt.CodeInvalid, "the form names no attempt: load the page again")

@@ -210,68 +210,56 @@ func TestAFreeAnswerIsTheChoice(t *testing.T) {
 	}
 }
 
-// TestAnEarlierAttemptIsResolved: the form is about the attempt with an unknown outcome, also if a
-// later attempt failed.
-func TestAnEarlierAttemptIsResolved(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.save("coder", "one", `{"n": 1}`)
-	ref := ckpt.RunRef{Agent: "coder", Run: "one"}
-	for range 2 { // the second attempt leaves the first uncertain
-		if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "push", Name: "push branch"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: "push", Status: ckpt.OperationFailed}); err != nil {
-		t.Fatal(err)
-	}
-	values, page := w.form("ask/resolve?" + url.Values{
-		"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("push")}, "status": {"succeeded"},
-	}.Encode())
-	if values.Get("attempt") != "1" {
-		t.Fatalf("the form is about attempt %q: %s", values.Get("attempt"), page)
-	}
-	values.Set("reason", "the branch is there")
-	if status, text := w.act("resolve", values); status != 200 {
-		t.Errorf("the form is answered with %d: %s", status, text)
-	}
-}
-
-// TestAFormResolvesTheAttemptThatItShowed: if the operation was begun again after the form was drawn, the form
-// does not decide about the later attempt.
+// TestAFormResolvesTheAttemptThatItShowed: each of the three answers is given once, and a form that was drawn before an answer
+// decides nothing any more.
 func TestAFormResolvesTheAttemptThatItShowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.save("coder", "one", `{"n": 1}`)
-	ref := ckpt.RunRef{Agent: "coder", Run: "one"}
-	begin := func() {
-		t.Helper()
-		if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "invoice", Name: "send the invoice"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	begin()
-	begin()
-	query := url.Values{"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("invoice")}, "status": {"succeeded"}}.Encode()
-	values, _ := w.form("ask/resolve?" + query)
-	values.Set("reason", "the mail is in the outbox")
-	begin() // attempt 2 is uncertain now, too
-	if status, text := w.act("resolve", values); status != 409 || !strings.Contains(text, "it is about attempt 1, and attempt 2 is in doubt now") {
-		t.Errorf("the old form is answered with %d: %s", status, text)
-	}
-	page, err := w.client.Operations(t.Context(), ref, ckpt.ListFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range page.Operations {
-		if o.Status != ckpt.OperationUncertain && o.Attempt < 3 {
-			t.Errorf("attempt %d is %s", o.Attempt, o.Status)
-		}
-	}
-	values, _ = w.form("ask/resolve?" + query)
-	values.Set("reason", "the mail is in the outbox")
-	if status, text := w.act("resolve", values); status != 200 {
-		t.Errorf("a form that is drawn anew is answered with %d: %s", status, text)
+	for answer, want := range map[string]ckpt.OperationStatus{
+		"it_did": ckpt.OperationSucceeded, "it_did_not": ckpt.OperationFailed, "repeat": ckpt.OperationSuperseded,
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.save("coder", "one", `{"n": 1}`)
+			ref := ckpt.RunRef{Agent: "coder", Run: "one"}
+			doubt := func() {
+				t.Helper()
+				if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "push", Name: "push branch"}); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: "push", Status: ckpt.OperationUncertain, Error: "reset"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			drawn := func() url.Values {
+				t.Helper()
+				values, page := w.form("ask/resolve?" + url.Values{
+					"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("push")}, "status": {answer},
+				}.Encode())
+				if values.Get("attempt") != "1" || answer == "repeat" && !strings.Contains(page, "happen twice") {
+					t.Fatalf("the form is about attempt %q: %s", values.Get("attempt"), page)
+				}
+				values.Set("reason", "the branch is there")
+				return values
+			}
+			doubt()
+			form, old := drawn(), drawn()
+			if status, text := w.act("resolve", form); status != 200 {
+				t.Errorf("the form is answered with %d: %s", status, text)
+			}
+			page, err := w.client.Operations(t.Context(), ref, ckpt.ListFilter{})
+			if err != nil || len(page.Operations) != 1 || page.Operations[0].Status != want {
+				t.Fatalf("%+v, %v", page, err)
+			}
+			if answer == "it_did" {
+				return
+			}
+			doubt() // attempt 2
+			old.Set("found", "it_did")
+			if status, text := w.act("resolve", old); status != 409 {
+				t.Errorf("the old form is answered with %d: %s", status, text)
+			}
+		})
 	}
 }
 

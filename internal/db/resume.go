@@ -92,6 +92,9 @@ func (s *Store) plan(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *
 		}
 		if plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) < most {
 			plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
+			if r.LeaveUncertain {
+				return plan, nil
+			}
 			return plan, addPrompt(tx, plan)
 		}
 	}
@@ -376,9 +379,7 @@ func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	rows, err := unresolved(tx, run)
 	for i := range rows {
-		if !rows[i].Left {
-			f.Operations = append(f.Operations, rows[i].Operation)
-		}
+		f.Operations = append(f.Operations, rows[i].Operation)
 	}
 	return err
 }

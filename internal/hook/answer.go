@@ -125,7 +125,7 @@ func settleText(p *ckpt.Plan, key string) string {
 	if !shellPlain(key) {
 		return what + fmt.Sprintf("ckptsidecar operations %s --run %s lists it.", p.Agent, p.Run)
 	}
-	return what + fmt.Sprintf("ckptsidecar operation resolve %s '%s' succeeded|failed --run %s", p.Agent, key, p.Run)
+	return what + ckpt.ResolveCommand(p.Agent, p.Run, key)
 }
 
 // told returns what a model is told about a snapshot, with all values quoted.

@@ -79,7 +79,7 @@ func TestASessionThatIsContinuedGetsItsRunBack(t *testing.T) {
 			tells(t, h, in("Stop", "one", nil))
 			wantOwner(t, h, "one", h.PID)
 			wantOperation(t, h, "one", ckpt.OperationUncertain)
-			wantAnswered(t, h)
+			wantAnswered(t, h, !test.autoresume)
 			if told := tells(t, h, in("SessionStart", "two", map[string]any{"source": "startup"})); told != "" {
 				t.Errorf("a session beside it is told that it stopped: %s", told)
 			}
@@ -100,21 +100,26 @@ func TestASessionThatIsContinuedGetsItsRunBack(t *testing.T) {
 	}
 }
 
-// wantAnswered fails the test unless the one prompt was answered, and the audit log says why.
-func wantAnswered(t *testing.T, h *hook.Handler) {
+// wantAnswered fails the test unless the question about the operation still waits, and the decision about the run, if the
+// policy asks for one, was answered. The audit log says why.
+func wantAnswered(t *testing.T, h *hook.Handler, decided bool) {
 	t.Helper()
 	page, err := h.Client.Prompts(t.Context(), ckpt.PromptFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range page.Prompts {
-		if p.Run == "one" && p.Status != ckpt.PromptAnswered && p.Status != ckpt.PromptWithdrawn {
-			t.Errorf("a prompt is left: %+v", p)
+		if p.Run == "one" && (p.Status == ckpt.PromptOpen) != (p.Kind == ckpt.PromptOperation) {
+			t.Errorf("a prompt: %+v", p)
 		}
 	}
 	rows, err := h.Client.Audit(t.Context(), ckpt.AuditFilter{Action: "answer_prompt"})
-	if err != nil || len(rows.Audit) != 1 || rows.Audit[0].Reason != "The session was continued in claude-code." {
+	if err != nil || (len(rows.Audit) == 1) != decided {
 		t.Errorf("the answers in the audit log are %+v, error %v", rows, err)
+	}
+	rows, err = h.Client.Audit(t.Context(), ckpt.AuditFilter{Action: "resume", Limit: 1})
+	if err != nil || len(rows.Audit) != 1 || rows.Audit[0].Reason != "The session was continued in claude-code." {
+		t.Errorf("the resumes in the audit log are %+v, error %v", rows, err)
 	}
 }
 

@@ -206,7 +206,7 @@ func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, err
 }
 
 // resume goes on with an interrupted run. If a person has to decide whether it may go on, that person has done so by
-// continuing the session. What is uncertain stays uncertain.
+// continuing the session. An operation that is uncertain is left so, and still waits for an answer.
 func (c *call) resume(ctx context.Context, run string) (*ckpt.Plan, error) {
 	why := fmt.Sprintf("The session was continued in %s.", c.product)
 	request := ckpt.ResumeRequest{Agent: c.Agent, Run: run, PID: c.PID, Reason: why}
@@ -516,11 +516,14 @@ func (c *call) finish(ctx context.Context, r ckpt.StepRequest) (*ckpt.Step, erro
 }
 
 func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest) error {
-	status := ckpt.OperationSucceeded
-	if r.Status == ckpt.StepFailed {
-		status = ckpt.OperationFailed
+	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded, Result: r.Result, Error: r.Error}
+	switch { // the model has seen the result, also an error, and decides what to do
+	case c.in.background():
+		end.Status, end.Error = ckpt.OperationUncertain, "it runs in the background, and its end is not told"
+	case r.Status == ckpt.StepFailed:
+		end.Status = ckpt.OperationFailed
 	}
-	_, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: key, Status: status, Result: r.Result, Error: r.Error})
+	_, _, err := c.Client.EndOperation(ctx, c.ref, end)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 		return nil // it was not risky when it began, or no hook reported that
 	}
@@ -685,7 +688,7 @@ func (c *call) settle(ctx context.Context) error {
 		if o.StartedAt.Before(since.Time) {
 			continue
 		}
-		if _, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: o.Key, Status: ckpt.OperationFailed, Error: neverTold}); err != nil {
+		if _, _, err := c.Client.EndOperation(ctx, c.ref, c.lateEnd(o)); err != nil {
 			return err
 		}
 	}
@@ -699,6 +702,29 @@ func (c *call) settle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lateEnd says how a risky call ended whose end no hook has reported by the end of its turn. The model has seen the result
+// of every call of a turn that ended. If the transcript has it, that counts. If there is a transcript without it, nobody
+// knows. Without any transcript, the call was denied: products report the end of every call that ran.
+func (c *call) lateEnd(o *ckpt.Operation) ckpt.OperationEnd {
+	end := ckpt.OperationEnd{Key: o.Key, Attempt: o.Attempt, Status: ckpt.OperationFailed, Error: neverTold}
+	text, failed, found := c.in.resultOf(o.Key)
+	switch {
+	case found && failed:
+		end.Error = ckpt.Ref(limit(text, maxKept/2))
+	case found:
+		end.Status, end.Error = ckpt.OperationSucceeded, ""
+		end.Result = kept(encodedText(text))
+	case len(tailOf(c.in.Transcript)) > 0:
+		end.Status, end.Error = ckpt.OperationUncertain, "its turn ended, and the transcript has no result of it"
+	}
+	return end
+}
+
+func encodedText(text string) ckpt.JSON {
+	b, _ := json.Marshal(text) // a text, which cannot fail
+	return b
 }
 
 // daemonStarted returns when the daemon started, zero if it does not say so in half of the hook's remaining time. On a
@@ -736,9 +762,15 @@ func (c *call) over(ctx context.Context) error {
 		}
 		end.Result = reason
 	}
-	_, _, err := c.Client.EndRun(ctx, c.ref, end)
-	if ckpt.CodeOf(err) == ckpt.CodeUncertainOperation { // a risky call that was stopped, for example by Ctrl-C
-		_, _, err = c.Client.EndRun(ctx, c.ref, ckpt.EndRequest{Status: ckpt.RunInterrupted})
+	// A risky call that was stopped, for example by Ctrl-C, has an unknown outcome, and so has one that nobody has
+	// resolved since the session was continued. The next session is told about it, because the run is not completed.
+	for _, status := range []ckpt.OperationStatus{ckpt.OperationOpen, ckpt.OperationUncertain} {
+		left, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(status), Limit: 1})
+		if err == nil && len(left.Operations) > 0 {
+			end = ckpt.EndRequest{Status: ckpt.RunInterrupted}
+			break
+		}
 	}
+	_, _, err := c.Client.EndRun(ctx, c.ref, end)
 	return ignore(err, ckpt.CodeNotFound)
 }

@@ -285,7 +285,7 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 	told := tells(t, h, in("SessionStart", "second", map[string]any{"source": "startup"}))
 	for _, part := range []string{
 		"An earlier session of this project (run first) stopped before it was done", `Goal: "ship it"`, `\"content\":\"deploy\"`, `Interrupted, result unknown: "Bash"`, "terraform apply",
-		`Risky and uncertain: "shell terraform apply -auto-approve`, "ckptsidecar operation resolve shop 'apply' succeeded|failed --run first",
+		`Risky and uncertain: "shell terraform apply -auto-approve`, "ckptsidecar operation resolve shop apply it_did|it_did_not|repeat --run first",
 	} {
 		if !strings.Contains(told, part) {
 			t.Errorf("told %q, without %q", told, part)
@@ -372,6 +372,44 @@ func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {
 		t.Errorf("rows: %s", diff)
+	}
+}
+
+// TestTheModelKnowsHowACallEnded: what the transcript has as the result of a risky call counts, also an error, and nobody is
+// asked. Only a call without a result, or one that goes on in the background, is uncertain.
+func TestTheModelKnowsHowACallEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		result     string // in the transcript
+		background bool
+		want       ckpt.OperationStatus
+	}{
+		"denied":     {`{"type":"tool_result","tool_use_id":"call","is_error":true,"content":"The user doesn't want to proceed"}`, false, ckpt.OperationFailed},
+		"done":       {`{"type":"tool_result","tool_use_id":"call","content":[{"type":"text","text":"pushed"}]}`, false, ckpt.OperationSucceeded},
+		"no result":  {`{"type":"tool_result","tool_use_id":"other","content":"x"}`, false, ckpt.OperationUncertain},
+		"background": {"", true, ckpt.OperationUncertain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHandler(t)
+			file := filepath.Join(t.TempDir(), "transcript.jsonl")
+			if err := os.WriteFile(file, []byte(`{"type":"user","message":{"content":[`+c.result+`]}}`+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			call := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push", "run_in_background": c.background},
+				"tool_use_id": "call", "transcript_path": file}
+			tells(t, h, in("PreToolUse", "s", call))
+			if c.background {
+				call["tool_response"] = "it runs"
+				tells(t, h, in("PostToolUse", "s", call))
+			} else {
+				tells(t, h, in("Stop", "s", map[string]any{"transcript_path": file}))
+			}
+			wantOperation(t, h, "s", c.want)
+			page, err := h.Client.Prompts(t.Context(), ckpt.PromptFilter{Open: true})
+			if asked := c.want == ckpt.OperationUncertain; err != nil || (len(page.Prompts) == 1) != asked {
+				t.Errorf("the open prompts are %+v, error %v", page, err)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // maxTail is how many bytes at the end of a transcript are searched for a call.
@@ -50,6 +51,43 @@ func (in *Input) turn() ckpt.Ref {
 	return ""
 }
 
+// resultOf returns the result of a call that the transcript of the session has, and whether it was an error. The model has
+// seen that result. found is false if the transcript has none.
+func (in *Input) resultOf(call string) (text string, failed, found bool) {
+	use, err := json.Marshal(call)
+	if err != nil || in.Transcript == "" {
+		return "", false, false
+	}
+	for line := range bytes.Lines(tailOf(in.Transcript)) {
+		if !bytes.Contains(line, use) {
+			continue
+		}
+		var entry struct {
+			Type    string `json:"type"`
+			Message struct {
+				Content []struct {
+					Type    string    `json:"type"`
+					Use     string    `json:"tool_use_id"`
+					IsError bool      `json:"is_error"`
+					Content ckpt.JSON `json:"content"`
+				} `json:"content"`
+			} `json:"message"`
+		}
+		if json.Unmarshal(line, &entry) != nil || entry.Type != "user" {
+			continue
+		}
+		for _, part := range entry.Message.Content {
+			if part.Type == "tool_result" && part.Use == call {
+				if json.Unmarshal(part.Content, &text) != nil {
+					text = string(part.Content)
+				}
+				return text, part.IsError, true
+			}
+		}
+	}
+	return "", false, false
+}
+
 // tailOf returns the end of a regular file, nil if it cannot be read.
 func tailOf(path string) []byte {
 	info, err := os.Stat(path) // before the open, because opening a pipe would wait for its writer
@@ -68,4 +106,13 @@ func tailOf(path string) []byte {
 		return nil
 	}
 	return tail[:n]
+}
+
+// background reports whether a call goes on after its tool has answered.
+func (in *Input) background() (yes bool) {
+	jsontext.Members(in.ToolInput, func(name string, value []byte) bool {
+		yes = yes || name == "run_in_background" && string(value) == "true"
+		return !yes
+	})
+	return yes
 }

@@ -253,7 +253,7 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	second.refused("save_checkpoint", `{"state":{}}`, "started in an earlier session", "Call resume_run first")
 	asked := second.done("resume_run", `{}`)
 	wantText(t, "verdict", asked["verdict"], "ask")
-	wantText(t, "message", asked["message"], "deploy to production", "ckptsidecar operation resolve builder 'deploy' succeeded|failed --run main")
+	wantText(t, "message", asked["message"], "deploy to production", "ckptsidecar operation resolve builder deploy it_did|it_did_not|repeat")
 	second.refused("save_checkpoint", `{"state":{}}`, "Call resume_run first")
 
 	end := ckpt.OperationResolution{Key: "deploy", Choice: ckpt.ChoiceItDid, Reason: "looked"}

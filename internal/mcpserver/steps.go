@@ -13,14 +13,14 @@ import (
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
 		name: "begin_operation", title: "Begin a risky operation",
-		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, " +
+		description: "Use it right before what must not happen twice: deployment, payment, " +
 			"deletion. Saves the state to go back to. " +
-			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation.",
+			"Act only if go_ahead is true; else it was done before: use the result. Then use finish_operation.",
 		do: s.begin,
 	})
 	add(s, tool[finishIn, finishOut]{
 		name: "finish_operation", title: "End a risky operation", repeatable: true,
-		description: "Use it after begin_operation, to say how it ended: failed only if you know that it did not happen, and uncertain if you do not know.",
+		description: "Use it after begin_operation: how it ended. A failure returns the state to go back to.",
 		do:          s.finish,
 	})
 	add(s, tool[stepIn, stepOut]{
@@ -81,7 +81,7 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 
 type finishIn struct {
 	Key    string    `json:"key"`
-	Status string    `json:"status" enum:"succeeded,failed,uncertain" doc:"failed: you know that it did not happen. uncertain: you do not know."`
+	Status string    `json:"status" enum:"succeeded,failed,uncertain" doc:"failed: it surely did not happen"`
 	Result ckpt.JSON `json:"result,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Run    string    `json:"run,omitempty"`

@@ -22,7 +22,7 @@ type Facts struct {
 	Checkpoints []FactCheckpoint // newest first, only those since the run last began from nothing
 	Steps       []ckpt.Step      // those that ended since it began, and all that are open or interrupted; in order
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when the step ended or began
-	Operations  []ckpt.Operation // those that are open or uncertain and were not left so on purpose, in order
+	Operations  []ckpt.Operation // those that are open or uncertain, in order
 	LastEvent   int64
 	// Findings are critical ones that made checkpoints suspect, and open warnings about
 	// the state, newest first; not those that were dismissed.

@@ -2,6 +2,7 @@ package resume
 
 import (
 	"fmt"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -17,7 +18,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 	switch {
 	case !f.Exists:
 		m.fresh(m.thereIsNone())
-	case ended(f.Run.Status) && len(f.Operations) > 0 && !f.Leave:
+	case ended(f.Run.Status) && hidden(f) && !f.Leave:
 		m.takeOperations()
 		m.plan.Verdict = ckpt.VerdictAsk
 		m.say(m.endedOver())
@@ -62,6 +63,11 @@ func blank(f *Facts) *ckpt.Plan {
 		AccumulatedMS:       f.Run.AccumulatedMS,
 		ExternalSession:     f.Run.ExternalSession,
 	}
+}
+
+// hidden reports whether a new beginning would hide an operation that nobody has left uncertain on purpose.
+func hidden(f *Facts) bool {
+	return slices.ContainsFunc(f.Operations, func(o ckpt.Operation) bool { return !o.Left })
 }
 
 // goOn plans for a run that can go on and that no living owner holds.

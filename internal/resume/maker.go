@@ -46,9 +46,10 @@ func released(f *Facts) bool {
 func ended(s ckpt.RunStatus) bool { return s == ckpt.RunCompleted || s == ckpt.RunFailed }
 
 // begun reports whether there is anything to go on with. A run that has only steps, and
-// saves no state, can be resumed like any other. A failed step does not count.
+// saves no state, can be resumed like any other. A failed step does not count, and neither does an operation that was left
+// uncertain on purpose.
 func begun(f *Facts) bool {
-	if len(f.Checkpoints) > 0 || len(f.Operations) > 0 {
+	if len(f.Checkpoints) > 0 || hidden(f) {
 		return true
 	}
 	for i := range f.Steps {

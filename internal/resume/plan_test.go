@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func invent(r *rand.Rand) (*Facts, map[string]bool) {
 			o.EndedAt = ckpt.At(past(r))
 		}
 		if maybe(r) {
-			o.Idempotent, o.SelfCheck, o.Prompt = maybe(r), maybe(r), pick(r, "", ckpt.Ref("p9"))
+			o.Idempotent, o.SelfCheck, o.Left, o.Prompt = maybe(r), maybe(r), maybe(r), pick(r, "", ckpt.Ref("p9"))
 		}
 		f.Operations = append(f.Operations, o)
 	}
@@ -141,7 +142,7 @@ func wrongCheckpoint(f *Facts, p *ckpt.Plan, damaged map[string]bool) string {
 
 func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	over := !f.Exists || !f.Run.Status.Resumable()
-	if f.Exists && over && len(f.Operations) > 0 {
+	if f.Exists && over && slices.ContainsFunc(f.Operations, func(o ckpt.Operation) bool { return !o.Left }) {
 		if p.Verdict != ckpt.VerdictAsk || len(p.UncertainOperations) != len(f.Operations) {
 			return "a run begins anew over an uncertain operation"
 		}
@@ -161,7 +162,7 @@ func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	yes := f.Prompt != nil && f.Prompt.Choice == ckpt.Ref(ckpt.ChoiceResume)
 	ask := p.Checkpoint != nil && p.Checkpoint.Suspect && !(yes && string(f.Prompt.Checkpoint) == p.Checkpoint.ID)
 	for _, o := range f.Operations { // no answer to a decision resolves it
-		ask = ask || !o.Idempotent && (!o.SelfCheck || o.Prompt != "")
+		ask = ask || !o.Left && !o.Idempotent && (!o.SelfCheck || o.Prompt != "")
 	}
 	broke := f.Run.Status == ckpt.RunTimedOut || !f.Interrupted.IsZero() && (f.Run.Status == ckpt.RunInterrupted || f.Run.Status == ckpt.RunRunning)
 	ask = ask || begun(f) && !f.Autoresume && broke && !(yes && !f.Prompt.At.Before(f.Interrupted))
@@ -174,7 +175,7 @@ func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	if p.Prompt != nil && (p.Verdict != ckpt.VerdictAsk || p.Prompt.Choice != "") {
 		return "a prompt that nobody waits for"
 	}
-	if len(p.UncertainOperations) != len(f.Operations) {
+	if p.Verdict != ckpt.VerdictFresh && len(p.UncertainOperations) != len(f.Operations) {
 		return "an operation is not told of"
 	}
 	return ""

@@ -175,6 +175,8 @@ func (m *maker) aboutOperations() []string {
 			s += ": " + strings.TrimRight(string(o.Error), ".")
 		}
 		switch {
+		case o.Left:
+			s += ". It was left so on purpose, and its key cannot begin before somebody runs: " + ckpt.ResolveCommand(m.f.Run.Agent, m.f.Run.Run, o.Key) + "."
 		case o.Idempotent:
 			s += ". It is idempotent: begin it again with the same key."
 		case !o.NeedsPerson():
