@@ -272,8 +272,9 @@ func TestAnEndHidesNoOperation(t *testing.T) {
 	}
 	err = agent.Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error { // a new life, in which the key is refused
 		_, _, err := client.Operation(ctx, run, "charge", func(context.Context, *client.Op) (receipt, error) { return s.charge() })
-		if ckpt.CodeOf(err) != ckpt.CodeUncertainOperation && !errors.Is(err, client.ErrNeedsOperator) {
-			t.Errorf("the key in the next life: %v", err)
+		if lines := strings.Split(fmt.Sprint(err), "\n"); !errors.Is(err, client.ErrNeedsOperator) || len(lines) != 3 ||
+			lines[2] != "ckptsidecar operation resolve shop charge it_did|it_did_not|repeat --run 'main~1'" {
+			t.Errorf("the key in the next life: %q, %v", lines, err)
 		}
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,6 +72,8 @@ var ErrNeedsOperator = errors.New("an operator must decide")
 type NeedsOperator struct {
 	Plan *ckpt.Plan
 	Key  string // of the operation that was refused; "" if the run was
+
+	refusal error // of the daemon
 }
 
 // Is reports whether target is ErrNeedsOperator.
@@ -98,6 +101,11 @@ func (e *NeedsOperator) lines() (what, evidence, command string) {
 			evidence = fmt.Sprintf("Attempt %d began at %s: %s", o.Attempt, o.StartedAt, o.Error)
 		}
 		return what, oneLine(evidence), ckpt.ResolveCommand(p.Agent, p.Run, o.Key)
+	}
+	if e.refusal != nil { // the operation is of an earlier life of the run
+		what = fmt.Sprintf("Operation %s of %s did not begin: nobody knows whether it took effect in an earlier life of the run.", e.Key, run)
+		evidence, command, _ = strings.Cut(ckpt.AsError(e.refusal).Message, "then run: ")
+		return what, oneLine(strings.TrimSuffix(strings.TrimSpace(evidence), "Find out whether it took effect,")), command
 	}
 	what = fmt.Sprintf("The %s cannot go on: the verdict is %s.", run, p.Verdict)
 	if len(p.Reasons) > 0 {
@@ -274,7 +282,7 @@ func (r *Run) beginOperation(ctx context.Context, key string, o *OperationOption
 		case away(err) != nil:
 			return r.begunWithoutDaemon(ctx, key, away(err))
 		case ckpt.CodeOf(err) == ckpt.CodeUncertainOperation && !resolved:
-			if err := r.resolveOperation(ctx, key, o); err != nil {
+			if err := r.resolveOperation(ctx, key, o, err); err != nil {
 				return nil, nil, err
 			}
 			request.IdempotencyKey, resolved = uuid.NewString(), true
@@ -328,7 +336,7 @@ func (r *Run) notBegun(ctx context.Context, request ckpt.OperationRequest, err e
 
 // resolveOperation finds out what became of an uncertain attempt, with the check of the operation, else with that of the
 // run. If neither can tell, it returns a *NeedsOperator.
-func (r *Run) resolveOperation(ctx context.Context, key string, o *OperationOptions) error {
+func (r *Run) resolveOperation(ctx context.Context, key string, o *OperationOptions, refusal error) error {
 	plan, _, err := r.Agent.client.wire.Resume(ctx, ckpt.ResumeRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), DryRun: true})
 	if err != nil {
 		return err
@@ -348,7 +356,7 @@ func (r *Run) resolveOperation(ctx context.Context, key string, o *OperationOpti
 			}
 		}
 	}
-	return &NeedsOperator{Plan: plan, Key: key}
+	return &NeedsOperator{Plan: plan, Key: key, refusal: refusal}
 }
 
 // check asks the checks about an attempt, and records what they know.

@@ -13,7 +13,7 @@ import (
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
 		name: "begin_operation", title: "Begin a risky operation",
-		description: "Use it right before what must not happen twice: deployment, payment, " +
+		description: "Use it right before what must not happen twice: deploy, payment, " +
 			"deletion. Saves the state to go back to. " +
 			"Act only if go_ahead is true; else it was done before: use the result. Then use finish_operation.",
 		do: s.begin,
