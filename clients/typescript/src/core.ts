@@ -1,8 +1,10 @@
 import { SetAside } from './backlog.js';
+import type { Answer } from './ask.js';
 import type { Delivery } from './delivery.js';
 import { revive } from './decode.js';
 import { type DriftVerdict, DriftWatch } from './drift.js';
 import { isSidecarError, SidecarError } from './errors.js';
+import type { Plan } from './plan.js';
 import { understood } from './problem.js';
 import { encodeState, type EncodedState, type Saved, type SaveOptions, Saver } from './saver.js';
 import type { SpoolAsk } from './spool.js';
@@ -13,6 +15,10 @@ export class Core {
   readonly done = new Map<string, unknown>();
   /** whether these are all that have succeeded in the run */
   allKnown = true;
+  /** the evidence of operations of which nobody knows the end, by key */
+  readonly uncertain = new Map<string, string>();
+  /** beginnings of operations of which the answer did not come, by key */
+  readonly begins = new Map<string, SpoolAsk>();
   /** what the daemon last said of the run's drift */
   readonly drift: DriftWatch;
   /** how many steps and operations are going on */
@@ -31,6 +37,8 @@ export class Core {
     public epoch: number | undefined,
     /** called once, when another owner has the run */
     private readonly onLost: () => void,
+    /** how the run was begun; null where it was joined */
+    readonly plan: Plan | null,
   ) {
     this.drift = new DriftWatch(delivery.settings.warn);
   }
@@ -86,7 +94,20 @@ export class Core {
   /** Sends a write. */
   async send<T extends object>(ask: SpoolAsk): Promise<T | SetAside> {
     const answer = await this.write(ask);
-    if (answer instanceof SetAside) return answer;
+    return answer instanceof SetAside ? answer : this.said<T>(answer);
+  }
+
+  /** Sends a write now or not at all. */
+  async direct<T extends object>(ask: SpoolAsk): Promise<T> {
+    this.check();
+    try {
+      return this.said<T>(await this.delivery.direct(ask));
+    } catch (error) {
+      throw this.noted(error);
+    }
+  }
+
+  private said<T extends object>(answer: Answer): T {
     const said = understood<T & { drift?: DriftVerdict }>(answer, true);
     this.drift.note(said.drift);
     return revive(said) as T;

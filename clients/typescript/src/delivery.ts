@@ -71,6 +71,17 @@ export class Delivery implements Line {
     });
   }
 
+  /** A write to a run that is made now, after what waits of the run, or not at all. */
+  direct(ask: SpoolAsk): Promise<Answer> {
+    const until = this.within(this.settings.deadline);
+    const own = this.owned(ask);
+    const { failOpen } = this.settings;
+    return this.turn(async () => {
+      await this.backlog.settle(own, until, failOpen);
+      return this.persist((send, own) => send(own), until, own, failOpen);
+    });
+  }
+
   /** A call that must see what waits in the spool of a run, which therefore goes first. */
   afterSpool(run: { agent: string; run: string }, ask: Ask, until: Until): Promise<Answer> {
     return this.turn(async () => {

@@ -5,7 +5,7 @@ import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { sleep } from './duration.js';
 import { invalid, isSidecarError, SidecarError } from './errors.js';
-import { planOf, PlanRefused } from './plan.js';
+import { NeedsOperator, planOf, PlanRefused } from './plan.js';
 import { passes, understood } from './problem.js';
 import { get, objectOf, post, queryOf } from './requests.js';
 import type { EncodedState, Saver } from './saver.js';
@@ -141,7 +141,7 @@ export class Document<C> {
     await this.prepareAgent();
     const body = objectOf({ heartbeat_timeout: '0s', progress_timeout: '0s' });
     const plan = planOf(await this.ask(post(`${this.path}/resume`, body, this.name)));
-    if (!plan.claimed) throw new PlanRefused(plan);
+    if (!plan.claimed) throw plan.verdict === 'ask' ? new NeedsOperator(plan) : new PlanRefused(plan);
     if (plan.verdict !== 'fresh') return { epoch: plan.epoch, content: this.form.read(await this.newest()) };
     await this.describe();
     return { epoch: plan.epoch, content: this.form.read(undefined) };

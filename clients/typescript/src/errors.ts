@@ -4,6 +4,8 @@ export type Code =
   | 'denied'
   | 'not_found'
   | 'conflict'
+  /** nobody knows whether an operation took effect, or a person must decide how the run goes on */
+  | 'uncertain_operation'
   | 'fenced'
   | 'base_missing'
   | 'files_missing'
@@ -22,8 +24,8 @@ export type Code =
   | 'spool'
   /** a value would not come back unchanged, and the option refuses that */
   | 'not_serializable'
-  /** an operator must decide before the run goes on */
-  | 'ask'
+  /** an operation was not begun, because the daemon is away */
+  | 'offline'
   /** the run's owner is alive, or nothing of it reads back intact */
   | 'unsafe'
   /** the run was asked to stop */

@@ -8,10 +8,11 @@ export { encode, type Encoded, NotSerializable, type Trace, type Unserializable 
 export { type Code, isSidecarError, type Outcome, SidecarError } from './errors.js';
 export type { FilesKept } from './files.js';
 export { OpenOperation, OperationFailed, type OperationOptions } from './operation.js';
-export { type Plan, PlanRefused } from './plan.js';
+export { type Check, Done, NotDone, Offline, type Resolution } from './once.js';
+export { NeedsOperator, type Plan, PlanRefused } from './plan.js';
 export { type Answered, type QuestionOptions, Unanswered } from './question.js';
 export type { ReplayReport } from './replay.js';
-export type { Resolution, RunOptions } from './options.js';
+export type { RunOptions } from './options.js';
 export { type EndOptions, type EndStatus, Run, type SharedRun } from './run.js';
 export type { Saved, SaveOptions } from './saver.js';
 export { Sidecar, type SidecarOptions } from './sidecar.js';

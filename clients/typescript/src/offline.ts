@@ -56,6 +56,11 @@ class Told {
   }
 
   private operation(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
+    if (path[1] && path[2] === 'doubt') {
+      const open = this.open.get(path[1]);
+      if (open) open.error = String(said['error'] ?? '');
+      return;
+    }
     if (path[1]) {
       this.open.delete(path[1]);
       if (path[2] === 'succeed') this.ever.set(`operation ${path[1]}`, revive(said['result'] ?? null));
@@ -63,7 +68,10 @@ class Told {
     }
     const key = String(said['key']);
     if (this.ever.has(`operation ${key}`)) return; // it was not done again
-    const none = { attempt: 1, checkpoint: null, ended_at: null, result: null, error: null, replayed: false };
+    const none = {
+      attempt: 1, checkpoint: null, ended_at: null, result: null, error: null, resolution: null, resolved_at: null, resolved_by: null, left_uncertain: false, prompt: null, replayed: false,
+      args: said['args'] ?? null, idempotent: said['idempotent'] === true, check: said['check'] === true, result_schema: null,
+    };
     if (said['state'] !== undefined) {
       this.checkpoint = checkpointOf({ ...header, query: 'kind=pre_operation' }, Buffer.from(JSON.stringify(said['state'])));
       this.program = null;
@@ -111,7 +119,7 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
   delivery.settings.warn(`agent ${name.agent}, run ${name.run}, starts without the daemon. ${reasons.join(' ')}`);
   const plan: Plan<S> = {
-    verdict: told.open.size > 0 ? 'ask' : fresh ? 'fresh' : told.begun.size > 0 ? 'repair' : 'resume',
+    verdict: 'offline',
     reasons,
     ...name,
     epoch: 0,

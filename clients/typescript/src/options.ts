@@ -1,6 +1,7 @@
 import type { Drift } from './drift.js';
 import type { Duration } from './duration.js';
-import type { Labels, OperationInfo } from './wire.js';
+import type { Check } from './once.js';
+import type { Labels } from './wire.js';
 
 export interface RunOptions<S = any> {
   /** its name; otherwise the run for which `ckptsidecar exec` has started this process for the agent, or `main` */
@@ -21,10 +22,12 @@ export interface RunOptions<S = any> {
   /** throw where the daemon is away, rather than begin without it */
   needDaemon?: boolean;
   /**
-   * Asked about each operation of which nobody knows whether it took effect,
-   * where the agent can find out itself; undefined where it cannot. `ckptsidecar exec` asks a person instead.
+   * Asked about each uncertain operation that would need a person, where the agent can find out itself; undefined where it cannot.
+   * `ckptsidecar exec` asks a person instead.
    */
-  resolve?: (operation: OperationInfo) => Resolution | undefined | Promise<Resolution | undefined>;
+  resolve?: Check;
+  /** a reason to go on although an operation is uncertain: it stays so, and its key does not begin before it is resolved */
+  leaveUncertain?: string;
   /** after so long without a sign of life the run counts as dead; 30 s */
   heartbeatTimeout?: Duration;
   /** how often it gives one; 10 s */
@@ -42,6 +45,3 @@ export interface RunOptions<S = any> {
   /** as what a run ends whose work throws: `interrupted` can be resumed, `failed` begins anew. `interrupted` */
   onError?: 'interrupted' | 'failed';
 }
-
-/** What became of an uncertain operation, and how that is known. */
-export type Resolution = 'succeeded' | 'failed' | { status: 'succeeded' | 'failed'; result?: unknown; reason?: string };

@@ -22,7 +22,7 @@ export interface ReplayReport {
 export type Send = (ask: Ask) => Promise<Answer>;
 
 const puts = /^\/v1\/agents\/[^/]+\/checkpoints\/([0-9a-f-]{36})$/;
-const posts = /^\/v1\/agents\/[^/]+\/runs\/[^/]+\/(steps(\/[^/]+\/finish)?|operations(\/[^/]+\/(succeed|fail))?|events|end)$/;
+const posts = /^\/v1\/agents\/[^/]+\/runs\/[^/]+\/(steps(\/[^/]+\/finish)?|operations(\/[^/]+\/(succeed|fail|doubt))?|events|end)$/;
 
 /** Of one agent's run. */
 export function runKey(agent: string, run: string): string {

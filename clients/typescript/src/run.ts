@@ -6,14 +6,14 @@ import { Core } from './core.js';
 import type { Drift, DriftVerdict, Report } from './drift.js';
 import { type Duration, milliseconds } from './duration.js';
 import { encode } from './encode.js';
-import { messageOf, SidecarError } from './errors.js';
-import { beginOperation, doOperation, type OpenOperation, type OperationOptions } from './operation.js';
+import { isSidecarError, messageOf, SidecarError } from './errors.js';
+import { away, beginOperation, doOperation, endBegins, needsOperator, type OpenOperation, type OperationOptions } from './operation.js';
 import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
 import { Heartbeat } from './heartbeat.js';
 import { learn } from './learn.js';
 import { doneBefore } from './offline.js';
-import { understood } from './problem.js';
+import { passes, understood } from './problem.js';
 import { type Answered, answered, expiry, type QuestionOptions, Unanswered, wait } from './question.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
 import type { Saved, SaveOptions, Saver } from './saver.js';
@@ -26,6 +26,8 @@ export interface EndOptions {
   error?: string;
   /** what the next owner should be told */
   continuationPrompt?: string;
+  /** a reason to end the run for good although an operation is uncertain; it stays so. Otherwise that throws NeedsOperator */
+  leaveUncertain?: string;
 }
 
 /** As what an owner may end a run. */
@@ -58,7 +60,7 @@ export class Run<S = any> implements AsyncDisposable {
   constructor(delivery: Delivery, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S> & { over?: () => void }, epoch?: number) {
     this.plan = plan;
     this.onRest = options.over;
-    this.core = new Core(delivery, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
+    this.core = new Core(delivery, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest(), plan);
     this.stopWithin = milliseconds(options.stopWithin ?? 5000, 'stopWithin');
     this.state = options.initial as S;
     if (options.onDrift) this.onDrift(options.onDrift);
@@ -70,6 +72,7 @@ export class Run<S = any> implements AsyncDisposable {
     }
     for (const step of plan.completed_steps) this.core.done.set(`step ${step.key}`, step.result);
     for (const [what, result] of doneBefore(plan)) this.core.done.set(what, result);
+    for (const { key, error } of plan.uncertain_operations) this.core.uncertain.set(key, error ?? 'its process ended in it');
     this.heartbeat = new Heartbeat(this.core, options);
     watch(this, options.signals ?? ['SIGTERM', 'SIGINT']);
     if (options.autosave !== undefined) this.autosave(options.autosave);
@@ -111,8 +114,9 @@ export class Run<S = any> implements AsyncDisposable {
   }
 
   /**
-   * Does something risky: `state` is saved before, and where `work` throws,
-   * OperationFailed offers it. A key that has succeeded is not done again.
+   * Does something that must not happen twice: `state` is saved before. Where `work` throws NotDone, or what `notDone` names, it is known
+   * not to have happened, and OperationFailed offers the state. Every other error leaves it uncertain, and is thrown as it is. A key that
+   * has succeeded is not done again.
    */
   operation<T>(name: string, state: unknown, work: (operation: StepContext) => T | Promise<T>, options: OperationOptions = {}): Promise<T> {
     return doOperation(this.core, name, state, work, options);
@@ -120,7 +124,7 @@ export class Run<S = any> implements AsyncDisposable {
 
   /**
    * Begins something risky, whose end you say yourself: `await using operation = await run.beginOperation('deploy', run.state)`. Without
-   * `operation.succeed()` it has failed when the scope is left. Where it has succeeded before, `operation.replayed` is true.
+   * `operation.succeed()` it is uncertain when the scope is left. Where it has succeeded before, `operation.replayed` is true.
    */
   beginOperation<T>(name: string, state: unknown, options: OperationOptions = {}): Promise<OpenOperation<T>> {
     return beginOperation<T>(this.core, name, state, options);
@@ -246,7 +250,7 @@ export class Run<S = any> implements AsyncDisposable {
 
   /** @internal Learns what earlier processes of the run have done. */
   async learn(): Promise<void> {
-    if (this.plan && this.plan.attempt > 1 && this.core.delivery.settings.failOpen) await learn(this.core);
+    if (this.plan?.claimed && this.core.delivery.settings.failOpen) await learn(this.core);
   }
 
   /** @internal Stops once; `hurry` is not to wait for what goes on. */
@@ -298,14 +302,26 @@ export class Run<S = any> implements AsyncDisposable {
   }
 
   private async finish(status: EndStatus, options: EndOptions, save = true): Promise<RunInfo | undefined> {
-    this.core.check();
-    this.rest();
+    const { core } = this;
+    core.check();
+    await endBegins(core);
     if (save) await this.saveIfChanged();
-    const { result, error, continuationPrompt } = options;
+    const { result, error, continuationPrompt, leaveUncertain } = options;
     const encoded = result === undefined ? undefined : encode(result, 'drop', 'the result of the run');
-    const members = { epoch: this.epoch, status, error: error?.slice(0, 16_000), continuation_prompt: continuationPrompt };
-    const said = await this.core.send<RunInfo>(post(`${this.core.path}/end`, objectOf(members, { result: encoded?.bytes }), this.core));
-    this.core.end();
+    const leaving = leaveUncertain === undefined ? {} : { leave_uncertain: true, reason: leaveUncertain };
+    const members = { epoch: this.epoch, status, error: error?.slice(0, 16_000), continuation_prompt: continuationPrompt, ...leaving };
+    const ask = post(`${core.path}/end`, objectOf(members, { result: encoded?.bytes }), core);
+    const doubtful = leaveUncertain === undefined && (status === 'completed' || status === 'failed') ? [...core.uncertain.keys()] : [];
+    let said: RunInfo | SetAside;
+    try {
+      if (doubtful.length === 0) this.rest();
+      said = await (doubtful.length > 0 ? core.direct<RunInfo>(ask) : core.send<RunInfo>(ask)); // only the daemon knows whether they are resolved
+    } catch (refused) {
+      if (isSidecarError(refused, 'uncertain_operation')) throw await needsOperator(core, refused);
+      throw doubtful.length > 0 && isSidecarError(refused) && passes(refused, true) ? away(core, doubtful[0]!) : refused;
+    }
+    this.rest();
+    core.end();
     return said instanceof SetAside ? undefined : said;
   }
 

@@ -26,6 +26,16 @@ export async function runOn<T, S>(run: Run<S>, work: (run: Run<S>) => T | Promis
   return value;
 }
 
+/** Ends the run. Over an uncertain operation it cannot fail for good, so it can be resumed. */
+async function endedAs<S>(run: Run<S>, status: 'interrupted' | 'failed', error: string): Promise<void> {
+  try {
+    await run.endAsSaved(status, { error });
+  } catch (refused) {
+    if (status === 'interrupted' || !isSidecarError(refused, 'uncertain_operation')) throw refused;
+    await run.endAsSaved('interrupted', { error });
+  }
+}
+
 /** The work threw: a state to go back to is saved where it can be, and the run ends so that it can be resumed. */
 async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>, recover = true): Promise<void> {
   if (run.stopped) {
@@ -43,7 +53,7 @@ async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>
   }
   try {
     if (supervised(run)) run.rest(); // what its process ends itself is not started again
-    else await run.endAsSaved(options.onError ?? 'interrupted', { error: messageOf(thrown) });
+    else await endedAs(run, options.onError ?? 'interrupted', messageOf(thrown));
   } catch (error) {
     run.rest();
     run.warn(`failed (${messageOf(thrown)}), and its end could not be recorded: ${messageOf(error)}`);

@@ -1,13 +1,14 @@
 import { Behind } from './backlog.js';
 import { stored } from './checkpoint.js';
 import type { Delivery } from './delivery.js';
-import { encode } from './encode.js';
 import { isSidecarError, messageOf, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
-import { type Plan, planOf, PlanRefused, programRest } from './plan.js';
+import { type Check, foundOf } from './once.js';
+import { resolveOperation } from './operation.js';
+import { NeedsOperator, type Plan, planOf, PlanRefused, programRest } from './plan.js';
 import { passes } from './problem.js';
-import { get, objectOf, post, segment } from './requests.js';
+import { get, objectOf, post } from './requests.js';
 import type { RunOptions } from './options.js';
 import { register, type RunName, timeouts } from './register.js';
 import { Run } from './run.js';
@@ -46,8 +47,9 @@ async function planned<S>(delivery: Delivery, name: RunName, options: RunOptions
     return given;
   }
   let plan = await claim<S>(delivery, name, options);
-  if (plan.verdict === 'ask' && !plan.offline && options.resolve && (await resolved(delivery, plan, options.resolve))) plan = await claim<S>(delivery, name, options);
-  if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
+  if (plan.verdict === 'ask' && options.resolve && (await resolved(delivery, plan, options.resolve))) plan = await claim<S>(delivery, name, options);
+  if (plan.verdict === 'ask' || (plan.offline && plan.uncertain_operations.some((o) => !o.idempotent && !o.check))) throw new NeedsOperator(plan);
+  if (plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
     const until = performance.now() + delivery.settings.deadline;
     await register(delivery, name, options, () => until, { epoch: plan.epoch, exec: false });
@@ -78,24 +80,22 @@ async function describe<S>(delivery: Delivery, plan: Plan<S>, options: RunOption
   }
 }
 
-/** Whether the agent itself knew what became of some operation. */
-async function resolved(delivery: Delivery, plan: Plan, resolve: NonNullable<RunOptions['resolve']>): Promise<boolean> {
+/** Whether the agent's own code knew what became of some operation. */
+async function resolved(delivery: Delivery, plan: Plan, resolve: Check): Promise<boolean> {
   let any = false;
   for (const operation of plan.uncertain_operations) {
-    const answer = await resolve(operation);
-    if (answer === undefined) continue;
-    const { status, result, reason = 'the agent itself found out' } = typeof answer === 'string' ? { status: answer, result: undefined } : answer;
-    const body = objectOf({ status, reason }, { result: result === undefined ? undefined : encode(result, 'drop', 'the result of an operation').bytes });
-    const until = performance.now() + delivery.settings.deadline;
-    await delivery.afterSpool(plan, post(`/v1/agents/${plan.agent}/runs/${plan.run}/operations/${segment(operation.key)}/resolve`, body, plan), () => until);
+    if (!operation.prompt && (operation.idempotent || operation.check)) continue; // that asks no person
+    const found = foundOf(await resolve(operation));
+    if (!found) continue;
+    await resolveOperation(delivery, plan, operation, found);
     any = true;
   }
   return any;
 }
 
 async function claim<S>(delivery: Delivery, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
-  const { reason, force } = options;
-  const body = objectOf({ pid: process.pid, ...timeouts(options), reason, force: force || undefined });
+  const { reason = options.leaveUncertain, force, leaveUncertain } = options;
+  const body = objectOf({ pid: process.pid, ...timeouts(options), reason, force: force || undefined, leave_uncertain: leaveUncertain === undefined ? undefined : true });
   const { deadline, startDeadline, timeout, failOpen } = delivery.settings;
   const began = performance.now();
   // One that was never there is not waited for as long as one that is expected back, and a spool that empties is waited for longer.

@@ -129,8 +129,11 @@ export function resultOf(value: unknown, what: string): Encoded {
   }
 }
 
-export function errorText(thrown: unknown): string {
-  return messageOf(thrown).slice(0, 16_000);
+/** The words of whatever was thrown, and where they are evidence its type too. */
+export function errorText(thrown: unknown, typed = false): string {
+  const type = typed && thrown instanceof Error ? (thrown.name === 'Error' ? thrown.constructor.name : thrown.name) : '';
+  const text = messageOf(thrown);
+  return (type && type !== text ? `${type}: ${text}` : text).slice(0, 16_000);
 }
 
 /** Waits for the note of a failure. That it fails in turn must not hide what was thrown. */

@@ -247,13 +247,26 @@ export interface OperationInfo {
   key: string;
   name: string;
   attempt: number;
-  status: 'open' | 'succeeded' | 'failed' | 'uncertain';
+  /** `failed`: known not to have happened */
+  status: 'open' | 'succeeded' | 'failed' | 'uncertain' | 'superseded';
+  args: Json;
+  idempotent: boolean;
+  /** its code can find out whether it took effect */
+  check: boolean;
+  result_schema: Record<string, Json> | null;
   /** the `pre_operation` checkpoint */
   checkpoint: string | null;
   started_at: Time;
   ended_at: Time | null;
   result: Json;
   error: string | null;
+  resolution: 'it_did' | 'it_did_not' | 'repeat' | null;
+  resolved_at: Time | null;
+  /** the identity of a person, `check`, `agent` or `idempotent` */
+  resolved_by: string | null;
+  left_uncertain: boolean;
+  /** the open question about it */
+  prompt: string | null;
   replayed: boolean;
 }
 
@@ -326,7 +339,7 @@ export interface PromptPage {
 
 /** How to go on with a run. `checkpoint` is apart: it comes with its state. */
 export interface PlanInfo {
-  verdict: 'fresh' | 'resume' | 'repair' | 'ask' | 'unsafe';
+  verdict: 'fresh' | 'resume' | 'repair' | 'ask' | 'unsafe' | 'offline';
   reasons: string[];
   agent: string;
   run: string;

@@ -1,5 +1,5 @@
 // An agent that works for a while without knowing whether there is a daemon.
-import { Sidecar } from 'ckptsidecar';
+import { NotDone, Sidecar } from 'ckptsidecar';
 
 const [name, count, deadline] = process.argv.slice(2) as [string, string, string];
 const sidecar = new Sidecar({ deadline: Number(deadline), startDeadline: Number(deadline), onWarning: () => undefined });
@@ -13,8 +13,8 @@ const verdict = await sidecar.agent(name).run(
       beyond.push(performance.now() - began - (n === 1 ? Number(deadline) : 0)); // the first one waits for it
     }
     await run.step('a step', () => ({ cost: 5 }), { args: { x: 1 } });
-    await run.operation('an operation', run.state, () => 'done');
-    await run.operation('a failing one', run.state, () => Promise.reject(new Error('no'))).catch((error: { state: unknown }) => run.event('failed', error.state));
+    await run.operation('an operation', run.state, () => 'done', { offline: 'allow' });
+    await run.operation('a failing one', run.state, () => Promise.reject(new NotDone('no')), { offline: 'allow' }).catch((error: { state: unknown }) => run.event('failed', error.state));
     await run.event('an event', { n: 1 });
     return run.plan?.offline;
   },

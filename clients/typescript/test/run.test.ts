@@ -3,7 +3,7 @@ import { get, type IncomingMessage } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { after, test } from 'node:test';
 
-import { type Drift, OperationFailed, type Run, type StepContext } from 'ckptsidecar';
+import { type Drift, NotDone, OperationFailed, type Run, type StepContext } from 'ckptsidecar';
 import { sleep, until, World } from './world.js';
 
 const world = await World.start();
@@ -70,7 +70,7 @@ test('nothing is done twice while the daemon is away, also what an earlier proce
   assert.equal(await run.step('since', twice), 'since');
   assert.equal(await run.operation('pay', undefined, twice), 'paid');
   await assert.rejects(run.step('large', twice), { code: 'no_daemon' });
-  assert.equal(await run.operation('new', undefined, () => 'new'), 'new');
+  assert.equal(await run.operation('new', undefined, () => 'new', { offline: 'allow' }), 'new');
   await world.start();
   await run.end();
 });
@@ -105,12 +105,12 @@ test('a step that throws is failed, and is done again', async () => {
   });
 });
 
-test('an operation that throws offers the state from before', async () => {
+test('an operation that was not done offers the state from before', async () => {
   const agent = sidecar.agent('operations');
   await agent.run(async (run) => {
     const before = { files: ['a'], at: new Date(5) };
     const cause = new Error('no such remote');
-    const failed = await run.operation('git push', before, () => Promise.reject(cause)).catch((error: unknown) => error);
+    const failed = await run.operation('git push', before, () => Promise.reject(cause), { notDone: (thrown) => thrown === cause }).catch((error: unknown) => error);
     assert.ok(failed instanceof OperationFailed);
     assert.deepEqual([failed.code, failed.operation, failed.cause, failed.state], ['operation_failed', 'git push', cause, before]);
     assert.equal(failed.checkpoint?.kind, 'pre_operation');
@@ -163,36 +163,37 @@ test('a run that is left is suspended, and one that was ended stays so', async (
 
 test('an operation whose beginning was not answered was not done, and nobody is asked about it', async () => {
   const world = await World.start();
-  const run = await world.client({ socket: await unanswering(world), deadline: 1000, timeout: 1000, failOpen: false }).agent('a').start();
+  const proxy = await unanswering(world);
+  const run = await world.client({ socket: proxy.path, deadline: 1000, timeout: 1000, failOpen: false }).agent('a').start();
   await assert.rejects(run.operation('pay', undefined, () => assert.fail('it was done')), { outcome: 'unknown' });
-  await run.end('interrupted');
+  proxy.answers = true;
+  await run.end('completed');
   assert.match(world.run('operations', 'a'), /^pay .* failed /m);
 });
 
 /** A socket before the daemon's that keeps the answers to the beginnings of operations. */
-async function unanswering(world: World): Promise<string> {
-  const path = `${world.socket}-`;
-  let begun = (): void => undefined;
-  const known = new Promise<void>((done) => (begun = done));
+async function unanswering(world: World): Promise<{ path: string; answers: boolean }> {
+  const proxy = { path: `${world.socket}-`, answers: false };
   const server = createServer((client) => {
     const daemon = connect(world.socket);
     let kept = false;
-    client.on('data', async (part) => {
+    client.on('data', (part) => {
       const request = String(part);
-      kept ||= request.includes('/operations HTTP');
-      if (request.includes('/fail HTTP')) await known;
+      kept ||= !proxy.answers && request.includes('/operations HTTP');
       daemon.write(part);
     });
-    daemon.on('data', (part) => void (kept ? begun() : client.write(part)));
+    daemon.on('data', (part) => {
+      if (!kept) client.write(part);
+    });
     daemon.on('close', () => client.destroy());
     for (const socket of [client, daemon]) socket.on('error', () => undefined);
   });
   after(() => void server.close());
-  await new Promise<void>((ready) => server.listen(path, ready));
-  return path;
+  await new Promise<void>((ready) => server.listen(proxy.path, ready));
+  return proxy;
 }
 
-test('an operation that is left without a success has failed', async () => {
+test('of an operation that is left without an end nobody knows whether it took effect', async () => {
   const agent = sidecar.agent('left-operations');
   await using(await agent.start({ initial: { n: 0 } }), async (run) => {
     const status = async (key: string): Promise<string> => {
@@ -211,8 +212,9 @@ test('an operation that is left without a success has failed', async () => {
       throw new Error('no money');
     });
     await assert.rejects(thrown, /no money/);
-    assert.equal(await status('pay'), 'failed');
-    const error = await using(await run.beginOperation('pay', { n: 3 }), (operation) => operation.fail(new Error('still none')));
+    assert.equal(await status('pay'), 'uncertain');
+    await assert.rejects(run.beginOperation('pay', { n: 3 }), { code: 'uncertain_operation' });
+    const error = await using(await run.beginOperation('mail', { n: 3 }), (operation) => operation.fail(new Error('still none')));
     assert.ok(error instanceof OperationFailed);
     assert.deepEqual(error.state, { n: 3 });
   });
@@ -390,9 +392,9 @@ test('an agent that can find out itself what became of an operation is asked', a
   const first = await agent.start({ signals: [] });
   for (const name of ['a', 'b']) void first.operation(name, { name }, () => new Promise(() => undefined));
   await until('both are open', async () => (JSON.parse(world.run('operations', 'resolves', '--json')) as { operations: unknown[] }).operations.length === 2);
-  await assert.rejects(agent.start({ force: true }), { code: 'ask', message: /Find out and say so with "ckptsidecar operation resolve resolves --run main KEY/ });
+  await assert.rejects(agent.start({ force: true }), { code: 'uncertain_operation', message: /\nto answer: ckptsidecar operation resolve resolves [ab] it_did\|it_did_not\|repeat$/ });
   const asked: string[] = [];
-  await assert.rejects(agent.run(() => assert.fail(), { force: true, resolve: (o) => (asked.push(o.key), o.key === 'a' ? 'failed' : undefined) }), { code: 'ask' });
+  await assert.rejects(agent.run(() => assert.fail(), { force: true, resolve: (o) => (asked.push(o.key), o.key === 'a' ? new NotDone() : undefined) }), { code: 'uncertain_operation' });
   const answer = await agent.run((run) => Promise.all([run.operation('a', 1, () => 'again'), run.operation('b', 2, () => assert.fail())]), {
     force: true,
     resolve: async (o) => (asked.push(o.key), { status: 'succeeded', result: 'it was there', reason: 'the log has it' }),
