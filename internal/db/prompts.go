@@ -276,6 +276,7 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 		}
 	case ckpt.ChoiceAbandon:
 		err = s.endRun(tx, agent, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
+		e.States(run.Status, run.Epoch)
 	}
 	if err != nil {
 		return nil, err

@@ -63,6 +63,7 @@ func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionR
 		}
 		end := e
 		end.Action, end.Subject, end.Detail = "end_run", "", map[string]any{"status": ckpt.RunSuspended, "waits_for": p.ID}
+		end.States(run.Status, run.Epoch)
 		return p, tx.Audit(end)
 	})
 	return p, replayed || again, err

@@ -147,6 +147,12 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	if plan.Checkpoint != nil {
 		e.Subject = plan.Checkpoint.ID
 	}
+	switch {
+	case plan.Claimed:
+		e.States(ckpt.RunRunning, plan.Epoch)
+	case run != nil:
+		e.States(run.Status, run.Epoch)
+	}
 	return plan, tx.Audit(e)
 }
 

@@ -177,6 +177,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		if err := s.endRun(tx, agent, run, r); err != nil {
 			return nil, err
 		}
+		e.States(run.Status, run.Epoch)
 		if err := tx.Audit(e); err != nil {
 			return nil, err
 		}

@@ -96,6 +96,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		e.Detail = map[string]any{}
 	}
 	e.Detail["pid"] = owner.PID
+	e.States(ckpt.RunRunning, run.Epoch)
 	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}

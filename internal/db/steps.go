@@ -177,8 +177,19 @@ func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 	if err != nil {
 		return nil, err
 	}
-	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
+	e.Detail = stepDetail(&step)
 	return &step, tx.Audit(e)
+}
+
+// stepDetail is what the row of the audit log says about a step. The hashes are of what a resumed agent takes for work that was done.
+func stepDetail(step *ckpt.Step) map[string]any {
+	d := map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
+	for member, text := range map[string]string{"args_hash": string(step.Args), "result_hash": string(step.Result), "error_hash": string(step.Error)} {
+		if text != "" {
+			d[member] = ledger.ShortHash([]byte(text))
+		}
+	}
+	return d
 }
 
 // outcomeOf is negative if the agent said so or the detectors saw it.
@@ -222,7 +233,7 @@ func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 	if err != nil {
 		return nil, err
 	}
-	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
+	e.Detail = stepDetail(&step)
 	return &step, tx.Audit(e)
 }
 

@@ -108,7 +108,8 @@ func (s *Store) foundDead(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	}
 	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner,
 		Agent: agent.Name, Run: run.Name, Outcome: ledger.OutcomeDone,
-		Reason: reason, Detail: map[string]any{"status": status, "epoch": run.Epoch}}
+		Reason: reason, Detail: map[string]any{}}
+	e.States(status, run.Epoch)
 	if err := tx.Audit(e); err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ type restRow struct {
 	Step        ckpt.Ref `db:"step"`
 	Pinned      bool     `db:"pinned"`
 	Program     ckpt.Ref `db:"program"`
+	Operation   ckpt.Ref `db:"operation"`
 	Later       bool     `db:"later"` // labels or pin were changed after the chain was read
 
 	At    string   `db:"at"`
@@ -68,7 +69,7 @@ type saved struct {
 	Pinned bool     `json:"pinned"`
 }
 
-const restColumns = `c.n, c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
+const restColumns = `c.n, c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.id = r.agent_id WHERE r.id = c.run_id) AS owner, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, c.operation, `
 
 // rests compares checkpoints with the rows of their saves.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
@@ -96,9 +97,9 @@ func (v *verifier) compareRest(row *restRow) {
 	if created == row.At {
 		created = ""
 	}
-	rest := ledger.RestHash(created, row.ContentType, row.Metadata, string(row.Step), string(row.Program))
+	rest := ledger.RestHash(created, row.ContentType, row.Metadata, string(row.Step), string(row.Program), string(row.Operation))
 	if row.Parent != row.From || !bytes.Equal(rest, row.Saved) {
-		v.found("audit_row", row.ID, "differs from what was saved: its parent, time, content type, metadata, step or program was changed")
+		v.found("audit_row", row.ID, "differs from what was saved: its parent, time, content type, metadata, step, operation or program was changed")
 	}
 	v.compareLater(row, &said)
 }

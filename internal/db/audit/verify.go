@@ -57,7 +57,7 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 		return nil, err
 	}
 	for _, check := range []func(context.Context) error{
-		v.integrity, v.owed, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.texts, v.states, v.graphWrites,
+		v.integrity, v.owed, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.texts, v.runs, v.steps, v.states, v.graphWrites,
 		v.contents, v.trees,
 	} {
 		if err := check(ctx); err != nil {

@@ -102,11 +102,11 @@ func MetadataText(m json.RawMessage) string {
 // RestHash covers the facts that came beside the state, that no other part of a save's row holds,
 // and that never change later. It is nil if all of them have the default. created is the time of
 // the checkpoint if it is not the row's time, as for an imported checkpoint, and "" otherwise.
-func RestHash(created, contentType, metadata, step, program string) []byte {
-	if created == "" && contentType == "application/json" && metadata == "{}" && step == "" && program == "" {
+func RestHash(created, contentType, metadata, step, program, operation string) []byte {
+	if created == "" && contentType == "application/json" && metadata == "{}" && step == "" && program == "" && operation == "" {
 		return nil
 	}
-	return RestSum(created, contentType, metadata, step, program)
+	return RestSum(created, contentType, metadata, step, program, operation)
 }
 
 // RestSum is half of the SHA-256 of several fields.
@@ -149,7 +149,7 @@ func (tx *Tx) Facts(run *RunRow, c *CheckpointRow, state *blob.Encoded, parentN 
 		created = c.CreatedAt.String()
 	}
 	program, _ := c.Program.(string)
-	f.Rest = RestHash(created, c.ContentType, c.Metadata, string(c.Step), program)
+	f.Rest = RestHash(created, c.ContentType, c.Metadata, string(c.Step), program, string(c.Operation))
 	var err error
 	f.Labels, err = LabelsHash(c.Labels)
 	return f, err

@@ -57,6 +57,14 @@ func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
 	return e
 }
 
+// States adds the status and the epoch of a run to the entry of a change to one of them, so that verify can compare them.
+func (e *AuditEntry) States(status ckpt.RunStatus, epoch int64) {
+	if e.Detail == nil {
+		e.Detail = map[string]any{}
+	}
+	e.Detail["run_status"], e.Detail["run_epoch"] = status, epoch
+}
+
 // ChangeEntry begins the audit entry of a change by id.
 func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
 	e := Entry(sc, action, "")
