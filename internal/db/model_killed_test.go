@@ -243,7 +243,7 @@ func judgeKilled(t *testing.T, seed uint64, acks [][]string, path string) {
 	h.settle(o, left)
 	h.same("checkpoints", rows(t, h.reader), h.rows())
 	h.oneAuditRowEach()
-	sound(t, path)
+	sound(t, path, operationByHand)
 }
 
 // explains reports whether the remaining checkpoints are those of the model,
