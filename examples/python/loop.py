@@ -31,12 +31,12 @@ def send(text: str) -> int:
         return file.write(text + "\n")
 
 
-def was_sent(operation: dict[str, object]) -> str | None:
+def was_sent(operation: dict[str, object]) -> ckptsidecar.Done | ckptsidecar.NotDone:
     """Asked after a crash in the middle of a send: the agent looks at the world."""
     if not os.path.exists(OUTBOX):
-        return "failed"
+        return ckptsidecar.NotDone()
     with open(OUTBOX, encoding="utf-8") as file:
-        return "succeeded" if f"mail {operation['key']}\n" in file else "failed"
+        return ckptsidecar.Done() if f"mail {operation['key']}\n" in file else ckptsidecar.NotDone()
 
 
 def main() -> None:

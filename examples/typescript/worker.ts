@@ -3,7 +3,7 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { PlanRefused, Sidecar } from 'ckptsidecar';
+import { NeedsOperator, Sidecar } from 'ckptsidecar';
 
 const notes = process.env['NOTES'] ?? 'notes.txt';
 const pause = Number(process.env['PAUSE'] ?? 500);
@@ -35,7 +35,7 @@ try {
     { initial: { chapters: [] as string[] } },
   );
 } catch (error) {
-  if (!(error instanceof PlanRefused)) throw error;
+  if (!(error instanceof NeedsOperator)) throw error;
   console.error(error.message);
   process.exit(20);
 }

@@ -30,7 +30,7 @@ class Documentation(World):
     def test_every_snippet(self) -> None:
         self.start()
         count = 0
-        for file in ("docs/PYTHON.md", "docs/QUICKSTART.md", "clients/python/README.md", "README.md"):
+        for file in ("docs/PYTHON.md", "docs/OPERATIONS_ONCE.md", "docs/QUICKSTART.md", "clients/python/README.md", "README.md"):
             for agent in self.sidecar().agents():
                 self.sidecar().agent(agent["agent"]).erase()
             text = (ROOT / file).read_text(encoding="utf-8")
