@@ -140,5 +140,8 @@ type DriftVerdict struct {
 	Recovery Ref       `json:"recovery"`          // while critical: the recovery checkpoint that was made first
 }
 
+// RuleBlindSteps is the rule that finds steps in which loops cannot be seen.
+const RuleBlindSteps = "blind_steps"
+
 // RuleSchema is the rule that finds states that violate their schema.
 const RuleSchema = "schema"

@@ -13,6 +13,14 @@ const (
 // can name the new goal: {"goal": "…"}.
 const EventGoalUpdate = "goal_update"
 
+// Events of a loop that is a state machine: it enters a state, or tells how often it took each edge.
+// Drift detection counts the edges. The payloads are {"state": "…"} and {"edge_revisit_counts":
+// {"from->to": 3}}; any event may have edge_revisit_counts.
+const (
+	EventStateEnter        = "state_enter"
+	EventEdgeRevisitCounts = "edge_revisit_counts"
+)
+
 // LabelCompaction is the label of a checkpoint whose state was made smaller on purpose, for example
 // by a summary. The value of the label does not matter.
 const LabelCompaction = "compaction"

@@ -356,6 +356,9 @@ CREATE TABLE IF NOT EXISTS steps (
     outcome      TEXT CHECK (outcome IN ('negative')), -- negative: the answer was no, which is no error
     shape        TEXT,                       -- for the drift detectors too: a hash of what kind of call it is,
     effect       TEXT,                       -- and one of what it sets to what
+    calls        INTEGER NOT NULL DEFAULT 0, -- later calls that were answered with this result,
+    calls_in     INTEGER,                    -- in this stretch of the run,
+    called_at    TEXT,                       -- the last one then
     UNIQUE (run_id, key)
 ) STRICT;
 -- A resume plan asks for the steps since a checkpoint.

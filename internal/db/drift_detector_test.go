@@ -209,6 +209,8 @@ func (w *detectorWatch) Goal(_ time.Time, goal string, updated bool) []observer.
 // Over: only a routine checkpoint that was missing ends a finding.
 func (w *detectorWatch) Over(f *ckpt.Finding) bool { return f.Rule == "stale_checkpoint" && !w.stale }
 
+func (w *detectorWatch) Enter(time.Time, string, map[string]int64) []observer.Found { return nil }
+
 func (w *detectorWatch) Forget(string) { clear(w.pairs) }
 
 func (w *detectorWatch) Back() (seq int64, ok bool) {

@@ -40,6 +40,9 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err := s.MayAddToFleet(agent.Owner, agent.Name); err != nil {
 			return nil, err
 		}
+		if err := s.Enter(tx, agent, run, events, e); err != nil {
+			return nil, err
+		}
 		a, err := s.appendEvents(tx, agent, run, events)
 		if err != nil {
 			return nil, err

@@ -115,8 +115,11 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			return nil, err
 		}
 		step, err := do(tx, run, old, printed.Stored(), e)
-		if err != nil || step.Replayed {
+		if err != nil || step.Replayed && !r.Call {
 			return step, err
+		}
+		if step.Replayed {
+			return step, s.WatchCall(tx, agent, run, w, old, e)
 		}
 		if err := noteProgress(tx, run, r.Progress); err != nil {
 			return nil, err

@@ -86,7 +86,7 @@ func TestEffects(t *testing.T) {
 }
 
 func TestChurn(t *testing.T) {
-	m := newMade(t)
+	m := newMade(t, detector(RuleChurn, ckpt.Detector{Tier: ckpt.TierWarn}))
 	write := func(text string) {
 		m.step("write", map[string]any{"path": "a.go", "content": text}, "ok "+strconv.Itoa(len(m.prints)), "")
 	}

@@ -27,6 +27,8 @@ const (
 	RuleGoalChanged      = "goal_changed"
 	RuleStaleCheckpoint  = "stale_checkpoint"
 	RuleContextAge       = "context_age"
+	RuleBlindSteps       = ckpt.RuleBlindSteps
+	RuleEdgeRevisits     = "edge_revisits"
 )
 
 // The families of rules.
@@ -44,6 +46,7 @@ type ruleInfo struct {
 	name, family, about string
 	unit                string        // what the thresholds count; "" if there are none
 	one                 ckpt.Severity // the severity of a rule with one tier; "" means two tiers
+	most                ckpt.Severity // the highest severity unless the policy says otherwise; "" means critical
 	warn, critical      threshold
 	of                  ckpt.About // what its findings are about
 	over                int        // after how many steps without a sign of it a finding is over; 0 means the longest window
@@ -97,7 +100,14 @@ var catalogue = []ruleInfo{
 		unit: "times the same error", warn: threshold{4, 10}, critical: threshold{8, 12}, counts: true},
 	{name: RuleChurn, family: familyLoops,
 		of: ckpt.AboutWork, overWhen: "No file was set to the same content twice in a window, or the declared progress grew.", about: "One file was set to the same content, or put back to its committed version, this many times among the newest steps.",
-		unit: "times", warn: threshold{3, 50}, counts: true},
+		unit: "times", most: ckpt.SeverityInfo, warn: threshold{3, 50}, counts: true},
+	{name: RuleEdgeRevisits, family: familyLoops, of: ckpt.AboutWork, over: edgeRecent,
+		overWhen: "None of the newest 20 edges was taken so often, or the counts that the loop tells are lower.",
+		about:    "A loop that is a state machine took one edge this many times, by its events state_enter or by edge_revisit_counts.",
+		unit:     "times", one: ckpt.SeverityWarn, warn: threshold{20, 0}},
+	{name: RuleBlindSteps, family: familyLoops, of: ckpt.AboutRun, overWhen: "A step had arguments and a name that came before.",
+		about: "This many steps in a row had no arguments, or each had another name: loops cannot be seen in them.",
+		unit:  "steps", one: ckpt.SeverityInfo, warn: threshold{20, 0}},
 	{name: RuleNoProgress, family: familyLoops,
 		of: ckpt.AboutRun, overWhen: "The declared progress grew.", about: "The declared progress has not grown for this many times the steps or the time " +
 			"that the policy allows (no_progress_steps, no_progress_time).",

@@ -72,7 +72,7 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	}
 	found = r.declared(found, p.Progress, p.At, p.Key)
 	if counted {
-		found = r.lookForLoops(found)
+		found = r.isBlind(r.lookForLoops(found), &p)
 	}
 	found = r.gauged(found, &p)
 	found = r.stalled(found, p.At, p.Key)
@@ -212,6 +212,7 @@ func (r *run) State(p observer.StatePrint) []observer.Found {
 	for i := range r.looks {
 		found = r.looks[i].look(r, found, &p, r.looks[i].set)
 	}
+	found = r.edgesIn(found, &p)
 	r.states.add(p)
 	r.seq, r.now = max(r.seq, p.Seq), later(r.now, p.At)
 	switch p.Kind {

@@ -43,6 +43,10 @@ func (r *run) Over(f *ckpt.Finding) bool {
 		return slices.Contains(r.clear, f.Rule) || r.set.policy.Schema == nil
 	case RuleGoalChanged:
 		return r.goal.told == ""
+	case RuleBlindSteps:
+		return !r.blind.told
+	case RuleEdgeRevisits:
+		return r.isCalm(set)
 	case RuleStaleCheckpoint:
 		return r.routine.told == 0 || r.routine.after <= 0
 	case RuleContextAge:

@@ -31,6 +31,9 @@ func (r *run) replay(past *observer.RunPast) {
 	for i := range past.States {
 		r.State(past.States[i])
 	}
+	for _, state := range past.Entered {
+		r.Enter(time.Time{}, state, nil)
+	}
 	r.goal = goal{first: past.Goal}
 	r.goal.remember(past.DroppedGoal)
 	for i := range past.Open {

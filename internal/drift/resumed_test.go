@@ -52,6 +52,7 @@ func (r *past) steps(w observer.RunWatch, n int, progress float64) (rules []stri
 func TestAStallAfterARestartIsReported(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.NoProgressSteps = 10
+	detector(RuleBlindSteps, ckpt.Detector{Tier: ckpt.TierOff})(&p)
 	r := newPast(&p)
 	r.steps(r.live, 25, 0.1)
 	r.step(r.live, 0.2)
@@ -68,6 +69,7 @@ func TestAStallAfterARestartIsReported(t *testing.T) {
 func TestADismissedStallCountsOnAfterARestart(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.NoProgressSteps = 10
+	detector(RuleBlindSteps, ckpt.Detector{Tier: ckpt.TierOff})(&p)
 	r := newPast(&p)
 	r.steps(r.live, 11, 0.1)
 	r.Open, r.Dismissed = nil, map[string]time.Time{RuleNoProgress: resumedAt.Add(11*time.Second + time.Millisecond)}
@@ -107,7 +109,7 @@ func TestARaisedLimitIsWatched(t *testing.T) {
 // replayed. A restart during the warm-up must not end it: the next calls, which take twice as long, belong to it.
 func TestABaselineCountsEachStepOnce(t *testing.T) {
 	p := ckpt.DefaultPolicy()
-	p.Detectors = map[string]ckpt.Detector{RuleLatencyDrift: {Tier: ckpt.TierWarn}}
+	p.Detectors = map[string]ckpt.Detector{RuleLatencyDrift: {Tier: ckpt.TierWarn}, RuleBlindSteps: {Tier: ckpt.TierOff}}
 	for _, restarts := range []bool{false, true} {
 		past := observer.RunPast{StartedAt: resumedAt}
 		w := New().Watch(&p, past)

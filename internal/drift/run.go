@@ -23,6 +23,8 @@ type run struct {
 	floors map[string]int64
 	spells map[string]*spell
 
+	blind blind
+	edges edges
 	clear []string // the rules of the user, and of the schema, that were tried last and did not hold
 	sound int64    // the number of steps since a result was broken
 

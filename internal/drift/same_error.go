@@ -15,6 +15,10 @@ const (
 	maxToolsNamed = 16
 )
 
+// oldRun is the number of steps after which a run has shown that single errors are usual
+// for it. Then one more error is needed if something succeeded in between.
+const oldRun = 20
+
 // sameError finds that different tools have the same complaint. The cause is something
 // that they share (a network, a service, a quota, a permission), and another call will
 // not help.
@@ -30,12 +34,15 @@ func (sameError) count(h *history, window, span int, _ bool) hit {
 		return hit{}
 	}
 	x := hit{among: min(window, span)}
+	good, apart := false, false
 	var tools [maxToolsNamed]string
 	for i := range x.among {
 		e := h.last(i)
+		good = good || !e.bad
 		if !e.bad || e.again || e.cause != newest.cause {
 			continue
 		}
+		apart = apart || good
 		x.n++
 		if x.distinct < maxToolsNamed && !slices.Contains(tools[:x.distinct], e.tool) {
 			tools[x.distinct] = e.tool
@@ -43,7 +50,7 @@ func (sameError) count(h *history, window, span int, _ bool) hit {
 		}
 	}
 	if x.distinct >= minTools {
-		x.value = float64(x.n)
+		x.value = float64(x.n - b2i(apart && h.steps > oldRun))
 	}
 	return x
 }

@@ -66,6 +66,9 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		critical: rule.critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
 		one:      rule.one, most: ckpt.SeverityCritical, cooldown: ckpt.DefaultCooldown, of: rule.of, over: rule.over,
 	}
+	if rule.most != "" {
+		set.most = rule.most
+	}
 	if rule.counts && d.Critical == 0 && rule.warn.value > 0 {
 		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers equal
 	}
@@ -75,6 +78,7 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 	case ckpt.TierWarn:
 		set.most = ckpt.SeverityWarn
 	case ckpt.TierCritical:
+		set.most = ckpt.SeverityCritical
 	default: // the rule's own default
 		d.Tier = ""
 	}

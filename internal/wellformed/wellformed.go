@@ -41,6 +41,9 @@ func RunEnd(r *ckpt.EndRequest) error {
 
 // Step checks a request to begin or to finish a step.
 func Step(r *ckpt.StepRequest, finish bool) error {
+	if r.Name == "" && !finish {
+		r.Name = ckpt.StepName(r.Key)
+	}
 	if err := r.Check(finish); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import os
 import signal
 import socket
@@ -492,7 +494,7 @@ class Stopping(World):
                 "agent = ckptsidecar.agent('sup')\n"
                 "for _ in range(2):\n"
                 "    with agent.run() as run:\n"
-                "        print(run.name, run.plan.attempt, run.plan.verdict, agent.save(run.plan.attempt).run, agent.drift()['run'])\n"
+                "        print(run.name, run.plan.attempt, run.plan.verdict, agent.save(run.plan.attempt).run, agent.drift().run)\n"
                 "        restored = agent.restore()\n"
                 "        with agent.autosave(lambda: 'auto') as autosave:\n"
                 "            pass\n"
@@ -622,6 +624,56 @@ class Drifting(World):
             assert again.plan.checkpoint is not None
             self.assertEqual((again.plan.verdict, again.plan.checkpoint.id), ("repair", run.drift().clean))
             self.assertLess(again.state["turns"], state["turns"])
+
+    def test_ten_equal_calls_in_each_form_of_the_documents(self) -> None:
+        def search(q: str) -> str:
+            return "nothing"
+
+        def decorated(run: ckptsidecar.Run) -> Any:
+            call = run.step(search)
+            return lambda k: call("x")
+
+        forms: dict[str, Any] = {
+            "key": lambda run: lambda k: run.step(f"s{k}")(search, "x"),
+            "key-and-args": lambda run: lambda k: run.step(f"search-{k}", args={"q": "x"})(lambda: search("x")),
+            "key-name-and-args": lambda run: lambda k: run.step(f"c{k}", name="search", args=["x"])(lambda: "nothing"),
+            "decorator": decorated,
+        }
+        for form, begin in forms.items():
+            agent = self.sidecar().agent(form)
+            with self.subTest(form), agent.run(heartbeat=0) as run:
+                call = begin(run)
+                for k in range(10):
+                    call(k)
+                self.assertEqual(run.drift().verdict, "critical")
+                self.assertEqual({f["rule"] for f in agent.drift().findings}, {"repeat"})
+
+    def test_a_step_notes_the_arguments_of_its_call(self) -> None:
+        agent = self.sidecar().agent("d")
+        with agent.run("r", heartbeat=0) as run:
+            run.step("a-1")(functools.partial(lambda q, limit=3: q, "x"), limit=5)
+            run.step("b-1")(len, "y" * 100_000)
+            run.step("c-2026-11-28")(lambda: 1)
+        said = subprocess.check_output([binary(), "steps", "d", "--run", "r", "--json", "--socket", self.daemon.socket], text=True)
+        steps = json.loads(said)["steps"]
+        self.assertEqual([s["name"] for s in steps], ["a", "len", "c"])
+        self.assertEqual(steps[0]["args"], {"q": "x", "limit": 5})
+        self.assertEqual((steps[1]["args"]["cut"], steps[2]["args"]), (True, None))
+
+    def test_an_agent_that_is_not_known_has_no_drift(self) -> None:
+        drift = self.sidecar().agent("nobody").drift()
+        self.assertIsInstance(drift, ckptsidecar.Drift)
+        self.assertFalse(drift)
+        self.assertEqual(drift.verdict, "none")
+
+    def test_steps_that_say_too_little_are_told_so(self) -> None:
+        agent = self.sidecar().agent("d")
+        with agent.run("r", heartbeat=0) as run:
+            for k in range(20):
+                run.step(f"search-{k}")(lambda: "nothing")
+            self.assertEqual(run.drift().verdict, "info")
+            self.assertIn("give steps a name and arguments", run.drift().advice or "")
+        self.assertFalse(agent.drift())
 
     def test_callbacks_reports_and_dismissals(self) -> None:
         told: list[ckptsidecar.Drift] = []

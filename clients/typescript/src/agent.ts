@@ -3,7 +3,7 @@ import { type Stored, stored } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
-import type { DriftVerdict } from './drift.js';
+import { Drift, type DriftVerdict } from './drift.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
 import type { RunOptions } from './options.js';
@@ -165,9 +165,17 @@ export class Agent {
     return (await this.ask(get(`${this.path}/export`, query), run)).body;
   }
 
-  /** Asks the daemon for the verdict on a run's drift, with all findings that are open. */
-  async drift(run?: string): Promise<DriftVerdict> {
-    return understood(await this.ask(get(`${this.path}/drift`, queryOf({ run: this.runOf(run) })), run), false);
+  /**
+   * Asks the daemon for the verdict on a run's drift, with all findings that are open. The verdict of an agent or a run that the daemon does
+   * not know yet is `none`.
+   */
+  async drift(run?: string): Promise<Drift> {
+    try {
+      return new Drift(understood<DriftVerdict>(await this.ask(get(`${this.path}/drift`, queryOf({ run: this.runOf(run) })), run), false));
+    } catch (error) {
+      if (isSidecarError(error, 'not_found')) return new Drift();
+      throw error;
+    }
   }
 
   async policy(): Promise<Policy> {

@@ -13,17 +13,23 @@ export class Drift {
   readonly advice: string | null;
   /** those that the answer told of first */
   readonly findings: FindingInfo[];
-  /** while critical: the id of the checkpoint to go back to */
+  /** in the same way, what looks like a secret, which is no drift */
+  readonly secrets: FindingInfo[];
+  /** while checkpoints are in doubt: the id of the one to go back to */
   readonly clean: string | null;
   /** while critical: the id of the recovery checkpoint that was made first */
   readonly recovery: string | null;
+  /** if the daemon was asked */
+  readonly run: string | undefined;
 
   constructor(told: Partial<DriftVerdict> = {}) {
     this.verdict = told.verdict ?? 'none';
     this.advice = told.advice ?? null;
     this.findings = told.findings ?? [];
+    this.secrets = told.secrets ?? [];
     this.clean = told.clean ?? null;
     this.recovery = told.recovery ?? null;
+    this.run = told.run;
   }
 
   /** Whether the run should go back to `clean`. */
@@ -47,8 +53,10 @@ export interface DriftVerdict {
   verdict: Severity;
   advice: string | null;
   findings: FindingInfo[];
+  secrets?: FindingInfo[];
   clean: string | null;
   recovery: string | null;
+  run?: string;
 }
 
 /** A finding of the agent's own. */

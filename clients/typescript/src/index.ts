@@ -17,7 +17,7 @@ export { type EndOptions, type EndStatus, Run, type SharedRun } from './run.js';
 export type { Saved, SaveOptions } from './saver.js';
 export { Sidecar, type SidecarOptions } from './sidecar.js';
 export { type SnapshotClass, type SnapshotOptions, Snapshots, type Snapshotted, snapshotsOf, withSnapshots } from './snapshots.js';
-export type { Measures, StepContext, StepOptions } from './step.js';
+export type { Measures, StepContext, StepOptions, ToolOptions } from './step.js';
 export { Dropped, Tagged } from './tagged.js';
 export { uuid7 } from './uuid.js';
 export { version } from './version.js';

@@ -18,7 +18,7 @@ import { type Answered, answered, expiry, type QuestionOptions, Unanswered, wait
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
 import type { Saved, SaveOptions, Saver } from './saver.js';
 import { forget, watch } from './shutdown.js';
-import { doStep, type StepContext, type StepOptions } from './step.js';
+import { doStep, toolOf, type StepContext, type StepOptions, type ToolOptions } from './step.js';
 import type { Appended, FindingInfo, Prompt, RunInfo } from './wire.js';
 
 export interface EndOptions {
@@ -111,6 +111,14 @@ export class Run<S = any> implements AsyncDisposable {
   /** Does something once: a key that has succeeded in this run gives its stored result again. */
   step<T>(key: string, work: (step: StepContext) => T | Promise<T>, options: StepOptions = {}): Promise<T> {
     return doStep(this.core, key, work, options);
+  }
+
+  /**
+   * Makes each call of a function a step: `const search = run.tool('search', find); await search('x')`. Its key is made of the name and the
+   * arguments, so a call with the same arguments gives the stored result again. Drift detection counts each call.
+   */
+  tool<A extends unknown[], T>(name: string, fn: (...args: A) => T | Promise<T>, options: ToolOptions = {}): (...args: A) => Promise<T> {
+    return toolOf(this.core, name, fn, options);
   }
 
   /**

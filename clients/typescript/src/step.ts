@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import { SetAside } from './backlog.js';
 import type { Core } from './core.js';
 import { decode } from './decode.js';
@@ -7,15 +9,18 @@ import { checkKey, objectOf, post, segment } from './requests.js';
 import type { StepInfo } from './wire.js';
 
 export interface StepOptions {
-  /** what it is, for people; otherwise the key */
+  /** what kind of call it is; otherwise the key without a counter, an id or a date at its end. Drift detection compares it */
   name?: string;
-  /** its arguments, for the plan and the audit */
+  /** its arguments, for the plan and the audit. Drift detection compares them: without them it sees no loop */
   args?: unknown;
   /** the model's turn: the id of its answer that made this call. Equal calls of one turn count once for drift */
   turn?: string;
   /** whether the answer was no (a search that found nothing), which is no error. It is given the result, or what was thrown */
   negative?: (answer: unknown) => boolean;
 }
+
+/** The options of the steps that a tool makes. */
+export type ToolOptions = Pick<StepOptions, 'turn' | 'negative'>;
 
 /** What a step cost, and how far it brought the core. */
 export interface Measures {
@@ -48,13 +53,24 @@ const mostKept = 4096;
 /** Stands for a result that is not. */
 const elsewhere = Symbol('elsewhere');
 
-export async function doStep<T>(core: Core, key: string, work: (step: StepContext) => T | Promise<T>, options: StepOptions): Promise<T> {
+/** Makes each call of a function a step, with a key made of the name and the arguments. A call that is answered with an earlier result counts too. */
+export function toolOf<A extends unknown[], T>(core: Core, name: string, fn: (...args: A) => T | Promise<T>, options: ToolOptions): (...args: A) => Promise<T> {
+  checkKey('step name', name);
+  return (...args) => {
+    const hash = createHash('sha256').update(encode(args, 'refuse', `the arguments of ${name}`).bytes);
+    return doStep(core, `${name}:${hash.digest('hex').slice(0, 16)}`, () => fn(...args), { ...options, name, args }, true);
+  };
+}
+
+export async function doStep<T>(
+  core: Core, key: string, work: (step: StepContext) => T | Promise<T>, options: StepOptions, call?: boolean,
+): Promise<T> {
   core.mayBegin();
   checkKey('step key', key);
   const args = options.args === undefined ? undefined : encode(options.args, 'drop', `the arguments of step ${key}`).bytes;
   core.busy++;
   try {
-    const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name ?? key, epoch: core.epoch, turn: options.turn }, { args }), core));
+    const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name, epoch: core.epoch, turn: options.turn, call }, { args }), core));
     if (!(begun instanceof SetAside) && begun.replayed) return keep(core, `step ${key}`, begun.result as T);
     if (begun instanceof SetAside && isDone(core, 'step', key, begun)) return known<T>(core, 'step', key);
     const context = new StepContext(key, begun instanceof SetAside ? undefined : begun.attempt, core.signal);

@@ -78,9 +78,15 @@ export interface FindingInfo {
   advice: string | null;
   evidence: Record<string, Json>;
   checkpoint: string | null;
+  /** what it is about: time, use or progress; what was done; what was saved */
+  about: 'run' | 'work' | 'state';
+  /** the agent reported it itself */
+  posted: boolean;
   since_seq: number | null;
   until_seq: number | null;
-  closed: 'dismissed' | 'resumed' | 'restored' | 'begun_anew' | null;
+  /** when it was open before: its rule fired again soon after it had recovered */
+  earlier: { since_seq: number | null; until_seq: number | null; checkpoint: string | null }[];
+  closed: 'dismissed' | 'recovered' | 'resumed' | 'restored' | 'begun_anew' | null;
   closed_at: Time | null;
   dismissed_at: Time | null;
   dismissed_by: string | null;

@@ -31,13 +31,32 @@ type trace struct {
 
 type traceStep struct {
 	Tool    string     `json:"tool"`
-	Turn    ckpt.Ref   `json:"turn"`
+	Turn    traceTurn  `json:"turn"`
 	Outcome ckpt.Ref   `json:"outcome"` // negative, or nothing
 	State   ckpt.JSON  `json:"state"`   // the state that was saved after the step
 	Args    ckpt.JSON  `json:"args"`
 	Result  ckpt.JSON  `json:"result"`
 	Error   traceError `json:"error"`
 	ckpt.Measures
+}
+
+// traceTurn is written as a text or as a number.
+type traceTurn string
+
+func (t *traceTurn) UnmarshalJSON(b []byte) error {
+	var text *string
+	if err := json.Unmarshal(b, &text); err == nil {
+		if text != nil {
+			*t = traceTurn(*text)
+		}
+		return nil
+	}
+	var n json.Number
+	if json.Unmarshal(b, &n) != nil {
+		return fmt.Errorf("turn must be a text or a number; got %.40s", b)
+	}
+	*t = traceTurn(n)
+	return nil
 }
 
 // traceError is written as a boolean, or as a description of the error.
@@ -73,7 +92,7 @@ func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 	}
 	step := ckpt.Step{
 		Key: strconv.Itoa(number), Name: s.Tool, Args: s.Args, Result: s.Result, Status: ckpt.StepSucceeded, Attempt: 1,
-		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Turn: s.Turn,
+		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Turn: ckpt.Ref(s.Turn),
 		Outcome: s.Outcome, Measures: s.Measures,
 	}
 	if s.Error.failed {

@@ -131,6 +131,7 @@ var children = []*table{
 		count("after_seq"), count("stretch"), rising("failures", 0), short("sig"), short("res"), short("cause"),
 		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn},
 		word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),
+		rising("calls", 0), {name: "calls_in", form: whole}, when("called_at"),
 	}}).prepare(),
 	(&table{kind: lineOperation, insert: `INSERT INTO operations`, order: "id", columns: []column{
 		key("key"), rising("attempt", 1), key("name"), word("status", true, ckpt.OperationStatuses...),

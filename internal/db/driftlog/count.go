@@ -77,6 +77,32 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return err
 }
 
+// WatchCall shows a call that was answered with the result of an earlier one to the run's watch: it
+// counts as made.
+func (s *Drifts) WatchCall(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, old *ledger.StepRow, e ledger.AuditEntry) error {
+	err := tx.Exec(`UPDATE steps SET calls = CASE WHEN calls_in = ?1 THEN calls ELSE 0 END + 1, calls_in = ?1, called_at = ?2 WHERE id = ?3`,
+		run.Stretch, tx.Now, old.ID)
+	if err != nil {
+		return err
+	}
+	print := observer.StepPrint{Key: old.Key, Tool: old.Name, Sig: string(old.Sig), Res: string(old.Res), Shape: string(old.Shape),
+		Effect: string(old.Effect), Negative: old.Outcome != "", Began: tx.Now.Time, At: tx.Now.Time, AfterSeq: run.LastSeq}
+	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Step(print) })
+	critical, err := s.find(tx, agent, run, w, saw, "")
+	if err != nil {
+		return err
+	}
+	if err := tx.SignOfLife(run); err != nil {
+		return err
+	}
+	moved, err := s.keepBack(tx, run, w)
+	if err != nil || !critical && !moved {
+		return err
+	}
+	_, err = s.RetainRun(tx, agent, run, e)
+	return err
+}
+
 // WatchBeat tells the run's watch that time has passed, and handles what the watch found.
 func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
 	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Beat(tx.Now.Time, progress) })

@@ -1,6 +1,7 @@
 package driftlog
 
 import (
+	"bytes"
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -33,6 +34,47 @@ func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	}
 	_, err = s.RetainRun(tx, agent, run, e)
 	return err
+}
+
+// Enter shows the events of a batch that tell of a loop's states and edges to the run's watch.
+func (s *Drifts) Enter(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent, e ledger.AuditEntry) error {
+	for i := range events {
+		var payload struct {
+			State  string           `json:"state"`
+			Counts map[string]int64 `json:"edge_revisit_counts"`
+		}
+		isEnter := events[i].Type == ckpt.EventStateEnter
+		if !isEnter && !bytes.Contains(events[i].Payload, []byte(ckpt.EventEdgeRevisitCounts)) && events[i].Type != ckpt.EventEdgeRevisitCounts {
+			continue
+		}
+		if json.Unmarshal(events[i].Payload, &payload) != nil {
+			continue // a payload in another form tells of no edges
+		}
+		if payload.Counts == nil && events[i].Type == ckpt.EventEdgeRevisitCounts {
+			_ = json.Unmarshal(events[i].Payload, &payload.Counts) // the counts themselves
+		}
+		if !isEnter {
+			payload.State = ""
+		}
+		if payload.State == "" && payload.Counts == nil {
+			continue
+		}
+		w, err := s.WatchRun(tx, agent, run, nil)
+		if err != nil {
+			return err
+		}
+		saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found {
+			return watch.Enter(tx.Now.Time, payload.State, payload.Counts)
+		})
+		critical, err := s.find(tx, agent, run, w, saw, "")
+		if err == nil && critical {
+			_, err = s.RetainRun(tx, agent, run, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // UpdateGoal handles the events of a batch that change the run's goal: to the goal that they name,

@@ -45,6 +45,7 @@ func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		}
 		return watch.Spend(print, told == Late)
 	})
+	saw.found = slices.DeleteFunc(saw.found, func(f observer.Found) bool { return f.Rule == ckpt.RuleBlindSteps }) // the report says what is unseen
 	for i := range saw.found {
 		if f := &saw.found[i]; partial && f.Evidence.Threshold != "" && f.Rule == ruleBudget {
 			f.Message = "Parts of this run were not sent, so it used at least this much. " + f.Message

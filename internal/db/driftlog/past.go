@@ -141,12 +141,14 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 type printRow struct {
 	observer.StepPrint
 	id, failures, stretch int64
+	calls, callsIn        int64
+	called                time.Time
 }
 
 const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed',
 	unparsable, started_at, ended_at, after_seq, failures,
 	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL,
-	coalesce(shape, ''), coalesce(effect, ''), stretch`
+	coalesce(shape, ''), coalesce(effect, ''), stretch, calls, coalesce(calls_in, -1), coalesce(called_at, '')`
 
 // readPrints reads many rows, and therefore avoids reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
@@ -157,14 +159,14 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 	defer rows.Close()
 	for rows.Next() {
 		var r printRow
-		var began, at ckpt.Time
+		var began, at, called ckpt.Time
 		err := rows.Scan(&r.id, &r.Key, &r.Tool, &r.Sig, &r.Res, &r.Cause, &r.Failed, &r.Unparsable, &began, &at, &r.AfterSeq, &r.failures,
 			&r.DurationMS, &r.InputTokens, &r.OutputTokens, &r.CostUSD, &r.Progress,
-			&r.Turn, &r.Negative, &r.Shape, &r.Effect, &r.stretch)
+			&r.Turn, &r.Negative, &r.Shape, &r.Effect, &r.stretch, &r.calls, &r.callsIn, &called)
 		if err != nil {
 			return nil, err
 		}
-		r.Began, r.At = began.Time, at.Time
+		r.Began, r.At, r.called = began.Time, at.Time, called.Time
 		list = append(list, r)
 	}
 	return list, rows.Err()
@@ -182,6 +184,11 @@ func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past
 	}
 	if all.TotalSteps > 0 {
 		if err := readPastSteps(tx, run, all); err != nil {
+			return nil, err
+		}
+	}
+	if run.LastEvent > 0 {
+		if err := readPastEntered(tx, run, all); err != nil {
 			return nil, err
 		}
 	}
@@ -221,17 +228,47 @@ func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) (*
 // earlier failed attempts.
 func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
 	rows, err := readPrints(tx.Ctx, tx.Conn,
-		`SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
-		ORDER BY after_seq DESC, id DESC LIMIT 0 + ?`, run.ID, run.Stretch, observer.MaxPastSteps)
+		`SELECT `+printColumns+` FROM steps WHERE run_id = ?1 AND (stretch = ?2 OR calls_in = ?2) AND sig IS NOT NULL AND ended_at IS NOT NULL
+		ORDER BY after_seq DESC, id DESC LIMIT 0 + ?3`, run.ID, run.Stretch, observer.MaxPastSteps)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(rows, func(a, b printRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.id, b.id)) })
+	rows = withCalls(rows, run.Stretch)
+	slices.SortStableFunc(rows, func(a, b printRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.id, b.id)) })
 	for i := range rows {
 		all.Steps = append(all.Steps, rows[i].prints()...)
 	}
 	all.Steps = all.Steps[max(0, len(all.Steps)-observer.MaxPastSteps):]
 	return nil
+}
+
+// withCalls adds the calls that were answered with the results of earlier ones in a stretch, at the
+// time of the last one, and leaves out steps of other stretches.
+func withCalls(rows []printRow, stretch int64) (all []printRow) {
+	for i := range rows {
+		r := rows[i]
+		if r.stretch == stretch {
+			all = append(all, r)
+		}
+		if r.callsIn != stretch {
+			continue
+		}
+		again := r
+		again.At, again.Began, again.failures, again.Measures = r.called, r.called, 0, ckpt.Measures{}
+		for range min(r.calls, observer.MaxPastSteps) {
+			all = append(all, again)
+		}
+	}
+	return all
+}
+
+// pastEvents is how many of a run's newest events are searched for the states that a loop entered.
+const pastEvents = 5000
+
+// readPastEntered reads the states that a loop entered since its segment began.
+func readPastEntered(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
+	return tx.List(&all.Entered, `SELECT coalesce(payload ->> 'state', '') FROM events WHERE run_id = ?1 AND seq > ?2 AND type = ?3
+		AND at >= coalesce((SELECT segment_at FROM runs WHERE id = ?1), '') ORDER BY seq`, run.ID, run.LastEvent-pastEvents, ckpt.EventStateEnter)
 }
 
 // pastFailures is the most failed attempts of one key that are counted again.

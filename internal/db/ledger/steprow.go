@@ -12,8 +12,9 @@ type StepRow struct {
 	Sig      ckpt.Ref `db:"sig"`
 	Shape    ckpt.Ref `db:"shape"`
 	Effect   ckpt.Ref `db:"effect"`
+	Res      ckpt.Ref `db:"res"`
 	More     bool     `db:"more"` // in a list: another step comes after it
 }
 
 const StepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms,
-	input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect`
+	input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect, res`

@@ -92,6 +92,7 @@ type RunPast struct {
 	TotalSteps   int64                // the number of all steps
 	States       []StatePrint         // the newest MaxPastStates, oldest first
 	Baseline     []StepPrint          // the first MaxBaseline stored steps of each tool of the agent, of any run, oldest first; can be empty
+	Entered      []string             // the newest states that a loop entered since the segment began, oldest first
 	Open         []ckpt.Finding       // neither dismissed nor from an earlier beginning of the run
 	Dismissed    map[string]time.Time // by rule: when a finding of it was last dismissed
 	DroppedGoal  ckpt.JSON            // the evidence of the finding of goal_changed that was dismissed last
@@ -181,6 +182,9 @@ type RunWatch interface {
 	// Beat takes in a heartbeat, or only the passing of time. progress is nil if none was
 	// declared.
 	Beat(now time.Time, progress *float64) []Found
+	// Enter takes in that a loop that is a state machine enters a state, "" for none, and
+	// how often it took each edge, nil if it does not say.
+	Enter(now time.Time, state string, counts map[string]int64) []Found
 	// Goal checks a declared goal. If updated is true, a goal_update event allows another
 	// goal than the first.
 	Goal(now time.Time, goal string, updated bool) []Found

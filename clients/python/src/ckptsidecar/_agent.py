@@ -9,6 +9,7 @@ from . import _files, _requests
 from ._base_cache import saver
 from ._autosave import Autosave
 from ._delivery import Kept
+from ._drift import Drift, drift_of
 from ._encode import Encoded, dumps
 from .errors import NotFound
 from ._ids import new_id
@@ -184,9 +185,15 @@ class Agent:
         ask.method, ask.headers = "PUT", {"Content-Type": _requests.JSON}
         return self.sidecar._dict(ask)
 
-    def drift(self, *, run: Optional[str] = None) -> dict[str, Any]:
-        """Asks the daemon for the verdict on a run's drift, with all findings that are open."""
-        return self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run or exec_run(self.name))))
+    def drift(self, *, run: Optional[str] = None) -> Drift:
+        """Asks the daemon for the verdict on a run's drift, with all findings that are open.
+
+        The verdict of an agent or a run that the daemon does not know yet is ``none``.
+        """
+        try:
+            return drift_of(self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run or exec_run(self.name)))))
+        except NotFound:
+            return Drift()
 
     def erase(self) -> dict[str, Any]:
         """Erases the agent and everything that belongs to it, for good."""

@@ -23,7 +23,7 @@ from .models import Checkpoint, Diff, Plan, Saved
 from ._operation import Operation
 from ._replay import Replayed
 from ._run import Run
-from ._steps import Measure, Negative, call_key, name_of, recorded
+from ._steps import Measure, Negative, args_of, call_key, name_of, recorded
 from ._stop import Stopper, Terminated
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class AsyncAgent:
         """The difference between two states; see Agent.diff."""
         return await self.sidecar.call(self.sync.diff, a, b)
 
-    async def drift(self, **options: Any) -> dict[str, Any]:
+    async def drift(self, **options: Any) -> Drift:
         """Asks the daemon for the verdict on a run's drift; see Agent.drift."""
         return await self.sidecar.call(self.sync.drift, **options)
 
@@ -322,7 +322,7 @@ class AsyncRun:
 
             @functools.wraps(fn)
             async def stepped(*args: Any, **kwargs: Any) -> Any:
-                return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative)
+                return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative, True)
 
             return stepped
         return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
@@ -330,10 +330,11 @@ class AsyncRun:
     async def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: Mapping[str, Any],
         name: Optional[str], args: Any, measure: Optional[Measure], turn: Optional[str], negative: Optional[Negative],
+        call: bool = False,
     ) -> Any:  # fmt: skip
         run = self.sync
         run._boundary()
-        begun = await self._call(run._steps.begin, key, name or name_of(fn, key), args, turn)
+        begun = await self._call(run._steps.begin, key, name or name_of(fn), args_of(fn, a, kw) if args is None else args, turn, call)
         if begun.done:
             return begun.result
         record = recorded(run._steps, key, measure, negative)

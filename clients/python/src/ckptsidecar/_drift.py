@@ -18,15 +18,19 @@ _RANK = {"none": 0, "info": 1, "warn": 2, "critical": 3}
 class Drift:
     """A verdict: the highest severity of what is open in the run. It is true for warn and critical.
 
-    ``advice`` is for the model. ``findings`` are those that the answer told of first. While the verdict is critical,
-    ``clean`` is the id of the checkpoint to go back to, and ``recovery`` of the one that was made first.
+    ``advice`` is for the model. ``findings`` are those that the answer told of first, or all open ones if the daemon
+    was asked. ``secrets`` are findings of what looks like a secret, which is no drift. While checkpoints are in doubt,
+    ``clean`` is the id of the checkpoint to go back to. While the verdict is critical, ``recovery`` is the id of the
+    checkpoint that was made first.
     """
 
     verdict: str = "none"
     advice: Optional[str] = None
     findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    secrets: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     clean: Optional[str] = None
     recovery: Optional[str] = None
+    run: Optional[str] = None  # if the daemon was asked
 
     @property
     def critical(self) -> bool:

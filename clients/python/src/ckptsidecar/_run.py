@@ -26,7 +26,7 @@ from .models import Plan, Saved, body_of, is_json
 from ._operation import Declared, NotDoneErrors, Operation
 from ._plans import Check, Known, error_text, needs_operator, usual_run
 from ._session import Session
-from ._steps import PAGES, Measure, Negative, Steps, call_key, name_of, recorded
+from ._steps import PAGES, Measure, Negative, Steps, args_of, call_key, name_of, recorded
 from ._stop import Stopper, Terminated, terminate
 from ._transport import Ask
 from ._typed import drive, read
@@ -478,7 +478,9 @@ class Run:
         made of the function's name and the arguments. A step that raises has failed, and is done again
         when it is asked for again.
 
-        ``args`` is noted with the step; ``measure(result)`` answers a dict of ``input_tokens``,
+        ``args`` is noted with the step; the default is the arguments of the call. ``name`` says what kind of call it is;
+        the default is the name of the function, or the key without a counter, an id or a date at its end. Drift
+        detection compares both.  ``measure(result)`` answers a dict of ``input_tokens``,
         ``output_tokens``, ``cost_usd`` and ``progress``, for drift detection. ``turn`` is the id of the model's answer
         that made this call: equal calls of one turn count once. ``negative(answer)`` says whether the answer was no
         (a search that found nothing), which is no error; it is given the result, or the exception.
@@ -488,7 +490,7 @@ class Run:
 
             @functools.wraps(fn)
             def stepped(*args: Any, **kwargs: Any) -> Any:
-                return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative)
+                return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative, True)
 
             return stepped
         return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
@@ -496,11 +498,12 @@ class Run:
     def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: dict[str, Any],
         name: Optional[str], args: Any, measure: Optional[Measure], turn: Optional[str], negative: Optional[Negative],
+        call: bool = False,
     ) -> Any:  # fmt: skip
         if inspect.iscoroutinefunction(fn):
             raise TypeError("a coroutine function needs an AsyncRun: use AsyncSidecar")
         self._boundary()
-        begun = self._steps.begin(key, name or name_of(fn, key), args, turn)
+        begun = self._steps.begin(key, name or name_of(fn), args_of(fn, a, kw) if args is None else args, turn, call)
         if begun.done:
             return begun.result
         with self._working(), recorded(self._steps, key, measure, negative) as outcome:

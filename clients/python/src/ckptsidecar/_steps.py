@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import json
 import logging
 import threading
@@ -64,15 +65,22 @@ class Steps:
                 self._remember(step["key"], json.dumps(step.get("result")).encode())
                 self._args[step["key"]] = _digest(drive(read(step.get("args"))))
 
-    def begin(self, key: str, name: str, args: Any, turn: Optional[str] = None) -> Begun:
-        """Begins a step, or answers that it was done; raises CkptError."""
+    def begin(
+        self, key: str, name: Optional[str], args: Any, turn: Optional[str] = None, call: bool = False
+    ) -> Begun:
+        """Begins a step, or answers that it was done; raises CkptError.
+
+        With ``call`` the daemon is told of it also if it was done before, so that drift detection counts it.
+        """
         self._session.ready()
         known = self._results.get(key)
         encoded = None if args is None else dumps(args).data
         digest = _digest(None if encoded is None else loads(encoded))
-        if known is not None:
+        if known is not None and not call:
             return Begun(True, loads(known), self._args.get(key, digest) == digest)
-        reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded, "turn": turn})
+        reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded, "turn": turn, "call": call or None})
+        if isinstance(reply, Kept) and known is not None:
+            return Begun(True, loads(known), self._args.get(key, digest) == digest)
         if isinstance(reply, Kept):
             if key in self._results or not self._all_known:
                 raise type(reply.reason)(
@@ -153,11 +161,33 @@ def call_key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
     return f"{fn.__qualname__}:{hashlib.sha256(told).hexdigest()[:16]}"
 
 
-def name_of(fn: Callable[..., Any], key: str) -> str:
-    """The name of a step: the function's, where it has one."""
+def name_of(fn: Callable[..., Any]) -> Optional[str]:
+    """The name of a step: the function's, where it has one. Without one, the daemon makes it from the key."""
     inner = fn.func if isinstance(fn, functools.partial) else fn
     name = getattr(inner, "__name__", "")
-    return name if name and name != "<lambda>" else key
+    return name if name and name != "<lambda>" else None
+
+
+_MOST_ARGS = 64 << 10  # bytes of a call's own arguments; of longer ones only the hash is noted
+
+
+def args_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The arguments of a call, by name where the function has names for them; None for a call without any."""
+    if isinstance(fn, functools.partial):
+        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    if not args and not kwargs:
+        return None
+    try:
+        told: Any = dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        told = [*args, dict(kwargs)] if kwargs else list(args)
+    try:
+        text = dumps(told).data
+    except CkptError:
+        return None
+    if len(text) > _MOST_ARGS:
+        return {"cut": True, "size": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    return told
 
 
 def _digest(args: Any) -> bytes:
