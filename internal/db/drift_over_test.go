@@ -12,7 +12,13 @@ import (
 func (d *drifty) fresh(n int) (last *ckpt.Step) {
 	d.t.Helper()
 	for range n {
-		last = d.record(fmt.Sprint("tool", d.steps), fmt.Sprint("result ", d.steps))
+		d.steps++
+		step, _, err := d.BeginStep(d.t.Context(), ann, mainRun, ckpt.StepRequest{Key: fmt.Sprint("k", d.steps), Name: "work",
+			Args: ckpt.JSON(fmt.Sprintf(`{"n":%d}`, d.steps)), Status: ckpt.StepSucceeded, Result: ckpt.JSON(fmt.Sprintf(`"result %d"`, d.steps))})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		last = step
 	}
 	return last
 }
@@ -55,20 +61,24 @@ func TestALoopEnds(t *testing.T) {
 		start(t, d.Store, 1)
 		d.put(`{"n":0}`)
 		var saved *ckpt.Saved
-		step := func(n int, tool, result string) {
-			d.record(tool, result)
+		step := func(n int, loops bool) {
+			if loops {
+				d.record("search", "nothing")
+			} else {
+				d.fresh(1)
+			}
 			if saved = d.put(fmt.Sprintf(`{"n":%d}`, n)); restarts && n%7 == 0 {
 				d.reopen()
 			}
 		}
 		for i := range 6 {
-			step(i+1, "search", "nothing")
+			step(i+1, true)
 		}
 		if !saved.Suspect || saved.Drift.Verdict != ckpt.SeverityCritical {
 			t.Fatalf("%+v", saved)
 		}
 		for i := range 98 {
-			step(i+7, fmt.Sprint("tool", i), fmt.Sprint("result ", i))
+			step(i+7, false)
 			if i == 18 && !saved.Suspect || i == 19 && saved.Suspect { // the window of the critical tier has 20 steps
 				t.Fatalf("after %d other steps: %+v", i+1, saved)
 			}

@@ -148,7 +148,7 @@ type printRow struct {
 const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed',
 	unparsable, started_at, ended_at, after_seq, failures,
 	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL,
-	coalesce(shape, ''), coalesce(effect, ''), stretch, calls, coalesce(calls_in, -1), coalesce(called_at, '')`
+	coalesce(shape, ''), coalesce(effect, ''), stretch, calls, coalesce(calls_in, -1), coalesce(called_at, started_at)`
 
 // readPrints reads many rows, and therefore avoids reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
