@@ -64,7 +64,7 @@ type StepRequest struct {
 	OutputTokens   *int64     `json:"output_tokens,omitempty"`
 	CostUSD        *float64   `json:"cost_usd,omitempty"`
 	Progress       *float64   `json:"progress,omitempty"`
-	Call           bool       `json:"call,omitempty"`    // a call of its own: drift counts it also if the key has succeeded and its result is given again
+	Call           bool       `json:"call,omitempty"` // a call of its own: drift counts it also if the key has succeeded and its result is given again
 	IdempotencyKey string     `json:"-"`
 }
 
