@@ -119,6 +119,11 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			return step, err
 		}
 		if step.Replayed {
+			err := tx.Exec(`UPDATE steps SET calls = CASE WHEN calls_in = ?1 THEN calls ELSE 0 END + 1, calls_in = ?1, called_at = ?2 WHERE id = ?3`,
+				run.Stretch, tx.Now, old.ID)
+			if err != nil {
+				return nil, err
+			}
 			return step, s.WatchCall(tx, agent, run, w, old, e)
 		}
 		if err := noteProgress(tx, run, r.Progress); err != nil {

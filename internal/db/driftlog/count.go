@@ -80,11 +80,6 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 // WatchCall shows a call that was answered with the result of an earlier one to the run's watch: it
 // counts as made.
 func (s *Drifts) WatchCall(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, old *ledger.StepRow, e ledger.AuditEntry) error {
-	err := tx.Exec(`UPDATE steps SET calls = CASE WHEN calls_in = ?1 THEN calls ELSE 0 END + 1, calls_in = ?1, called_at = ?2 WHERE id = ?3`,
-		run.Stretch, tx.Now, old.ID)
-	if err != nil {
-		return err
-	}
 	print := observer.StepPrint{Key: old.Key, Tool: old.Name, Sig: string(old.Sig), Res: string(old.Res), Shape: string(old.Shape),
 		Effect: string(old.Effect), Negative: old.Outcome != "", Began: tx.Now.Time, At: tx.Now.Time, AfterSeq: run.LastSeq}
 	saw := s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.Step(print) })
