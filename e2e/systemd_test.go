@@ -340,11 +340,12 @@ func (m *machine) removeAndPurge(t *testing.T) {
 	if out, err := m.as("ann", "ckptsidecar restore coder"); err != nil || out != `{"of":"ann"}` {
 		t.Errorf("installed again, ann restores %q, %v", out, err)
 	}
-	m.sh("echo ckptsidecar ckptsidecar/purge-data boolean false | debconf-set-selections; dpkg -P ckptsidecar")
+	if out := m.sh("dpkg -P ckptsidecar 2>&1"); !strings.Contains(out, "/var/lib/ckptsidecar stays, with all checkpoints") {
+		t.Errorf("a purge without a terminal says %q", out)
+	}
 	m.run("test", "-e", db)
 	m.run("dpkg", "-i", m.deb(newVersion))
-	out := m.run("dpkg", "-P", "ckptsidecar")
-	t.Log(out)
+	t.Log(m.sh("echo ckptsidecar ckptsidecar/purge-data boolean true | debconf-set-selections; dpkg -P ckptsidecar"))
 	leftovers := m.sh("ls -d /var/lib/ckptsidecar /etc/ckptsidecar /usr/bin/ckptsidecar /run/ckptsidecar/* 2>/dev/null; find / -xdev -name '*ckptsidecar*' -not -path '/proc/*' -not -path '/mnt/*' -not -path '/home/*' -not -path '/var/cache/debconf/*' -not -path '/var/log/*' 2>/dev/null; true")
 	if leftovers != "" {
 		t.Errorf("after the purge this is left:\n%s", leftovers)

@@ -45,7 +45,7 @@ func (c *SettingFlags) readFile(config *daemon.Config, env daemon.Environment) e
 	if named {
 		return config.Load(file)
 	}
-	return config.LoadIfThere(file)
+	return config.LoadDefault(file)
 }
 
 // File returns the configuration file. If it was not named, it need not exist.

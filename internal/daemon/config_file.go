@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,18 +28,40 @@ func (c *Config) Load(path string) error {
 	return c.parse(path, string(text))
 }
 
-// LoadIfThere is Load for the default file, which can be missing.
-func (c *Config) LoadIfThere(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+// LoadDefault loads the default file, which can be missing, and then the drop-ins: the files
+// conf.d/*.toml beside it, in the order of their names. A later file goes over an earlier one.
+func (c *Config) LoadDefault(path string) error {
+	dropIns, err := filepath.Glob(filepath.Join(filepath.Dir(path), "conf.d", "*.toml"))
+	if err != nil {
+		return err
 	}
-	return c.Load(path)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		dropIns = append([]string{path}, dropIns...)
+	}
+	var mistakes []error
+	for _, file := range dropIns {
+		mistakes = append(mistakes, c.Load(file))
+	}
+	return errors.Join(mistakes...)
+}
+
+// definedTwice is the parser's message about a section or a setting that stands twice.
+var definedTwice = regexp.MustCompile(`^Key '(.+)' has already been defined`)
+
+// firstLine returns the first line of a section or of a setting.
+func firstLine(text, key string) int {
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "["+key+"]") {
+			return i + 1
+		}
+	}
+	return lineOf(text, key)
 }
 
 func (c *Config) parse(path, text string) error {
 	var tree map[string]any
 	if _, err := toml.Decode(text, &tree); err != nil {
-		return syntaxError(path, err)
+		return syntaxError(path, text, err)
 	}
 	return c.apply(path, text, "", tree)
 }
@@ -85,9 +109,13 @@ func (c *Config) setFromFile(key string, v any) error {
 	return fmt.Errorf("there is no setting %q%s", key, c.nearest(key))
 }
 
-func syntaxError(path string, err error) error {
+func syntaxError(path, text string, err error) error {
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
+		if twice := definedTwice.FindStringSubmatch(parse.Message); twice != nil {
+			return fmt.Errorf("%s:%d: %s stands a second time, and line %d has it already: write both parts into one",
+				path, parse.Position.Line, twice[1], firstLine(text, twice[1]))
+		}
 		return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)
 	}
 	return fmt.Errorf("%s: %w", path, err)

@@ -273,8 +273,8 @@ func TestLoadSaysWhichFile(t *testing.T) {
 	if err := c.Load(missing); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("Load: %v", err)
 	}
-	if err := c.LoadIfThere(missing); err != nil {
-		t.Errorf("LoadIfThere: %v", err)
+	if err := c.LoadDefault(missing); err != nil {
+		t.Errorf("LoadDefault: %v", err)
 	}
 	if err := c.Load(t.TempDir()); err == nil {
 		t.Error("a folder was read")
@@ -297,5 +297,60 @@ func TestSizes(t *testing.T) {
 		if got, err := ParseSize(text); err == nil {
 			t.Errorf("%q gave %d", text, got)
 		}
+	}
+}
+
+// TestDropInsGoOverTheFile: the files of conf.d are read after the default file, in the order of their names. A mistake
+// names its own file and line.
+func TestDropInsGoOverTheFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("conf.d/20-late.toml", "[limits]\nowner_bytes = \"3GiB\"\n")
+	write("conf.d/10-early.toml", "[limits]\nowner_bytes = \"2GiB\"\nconnections = 77\n")
+	write("conf.d/notes.txt", "no settings")
+	c := sound(t)
+	if err := c.LoadDefault(filepath.Join(dir, "config.toml")); err != nil || c.OwnerBytes != 3<<30 || c.Connections != 77 {
+		t.Errorf("without a file: %v, %+v", err, c.OwnerBytes)
+	}
+	write("config.toml", "[limits]\nowner_bytes = \"1GiB\"\nowner_connections = 55\n")
+	c = sound(t)
+	if err := c.LoadDefault(filepath.Join(dir, "config.toml")); err != nil || c.OwnerBytes != 3<<30 || c.OwnerConnections != 55 {
+		t.Errorf("with a file: %v, %+v", err, c.OwnerBytes)
+	}
+	write("conf.d/20-late.toml", "\ncolour = 1\n")
+	if err := c.LoadDefault(filepath.Join(dir, "config.toml")); err == nil || !strings.Contains(err.Error(), "20-late.toml:2: there is no setting") {
+		t.Errorf("a mistake: %v", err)
+	}
+}
+
+// TestASectionThatStandsTwice: the error names both lines.
+func TestASectionThatStandsTwice(t *testing.T) {
+	c := sound(t)
+	err := c.parse("c.toml", "[limits]\nconnections = 5\n\n[log]\nlevel = \"warn\"\n[limits]\nowner_connections = 5\n")
+	if err == nil || !strings.Contains(err.Error(), "c.toml:6: limits stands a second time, and line 1 has it already") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTheExampleIsCommentsOnly: settings that the documents say to append can be appended.
+func TestTheExampleIsCommentsOnly(t *testing.T) {
+	var b strings.Builder
+	if err := Default(true, home()).Example(&b); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			t.Errorf("no comment: %s", line)
+		}
+	}
+	c := sound(t)
+	if err := c.parse("c.toml", b.String()+"\n[limits]\nowner_bytes = \"2GiB\"\n"); err != nil || c.OwnerBytes != 2<<30 {
+		t.Errorf("with a section appended: %v", err)
 	}
 }

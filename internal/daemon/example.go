@@ -13,11 +13,14 @@ func (c Config) Print(w io.Writer) error {
 		"and this file over the default.\n", "")
 }
 
-// Example writes the file that packages install. It has each setting with its default, as a
-// comment. Therefore a newer default applies unless a person has set a value.
+// Example writes the file that packages install. It has comments only: each setting with its
+// default. Therefore a newer default applies unless a person has set a value, and a section that
+// is appended stands once.
 func (c Config) Example(w io.Writer) error {
-	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# "+
-		"`ckptsidecar config check --system` reports mistakes. `systemctl reload\n# ckptsidecar` applies "+
+	return c.write(w, "# Settings of ckptsidecar. Each line with a # and no space after it is a default. To change a setting,\n"+
+		"# remove the # before the setting and before its [section], or append both at the end of this file, or\n"+
+		"# write both into a file conf.d/NAME.toml beside this file. A later file goes over this one.\n"+
+		"# After a change: `ckptsidecar config check --system` reports mistakes. `systemctl reload\n# ckptsidecar` checks too, and applies "+
 		"what a reload can change; the rest needs a restart.\n", "#")
 }
 
@@ -31,7 +34,7 @@ func (c Config) write(w io.Writer, heading, before string) error {
 			name = rest
 			if head != table {
 				table = head
-				fmt.Fprintf(b, "\n[%s]\n", table)
+				fmt.Fprintf(b, "\n%s[%s]\n", before, table)
 			}
 		}
 		fmt.Fprintf(b, "\n# %s\n# Environment: %s; changed by %s%s\n%s%s = %s\n",

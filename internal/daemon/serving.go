@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
@@ -72,6 +73,7 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	st.Endpoint = v.service.endpoint
 	st.Worker = v.service.worker.Status()
 	st.OTLP = v.service.otlpStatus()
+	v.settings(st)
 	if sc.Caller.Admin {
 		v.backups(st)
 		v.fleet(st)
@@ -80,6 +82,25 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 		}
 	}
 	return st, nil
+}
+
+// settings adds the mistakes of settings that have changed since the start: the next start would fail.
+func (v *served) settings(st *ckpt.Status) {
+	load := v.service.daemon.Load
+	if load == nil {
+		return
+	}
+	if _, err := load(); err != nil {
+		st.Problems = append(st.Problems, "the settings are wrong now, so the next start fails; mend them, and reload: "+oneLine(err))
+		if st.State == "ready" {
+			st.State = "degraded"
+		}
+	}
+}
+
+// oneLine is the text of an error that may have several lines.
+func oneLine(err error) string {
+	return strings.Join(strings.Split(strings.TrimSpace(err.Error()), "\n"), "; ")
 }
 
 // backups adds the status of backups, and their problem.

@@ -111,13 +111,14 @@ func (h *systemdHost) naming() string {
 }
 
 func (h *systemdHost) namingText(program string) []byte {
-	arguments := "serve"
+	system := ""
 	if !h.user {
-		arguments = "serve --system"
+		system = " --system"
 	}
 	quoted := strings.ReplaceAll(strconv.Quote(program), "%", "%%")
 	return fmt.Appendf(nil, "# Made by `ckptsidecar service install`, because systemd would not find the program by "+
-		"itself.\n[Service]\nExecStart=\nExecStart=%s %s\n", quoted, arguments)
+		"itself.\n[Service]\nExecStart=\nExecStart=%[1]s serve%[2]s\nExecReload=\nExecReload=%[1]s config check%[2]s\n"+
+		"ExecReload=sh -c \"kill -HUP ${MAINPID}\"\n", quoted, system)
 }
 
 func (f installed) step() step {
