@@ -213,7 +213,7 @@ func (s *seen) counts(ctx context.Context, h *nemesisHost) (did bool) {
 		return false
 	case plan.Verdict == "ask":
 		for _, o := range plan.UncertainOperations { // as if a person had looked
-			h.call(ctx, "POST", nemesisRun+"/operations/"+o.Key+"/resolve", map[string]any{"status": "failed"}, nil)
+			h.call(ctx, "POST", nemesisRun+"/operations/"+o.Key+"/resolve", map[string]any{"choice": "it_did_not"}, nil)
 		}
 		return true
 	case !plan.Claimed:
