@@ -256,7 +256,7 @@ class Away(World):
             with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
                 sidecar.agent("dies").run("r").begin()
         self.assertEqual(caught.exception.plan.verdict, "offline")
-        answer = "to answer: ckptsidecar serve, then: ckptsidecar operation resolve dies pay it_did|it_did_not|repeat --run r"
+        answer = "ckptsidecar operation resolve dies pay it_did|it_did_not|repeat --run r"
         self.assertEqual(str(caught.exception).split("\n")[2], answer)
         self.start()
         plan = command("resume", "dies", "--run", "r")

@@ -162,7 +162,7 @@ class Runs(World):
         with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
             self.agent.run("r").begin()
         self.assertEqual(caught.exception.plan.uncertain_operations[0]["key"], "deploy")
-        self.assertIn("\nto answer: ckptsidecar operation resolve a deploy it_did|it_did_not|repeat --run r", str(caught.exception))
+        self.assertIn("\nckptsidecar operation resolve a deploy it_did|it_did_not|repeat --run r", str(caught.exception))
         with self.assertRaises(ckptsidecar.NeedsOperator):  # it does not know either
             self.agent.run("r", resolve=lambda o: None).begin()
         self.assertEqual(wait(child(lambda: first(True))), -9)

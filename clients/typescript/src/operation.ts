@@ -215,9 +215,9 @@ async function attemptOf(core: Core, key: string | undefined, status: string): P
 }
 
 /** The refusal with the plan and the three lines. */
-export async function needsOperator(core: Core, refused: SidecarError, key?: string): Promise<SidecarError> {
+export async function needsOperator(core: Core, refused: SidecarError, key?: string): Promise<NeedsOperator> {
   const found = (await attemptOf(core, key, 'uncertain')) ?? (await attemptOf(core, key, 'open'));
-  return found ? new NeedsOperator({ ...planOf(core), verdict: 'ask', reasons: [refused.message], uncertain_operations: [found] }) : refused;
+  return new NeedsOperator({ ...planOf(core), verdict: 'ask', reasons: [refused.message], uncertain_operations: found ? [found] : [] }, key, refused.message);
 }
 
 /** The same where the daemon is away. */

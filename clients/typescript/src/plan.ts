@@ -26,29 +26,31 @@ export class PlanRefused extends SidecarError {
 
 /** A person must decide first. The text has three lines: what, the evidence, and the command that answers. `plan` lists the uncertain operations. */
 export class NeedsOperator extends PlanRefused {
-  /** about the operation of a key, or the first that needs a person */
-  constructor(plan: Plan, key?: string) {
-    super(plan, 'uncertain_operation', threeLines(plan, key));
+  /** about the operation of a key, or the first that needs a person; `refused` is what the daemon said, for one of an earlier life of the run */
+  constructor(plan: Plan, key?: string, refused?: string) {
+    super(plan, 'uncertain_operation', threeLines(plan, key, refused));
   }
 }
 
-function threeLines(plan: Plan, key: string | undefined): string {
-  const of = `run ${plan.run} of ${plan.agent}`;
+function threeLines(plan: Plan, key: string | undefined, refused: string | undefined): string {
+  const run = `run ${plan.run} of agent ${plan.agent}`;
   const found = plan.uncertain_operations.filter((o) => key === undefined || o.key === key);
   const asked = found.find((o) => o.prompt) ?? found[0];
-  if (!asked) {
-    const command = plan.prompt ? `ckptsidecar prompts answer ${plan.prompt.id.slice(0, 13)} resume` : 'ckptsidecar prompts';
-    return [`a person must decide how ${of} goes on`, `evidence: ${oneLine(plan.reasons.join(' '))}`, `to answer: ${command}`].join('\n');
+  let [what, why, command] = [`A person must decide how ${run} goes on: the verdict is ${plan.verdict}.`, plan.reasons.join(' '), 'ckptsidecar prompts'];
+  if (asked) {
+    const open = asked.status === 'open';
+    what = open ? `Operation ${asked.key} of ${run} is open: its code has not said how it ended.` : `Nobody knows whether operation ${asked.key} of ${run} took effect: it is not repeated by itself.`;
+    const began = `Attempt ${asked.attempt} began${asked.started_at ? ` at ${asked.started_at}` : ''}`;
+    why = asked.error ? `${began}: ${asked.error}` : `${began}, and its end was never recorded.`;
+    if (plan.verdict === 'offline') why += ' Start the daemon first: ckptsidecar serve.';
+    command = resolveCommand(plan, asked.key);
+  } else if (refused !== undefined && key !== undefined) {
+    what = `Operation ${key} of ${run} did not begin: nobody knows whether it took effect in an earlier life of the run.`;
+    [why = refused, command = command] = refused.split(' Find out whether it took effect, then run: ');
+  } else if (plan.prompt) {
+    command = `ckptsidecar prompts answer ${plan.prompt.id.slice(0, 13)} resume|reinitialize|abandon`;
   }
-  const named = asked.name === asked.key ? JSON.stringify(asked.key) : `${asked.name} (${JSON.stringify(asked.key)})`;
-  const others = new Set(plan.uncertain_operations.map((o) => o.key)).size - 1;
-  const more = others > 0 ? `, and the same of ${others} more` : '';
-  const began = `attempt ${asked.attempt}${asked.started_at ? ` that began at ${asked.started_at}` : ''}`;
-  const open = asked.status === 'open';
-  const what = open ? `operation ${named} of ${of} is open: its code has not said how it ended${more}` : `a person must say whether operation ${named} of ${of} took effect${more}`;
-  const evidence = open ? `${began} has no end` : `${began} is uncertain: ${asked.error ?? 'its process ended in it'}`;
-  const serve = plan.verdict === 'offline' ? 'ckptsidecar serve, then: ' : '';
-  return [what, `evidence: ${oneLine(evidence)}`, `to answer: ${serve}${resolveCommand(plan, asked.key)}`].join('\n');
+  return [what, why.replace(/\s+/g, ' ').trim(), command].join('\n');
 }
 
 function resolveCommand(plan: Plan, key: string): string {
@@ -57,10 +59,6 @@ function resolveCommand(plan: Plan, key: string): string {
 
 function shellWord(word: string): string {
   return /^[A-Za-z0-9._\-:/@%+=,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-function oneLine(text: string): string {
-  return text.replace(/\s*\n\s*/g, ' ');
 }
 
 export function planOf<S>(answer: Answer): Plan<S> {

@@ -312,17 +312,17 @@ export class Run<S = any> implements AsyncDisposable {
   private async finish(status: EndStatus, options: EndOptions, save = true): Promise<RunInfo | undefined> {
     const { core } = this;
     core.check();
+    const { result, error, continuationPrompt, leaveUncertain } = options;
+    const doubtful = leaveUncertain === undefined && (status === 'completed' || status === 'failed') ? [...core.uncertain.keys()] : [];
+    if (doubtful.length === 0) this.rest(); // otherwise the run may well go on
     await endBegins(core);
     if (save) await this.saveIfChanged();
-    const { result, error, continuationPrompt, leaveUncertain } = options;
     const encoded = result === undefined ? undefined : encode(result, 'drop', 'the result of the run');
     const leaving = leaveUncertain === undefined ? {} : { leave_uncertain: true, reason: leaveUncertain };
     const members = { epoch: this.epoch, status, error: error?.slice(0, 16_000), continuation_prompt: continuationPrompt, ...leaving };
     const ask = post(`${core.path}/end`, objectOf(members, { result: encoded?.bytes }), core);
-    const doubtful = leaveUncertain === undefined && (status === 'completed' || status === 'failed') ? [...core.uncertain.keys()] : [];
     let said: RunInfo | SetAside;
     try {
-      if (doubtful.length === 0) this.rest();
       said = await (doubtful.length > 0 ? core.direct<RunInfo>(ask) : core.send<RunInfo>(ask)); // only the daemon knows whether they are resolved
     } catch (refused) {
       if (isSidecarError(refused, 'uncertain_operation')) throw await needsOperator(core, refused);

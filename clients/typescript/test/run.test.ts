@@ -392,7 +392,7 @@ test('an agent that can find out itself what became of an operation is asked', a
   const first = await agent.start({ signals: [] });
   for (const name of ['a', 'b']) void first.operation(name, { name }, () => new Promise(() => undefined));
   await until('both are open', async () => (JSON.parse(world.run('operations', 'resolves', '--json')) as { operations: unknown[] }).operations.length === 2);
-  await assert.rejects(agent.start({ force: true }), { code: 'uncertain_operation', message: /\nto answer: ckptsidecar operation resolve resolves [ab] it_did\|it_did_not\|repeat$/ });
+  await assert.rejects(agent.start({ force: true }), { code: 'uncertain_operation', message: /\nckptsidecar operation resolve resolves [ab] it_did\|it_did_not\|repeat$/ });
   const asked: string[] = [];
   await assert.rejects(agent.run(() => assert.fail(), { force: true, resolve: (o) => (asked.push(o.key), o.key === 'a' ? new NotDone() : undefined) }), { code: 'uncertain_operation' });
   const answer = await agent.run((run) => Promise.all([run.operation('a', 1, () => 'again'), run.operation('b', 2, () => assert.fail())]), {

@@ -437,7 +437,7 @@ test('a run that dies without a daemon goes on from the spool', async () => {
   assert.equal(await second.operation('fails', undefined, () => 'later', { offline: 'allow' }), 'later');
   void second.operation('risky', { n: 2 }, () => new Promise(() => undefined), { offline: 'allow' });
   await until('it is spooled', () => world.spooled().length === 15);
-  await assert.rejects(client().agent('dies').start({ force: true }), { code: 'uncertain_operation', message: /\nto answer: ckptsidecar serve, then: ckptsidecar operation resolve dies risky it_did\|it_did_not\|repeat$/ });
+  await assert.rejects(client().agent('dies').start({ force: true }), { code: 'uncertain_operation', message: /\nckptsidecar operation resolve dies risky it_did\|it_did_not\|repeat$/ });
   await world.start();
   await assert.rejects(client().agent('dies').start({ force: true }), { code: 'uncertain_operation' });
   world.run('operation', 'resolve', 'dies', 'risky', 'it_did', '--reason', 'looked');

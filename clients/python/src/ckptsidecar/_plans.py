@@ -85,30 +85,32 @@ def refuse(plan: Plan) -> None:
         raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {' '.join(plan.reasons)}", plan)
 
 
-def needs_operator(plan: Plan, key: Optional[str] = None) -> NeedsOperator:
-    """The refusal: what, the evidence, and the command that answers. It is about the operation of a key, or the first that needs a person."""
+def needs_operator(plan: Plan, key: Optional[str] = None, refused: str = "") -> NeedsOperator:
+    """The refusal: what, the evidence, and the command that answers. It is about the operation of a key, or the first that needs a person.
+
+    ``refused`` is what the daemon said, for an operation that is uncertain in an earlier life of the run.
+    """
+    run = f"run {plan.run} of agent {plan.agent}"
     found = [o for o in plan.uncertain_operations if key in (None, o["key"])]
     asked = next((o for o in found if o.get("prompt")), found[0] if found else None)
-    if asked is None:
-        prompt = plan.prompt or {}
-        told = " ".join(plan.reasons)
-        command = f"ckptsidecar prompts answer {short(prompt['id'])} resume" if prompt else "ckptsidecar prompts"
-        lines = [f"a person must decide how run {plan.run} of {plan.agent} goes on", f"evidence: {told}", f"to answer: {command}"]
-        return NeedsOperator("\n".join(lines), plan)
-    name = asked.get("name")
-    named = repr(asked["key"]) if name in (None, "", asked["key"]) else f"{name} ({asked['key']!r})"
-    others = len({o["key"] for o in plan.uncertain_operations} - {asked["key"]})
-    more = f", and the same of {others} more" if others else ""
-    attempt = f"attempt {asked['attempt']}" if asked.get("attempt") else "an attempt"
-    began = f" that began at {asked['started_at']}" if asked.get("started_at") else ""
-    if asked.get("status") == "open":
-        what = f"operation {named} of run {plan.run} of {plan.agent} is open: its code has not said how it ended{more}"
-        why = f"evidence: {attempt}{began} has no end"
+    if asked is not None:
+        what = f"Nobody knows whether operation {asked['key']} of {run} took effect: it is not repeated by itself."
+        if asked.get("status") == "open":
+            what = f"Operation {asked['key']} of {run} is open: its code has not said how it ended."
+        began = f"Attempt {asked.get('attempt') or 1} began" + (f" at {asked['started_at']}" if asked.get("started_at") else "")
+        why = f"{began}: {asked['error']}" if asked.get("error") else f"{began}, and its end was never recorded."
+        command = resolve_command(plan, asked["key"])
+        if plan.verdict == "offline":
+            why += " Start the daemon first: ckptsidecar serve."
+    elif refused:
+        what = f"Operation {key} of {run} did not begin: nobody knows whether it took effect in an earlier life of the run."
+        why, _, command = refused.partition(" Find out whether it took effect, then run: ")
     else:
-        what = f"a person must say whether operation {named} of run {plan.run} of {plan.agent} took effect{more}"
-        why = f"evidence: {attempt}{began} is uncertain: {asked.get('error') or 'its process ended in it'}"
-    serve = "ckptsidecar serve, then: " if plan.verdict == "offline" else ""
-    return NeedsOperator("\n".join([what, why.replace("\n", " "), f"to answer: {serve}{resolve_command(plan, asked['key'])}"]), plan)
+        what = f"A person must decide how {run} goes on: the verdict is {plan.verdict}."
+        why = " ".join(plan.reasons)
+        answer = f" answer {short(plan.prompt['id'])} resume|reinitialize|abandon" if plan.prompt else ""
+        command = f"ckptsidecar prompts{answer}"
+    return NeedsOperator("\n".join([what, " ".join(why.split()), command]), plan)
 
 
 def resolve_command(plan: Plan, key: str) -> str:

@@ -166,14 +166,13 @@ class Run:
         found = None
         if refused is not None:
             found = self._attempt_of(key, "uncertain") or self._attempt_of(key, "open")
-            if found is None:
-                return refused
         else:
             key = key or next(iter(self._uncertain))
             found = {"key": key, "status": "uncertain", "error": self._uncertain[key]}
         verdict = "ask" if refused is not None else "offline"
         reasons = [refused.message] if refused is not None else self.plan.reasons
-        return needs_operator(dataclasses.replace(self.plan, verdict=verdict, reasons=reasons, uncertain_operations=[found]))
+        plan = dataclasses.replace(self.plan, verdict=verdict, reasons=reasons, uncertain_operations=[found] if found else [])
+        return needs_operator(plan, key, refused.message if refused is not None else "")
 
     def __enter__(self) -> "Run":
         self.begin()
