@@ -280,10 +280,10 @@ type EndRequest struct {
 // Check refuses statuses that an owner cannot set.
 func (r *EndRequest) Check() error {
 	switch r.Status {
-	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted:
+	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted, RunTimedOut:
 	default:
 		return Errorf(CodeInvalid, "status %q cannot end a run: use completed, failed, suspended, "+
-			"awaiting_continuation or interrupted", cut(string(r.Status)))
+			"awaiting_continuation, interrupted or timed_out", cut(string(r.Status)))
 	}
 	if err := checkLeaving(r.LeaveUncertain, r.Reason); err != nil {
 		return err

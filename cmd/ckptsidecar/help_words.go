@@ -15,7 +15,7 @@ var helpVars = kong.Vars{
 
 	"run_statuses": "starting, running, suspended, awaiting_continuation, interrupted, timed_out, " +
 		"completed or failed",
-	"end_statuses":       "completed or failed for good; suspended, awaiting_continuation or interrupted to be resumed.",
+	"end_statuses":       "completed or failed for good; suspended, awaiting_continuation, interrupted or timed_out to be resumed.",
 	"step_statuses":      "started, succeeded, failed or interrupted",
 	"operation_statuses": "open, succeeded, failed (known not to have happened), uncertain or superseded",
 	"run_order":          "updated: the last changed first; started: the last started first, which no change moves.",

@@ -241,7 +241,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 
 type runEndCmd struct {
 	Agent              string `arg:"" help:"The agent's name."`
-	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted" help:"${end_statuses}"`
+	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted,timed_out" help:"${end_statuses}"`
 	InRun              string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch              *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 	State              string `help:"Save this JSON file as the final checkpoint; - for standard input." placeholder:"FILE"`

@@ -254,7 +254,7 @@ func TestStatuses(t *testing.T) {
 	}
 	for status, want := range map[string]ckpt.RunStatus{
 		"completed": ckpt.RunCompleted, "failed": ckpt.RunFailed, "interrupted": ckpt.RunInterrupted, "awaiting_continuation": ckpt.RunAwaitingContinuation,
-		"timed_out": ckpt.RunFailed, "running": ckpt.RunInterrupted, "starting": ckpt.RunInterrupted, "?": ckpt.RunInterrupted,
+		"timed_out": ckpt.RunTimedOut, "running": ckpt.RunInterrupted, "starting": ckpt.RunInterrupted, "?": ckpt.RunInterrupted,
 	} {
 		top, _ := objectOf([]byte(`{"status":"` + status + `"}`))
 		if got, _ := loopStatus(top); got != want {
@@ -425,7 +425,7 @@ func TestExportsKeepTimes(t *testing.T) {
 	if err := p.Export(&out, "uid:1", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"status":"failed"`, `"accumulated_ms":1235`, `"started_at":"2026-06-30T08:00:00.000Z","updated_at":"2026-06-30T09:00:00.000Z"`} {
+	for _, want := range []string{`"status":"timed_out"`, `"accumulated_ms":1235`, `"started_at":"2026-06-30T08:00:00.000Z","updated_at":"2026-06-30T09:00:00.000Z"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in the export:\n%s", want, &out)
 		}

@@ -196,6 +196,9 @@ func readLoopState(f File, l Loop) (found, error) {
 	if err := loopSchema.checkObject("", top); err != nil {
 		return found{}, err
 	}
+	if len(top.keys) == len(loopSchema.Required) {
+		return found{}, errors.New("the state has loop_name and status alone, so there is nothing to go on from")
+	}
 	s := found{file: f, top: top, workflow: top.text("loop_name")}
 	s.from = original{
 		Format: FSMLoop, Workflow: cut(s.workflow, maxOriginal), Status: cut(top.text("status"), 256),
@@ -272,10 +275,8 @@ func finishLoop(p *Plan, top object) error {
 // is not the loop's own.
 func loopStatus(top object) (_ ckpt.RunStatus, why string) {
 	switch status := top.text("status"); status {
-	case "completed", "failed", "interrupted", "awaiting_continuation", "suspended":
+	case "completed", "failed", "interrupted", "awaiting_continuation", "suspended", "timed_out":
 		return ckpt.RunStatus(status), ""
-	case "timed_out":
-		return ckpt.RunFailed, "it was timed_out, which ends a run there; here the run is failed"
 	case "running", "starting":
 		return ckpt.RunInterrupted, fmt.Sprintf("it was %s; the run is interrupted now", status)
 	default:

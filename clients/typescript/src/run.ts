@@ -31,7 +31,7 @@ export interface EndOptions {
 }
 
 /** As what an owner may end a run. */
-export type EndStatus = 'completed' | 'failed' | 'suspended' | 'awaiting_continuation' | 'interrupted';
+export type EndStatus = 'completed' | 'failed' | 'suspended' | 'awaiting_continuation' | 'interrupted' | 'timed_out';
 
 /** What another thread or process needs to work in a run; plain data. */
 export interface SharedRun {

@@ -117,7 +117,7 @@ func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy c
 		string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return err
 	}
-	e.Detail = map[string]any{"policy": a.policy}
+	e.Detail = map[string]any{"policy": string(a.policy)}
 	return tx.Audit(e)
 }
 
