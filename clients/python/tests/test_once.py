@@ -107,6 +107,7 @@ class Once(World):
         """It may happen without the daemon, as its code says; what is then recorded is so."""
         self.start()
         self.killed_in_it()
+        self.assertTrue(until(lambda: self.attempts() == ["uncertain"], 60))
         self.daemon.stop()
         with self.quiet(), self.agent().run() as run:
             run.operation(PAY, offline="allow")(self.provider.charge)
@@ -255,6 +256,15 @@ class Once(World):
         self.assertEqual(command, "ckptsidecar operation resolve shop pay-42 it_did|it_did_not|repeat --run 'main~1'")
         assert caught.exception.plan is not None
         self.assertEqual(self.provider.charged, 1)
+
+    def test_an_owner_that_was_taken_for_dead_says_how_it_ended(self) -> None:
+        """Its heartbeats did not come, so the attempt became uncertain; its code knows better."""
+        self.start()
+        with self.agent().run(heartbeat=0, heartbeat_timeout=0.1) as run:
+            with run.operation(PAY) as pay:
+                pay.result = self.provider.charge()
+                self.assertTrue(until(lambda: self.attempts() == ["uncertain"], 60))
+        self.assertEqual((self.provider.charged, self.attempts()), (1, ["succeeded"]))
 
     def test_a_later_success_changes_nothing_about_an_earlier_attempt(self) -> None:
         self.start()

@@ -71,7 +71,7 @@ export class OpenOperation<T = any> implements AsyncDisposable {
     return this.settle(async () => {
       const result = resultOf(value, `the result of operation ${this.name}`);
       this.core.uncertain.set(this.key, 'its end could not be recorded');
-      await this.core.send(post(`${this.path}/succeed`, objectOf({ epoch: this.core.epoch }, { result: result.bytes }), this.core));
+      await this.core.send(post(`${this.path}/succeed`, objectOf({ epoch: this.core.epoch, attempt: this.context.attempt }, { result: result.bytes }), this.core));
       this.core.uncertain.delete(this.key);
       return remember<T>(this.core, `operation ${this.key}`, value as T, result);
     });
@@ -80,7 +80,7 @@ export class OpenOperation<T = any> implements AsyncDisposable {
   /** It is known that it was not done. Answers an error that offers the state from before. */
   fail(thrown: unknown): Promise<OperationFailed> {
     return this.settle(async () => {
-      const error = await failed(this.core, this.path, this.name, this.before, thrown);
+      const error = await failed(this.core, this.path, this.name, this.before, this.context.attempt, thrown);
       this.core.uncertain.delete(this.key);
       return error;
     });
@@ -92,7 +92,7 @@ export class OpenOperation<T = any> implements AsyncDisposable {
       const error = errorText(thrown, true);
       this.core.uncertain.set(this.key, error);
       if (isSidecarError(thrown, 'fenced')) return; // the new owner's plan has it as uncertain
-      await told(this.core, thrown, this.core.send(post(`${this.path}/doubt`, objectOf({ epoch: this.core.epoch, error }), this.core)));
+      await told(this.core, thrown, this.core.send(post(`${this.path}/doubt`, objectOf({ epoch: this.core.epoch, attempt: this.context.attempt, error }), this.core)));
     });
   }
 
@@ -190,7 +190,7 @@ async function checked(core: Core, key: string, check: Check | undefined, refuse
     core.delivery.settings.warn(`of operation ${key} of run ${core.run}, ${why}`);
   }
   if (found) return resolveOperation(core.delivery, core, attempt, found);
-  await core.send(post(`${core.path}/operations/${segment(key)}/doubt`, objectOf({ epoch: core.epoch, error: why }), core));
+  await core.send(post(`${core.path}/operations/${segment(key)}/doubt`, objectOf({ epoch: core.epoch, attempt: attempt.attempt, error: why }), core));
   throw await needsOperator(core, refused, key);
 }
 
@@ -235,9 +235,9 @@ export async function endBegins(core: Core): Promise<void> {
   for (const [key, begun] of [...core.begins]) {
     core.begins.delete(key);
     try {
-      const { replayed } = understood<OperationInfo>(await core.delivery.once(begun, core.delivery.settings.deadline), true);
+      const { replayed, attempt } = understood<OperationInfo>(await core.delivery.once(begun, core.delivery.settings.deadline), true);
       const error = 'the answer to its beginning did not come, so its work was not done';
-      if (!replayed) await core.send(post(`${core.path}/operations/${segment(key)}/fail`, objectOf({ epoch: core.epoch, error }), core));
+      if (!replayed) await core.send(post(`${core.path}/operations/${segment(key)}/fail`, objectOf({ epoch: core.epoch, attempt, error }), core));
     } catch (error) {
       if (!isSidecarError(error)) throw error;
       core.delivery.settings.warn(`it is not known whether operation ${key} of run ${core.run} is open, though its work was not done: ${error.message}`);
@@ -266,10 +266,10 @@ export async function doOperation<T>(
 }
 
 /** Tells the daemon, which gives the state back. */
-async function failed(core: Core, path: string, name: string, before: Buffer | undefined, thrown: unknown): Promise<OperationFailed> {
+async function failed(core: Core, path: string, name: string, before: Buffer | undefined, attempt: number | undefined, thrown: unknown): Promise<OperationFailed> {
   let checkpoint: Stored | null = null;
   const note = async (): Promise<void> => {
-    const ask = post(`${path}/fail`, objectOf({ epoch: core.epoch, error: errorText(thrown) }), core);
+    const ask = post(`${path}/fail`, objectOf({ epoch: core.epoch, attempt, error: errorText(thrown) }), core);
     const answer = await core.write(ask);
     if (answer instanceof SetAside) return;
     const { body, state } = cutState(answer);

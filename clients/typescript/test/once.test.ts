@@ -85,9 +85,23 @@ test('killed in it, and the daemon away at the restart: it is not charged again'
   assert.deepEqual([shop.charged, shop.attempts], [1, ['succeeded']]);
 });
 
+test('an owner that was taken for dead says how it ended', async () => {
+  const shop = await Shop.open();
+  await shop.agent.run(
+    (run) =>
+      run.operation(pay, undefined, async () => {
+        shop.charge();
+        await until('it is uncertain', () => shop.attempts[0] === 'uncertain');
+      }),
+    { heartbeatTimeout: 100, heartbeatEvery: '1h' },
+  );
+  assert.deepEqual([shop.charged, shop.attempts], [1, ['succeeded']]);
+});
+
 test('what is done offline on purpose never rewrites an earlier attempt', async () => {
   const shop = await Shop.open();
   await shop.ends('kill');
+  await until('it is uncertain', () => shop.attempts[0] === 'uncertain');
   await shop.world.stop();
   await shop.agent.run((run) => run.operation(pay, undefined, shop.charge, { offline: 'allow' }));
   await shop.world.start();

@@ -71,6 +71,7 @@ class Operation:
         self._labels = labels
         self._declared = declared
         self._args = declared.args
+        self._attempt: Optional[int] = None  # its number, None where the spool has it
         self._pid = 0  # of the process in which it is open
 
     # Its beginning
@@ -83,6 +84,7 @@ class Operation:
         known = self._run._operations.get(self.key)
         if known is None:
             raw = self._begun()
+            self._attempt = raw.get("attempt")
             if raw.get("replayed"):
                 known = Known(drive(read(raw.get("result"))), raw.get("resolved_by"))
                 self._run._operations[self.key] = known
@@ -149,7 +151,7 @@ class Operation:
             run._session.resolve(answer, attempt.get("attempt"))
             return
         why = "the check cannot tell" if failed is None else f"the check failed: {error_text(failed)}"
-        run._session.send(("operations", self.key, "doubt"), {"error": why})
+        run._session.send(("operations", self.key, "doubt"), {"attempt": attempt.get("attempt"), "error": why})
         raise run._needs_operator(refused, self.key) from failed
 
     # Its end
@@ -162,13 +164,13 @@ class Operation:
             encoded = dumps(self.result, default=self._run.agent.sidecar._default)
             warn_of(f"operation {self.key}", encoded)
         self._run._uncertain[self.key] = "its end could not be recorded"
-        self._run._session.send(("operations", self.key, "succeed"), {"result": encoded.data if encoded else None})
+        self._run._session.send(("operations", self.key, "succeed"), {"attempt": self._attempt, "result": encoded.data if encoded else None})
         self._run._uncertain.pop(self.key, None)
         self._run._operations[self.key] = Known(self.result, None)
 
     def _fail(self, error: BaseException) -> None:
         """Records that it is known not to have happened."""
-        reply = self._run._session.send(("operations", self.key, "fail"), {"error": error_text(error)})
+        reply = self._run._session.send(("operations", self.key, "fail"), {"attempt": self._attempt, "error": error_text(error)})
         self._run._uncertain.pop(self.key, None)
         if isinstance(reply, Kept):
             self.restore = self._known()
@@ -180,7 +182,7 @@ class Operation:
     def _doubt(self, error: BaseException) -> None:
         """Records that nobody knows whether it took effect."""
         self._run._uncertain[self.key] = error_text(error)
-        self._run._session.send(("operations", self.key, "doubt"), {"error": error_text(error)})
+        self._run._session.send(("operations", self.key, "doubt"), {"attempt": self._attempt, "error": error_text(error)})
 
     def _known(self) -> Optional[Checkpoint]:
         """The state to go back to if the daemon cannot be reached."""

@@ -299,8 +299,10 @@ class Run:
         """Ends the operations of whose beginning no answer came: their work was not done, so no person need be asked."""
         for key, ask in list(self._begins.items()):
             try:
-                if not body_of(self.agent.sidecar._attempt(self._session.lane, ask)).get("replayed"):
-                    self._session.send(("operations", key, "fail"), {"error": "the answer to its beginning did not come, so its work was not done"})
+                begun = body_of(self.agent.sidecar._attempt(self._session.lane, ask))
+                body = {"attempt": begun.get("attempt"), "error": "the answer to its beginning did not come, so its work was not done"}
+                if not begun.get("replayed"):
+                    self._session.send(("operations", key, "fail"), body)
             except CkptError as error:
                 _log.warning("it is not known whether operation %s is open, though its work was not done: %s", key, error)
             self._begins.pop(key, None)
