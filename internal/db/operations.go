@@ -158,10 +158,10 @@ func (s *Store) mayBegin(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		e.Run, e.Life = of.Name, of.Life
 		switch {
 		case !sc.Spooled.IsZero():
-			if o.Status == ckpt.OperationOpen {
+			if o.Status == ckpt.OperationOpen && o.Run == run.Name {
 				err = s.becomeUncertain(tx, agent, of, o, "")
 			}
-		case o.Status == ckpt.OperationUncertain && o.Idempotent && r.Idempotent:
+		case o.Status == ckpt.OperationUncertain && o.Idempotent && r.Idempotent && o.Run == run.Name:
 			err = s.resolve(tx, agent, of, o, ckpt.OperationResolution{Key: o.Key, Choice: ckpt.ChoiceRepeat}, ckpt.ResolvedByRepeat, e)
 		default:
 			err = ckpt.UncertainError("operation "+r.Key+" cannot begin", o.Run, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, o.Run, o.Key))

@@ -144,3 +144,27 @@ func TestALaterSuccessChangesNothing(t *testing.T) {
 		t.Errorf("the checkpoint of the first attempt is kept: %v", err)
 	}
 }
+
+// TestEndNeedsTheAttempt: an end that names no attempt may be meant for one that never began, so it ends no uncertain attempt.
+// Code that names the attempt may say late how it ended, which is a resolution.
+func TestEndNeedsTheAttempt(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	start(t, s, 11)
+	_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay"})
+	must(t, err)
+	end := func(status ckpt.OperationStatus, attempt int64) (*ckpt.OperationEnded, error) {
+		ended, _, err := s.EndOperation(t.Context(), as(11), mainRun, ckpt.OperationEnd{Key: "pay", Attempt: attempt, Status: status, Error: "TimeoutError: late"})
+		return ended, err
+	}
+	_, err = end(ckpt.OperationUncertain, 1)
+	must(t, err)
+	for _, status := range []ckpt.OperationStatus{ckpt.OperationFailed, ckpt.OperationSucceeded} {
+		_, err = end(status, 0)
+		wantCode(t, err, ckpt.CodeUncertainOperation)
+	}
+	ended, err := end(ckpt.OperationSucceeded, 1)
+	if err != nil || ended.Status != ckpt.OperationSucceeded || ended.ResolvedBy != ckpt.ResolvedByOwner || ended.Error != "TimeoutError: late" {
+		t.Errorf("%+v, %v", ended, err)
+	}
+}
