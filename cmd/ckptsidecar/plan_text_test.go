@@ -58,7 +58,7 @@ func TestPlanText(t *testing.T) {
 		ID: checkpointID(12), Agent: "coder", Run: "r1", Seq: 12, Kind: ckpt.KindRoutine, Size: 2048, CreatedAt: minute(40), ContentType: ckpt.ContentTypeJSON,
 	}
 	prompt := &ckpt.Prompt{ID: checkpointID(99), Agent: "coder", Run: "r1", MemoryDiff: ckpt.JSON(`[{"op":"remove","path":"/plan"},{"op":"replace","path":"/n","value":0}]`)}
-	pay := ckpt.Operation{Key: "pay the bill", Name: "pay", StartedAt: minute(42)}
+	pay := ckpt.Operation{Key: "pay the bill", Name: "pay", Status: ckpt.OperationUncertain, StartedAt: minute(42)}
 	var done []ckpt.CompletedStep
 	for i := range 10 {
 		done = append(done, ckpt.CompletedStep{Key: fmt.Sprintf("call-%d", i)})

@@ -46,7 +46,7 @@ echo
 say 'Nobody knows whether the payment went out, so a person looks, and says so.'
 on beta resume worker || true
 on beta operations worker
-on beta operation resolve worker pay-7 failed --reason 'the bank has no such payment'
+on beta operation resolve worker pay-7 it_did_not --reason 'the bank has no such payment'
 on beta resume worker
 n=$(ckptsidecar --socket "$work/beta/s" show worker --state --jq .state.n)
 [ "$n" -ge "$(cat "$work/alpha/acknowledged")" ] || { echo "an acknowledged number was lost" >&2; exit 1; }

@@ -186,8 +186,8 @@ func (s *Store) askAbout(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunR
 		return err
 	}
 	o.Prompt = ckpt.Ref(id.String())
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, operation, attempt, choices, checkpoint, asked_seq)
-		VALUES (?, ?, ?, '', '', 'operation', ?, ?, ?, ?, ?)`, id.String(), run.ID, tx.Now, o.Key, o.Attempt, ckpt.OperationChoices, o.Checkpoint, run.LastSeq)
+	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, operation, attempt, choices, asked_seq)
+		VALUES (?, ?, ?, '', '', 'operation', ?, ?, ?, ?)`, id.String(), run.ID, tx.Now, o.Key, o.Attempt, ckpt.OperationChoices, run.LastSeq)
 	if err != nil {
 		return err
 	}

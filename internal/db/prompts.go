@@ -19,7 +19,7 @@ const (
 	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.operation, coalesce(p.attempt, 0) AS attempt, p.at, p.question, p.reason,
 		p.choices, p.schema, p.expires_at, p.checkpoint, p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by,
 		CASE WHEN p.kind = 'operation' THEN (SELECT json_object('name', o.name, 'status', o.status, 'args', CASE WHEN length(o.args) > 600 THEN substr(o.args, 1, 600) || '…' ELSE json(o.args) END,
-			'idempotent', json(iif(o.idempotent, 'true', 'false')), 'result_schema', json(o.result_schema), 'started_at', o.started_at, 'error', o.error)
+			'idempotent', json(iif(o.idempotent, 'true', 'false')), 'result_schema', json(o.result_schema), 'checkpoint', o.checkpoint, 'started_at', o.started_at, 'error', o.error)
 			FROM operations o WHERE o.run_id = p.run_id AND o.key = p.operation AND o.attempt = p.attempt) END AS about,
 		CASE WHEN p.kind = 'operation' THEN (SELECT json_group_array(json_object('key', key, 'name', name, 'status', status))
 			FROM (SELECT key, name, status FROM steps WHERE run_id = p.run_id ORDER BY started_at DESC LIMIT 3)) END AS steps`
@@ -105,7 +105,7 @@ func (r *promptRow) describe(now ckpt.Time) {
 		p.Reason = "The operation is no longer recorded."
 		return
 	}
-	p.Schema = o.ResultSchema
+	p.Schema, p.Checkpoint = o.ResultSchema, o.Checkpoint
 	if string(p.Schema) == "null" {
 		p.Schema = nil
 	}
