@@ -90,7 +90,7 @@ func exitOf(e *ckpt.Error) int {
 	switch e.Code {
 	case ckpt.CodeNotFound:
 		return ExitNotFound
-	case ckpt.CodeConflict, ckpt.CodeFenced, ckpt.CodeBaseMissing, ckpt.CodeFilesMissing, ckpt.CodeIdempotencyMismatch:
+	case ckpt.CodeConflict, ckpt.CodeUncertainOperation, ckpt.CodeFenced, ckpt.CodeBaseMissing, ckpt.CodeFilesMissing, ckpt.CodeIdempotencyMismatch:
 		return ExitConflict
 	case ckpt.CodeCorrupt:
 		return ExitDamaged
