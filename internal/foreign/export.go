@@ -19,7 +19,7 @@ import (
 // that the agent's ended_keep counts from the import.
 func (p *Plan) Export(w io.Writer, owner string, now time.Time) error {
 	x := &exporter{to: w, sum: sha256.New(), kinds: map[string]*kindSum{}, run: p.Run}
-	x.line("ckptsidecar_export", ordered{{"version", 2}})
+	x.line("ckptsidecar_export", ordered{{"version", 1}})
 	x.line("agent", ordered{{"agent", p.Agent}, {"owner", owner}, {"created_at", ckpt.At(now)}, {"policy_at",
 		ckpt.At(now)}, {"policy", json.RawMessage("{}")}})
 	parent := ckpt.Ref("")
