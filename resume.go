@@ -26,7 +26,9 @@ type ResumeRequest struct {
 	LeaveUncertain   bool      `json:"leave_uncertain,omitempty"` // go on, or begin an ended run anew, although an operation is uncertain; needs a reason
 	Reason           string    `json:"reason,omitempty"`          // for the audit log
 	DryRun           bool      `json:"dry_run,omitempty"`
-	Force            bool      `json:"force,omitempty"` // take the run over from a live owner
+	Force            bool      `json:"force,omitempty"`   // take the run over from a live owner
+	Command          *Command  `json:"command,omitempty"` // how the agent is started; it stays with the run
+	Waits            int       `json:"waits,omitempty"`   // the process that goes on with the run when a person has answered
 	// Fleet limits the request to this host if it is false: a run of another host of the fleet stays there.
 	Fleet *bool `json:"fleet,omitempty"`
 	// Standby asks for a run only if it is on this host already, or can be claimed from another host now. Otherwise
@@ -46,6 +48,12 @@ func (r *ResumeRequest) Check() error {
 	}
 	if r.PID < 0 {
 		return Errorf(CodeInvalid, "pid is %d: give the new owner's process id, or leave it out", r.PID)
+	}
+	if r.Waits < 0 {
+		return Errorf(CodeInvalid, "waits is %d: give the id of the process that waits for an answer, or leave it out", r.Waits)
+	}
+	if err := r.Command.Check(); err != nil {
+		return err
 	}
 	if err := checkTimeout("heartbeat_timeout", r.HeartbeatTimeout); err != nil {
 		return err
@@ -79,6 +87,7 @@ type Plan struct {
 	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a fresh start loses
 	Prompt              *Prompt           `json:"prompt"`
 	Fleet               *PlanFleet        `json:"fleet,omitempty"` // set if the run was just claimed from another host
+	Command             *Command          `json:"command"`         // how the agent is started; null: nobody said
 	Questions           []Prompt          `json:"questions"`       // of the run, oldest first: open, or answered after the checkpoint
 }
 

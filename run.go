@@ -27,6 +27,8 @@ type Run struct {
 	Progress           *float64  `json:"progress" db:"progress"` // as declared; it should only grow
 	ContinuationPrompt Ref       `json:"continuation_prompt" db:"continuation_prompt"`
 	ExternalSession    Ref       `json:"external_session" db:"external_session"`
+	Command            *Command  `json:"command" db:"command"` // how exec started its agent; null: nobody said
+	WaitingPID         int       `json:"waiting_pid" db:"-"`   // the exec that goes on with it when a person has answered; 0: none
 	Labels             Labels    `json:"labels" db:"labels"`
 	HeartbeatTimeout   Duration  `json:"heartbeat_timeout" db:"-"` // 0: not watched
 	ProgressTimeout    Duration  `json:"progress_timeout" db:"-"`

@@ -115,6 +115,7 @@ CREATE TABLE IF NOT EXISTS runs (
     continuation_prompt TEXT,
     external_session    TEXT,
     command       TEXT CHECK (command IS NULL OR json_valid(command)), -- how exec began its agent: {"argv": its words, "folder": where}; NULL: nobody said
+    waiting       TEXT CHECK (waiting IS NULL OR json_valid(waiting)), -- the exec that goes on with it when a person has answered: {"pid", "start", "boot"}
     labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
     result        TEXT,
     error         TEXT,
@@ -873,11 +874,11 @@ CREATE VIEW audit_policies (owner, policy, set_at) AS SELECT owner, policy, set_
 -- Each life of a run has a row; run and life tell it in every view. ago is 0 for the present
 -- life, and 2 for the one that a reference calls main~2.
 CREATE VIEW audit_runs (agent, owner, run, life, ago, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
-    ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes, source, partial, uid) AS
+    ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes, source, partial, uid, command) AS
 SELECT a.name, a.owner, r.base, r.life, r.ago, r.workflow,
        CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END,
        r.epoch, r.attempt, r.pid, r.parent_run, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal,
-       r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes, r.source, r.partial, r.uid
+       r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes, r.source, r.partial, r.uid, r.command
 FROM runs r JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_checkpoints (id, owner, agent, run, life, seq, kind, created_at, size, stored_size, sha256, parent, step,

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -184,26 +185,40 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 		return a.WriteJSON(p)
 	}
 	term.Printf(a.Stdout, "%s  answered: %s\n", p.ID, answerText(p))
-	run := cli.RunFlag(p.Run)
 	switch choice := ckpt.PromptChoice(p.Choice); {
 	case again:
 		a.Tell("it was answered so before, at %s", term.Moment(p.AnsweredAt))
 	case p.Kind == ckpt.PromptQuestion:
 		a.Tell("run %s of %s has the answer, or gets it when it is resumed", p.Run, p.Agent)
 	case choice == ckpt.ChoiceItDid:
-		a.Tell("operation %s is recorded as succeeded: it is not done again", p.Operation)
+		a.Tell("operation %s is recorded as succeeded: it is not done again; to go on: %s", p.Operation, whoGoesOn(ctx, a, p))
 	case choice == ckpt.ChoiceItDidNot:
-		a.Tell("operation %s is recorded as not done: it may be begun again", p.Operation)
+		a.Tell("operation %s is recorded as not done: it may be begun again; to go on: %s", p.Operation, whoGoesOn(ctx, a, p))
 	case choice == ckpt.ChoiceRepeat:
-		a.Tell("operation %s may be begun again", p.Operation)
+		a.Tell("operation %s may be begun again; to go on: %s", p.Operation, whoGoesOn(ctx, a, p))
 	case choice == ckpt.ChoiceAbandon:
 		a.Tell("run %s of %s has failed for good", p.Run, p.Agent)
 	case choice == ckpt.ChoiceReinitialize:
-		a.Tell("run %s of %s begins anew when it is resumed: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+		a.Tell("run %s of %s begins anew: %s", ckpt.BaseRun(p.Run), p.Agent, whoGoesOn(ctx, a, p))
 	default:
-		a.Tell("run %s of %s may go on: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+		a.Tell("run %s of %s may go on: %s", p.Run, p.Agent, whoGoesOn(ctx, a, p))
 	}
 	return nil
+}
+
+// whoGoesOn says who goes on with a run after an answer, or with which command a person has its agent started.
+func whoGoesOn(ctx context.Context, a *app, p *ckpt.Prompt) string {
+	name := ckpt.BaseRun(p.Run)
+	run, err := a.Client().Run(ctx, ckpt.RunRef{Agent: p.Agent, Run: name})
+	switch {
+	case err != nil:
+		return view.GoOn(p.Agent, name, nil)
+	case run.WaitingPID != 0:
+		return fmt.Sprintf("exec (pid %d) goes on with it", run.WaitingPID)
+	case run.Status == ckpt.RunRunning:
+		return fmt.Sprintf("process %d goes on with it", run.PID)
+	}
+	return view.GoOn(p.Agent, name, run.Command)
 }
 
 // jsonArgument returns JSON from the command line: the text itself, or the content of the file that

@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -57,7 +58,7 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(c.As, fmt.Sprintf("%s-fork-%s", from.Run, id.String()[30:]))
+	name := cmp.Or(c.As, fmt.Sprintf("%s-fork-%s", ckpt.BaseRun(from.Run), id.String()[30:]))
 	fork := map[string]any{"checkpoint": from.ID, "agent": from.Agent, "run": from.Run, "seq": from.Seq}
 	metadata, err := json.Marshal(map[string]any{"fork": fork})
 	if err != nil {
@@ -73,7 +74,7 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 		return a.WriteJSON(saved)
 	}
 	a.Tell("%s run %s of %s, from number %d of run %s", a.Err.Green("forked:"), a.Err.Bold(name), to, from.Seq, from.Run)
-	a.Tell("to go on: ckptsidecar resume %s%s", to, cli.RunFlag(name))
+	a.Tell("to go on: %s", view.GoOn(to, name, commandOf(ctx, a, from)))
 	term.Println(a.Stdout, name)
 	return nil
 }
@@ -146,4 +147,13 @@ func setIn(state []byte, change string) ([]byte, error) {
 		}
 	}
 	return nil, cli.Usagef("the state has no place %s: %v", path, failed)
+}
+
+// commandOf is how the agent of a checkpoint's run is started, nil if nobody said.
+func commandOf(ctx context.Context, a *app, from *ckpt.Checkpoint) *ckpt.Command {
+	run, err := a.Client().Run(ctx, ckpt.RunRef{Agent: from.Agent, Run: from.Run})
+	if err != nil {
+		return nil
+	}
+	return run.Command
 }

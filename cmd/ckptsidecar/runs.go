@@ -337,7 +337,11 @@ func (a *app) showRun(r *ckpt.Run) error {
 	if r.Ownership == ckpt.OwnershipFenced {
 		a.Tell("host %s of the fleet owns this run: go on there, and answer its prompts there", r.Host)
 	} else if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
-		a.Tell("to go on: ckptsidecar resume %s%s", r.Agent, cli.RunFlag(r.Run))
+		if r.WaitingPID != 0 {
+			a.Tell("it waits for an answer; exec (pid %d) will go on", r.WaitingPID)
+		} else {
+			a.Tell("to go on: %s", view.GoOn(r.Agent, r.Run, r.Command))
+		}
 	}
 	return nil
 }

@@ -341,8 +341,8 @@ func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, e
 		return done{}, err
 	}
 	page := strings.TrimSuffix(s.page, url.PathEscape(s.run.Run)) + url.PathEscape(name)
-	return done{fmt.Sprintf("The run %s begins with %s. Start its agent with: ckptsidecar exec --agent %s --run %s -- COMMAND",
-		name, begins, s.ref.Agent, name), page}, nil
+	return done{fmt.Sprintf("The run %s begins with %s. Start its agent with: %s",
+		name, begins, ckpt.ExecCommand(s.ref.Agent, name, s.run.Command)), page}, nil
 }
 
 // hasRun reports whether the agent has a run of this name.

@@ -57,7 +57,7 @@ func evidenceOf(o *ckpt.Operation) string {
 
 // viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
-	v := &planView{Verdict: verdicts[p.Verdict], Command: "ckptsidecar resume " + run.Agent + " --run " + run.Run}
+	v := &planView{Verdict: verdicts[p.Verdict], Command: ckpt.ExecCommand(run.Agent, run.Run, run.Command)}
 	if v.Verdict.Word == "" {
 		v.Verdict = draw.Badge{Icon: "play", Word: string(p.Verdict)}
 	}

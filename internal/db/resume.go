@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -26,6 +27,10 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	}
 	c := s.Screen(sc, r.Agent, "resume")
 	if c.Text("reason", &r.Reason); c.Err != nil {
+		return nil, false, c.Err
+	}
+	c.Command(r.Command)
+	if c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "resume", r.Agent)
@@ -92,6 +97,9 @@ func (s *Store) plan(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *
 		}
 		if plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) < most {
 			plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
+			if r.Command != nil {
+				plan.Command = r.Command
+			}
 			if r.LeaveUncertain {
 				return plan, nil
 			}
@@ -133,7 +141,9 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	switch plan.Verdict {
 	case ckpt.VerdictUnsafe:
 	case ckpt.VerdictAsk:
-		err = s.ask(tx, agent, run, plan)
+		if err = s.ask(tx, agent, run, plan); err == nil {
+			err = s.noteWaiting(tx, sc, run, r)
+		}
 	default:
 		err = s.claim(tx, sc, agent, run, r, plan)
 	}
@@ -179,6 +189,19 @@ func (s *Store) ask(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, p
 	return nil
 }
 
+// noteWaiting notes how the agent is started, and who goes on with its run when a person has answered.
+func (s *Store) noteWaiting(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, r ckpt.ResumeRequest) error {
+	var waiting any
+	if p := s.owner(sc, r.Waits); p.PID > 0 {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		waiting = string(text)
+	}
+	return tx.Exec(`UPDATE runs SET command = coalesce(?, command), waiting = coalesce(?, waiting) WHERE id = ?`, r.Command, waiting, run.ID)
+}
+
 // claim makes the caller the owner.
 func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
 	var err error
@@ -208,8 +231,8 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	if plan.Checkpoint != nil {
 		head = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.Exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ? WHERE id = ?`,
-		run.Epoch, run.Attempt, tx.Now, head, run.ID)
+	err = tx.Exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ?,
+		command = coalesce(?, command), waiting = NULL WHERE id = ?`, run.Epoch, run.Attempt, tx.Now, head, r.Command, run.ID)
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ func blank(f *Facts) *ckpt.Plan {
 		ContinuationPrompt:  f.Run.ContinuationPrompt,
 		AccumulatedMS:       f.Run.AccumulatedMS,
 		ExternalSession:     f.Run.ExternalSession,
+		Command:             f.Run.Command,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 type Command struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	OnAsk            string        `enum:"wait,exit" default:"wait" help:"Where a person must decide first: wait for the answer and go on, or exit with 20. Default: ${default}." placeholder:"WHAT"`
 	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"${restart} Default: ${default}." placeholder:"WHEN"`
 	MaxRestarts      int           `default:"5" help:"${max_restarts} Default: ${default}." placeholder:"N"`
 	Backoff          ckpt.Duration `default:"1s" help:"The pause before a restart; it doubles each time. Default: ${default}." placeholder:"TIME"`
@@ -35,10 +36,11 @@ func (c *Command) Help() string {
 		"CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each write\n" +
 		"CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included\n\n" +
 		"It ends with the command's exit code (128 + the signal's number where one killed it), " +
-		"with 20 where an operator must decide first, with 30 where it is not safe to start, " +
+		"with 20 where an operator must decide first and --on-ask=exit is given, with 30 where it is not safe to start, " +
 		"and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, " +
 		"unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. " +
 		"A daemon that is away for a while does no harm.\n\n" +
+		"Where an operator must decide first, exec prints the question once, waits for the answer, and starts the command then.\n\n" +
 		"On a host of a fleet, where the agent's policy has on_lease_lost: stop, exec stops the command " +
 		"when this host may have lost the run, and starts it again when the host holds its lease again " +
 		"and still owns the run."
@@ -72,9 +74,11 @@ func (c *Command) check(a *cli.App) error {
 // request returns the request that claims the run for a process.
 func (c *Command) request(pid int) ckpt.ResumeRequest {
 	r := ckpt.ResumeRequest{
-		Agent: c.Agent, Run: c.InRun, PID: pid, HeartbeatTimeout: &c.HeartbeatTimeout, Force: c.Force, Reason: c.Reason,
+		Agent: c.Agent, Run: c.InRun, PID: pid, Command: c.recorded(), HeartbeatTimeout: &c.HeartbeatTimeout, Force: c.Force, Reason: c.Reason,
 	}
-	r.Standby = c.Standby
+	if r.Standby = c.Standby; c.OnAsk != onAskExit && pid > 0 {
+		r.Waits = os.Getpid()
+	}
 	if c.Here {
 		r.Fleet = new(bool)
 	}
@@ -85,6 +89,14 @@ func (c *Command) request(pid int) ckpt.ResumeRequest {
 		r.Reason = "exec"
 	}
 	return r
+}
+
+const onAskExit = "exit"
+
+// recorded is the command as it stays with the run.
+func (c *Command) recorded() *ckpt.Command {
+	folder, _ := os.Getwd()
+	return &ckpt.Command{Argv: c.Command, Folder: folder}
 }
 
 // The exit codes for a command that could not be started, as in shells.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -149,8 +150,14 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 		return nil, err
 	}
 	plan, err := s.claim(ctx, c.owner())
-	if err == nil {
-		err = s.mayBegin(plan)
+	for told := ""; err == nil; plan, err = s.claim(ctx, c.owner()) {
+		var open []string
+		if open, err = s.mayBegin(plan, &told); err != nil || len(open) == 0 {
+			break
+		}
+		if err = s.await(ctx, open); err != nil {
+			break
+		}
 	}
 	if err != nil {
 		c.abandon()
@@ -304,18 +311,70 @@ func away(err error) bool {
 		e.Code == ckpt.CodeNotReplicated)
 }
 
-// mayBegin returns an error if a person must act first. The error says how.
-func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
+// mayBegin returns the prompts that a person must answer first, and prints them once. If exec does not
+// wait for answers, or if it is not safe to start, it returns an error. told has the prompts that were
+// printed.
+func (s *supervisor) mayBegin(plan *ckpt.Plan, told *string) (open []string, err error) {
 	code := view.ExitOfVerdict(plan.Verdict)
 	if code != view.ExitAsk && code != view.ExitUnsafe {
-		return nil
+		return nil, nil
 	}
-	if s.a.JSON {
-		_ = json.NewEncoder(s.a.Stderr).Encode(view.PlanShapeOf(plan))
-	} else {
-		view.PlanText(s.a.Stderr, s.a.Err, plan, "ckptsidecar exec")
+	if plan.Prompt != nil {
+		open = append(open, plan.Prompt.ID)
 	}
-	return &cli.ExitError{Code: code}
+	for i := range plan.UncertainOperations {
+		if id := plan.UncertainOperations[i].Prompt; id != "" && !slices.Contains(open, string(id)) {
+			open = append(open, string(id))
+		}
+	}
+	if asked := strings.Join(open, " "); asked != *told || asked == "" {
+		*told = asked
+		if s.a.JSON {
+			_ = json.NewEncoder(s.a.Stderr).Encode(view.PlanShapeOf(plan))
+		} else {
+			view.PlanText(s.a.Stderr, s.a.Err, plan, "ckptsidecar exec")
+		}
+	}
+	if code == view.ExitUnsafe || s.cmd.OnAsk == onAskExit || len(open) == 0 {
+		return nil, &cli.ExitError{Code: code}
+	}
+	return open, nil
+}
+
+// await waits until a person has answered one of the prompts, or the prompt is withdrawn. It returns an
+// error if the run is not to go on, or if exec is asked to stop.
+func (s *supervisor) await(ctx context.Context, open []string) error {
+	s.note("wait", "waits for an answer, and goes on then")
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type answer struct {
+		prompt *ckpt.Prompt
+		err    error
+	}
+	answers := make(chan answer, len(open))
+	for _, id := range open {
+		go func() {
+			p, err := s.client.WaitPrompt(ctx, id)
+			answers <- answer{p, err}
+		}()
+	}
+	for {
+		select {
+		case got := <-answers:
+			switch {
+			case got.err != nil:
+				return got.err
+			case string(got.prompt.Choice) == string(ckpt.ChoiceAbandon):
+				return &cli.ExitError{Code: view.ExitAsk, Message: "the run was abandoned: exec does not start its agent"}
+			}
+			return nil
+		case sig := <-s.signals:
+			if asksToStop(sig) {
+				s.stopped = time.Now()
+				return &cli.ExitError{Code: view.ExitAsk, Message: "stopped while the run waits for an answer"}
+			}
+		}
+	}
 }
 
 // writePlan writes the plan with its state to a file that only this user can read.
@@ -547,7 +606,7 @@ func (s *supervisor) staysEnded(ctx context.Context, end *outcome, status ckpt.R
 	}
 	if end.code != 0 {
 		s.note("left", "the agent reported that its run is interrupted, and its policy says autoresume: false, so exec does not restart it. "+
-			"To go on: ckptsidecar exec --agent %s%s -- …", s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
+			"To go on: %s", ckpt.ExecCommand(s.cmd.Agent, s.cmd.InRun, s.cmd.recorded()))
 	}
 	return true
 }
@@ -596,8 +655,8 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 		s.pauses.Reset()
 	}
 	if !end.lease && s.restarts >= s.cmd.MaxRestarts {
-		s.note("give_up", "%s; exec restarted it %s and gave up. To try again: ckptsidecar exec --agent %s%s -- …",
-			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
+		s.note("give_up", "%s; exec restarted it %s and gave up. To try again: %s",
+			end.why, term.Count(s.restarts, "time"), ckpt.ExecCommand(s.cmd.Agent, s.cmd.InRun, s.cmd.recorded()))
 		return false
 	}
 	return true

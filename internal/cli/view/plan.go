@@ -135,8 +135,7 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 	}
 	if !p.Claimed {
 		return []string{
-			fmt.Sprintf("ckptsidecar resume %s%s -o state   to claim the run and get its state", p.Agent, run),
-			fmt.Sprintf("ckptsidecar exec --agent %s%s -- COMMAND   to have the agent started with all of this", p.Agent, run),
+			ckpt.ExecCommand(p.Agent, p.Run, p.Command) + "   to have the agent started with all of this" + unknownCommand(p.Command),
 		}
 	}
 	next := []string{fmt.Sprintf("ckptsidecar save %s FILE%s --epoch %d", p.Agent, run, p.Epoch)}
@@ -173,10 +172,23 @@ func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
 }
 
 func again(p *ckpt.Plan, by, run string) string {
-	if strings.HasSuffix(by, "exec") {
-		return fmt.Sprintf("%s --agent %s%s -- …", by, p.Agent, run)
+	if strings.HasSuffix(by, "exec") || p.Command != nil {
+		return ckpt.ExecCommand(p.Agent, p.Run, p.Command)
 	}
 	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
+}
+
+// unknownCommand says that nobody has recorded how an agent is started.
+func unknownCommand(c *ckpt.Command) string {
+	if c == nil {
+		return "; " + ckpt.CommandUnknown
+	}
+	return ""
+}
+
+// GoOn says how a person has the agent of a run started.
+func GoOn(agent, run string, c *ckpt.Command) string {
+	return ckpt.ExecCommand(agent, run, c) + unknownCommand(c)
 }
 
 // Answers returns the possible answers to a prompt, with their effects.

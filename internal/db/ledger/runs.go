@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"math"
 	"time"
 
@@ -262,6 +263,7 @@ type ReadRun struct {
 	HeartbeatMS int64     `db:"heartbeat_timeout_ms"`
 	ProgressMS  int64     `db:"progress_timeout_ms"`
 	LastEvent   int64     `db:"last_event"`
+	Waiting     ckpt.Ref  `db:"waiting"`
 }
 
 const (
@@ -269,14 +271,18 @@ const (
 	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END`
 	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.life, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
-		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms,
+		r.continuation_prompt, r.external_session, r.command, r.waiting, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms,
 		r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
-// shown is the run as callers see it at an instant.
-func (r *ReadRun) shown(now ckpt.Time) *ckpt.Run {
+// shownAt is the run as callers see it at an instant.
+func (s *Core) shownAt(r *ReadRun, now ckpt.Time) *ckpt.Run {
 	run := r.Run
+	var p liveness.Process
+	if r.Waiting != "" && json.Unmarshal([]byte(r.Waiting), &p) == nil && s.Opt.Processes.Alive(p) == liveness.Alive {
+		run.WaitingPID = p.PID
+	}
 	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
 	run.ProgressTimeout = ckpt.Duration(time.Duration(r.ProgressMS) * time.Millisecond)
 	if !r.SegmentAt.IsZero() && now.After(r.SegmentAt.Time) {
@@ -291,7 +297,7 @@ func (tx *Tx) ShownRun(id int64) (*ckpt.Run, error) {
 	if _, err := tx.Get(&row, `SELECT `+readRunColumns+readRunTables+`WHERE r.id = ?`, id); err != nil {
 		return nil, err
 	}
-	return row.shown(tx.Now), nil
+	return tx.Store.shownAt(&row, tx.Now), nil
 }
 
 // Run reads one run.
@@ -301,7 +307,7 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 		return nil, err
 	}
 	s.AuditRead(sc, "read_run", ref.Agent, "")
-	return row.shown(ckpt.At(s.Opt.Now())), nil
+	return s.shownAt(row, ckpt.At(s.Opt.Now())), nil
 }
 
 // FindRun finds a run for a read.

@@ -97,6 +97,17 @@ func (c *Screening) Key(name, key string) {
 	}
 }
 
+// Command screens how an agent is started.
+func (c *Screening) Command(command *ckpt.Command) {
+	if command == nil {
+		return
+	}
+	c.Text("command", &command.Folder)
+	for i := range command.Argv {
+		c.Text("command", &command.Argv[i])
+	}
+}
+
 // Labels screens names and values together, because a name may show that its value is a secret.
 func (c *Screening) Labels(labels *ckpt.Labels) {
 	if len(*labels) == 0 || !c.looks() {
