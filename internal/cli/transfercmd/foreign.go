@@ -15,7 +15,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -229,7 +228,7 @@ func (m *mover) say(r *foreignRun) {
 	}
 	if r.Outcome == foreignImported {
 		if r.Status.Resumable() {
-			term.Printf(a.Stdout, "  to go on: %s\n", view.GoOn(r.Agent, r.Run, nil))
+			term.Printf(a.Stdout, "  to go on: %s; %s\n", ckpt.ExecCommand(r.Agent, r.Run, nil), ckpt.CommandUnknown)
 		} else {
 			term.Printf(a.Stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, cli.RunFlag(r.Run))
 		}
