@@ -60,7 +60,8 @@ func shipperOf(s *db.Store, url, name string) *shipper {
 		erase: s.Erase, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 }
 
-// work does a little of everything on a host that will be lost.
+// work does a little of everything on a host that will be lost. Each call begins a payment of its own, pay-1 first: an
+// operation that is open cannot begin again.
 func work(t *testing.T, s *db.Store) (newest string) {
 	t.Helper()
 	ref := ckpt.RunRef{Agent: "a", Run: "main"}
@@ -73,7 +74,9 @@ func work(t *testing.T, s *db.Store) (newest string) {
 	}
 	_, _, err := s.BeginStep(t.Context(), fleetUser, ref, ckpt.StepRequest{Key: "k1", Name: "search"})
 	must(err)
-	_, _, err = s.BeginOperation(t.Context(), fleetUser, ref, ckpt.OperationRequest{Key: "pay-1", Name: "pay", State: []byte(`{"due":5}`)})
+	var begun int
+	must(s.RO.Get(&begun, `SELECT count(*) FROM operations`))
+	_, _, err = s.BeginOperation(t.Context(), fleetUser, ref, ckpt.OperationRequest{Key: fmt.Sprintf("pay-%d", begun+1), Name: "pay", State: []byte(`{"due":5}`)})
 	must(err)
 	_, _, err = s.Append(t.Context(), fleetUser, ref, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`{"a":1}`)}, {Type: "y", Payload: ckpt.JSON(`[]`)}}, "")
 	must(err)
