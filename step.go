@@ -51,7 +51,7 @@ type Step struct {
 // StepRequest begins a step. With a status, it records a whole step.
 type StepRequest struct {
 	Key            string     `json:"key"`
-	Name           string     `json:"name"`
+	Name           string     `json:"name,omitempty"`
 	Epoch          *int64     `json:"epoch,omitempty"`
 	Args           JSON       `json:"args,omitempty"`
 	Status         StepStatus `json:"status,omitempty"` // "" or started begins it; succeeded or failed records a whole step

@@ -276,7 +276,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "restore", "x", engine},
 		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"}, {"fleet", "keys", "retire", "a", "b", "--file", w.folder + "/keys"},
 		{"fleet", "release", "a"}, {"fleet", "drain", "--undo"}, {"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
-		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
+		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "it_did_not"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},
 		{"step", "begin", "a", "again"}, {"step", "begin", "a", "done"}, {"step", "finish", "a", "again"}, {"step", "record", "a", "whole"},
 		{"operation", "begin", "a", "op"}, {"operation", "succeed", "a", "op"}, {"operation", "begin", "a", "op2"}, {"operation", "fail", "a", "op2"},

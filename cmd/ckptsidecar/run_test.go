@@ -118,7 +118,7 @@ func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
 		{"resume", "a"}, {"runs"}, {"run", "start", "a"}, {"run", "beat", "a"}, {"run", "end", "a", "completed"}, {"run", "show", "a"},
 		{"steps", "a"}, {"step", "begin", "a", "k"}, {"step", "finish", "a", "k"}, {"step", "record", "a", "k"},
 		{"operations", "a"}, {"operation", "begin", "a", "k"}, {"operation", "succeed", "a", "k"}, {"operation", "fail", "a", "k"},
-		{"operation", "resolve", "a", "k", "failed"}, {"events", "a"}, {"events", "a", "-f"}, {"events", "append", "a", "t"},
+		{"operation", "resolve", "a", "k", "it_did_not"}, {"events", "a"}, {"events", "a", "-f"}, {"events", "append", "a", "t"},
 		{"prompts"}, {"prompts", "show", id}, {"prompts", "answer", id, "resume"}, {"exec", "--agent", "a", "--", "go"},
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=5"}, {"status"},
 	} {

@@ -152,7 +152,7 @@ func TestARunOfAnotherHostIsNotOffered(t *testing.T) {
 		}
 	}
 	must(a.showRun(r))
-	if !strings.Contains(told.String(), "ckptsidecar resume a") {
+	if !strings.Contains(told.String(), "ckptsidecar exec --agent a --run main") {
 		t.Errorf("a run of this host: %s", &told)
 	}
 	told.Reset()

@@ -238,7 +238,7 @@ func (x *exporter) step(p *Plan, i int, now time.Time) {
 		{"key", s.Key}, {"attempt", 1}, {"name", s.Name}, {"status", status}, jsonMember("args", s.Args),
 		jsonMember("result", s.Result), {"error", s.Error},
 		{"started_at", began}, {"ended_at", ended}, {"duration_ms", s.DurationMS}, {"after_seq", after}, {"stretch",
-			0}, {"failures", 0}, {"unparsable", false},
+			0}, {"failures", 0}, {"unparsable", false}, {"calls", 0},
 	})
 }
 

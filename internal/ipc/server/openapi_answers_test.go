@@ -436,7 +436,7 @@ func (a *api) steps() {
 	}
 	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","gen_ai.usage.input_tokens":"many"}`))
 	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","telemetry":1}`))
-	a.want(400, post(aRun+"/r1/steps", `{"key":"s4"}`))
+	a.want(400, post(aRun+"/r1/steps", `{"name":"s4"}`))
 	a.want(404, post(aRun+"/r1/steps/none/finish", ``).of(""))
 	a.want(200, get(aRun+"/r1/steps?limit=1"))
 	a.want(200, get(aRun+"/r1/steps?status=succeeded"))

@@ -168,7 +168,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	tell("BeginStep", replayed, err, did, &runs.step, step)
 
 	did, replayed, err = c.FinishStep(ctx, ref, step)
-	step.Name, step.Args = "", nil
+	step.Name, step.Args, step.Call = "", nil, false
 	tell("FinishStep", replayed, err, did, &runs.step, step)
 
 	filter := ckpt.ListFilter{Status: "failed", Before: "b", Limit: 1000}
