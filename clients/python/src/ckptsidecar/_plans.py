@@ -224,7 +224,7 @@ class _Known:
 
     def _step(self, part: list[str], body: dict[str, Any]) -> None:
         if len(part) == 1:
-            self.names[body["key"]] = body["name"]
+            self.names[body["key"]] = body.get("name") or body["key"]
         elif body.get("status", "succeeded") == "succeeded":
             self.done[unquote(part[1])] = json.dumps(body.get("result")).encode()
         else:
