@@ -25,7 +25,6 @@ type shopModel struct {
 	open   map[string]ckpt.Operation
 	effect map[string]int // by life, key and attempt
 	said   map[string]int // by life and key: how often somebody said that it may happen twice
-	idem   map[string]bool
 	seen   map[string]shopAttempt
 	counts map[string]int
 }
