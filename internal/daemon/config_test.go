@@ -78,7 +78,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{"an unknown member of notify", "\n[notify.webhooks.ops]\ncolour = 1\n", `c.toml:2: notify.webhooks.ops is wrong: unknown field "colour"`},
 		{"an unknown member of the policy", "[policy]\nroutine_keep = 3\nnix = 1\n", `c.toml:3: policy.nix is wrong: unknown field "nix"`},
 		{"a wrong type in the policy", "[policy]\n\nroutine_keep = \"a\"\n", "c.toml:3: policy.routine_keep is wrong: expected"},
-		{"a wrong value in the policy", "[policy]\nrecovery_keep = 3\nroutine_keep = -1\n", "c.toml:3: policy is wrong: routine_keep "},
+		{"a wrong value in the policy", "[policy]\nrecovery_keep = \"3d\"\nroutine_keep = -1\n", "c.toml:3: policy is wrong: routine_keep "},
 		{"the policy as a text", "policy = '{\"nix\": 1}'\n", `c.toml:1: policy is wrong: JSON line 1, `},
 		{"dotted key", "log.colour = 1\n", `c.toml:1: there is no setting "log.colour"`},
 	}
