@@ -59,7 +59,7 @@ func saveProbe(agent, run string) func(*probing) measure.Task {
 
 func latestProbe(agent, run string) func(*probing) measure.Task {
 	return func(p *probing) measure.Task {
-		return timed(func(ctx context.Context) error {
+		return taskOf(func(ctx context.Context) error {
 			_, err := p.daemon.ClientOf(0).Latest(ctx, ckpt.CheckpointFilter{Agent: agent, Run: run}, true)
 			return err
 		})
@@ -68,7 +68,7 @@ func latestProbe(agent, run string) func(*probing) measure.Task {
 
 func listProbe(agent string) func(*probing) measure.Task {
 	return func(p *probing) measure.Task {
-		return timed(func(ctx context.Context) error {
+		return taskOf(func(ctx context.Context) error {
 			page, err := p.daemon.ClientOf(0).Checkpoints(ctx, ckpt.CheckpointFilter{Agent: agent, Limit: 50})
 			if err == nil && len(page.Checkpoints) == 0 {
 				err = fmt.Errorf("the list of %s is empty", agent)
@@ -79,7 +79,7 @@ func listProbe(agent string) func(*probing) measure.Task {
 }
 
 func readProbe(p *probing) measure.Task {
-	return timed(func(ctx context.Context) error {
+	return taskOf(func(ctx context.Context) error {
 		_, err := p.daemon.ClientOf(0).State(ctx, p.ids[p.random.IntN(len(p.ids))])
 		return err
 	})
@@ -87,7 +87,7 @@ func readProbe(p *probing) measure.Task {
 
 func planProbe(agent, run string) func(*probing) measure.Task {
 	return func(p *probing) measure.Task {
-		return timed(func(ctx context.Context) error {
+		return taskOf(func(ctx context.Context) error {
 			plan, _, err := p.daemon.ClientOf(0).Resume(ctx, ckpt.ResumeRequest{Agent: agent, Run: run, DryRun: true})
 			if err == nil && plan.Checkpoint == nil {
 				err = fmt.Errorf("the plan for %s/%s has no checkpoint: %s", agent, run, plan.Verdict)
@@ -98,21 +98,21 @@ func planProbe(agent, run string) func(*probing) measure.Task {
 }
 
 func runsProbe(p *probing) measure.Task {
-	return timed(func(ctx context.Context) error {
+	return taskOf(func(ctx context.Context) error {
 		_, err := p.daemon.ClientOf(0).Runs(ctx, ckpt.RunFilter{Agent: "many-00", Limit: 50})
 		return err
 	})
 }
 
 func agentsProbe(p *probing) measure.Task {
-	return timed(func(ctx context.Context) error {
+	return taskOf(func(ctx context.Context) error {
 		_, err := p.daemon.ClientOf(0).Agents(ctx, ckpt.AgentFilter{})
 		return err
 	})
 }
 
 func statusProbe(p *probing) measure.Task {
-	return timed(func(ctx context.Context) error {
+	return taskOf(func(ctx context.Context) error {
 		_, err := p.daemon.ClientOf(0).Status(ctx)
 		return err
 	})
@@ -207,8 +207,8 @@ func (o *scaleOperation) sum() {
 	}
 }
 
-// timed returns a task that needs no preparation.
-func timed(do func(context.Context) error) measure.Task {
+// taskOf returns a task that needs no preparation.
+func taskOf(do func(context.Context) error) measure.Task {
 	return func(ctx context.Context) (time.Duration, error) {
 		began := time.Now()
 		err := do(ctx)
