@@ -118,6 +118,7 @@ test('keys: an operation is resolved on the page of its run, and a checkpoint is
   await tab.keyboard.press('Enter');
   await has(tab, '.note', 'is pinned');
   await openForm(tab, '/ask/resolve', 'It did');
+  await tab.focus('dialog [name=reason]'); // the result comes first, and is optional
   await tab.keyboard.type('seen on the server');
   await tabTo(tab, 'the button of the form', (at) => at.tag === 'BUTTON' && at.text === 'It did');
   await tab.keyboard.press('Enter');
@@ -182,6 +183,7 @@ test('keys: two tabs resolve the same operation, and a form for a run that has m
   for (const [t, label] of [[tab, 'It did'], [second, 'It did not']]) {
     await t.bringToFront();
     await openForm(t, '/ask/resolve', label);
+    await t.focus('dialog [name=reason]');
     await t.keyboard.type('said by one of two');
   }
   await tab.bringToFront();
