@@ -96,7 +96,8 @@ func play(t *testing.T, promtool, rules string, c *alertCase, series []string) s
 	var b strings.Builder
 	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n", rules)
 	for _, s := range series {
-		name, values, _ := cutLast(s)
+		last := strings.LastIndexByte(s, '=')
+		name, values := s[:last], s[last+1:]
 		if labels, rest, is := strings.Cut(name, "{"); is {
 			name = labels + `{instance="h",` + rest
 		} else {
@@ -114,10 +115,4 @@ func play(t *testing.T, promtool, rules string, c *alertCase, series []string) s
 		return ""
 	}
 	return string(out)
-}
-
-// cutLast splits a series at its last equals sign.
-func cutLast(s string) (name, values string, found bool) {
-	i := strings.LastIndex(s, "=")
-	return s[:max(i, 0)], s[i+1:], i > 0
 }

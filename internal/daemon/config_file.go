@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -45,8 +44,9 @@ func (c *Config) LoadDefault(path string) error {
 	return errors.Join(mistakes...)
 }
 
-// definedTwice is the parser's message about a section or a setting that stands twice.
-var definedTwice = regexp.MustCompile(`^Key '(.+)' has already been defined`)
+// definedTwice is the end of the parser's message about a section or a setting that stands twice. The
+// message begins with Key and the name in single quotes.
+const definedTwice = "' has already been defined."
 
 // firstLine returns the first line of a section or of a setting.
 func firstLine(text, key string) int {
@@ -112,9 +112,10 @@ func (c *Config) setFromFile(key string, v any) error {
 func syntaxError(path, text string, err error) error {
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
-		if twice := definedTwice.FindStringSubmatch(parse.Message); twice != nil {
+		if key, twice := strings.CutSuffix(parse.Message, definedTwice); twice {
+			key = strings.TrimPrefix(key, "Key '")
 			return fmt.Errorf("%s:%d: %s stands a second time, and line %d has it already: write both parts into one",
-				path, parse.Position.Line, twice[1], firstLine(text, twice[1]))
+				path, parse.Position.Line, key, firstLine(text, key))
 		}
 		return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)
 	}

@@ -91,10 +91,15 @@ func (v *served) settings(st *ckpt.Status) {
 		return
 	}
 	if _, err := load(); err != nil {
-		st.Problems = append(st.Problems, "the settings are wrong now, so the next start fails; mend them, and reload: "+oneLine(err))
-		if st.State == "ready" {
-			st.State = "degraded"
-		}
+		degrade(st, "the settings are wrong now, so the next start fails; mend them, and reload: "+oneLine(err))
+	}
+}
+
+// degrade adds problems to a status. A daemon that was ready is degraded by them.
+func degrade(st *ckpt.Status, problems ...string) {
+	st.Problems = append(st.Problems, problems...)
+	if len(problems) > 0 && st.State == "ready" {
+		st.State = "degraded"
 	}
 }
 
@@ -106,23 +111,15 @@ func oneLine(err error) string {
 // backups adds the status of backups, and their problem.
 func (v *served) backups(st *ckpt.Status) {
 	st.Backup = v.service.backups.Status()
-	problem := v.service.backups.problem(st.Backup, v.service.daemon.Now())
-	if problem == "" {
-		return
-	}
-	st.Problems = append(st.Problems, problem)
-	if st.State == "ready" {
-		st.State = "degraded"
+	if problem := v.service.backups.problem(st.Backup, v.service.daemon.Now()); problem != "" {
+		degrade(st, problem)
 	}
 }
 
 // fleet adds the reason why nothing is shipped.
 func (v *served) fleet(st *ckpt.Status) {
 	if problem := v.service.fleet.Problem(); problem != "" {
-		st.Problems = append(st.Problems, problem)
-		if st.State == "ready" {
-			st.State = "degraded"
-		}
+		degrade(st, problem)
 	}
 }
 
@@ -133,10 +130,6 @@ func (v *served) notify(ctx context.Context, st *ckpt.Status) error {
 		return err
 	}
 	st.Notify = *told
-	problems := notifyProblems(told, v.service.daemon.Now())
-	st.Problems = append(st.Problems, problems...)
-	if len(problems) > 0 && st.State == "ready" {
-		st.State = "degraded"
-	}
+	degrade(st, notifyProblems(told, v.service.daemon.Now())...)
 	return nil
 }

@@ -81,7 +81,7 @@ func StateFolder(env func(string) string) (string, error) {
 }
 
 // agentOf returns the named agent, or else the agent of a folder's project.
-func agentOf(ctx context.Context, a *cli.App, named, root string) (string, error) {
+func agentOf(a *cli.App, named, root string) (string, error) {
 	if agent := a.NamedAgent(named); agent != "" {
 		return agent, ckpt.CheckAgentName(agent)
 	}

@@ -202,7 +202,7 @@ func (s *session) text(a *cli.App) {
 
 // session finds the run and its prompts.
 func (c *RewindCommand) session(ctx context.Context, a *cli.App, p *place) (*session, error) {
-	agent, err := agentOf(ctx, a, c.Agent, p.root)
+	agent, err := agentOf(a, c.Agent, p.root)
 	if err != nil {
 		return nil, err
 	}

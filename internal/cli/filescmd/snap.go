@@ -63,7 +63,7 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	agent, err := agentOf(ctx, a, c.Agent, p.root)
+	agent, err := agentOf(a, c.Agent, p.root)
 	if err != nil {
 		return errors.Join(err, c.tell(&SnapResult{Root: p.root, Error: cli.MessageOf(err)}))
 	}

@@ -62,7 +62,8 @@ func Archive(ctx context.Context, path, folder string, now, before time.Time, pr
 		return nil, err
 	}
 	defer done()
-	if err := ledger.Identity.Check(ctx, db, path); err != nil {
+	identity := ledger.Identity()
+	if err := identity.Check(ctx, db, path); err != nil {
 		return nil, err
 	}
 	a, err := planArchive(ctx, db, before)

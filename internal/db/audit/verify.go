@@ -68,7 +68,8 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 }
 
 func (v *verifier) identity(ctx context.Context) error {
-	err := ledger.Identity.Check(ctx, v.db, v.report.Path)
+	identity := ledger.Identity()
+	err := identity.Check(ctx, v.db, v.report.Path)
 	var refused *sqlite.OperatorError
 	switch {
 	case errors.As(err, &refused):

@@ -69,12 +69,7 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if err != nil {
 		return err
 	}
-	moved, err := s.keepBack(tx, run, w)
-	if err != nil || !critical && !moved {
-		return err
-	}
-	_, err = s.RetainRun(tx, agent, run, e)
-	return err
+	return s.retainAfter(tx, agent, run, w, critical, e)
 }
 
 // WatchCall shows a call that was answered with the result of an earlier one to the run's watch: it
@@ -90,6 +85,12 @@ func (s *Drifts) WatchCall(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if err := tx.SignOfLife(run); err != nil {
 		return err
 	}
+	return s.retainAfter(tx, agent, run, w, critical, e)
+}
+
+// retainAfter notes where the way back begins, and lets retention look again if that moved or if there
+// is a critical finding.
+func (s *Drifts) retainAfter(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, critical bool, e ledger.AuditEntry) error {
 	moved, err := s.keepBack(tx, run, w)
 	if err != nil || !critical && !moved {
 		return err

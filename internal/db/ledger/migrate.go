@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,15 +25,18 @@ var migrations embed.FS
 
 // schemaOf is the schema that the engine gives a file.
 func schemaOf(now func() time.Time) sqlite.Schema {
-	identity := Identity
+	identity := Identity()
 	identity.Migrate = func(ctx context.Context, conn *sqlx.Conn, version int64) error {
 		return applyMigrations(ctx, conn, version, now())
 	}
 	return identity
 }
 
-// Identity is how a database of this program is told from other files.
-var Identity = sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Fingerprint: ckpt.SchemaFingerprint()}
+// Identity returns how a database of this program is told from other files. The fingerprint is
+// computed at the first call: most commands open no database.
+var Identity = sync.OnceValue(func() sqlite.Schema {
+	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Fingerprint: ckpt.SchemaFingerprint()}
+})
 
 // applyMigrations turns version (0: an empty file) into ckpt.SchemaVersion.
 func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now time.Time) error {
@@ -59,7 +63,7 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 		return err
 	}
 	_, err = conn.ExecContext(ctx, `INSERT INTO meta (key, value) VALUES (?, ?)
-		ON CONFLICT (key) DO UPDATE SET value = excluded.value`, sqlite.FingerprintKey, Identity.Fingerprint)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value`, sqlite.FingerprintKey, Identity().Fingerprint)
 	return err
 }
 
