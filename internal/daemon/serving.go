@@ -73,8 +73,8 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	st.Endpoint = v.service.endpoint
 	st.Worker = v.service.worker.Status()
 	st.OTLP = v.service.otlpStatus()
-	v.settings(st)
 	if sc.Caller.Admin {
+		v.settings(st)
 		v.backups(st)
 		v.fleet(st)
 		if err := v.notify(ctx, st); err != nil {
