@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -126,14 +127,21 @@ func prepare(t testing.TB) *Server {
 	return s
 }
 
+// freePort returns a port that is free. The port is below the ranges from which systems
+// choose ports for connections and for listeners without a port: nobody takes it between
+// this call and the start of the server, or while the server is down.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last = 10240, 32767
+	for range 100 {
+		port := first + rand.IntN(last-first+1)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("no free port was found from %d to %d", first, last)
+	return 0
 }
 
 // run runs one of the programs as the server's user.
