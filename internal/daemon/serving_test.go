@@ -18,7 +18,9 @@ func TestMistakesInSettingsAreForAdministrators(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	wrong := func() (Config, error) { return Config{}, errors.New(`notify.url "https://kim:pass@example.org" is wrong`) }
+	wrong := func() (Config, error) {
+		return Config{}, errors.New(`notify.url "https://kim:pass@example.org" is wrong`)
+	}
 	v := &served{Store: store, service: &service{daemon: &Daemon{Load: wrong}, store: store, worker: &retention.Worker{Guard: retention.NewGuard(retention.GuardSettings{})}}}
 	st, err := v.Status(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}})
 	if err != nil || st.State != "ready" || len(st.Problems) != 0 {
