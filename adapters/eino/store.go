@@ -30,7 +30,7 @@ func (s *Store) Set(ctx context.Context, checkPointID string, checkPoint []byte)
 	if jsontext.Check(checkPoint) == nil { // then people can read it
 		state = json.RawMessage(checkPoint)
 	}
-	_, err := s.Agent.Save(ctx, state, client.SaveOptions{Run: RunName(checkPointID), Metadata: about{checkPointID}})
+	_, err := s.Agent.Save(ctx, state, client.SaveOptions{Run: RunName(checkPointID), Metadata: about{checkPointID}, Empty: true})
 	return err
 }
 
