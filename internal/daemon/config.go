@@ -82,6 +82,9 @@ type Config struct {
 	OTLPLoopback string
 	OTLPContent  string
 
+	OTLPStrangers int // connections to OTLPLoopback that have shown no token yet
+	OTLPTokenTime ckpt.Duration
+
 	from map[string]string // the source of each setting that is not its default
 }
 
@@ -131,6 +134,8 @@ func Default(system bool, env Environment) Config {
 		OwnerMinimum:         16 << 20,
 		FleetJanitorAfter:    ckpt.Duration(10 * time.Minute),
 		OTLPContent:          string(observed.Hash),
+		OTLPStrangers:        256,
+		OTLPTokenTime:        ckpt.Duration(5 * time.Second),
 	}
 	if system {
 		c.DatabaseMode = 0o640 // the auditors' group can read it

@@ -85,6 +85,10 @@ func (k *checking) otlp() {
 	if !slices.Contains(observed.Contents, observed.Content(c.OTLPContent)) {
 		k.bad("otlp.content", "is %q: it must be hash, none or keep", c.OTLPContent)
 	}
+	if c.OTLPStrangers < 1 {
+		k.bad("otlp.strangers", "is %d: it must be at least 1", c.OTLPStrangers)
+	}
+	k.between("otlp.token_time", c.OTLPTokenTime, 100*time.Millisecond, 5*time.Minute)
 	if c.OTLPLoopback == "" {
 		return
 	}
@@ -108,6 +112,7 @@ func (s *service) startReceiver(ctx context.Context) {
 		s.receiver = receiver.New(receiver.Options{
 			Store: s.store, Log: s.log, Content: observed.Content(s.otlp.Content), Now: s.daemon.Now,
 			WritesPerSecond: c.OwnerWritesPerSecond, Connections: c.OwnerConnections,
+			Strangers: c.OTLPStrangers, TokenTime: time.Duration(c.OTLPTokenTime),
 		})
 		for _, listener := range s.spanListeners {
 			go func() {

@@ -127,6 +127,10 @@ func (c *Config) Settings() []Setting {
 			"create`); empty for no port. Windows and exporters without support for sockets need it.", start, &c.OTLPLoopback},
 		{"otlp.content", "", "What is kept of the arguments and results of tools: hash, keyed hashes for the drift detectors; none; or keep, " +
 			"the text without likely secrets.", start, &c.OTLPContent},
+		{"otlp.strangers", "", "How many connections to otlp.loopback may be open that have shown no token yet. One more closes the oldest.",
+			start, &c.OTLPStrangers},
+		{"otlp.token_time", "", "How long a connection to otlp.loopback may show no token before the daemon closes it, 100ms to 5m.", start,
+			&c.OTLPTokenTime},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -52,12 +52,6 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// The limits for connections that have shown no token.
-const (
-	strangersMost = 256
-	tokenTime     = 5 * time.Second
-)
-
 // strangers are the connections to the port that have shown no token, oldest first. One that shows none in time is closed. If
 // there are too many, the oldest is closed, so a new one always has a place.
 type strangers struct {
@@ -73,10 +67,10 @@ type stranger struct {
 func (s *strangers) add(c *conn) {
 	s.mu.Lock()
 	var oldest *conn
-	if len(s.conns) >= strangersMost {
+	if len(s.conns) >= c.receiver.opt.Strangers {
 		oldest = s.conns[0].conn
 	}
-	s.conns = append(s.conns, stranger{c, time.AfterFunc(tokenTime, func() { c.turnAway() })})
+	s.conns = append(s.conns, stranger{c, time.AfterFunc(c.receiver.opt.TokenTime, func() { c.turnAway() })})
 	s.mu.Unlock()
 	if oldest != nil {
 		oldest.turnAway()

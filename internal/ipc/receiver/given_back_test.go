@@ -130,14 +130,15 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x0
 // TestStrangersDoNotShutThePort: a program without a token opens many connections and keeps them. Exporters with a token go on, over
 // the connections that they have and over new ones, and the refusals are counted.
 func TestStrangersDoNotShutThePort(t *testing.T) {
-	w := serve(t, func(o *Options) { o.Connections = 8 })
+	const most = 100
+	w := serve(t, func(o *Options) { o.Connections, o.Strangers = 8, most })
 	good := with(asJSON, "Authorization", "Bearer "+goodToken)
 	old := w.client(false, false)
 	if got := w.ask(old, pathHTTP, golden(t), good); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	for i := range 1200 {
-		if _, err := io.WriteString(w.dial(), preface); err != nil && i < strangersMost {
+		if _, err := io.WriteString(w.dial(), preface); err != nil && i < most {
 			t.Fatal(i, err)
 		}
 	}
@@ -154,7 +155,7 @@ func TestStrangersDoNotShutThePort(t *testing.T) {
 	w.receiver.strangers.mu.Lock()
 	n := len(w.receiver.strangers.conns)
 	w.receiver.strangers.mu.Unlock()
-	if n > strangersMost || w.receiver.Closed() < 1200-strangersMost {
+	if n > most || w.receiver.Closed() < 1200-most {
 		t.Errorf("%d strangers are connected, %d were turned away", n, w.receiver.Closed())
 	}
 }

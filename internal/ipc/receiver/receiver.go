@@ -34,6 +34,8 @@ type Options struct {
 	Now             func() time.Time // the wall clock; nil means the system's
 	WritesPerSecond int              // requests of one owner; 0 means no limit
 	Connections     int              // of one owner; the limit for all owners is four times as high; 0 means 256
+	Strangers       int              // connections that have shown no token yet; 0 means 256
+	TokenTime       time.Duration    // until a connection must have shown a token; 0 means 5 s
 }
 
 // The limits of the work.

@@ -30,6 +30,12 @@ func New(o Options) *Receiver {
 	if o.Connections <= 0 {
 		o.Connections = 256
 	}
+	if o.Strangers <= 0 {
+		o.Strangers = 256
+	}
+	if o.TokenTime <= 0 {
+		o.TokenTime = 5 * time.Second
+	}
 	r := &Receiver{
 		opt: o, log: o.Log, owners: map[string]*owner{},
 		all: semaphore.NewWeighted(allBytes), wrong: rate.Sometimes{Interval: recordedAfter},
