@@ -157,9 +157,9 @@ func (s *Store) noneRuns(tx *ledger.Tx, a *ledger.Given) error {
 	}
 	for i := range runs {
 		if s.OwnerAlive(&runs[i]) {
-			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is alive (%s): "+
+			return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s has an owner that is %s: "+
 				"nothing was moved; stop the agent, or force it",
-				runs[i].Name, a.Name, signOfOwner(&runs[i]))
+				runs[i].Name, a.Name, s.lifeOfOwner(&runs[i]))
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
-	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -298,7 +297,8 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	f.Run.AccumulatedMS = run.Accumulated(run.LastSign())
 	f.OwnerAlive = s.OwnerAlive(run)
 	f.CallerOwns = run.PID.Valid && run.Process() == s.owner(sc, r.PID)
-	f.OwnerStands = run.Status == ckpt.RunTimedOut && run.PID.Valid && !f.CallerOwns && s.Opt.Processes.Alive(run.Process()) == liveness.Alive
+	f.OwnerSeen = s.OwnerSeen(run)
+	f.OwnerStands = run.Status == ckpt.RunTimedOut && !f.CallerOwns && f.OwnerSeen
 	f.Interrupted = run.InterruptedAt.Time
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.Now.Time

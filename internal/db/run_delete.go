@@ -100,7 +100,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return nil
 	}
 	if s.OwnerAlive(run) {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (%s): end it first", run.Name, signOfOwner(run))
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is %s: end it first", run.Name, s.lifeOfOwner(run))
 	}
 	rows, err := unresolved(tx, run)
 	if err != nil || len(rows) == 0 {

@@ -69,8 +69,11 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 // ended, the heartbeat says only when it was last alive.
 func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid int) error {
 	if pid != 0 {
+		if int64(pid) != run.PID.Int64 { // who repeats the number that the daemon has told means the owner
+			pid = s.owner(sc, pid).PID
+		}
 		sc.PID = pid
-		if !run.InterruptedAt.IsZero() && s.Opt.Processes.Alive(s.Opt.Processes.Identify(pid)) == liveness.Dead {
+		if !run.InterruptedAt.IsZero() && pid != 0 && s.Opt.Processes.Alive(s.Opt.Processes.Identify(pid)) == liveness.Dead {
 			return nil
 		}
 	}

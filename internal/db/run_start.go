@@ -104,8 +104,9 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 }
 
 // owner is the process that becomes the owner of a run. If the request names no process, the owner
-// is unknown: a caller that uses curl or a script ends before the run does. A pid that names no
-// process here, perhaps because it is of a container, stands for the caller.
+// is unknown: a caller that uses curl or a script ends before the run does. The number is one of the
+// caller's process namespace; if the process cannot be found here, the owner is unknown too. A pid of
+// this namespace that names no process stands for the caller.
 //
 // A process of another user also stands for the caller, unless an administrator names it. Otherwise
 // a user could name any process, and so make a run look alive forever, or learn when another user's
@@ -114,19 +115,18 @@ func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 	if pid == 0 {
 		return liveness.Process{}
 	}
-	if whose := s.Opt.Processes.Owner(pid); pid != sc.PID && !sc.Admin && whose != "" && whose != sc.Caller.Owner {
-		return s.Opt.Processes.Identify(sc.PID)
+	p := s.Opt.Processes.Named(sc.PID, pid)
+	if p.PID == 0 || p.PID == sc.PID {
+		return p
 	}
-	p := s.Opt.Processes.Identify(pid)
-	if p.Start == "" && pid != sc.PID {
+	if whose := s.Opt.Processes.Owner(p.PID); p.Start == "" || !sc.Admin && whose != "" && whose != sc.Caller.Owner {
 		return s.Opt.Processes.Identify(sc.PID)
 	}
 	return p
 }
 
 // mayStart refuses to begin a run that another process owns or that is unfinished. Its owner may say
-// again what it is for. The owner is known by its process, or by the epoch that it has claimed. A
-// process that nobody here can see, because it is of a container, is taken for such an owner.
+// again what it is for. The owner is known by its process, or by the epoch that it has claimed.
 func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process, r *ckpt.RunRequest) error {
 	if err := s.OwnedHere(run); err != nil {
 		return err
@@ -134,12 +134,11 @@ func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process, r *ckpt.Run
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0,
 		run.Status == ckpt.RunRunning && run.PID.Valid && run.Process() == owner,
-		claimedBy(run, r),
-		run.Status == ckpt.RunRunning && r.Epoch == nil && r.PID != 0 && owner.PID == 0 && !run.PID.Valid:
+		claimedBy(run, r):
 		return nil
 	case s.OwnerAlive(run):
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"run %s has an owner that is alive (%s): name another run, or resume it with force", run.Name, signOfOwner(run))
+			"run %s has an owner that is %s: name another run, or resume it with force", run.Name, s.lifeOfOwner(run))
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
 }
@@ -152,12 +151,12 @@ func claimedBy(run *ledger.RunRow, r *ckpt.RunRequest) bool {
 
 func timeout(ms int64) ckpt.Duration { return ckpt.Duration(ms) * ckpt.Duration(time.Millisecond) }
 
-// signOfOwner says what shows that the owner of a run is alive.
-func signOfOwner(run *ledger.RunRow) string {
-	if run.PID.Valid {
-		return fmt.Sprintf("process %d", run.PID.Int64)
+// lifeOfOwner says what is known of the life of an owner that is taken for alive, and what shows it.
+func (s *Store) lifeOfOwner(run *ledger.RunRow) string {
+	if s.OwnerSeen(run) {
+		return fmt.Sprintf("alive (process %d)", run.PID.Int64)
 	}
-	return "by its heartbeats"
+	return "not known to be dead (its process cannot be seen, and it sends heartbeats)"
 }
 
 // checkFork refuses a fork from a checkpoint that is not this agent's, or into a run that has

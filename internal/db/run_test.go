@@ -109,9 +109,9 @@ func TestDescribeWithoutAProcess(t *testing.T) {
 	wantCode(t, describe(99, &other, "g0"), ckpt.CodeConflict)
 	must(t, describe(0, &plan.Epoch, "g1"))
 	must(t, describe(99, &plan.Epoch, "g2"))
-	must(t, describe(99, nil, "g3"))
+	wantCode(t, describe(99, nil, "g3"), ckpt.CodeConflict) // process 99 of another container
 	run, err := s.Run(t.Context(), ann, mainRun)
-	if err != nil || run.Goal != "g3" || run.Epoch != plan.Epoch || run.PID != 0 {
+	if err != nil || run.Goal != "g2" || run.Epoch != plan.Epoch || run.PID != 0 {
 		t.Errorf("%+v %v", run, err)
 	}
 }

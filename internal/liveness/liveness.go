@@ -43,6 +43,10 @@ const (
 type Processes interface {
 	// Identify answers what tells the process from every other; PID 0 for none.
 	Identify(pid int) Process
+	// Named answers which process a caller means by a number: the caller may be in
+	// another process namespace, whose numbers are its own. PID 0 where that cannot be
+	// told.
+	Named(caller, pid int) Process
 	// Owner is whose process has a number now, as Caller.Owner has it: "" where
 	// that cannot be told.
 	Owner(pid int) string

@@ -108,6 +108,8 @@ type living struct {
 
 func (l *living) Owner(int) string { return "" }
 
+func (l *living) Named(_, pid int) liveness.Process { return liveness.Process{PID: pid} }
+
 func (l *living) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
 func (l *living) Stranger(int, liveness.Process, time.Time) bool { return false }

@@ -28,6 +28,17 @@ func (p *Processes) Identify(pid int) liveness.Process {
 	return liveness.Process{PID: pid, Start: start, Boot: p.bootID()}
 }
 
+// Named returns the process that a caller means by a number. The kernel reports the number of the
+// caller as this process sees it, 0 if it cannot see the caller. A caller in another process
+// namespace, as of a container, counts its processes from 1, so the same number here is another
+// process. Named finds the caller itself and its ancestors there, and returns the zero Process for others.
+func (p *Processes) Named(caller, pid int) liveness.Process {
+	if !possible(caller) {
+		return liveness.Process{}
+	}
+	return p.Identify(translate(caller, pid))
+}
+
 // Owner returns the user whose process has a number now, "" if that is not known.
 func (p *Processes) Owner(pid int) string {
 	if !possible(pid) {

@@ -65,6 +65,52 @@ func ownerIn(proc string, pid int) string {
 	return ""
 }
 
+// translate returns the number that this process sees of a process that a caller names, 0 if it is
+// not known.
+func translate(caller, pid int) int {
+	levels, parent, known := namespacesOf(caller)
+	if !known || len(levels) < 2 {
+		return pid // of the namespace of this process, or the caller cannot be seen
+	}
+	// A process is in the namespace of its parent or in one below. So an ancestor that is as deep is in the same one.
+	for deep, at := len(levels), caller; known && len(levels) == deep; {
+		if levels[deep-1] == pid {
+			return at
+		}
+		at = parent
+		levels, parent, known = namespacesOf(at)
+	}
+	return 0
+}
+
+// namespacesOf returns the numbers that a process has in the namespaces from this one to its own, and
+// its parent.
+func namespacesOf(pid int) (levels []int, parent int, known bool) {
+	if pid <= 0 {
+		return nil, 0, false
+	}
+	status, err := os.ReadFile(filepath.Join(procfs, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return nil, 0, false
+	}
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch string(name) {
+		case "PPid":
+			parent, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
+		case "NSpid":
+			for n := range bytes.FieldsSeq(value) {
+				level, err := strconv.Atoi(string(n))
+				if err != nil {
+					return nil, 0, false
+				}
+				levels = append(levels, level)
+			}
+		}
+	}
+	return levels, parent, true
+}
+
 // readStat reads the file with system calls only, because os.ReadFile costs more.
 func readStat(proc string, pid int) ([]byte, error) {
 	fd, err := unix.Open(proc+"/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -113,6 +113,62 @@ func inside(t *testing.T, role string) {
 	})
 }
 
+// container starts a shell that is process 1 of its own namespace, and a child of it. It returns both
+// numbers as this process sees them.
+func container(t *testing.T) (shell *exec.Cmd, inner int) {
+	t.Helper()
+	shell = exec.Command("sh", "-c", "sleep 60 & echo $$ $!; wait")
+	shell.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		shell.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+	}
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Skipf("no process namespace can be made here: %v", err)
+	}
+	t.Cleanup(func() { _ = shell.Process.Kill(); _ = shell.Wait() })
+	said := make([]byte, 20)
+	n, err := out.Read(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(said[:n]) != "1 2\n" {
+		t.Fatalf("the numbers in the namespace are %q", said[:n])
+	}
+	outer := shell.Process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", outer, outer))
+	if err != nil {
+		t.Skipf("this kernel does not list children: %v", err)
+	}
+	inner, err = strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shell, inner
+}
+
+// TestNamedInAContainer: the numbers that a caller names are of the caller's process namespace. The first processes of
+// two containers are two, and neither is the first process of the host.
+func TestNamedInAContainer(t *testing.T) {
+	p := &Processes{}
+	one, inner := container(t)
+	other, _ := container(t)
+	first, second := p.Named(one.Process.Pid, 1), p.Named(other.Process.Pid, 1)
+	want(t, "the caller itself", p.Identify(one.Process.Pid), first)
+	want(t, "another container's", p.Identify(other.Process.Pid), second)
+	want(t, "the parent of the caller", first, p.Named(inner, 1))
+	want(t, "a child that names itself", p.Identify(inner), p.Named(inner, 2))
+	want(t, "a process that is not found", liveness.Process{}, p.Named(one.Process.Pid, 2))
+	want(t, "a caller that is not seen", liveness.Process{}, p.Named(0, 1))
+	want(t, "a caller outside", p.Identify(1), p.Named(os.Getpid(), 1))
+	_ = one.Process.Kill()
+	is(t, "the first container", p, first, liveness.Dead)
+	want(t, "the second container", liveness.Alive, p.Alive(second))
+}
+
 func TestReusedNumber(t *testing.T)  { inside(t, "reuse") }
 func TestHiddenProcess(t *testing.T) { inside(t, "hidepid") }
 

@@ -13,7 +13,8 @@ type Facts struct {
 	Run         ckpt.Run // as stored, before it is claimed; the zero Run if there is none
 	Exists      bool     // whether there is such a run
 	Autoresume  bool     // the agent's policy
-	OwnerAlive  bool     // the owner's process is alive and sends heartbeats
+	OwnerAlive  bool     // the owner is not known to be dead: its process is seen, or it sends heartbeats
+	OwnerSeen   bool     // the owner's process is seen
 	CallerOwns  bool     // the caller is the owner
 	Force       bool
 	Claimed     *ckpt.PlanFleet // the run has just come from another host

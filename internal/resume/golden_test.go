@@ -103,6 +103,9 @@ func (s *scene) take(words []string) error {
 		s.Autoresume = false
 		return nil
 	case "owner alive":
+		s.OwnerAlive, s.OwnerSeen = true, true
+		return nil
+	case "owner unseen":
 		s.OwnerAlive = true
 		return nil
 	case "owner frozen":

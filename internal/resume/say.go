@@ -89,9 +89,17 @@ func (m *maker) forkedFrom() string {
 }
 
 func (m *maker) ownerLives() string {
-	return fmt.Sprintf("The %s belongs to %s, which is alive. "+
+	return fmt.Sprintf("The %s belongs to %s, which is %s. "+
 		"Two owners would do the same work twice. Stop that process first, or resume with force to take over the run: "+
-		"its writes are then refused, but its work outside the daemon is not stopped.", m.run(), m.owner())
+		"its writes are then refused, but its work outside the daemon is not stopped.", m.run(), m.owner(), m.lives("", ": the daemon cannot see that process, and its heartbeats have not stopped"))
+}
+
+// lives says what is known of an owner that is taken for alive.
+func (m *maker) lives(still, why string) string {
+	if m.f.OwnerSeen {
+		return still + "alive"
+	}
+	return "not known to be dead" + why
 }
 
 // happened says how the last segment ended.
@@ -99,8 +107,8 @@ func (m *maker) happened() string {
 	f := m.f
 	switch {
 	case m.ownedByAnother():
-		return fmt.Sprintf("The %s is taken over by force from %s, which is still alive. Its writes are refused from now on, "+
-			"but its work outside the daemon is not stopped. Stop it.", m.run(), m.owner())
+		return fmt.Sprintf("The %s is taken over by force from %s, which is %s. Its writes are refused from now on, "+
+			"but its work outside the daemon is not stopped. Stop it.", m.run(), m.owner(), m.lives("still ", ""))
 	case m.resumesItself():
 		return fmt.Sprintf("The %s is resumed by its own owner.", m.run())
 	}

@@ -83,6 +83,8 @@ type noProcesses struct{}
 
 func (noProcesses) Owner(int) string { return "" }
 
+func (noProcesses) Named(_, pid int) liveness.Process { return liveness.Process{PID: pid} }
+
 func (noProcesses) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
 func (noProcesses) Alive(liveness.Process) liveness.State { return liveness.Unknown }

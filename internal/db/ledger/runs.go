@@ -139,16 +139,23 @@ func (r *RunRow) Process() liveness.Process {
 	return liveness.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
 }
 
-// OwnerAlive says whether a run's owner is alive, as far as is known. It does not check heartbeats:
-// the monitor has already timed out runs without them.
+// OwnerAlive says whether a run's owner must be taken for alive. A process that cannot be seen is, as
+// long as it sends heartbeats: the monitor has already timed out runs without them.
 func (s *Core) OwnerAlive(run *RunRow) bool {
 	if run.Status != ckpt.RunRunning {
 		return false
 	}
 	if run.PID.Valid {
-		return s.Opt.Processes.Alive(run.Process()) == liveness.Alive
+		if state := s.Opt.Processes.Alive(run.Process()); state != liveness.Unknown {
+			return state == liveness.Alive
+		}
 	}
 	return run.HeartbeatMS > 0
+}
+
+// OwnerSeen says whether the process of a run's owner is seen to be alive.
+func (s *Core) OwnerSeen(run *RunRow) bool {
+	return run.PID.Valid && s.Opt.Processes.Alive(run.Process()) == liveness.Alive
 }
 
 func NoRun(agent, run string) error {
