@@ -64,6 +64,7 @@ type Detector struct {
 	CriticalWindow int     `json:"critical_window,omitempty"` // the same for the critical tier
 	Cooldown       int     `json:"cooldown,omitempty"`        // after a finding, the rule is silent at this tier for this many steps
 	Over           int     `json:"over,omitempty"`            // a finding is over after this many steps without a sign of it
+	Far            float64 `json:"far,omitempty"`             // latency_drift and token_drift: so many times the baseline, five times in a row, is a warning
 }
 
 // Budget is the maximum that a run may use. 0 means no limit.

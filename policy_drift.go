@@ -118,7 +118,7 @@ func (d *Detector) check(place string) error {
 	default:
 		return Errorf(CodeInvalid, "%s.tier is %q: it must be off, info, warn or critical", place, cut(d.Tier))
 	}
-	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical} {
+	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical, "far": d.Far} {
 		if !(threshold >= 0 && threshold <= 1e9) { // this also refuses NaN
 			return Errorf(CodeInvalid, "%s.%s is %v: it must be between 0 (the default) and 1000000000", place, name, threshold)
 		}

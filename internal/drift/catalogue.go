@@ -11,6 +11,7 @@ const (
 	RuleErrorRate        = "error_rate"
 	RuleSameError        = "same_error"
 	RuleRepeatedError    = "repeated_error"
+	RuleRepeatedResult   = "repeated_result"
 	RuleChurn            = "churn"
 	RuleNoProgress       = "no_progress"
 	RuleProgressReversed = "progress_reversed"
@@ -49,6 +50,7 @@ type ruleInfo struct {
 	most                ckpt.Severity // the highest severity unless the policy says otherwise; "" means critical
 	warn, critical      threshold
 	of                  ckpt.About // what its findings are about
+	far                 float64    // of a gauge: how many times the baseline is a warning
 	over                int        // after how many steps without a sign of it a finding is over; 0 means the longest window
 	overWhen            string
 	counts              bool // the thresholds are whole numbers, and sensitivity scales them together with their windows
@@ -98,6 +100,10 @@ var catalogue = []ruleInfo{
 		of: ckpt.AboutWork, overWhen: overErrors, over: leastGood, about: "One tool failed with the same error this many times among the newest steps, whatever its arguments. " +
 			"One more failure is needed if something new succeeded in between.",
 		unit: "times the same error", warn: threshold{4, 10}, critical: threshold{8, 12}, counts: true},
+	{name: RuleRepeatedResult, family: familyLoops,
+		of: ckpt.AboutWork, overWhen: "No tool gave the same result twice in a window without recorded arguments, or the declared progress grew.",
+		about: "One tool gave the same result this many times among the newest steps. The arguments of these steps were not recorded.",
+		unit:  "times", most: ckpt.SeverityWarn, warn: threshold{8, 12}, counts: true},
 	{name: RuleChurn, family: familyLoops,
 		of: ckpt.AboutWork, overWhen: "No file was set to the same content twice in a window, or the declared progress grew.", about: "One file was set to the same content, or put back to its committed version, this many times among the newest steps.",
 		unit: "times", most: ckpt.SeverityInfo, warn: threshold{3, 50}, counts: true},
@@ -115,12 +121,12 @@ var catalogue = []ruleInfo{
 	{name: RuleProgressReversed, family: familyLoops, of: ckpt.AboutWork, overWhen: "The declared progress is back at the value that it fell from.", about: "The declared progress fell.", one: ckpt.SeverityWarn},
 	{name: RuleLatencyDrift, family: familyOperation,
 		of: ckpt.AboutRun, overWhen: overGauge, about: "Calls of one kind take longer than the first ones did, by this many standard deviations added up over time; " +
-			"the window is the number of steps in the baseline.",
-		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}},
+			"the window is the number of steps in the baseline. Five calls in a row that take ten times as long (far) are a warning.",
+		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}, far: gaugeFar},
 	{name: RuleTokenDrift, family: familyOperation,
 		of: ckpt.AboutRun, overWhen: overGauge, about: "Calls of one kind use more tokens than the first ones did, by this many standard deviations added up over " +
-			"time; the window is the number of steps in the baseline.",
-		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}},
+			"time; the window is the number of steps in the baseline. Five calls in a row that use ten times as many (far) are a warning.",
+		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}, far: gaugeFar},
 	{name: RuleCheckpointSize, family: familyOperation,
 		of: ckpt.AboutState, overWhen: "The next state has neither shrunk nor grown so much.", about: "The state shrank by more than half without a compaction, or is larger than this many times the median of the newest checkpoints.",
 		unit: "times the median", one: ckpt.SeverityInfo, warn: threshold{10, 20}},

@@ -1,5 +1,5 @@
 package drift
 
 func loops() []loop {
-	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}, repeatedError{}, churn{}}
+	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}, repeatedError{}, repeatedResult{}, churn{}}
 }

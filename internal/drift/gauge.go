@@ -16,7 +16,10 @@ const (
 	gaugeSlack      = 0.5
 	gaugeMost       = 4.0
 	gaugeLeastDev   = 0.05
-	gaugeCeiling    = 4 // times the threshold, so that the sum can go down again
+	gaugeFar        = 10 // times the baseline
+	gaugeFarRow     = 5  // so many calls in a row
+	gaugeFarLeast   = 10 // a baseline below so many milliseconds or tokens counts as so many
+	gaugeCeiling    = 4  // times the threshold, so that the sum can go down again
 	maxKindsOfCalls = 256
 )
 
@@ -50,6 +53,8 @@ type baseline struct {
 	count    int
 	total    float64
 	afterSeq int64
+	far      int     // calls in a row that are far above the mean
+	farTotal float64 // their sum
 }
 
 func durationGauge() *gauge {
@@ -128,6 +133,11 @@ func (g *gauge) step(p *observer.StepPrint, set setting) *baseline {
 		return nil
 	}
 	b.add(p, x, set.warn.value)
+	if x < set.far*max(b.mean, gaugeFarLeast) {
+		b.far, b.farTotal = 0, 0
+	} else {
+		b.far, b.farTotal = b.far+1, b.farTotal+x
+	}
 	if b.sum > set.warn.value {
 		return b
 	}
@@ -155,7 +165,15 @@ func (b *baseline) add(p *observer.StepPrint, x, threshold float64) {
 
 // forget resets the sum to 0; the baseline stays.
 func (b *baseline) forget() {
-	b.sum, b.count, b.total, b.steps = 0, 0, 0, b.steps[:0]
+	b.sum, b.count, b.total, b.steps, b.far, b.farTotal = 0, 0, 0, b.steps[:0], 0, 0
+}
+
+// gaugeTier returns the severity of a finding about a baseline.
+func (s setting) gaugeTier(b *baseline) ckpt.Severity {
+	if b.far >= gaugeFarRow {
+		return s.farOne
+	}
+	return s.one
 }
 
 func (g *gauge) forget() {
@@ -165,6 +183,9 @@ func (g *gauge) forget() {
 }
 
 func (g *gauge) tell(p *observer.StepPrint, b *baseline, set setting) observer.Found {
+	if b.far >= gaugeFarRow {
+		return g.tellFar(p, b, set)
+	}
 	now := b.total / float64(b.count)
 	return observer.Found{
 		Rule: g.rule, Severity: set.one, SinceSeq: b.afterSeq,
@@ -177,6 +198,22 @@ func (g *gauge) tell(p *observer.StepPrint, b *baseline, set setting) observer.F
 				phrase.Figure(b.deviation()), phrase.Figure(b.mean)),
 			Observed: fmt.Sprintf("%s standard deviations, %s on average", phrase.Figure(b.sum), phrase.Figure(now)),
 			Window:   b.count, Tool: p.Tool, Steps: append([]string(nil), b.steps...),
+		},
+	}
+}
+
+func (g *gauge) tellFar(p *observer.StepPrint, b *baseline, set setting) observer.Found {
+	now, times := b.farTotal/float64(b.far), phrase.Figure(set.far)
+	return observer.Found{
+		Rule: g.rule, Severity: set.farOne, SinceSeq: b.afterSeq,
+		Message: fmt.Sprintf("%s %s %s %s on average over its last %s, each time more than %s times its baseline of %s.",
+			p.Tool, g.what, phrase.Figure(now), g.unit, phrase.Count(b.far, "step"), times, phrase.Figure(b.mean)),
+		Advice: fmt.Sprintf("%s needs %s %s now; it used to need %s. Find out why before you call it again, and save your state.",
+			p.Tool, phrase.Figure(now), g.unit, phrase.Figure(b.mean)),
+		Evidence: ckpt.Evidence{
+			Threshold: fmt.Sprintf("%s times %s, %s in a row", times, phrase.Figure(max(b.mean, gaugeFarLeast)), phrase.Count(gaugeFarRow, "step")),
+			Observed:  fmt.Sprintf("%s in a row, %s on average", phrase.Count(b.far, "step"), phrase.Figure(now)),
+			Window:    b.far, Tool: p.Tool, Steps: append([]string(nil), b.steps...),
 		},
 	}
 }

@@ -131,6 +131,20 @@ var scenes = []struct {
 			m.step("bash", map[string]any{"command": "make target" + strconv.Itoa(i)}, "compiling "+strings.Repeat("x", i), "timed out after 2m")
 		}
 	}},
+	{nil, func(m *made) {
+		for range 8 {
+			m.step("search", nil, "nothing", "")
+		}
+	}},
+	{nil, func(m *made) {
+		for i := range 25 {
+			took, tokens := int64(100+i%3), int64(50)
+			if i >= 20 {
+				took, tokens = 15*took, 40*tokens
+			}
+			m.step("think", i, i, "", func(s *ckpt.Step) { s.DurationMS, s.OutputTokens = &took, &tokens })
+		}
+	}},
 }
 
 func ruledAs(when, message string) func(*ckpt.Policy) {

@@ -26,6 +26,7 @@ type entry struct {
 	again    bool  // the same complaint came before in this turn: the model did not know it yet
 	said     bool  // it has a result or an error
 	told     bool  // and the call is known, so that there is a pair
+	mute     bool  // it has a result, and no arguments: pair is then that of its tool and the result
 	old      bool  // the pair was seen before in this run
 	before   int64 // the number of the earlier step with the pair, -1 for none
 	afterSeq int64 // the run's newest checkpoint when the step ended
@@ -56,10 +57,13 @@ func (h *history) add(p *observer.StepPrint) bool {
 	if p.Sig != "" && p.Sig != observer.UnknownCall {
 		e.sig, e.told = number(p.Sig), e.said
 	}
+	e.pair = meter.Mix(e.sig, e.res)
+	if p.Sig == observer.UnknownCall && p.Shape == "" && e.said { // replaced arguments have a shape
+		e.mute, e.pair = true, meter.Mix(meter.HashText(p.Tool), e.res)
+	}
 	if p.Began.IsZero() {
 		e.began = e.ended
 	}
-	e.pair = meter.Mix(e.sig, e.res)
 	if h.together(&e) {
 		return false
 	}
@@ -100,7 +104,7 @@ func (h *history) together(e *entry) (same bool) {
 		if e.turn != 0 && other.turn != e.turn || e.turn == 0 && (other.turn != 0 || e.began >= other.ended) {
 			break
 		}
-		if e.told && other.told && other.pair == e.pair {
+		if (e.told && other.told || e.mute && other.mute) && other.pair == e.pair {
 			return true
 		}
 		e.again = e.again || e.cause != 0 && other.cause == e.cause

@@ -33,6 +33,7 @@ type sign uint8
 const (
 	signOld  sign = 1 << iota // its pair was seen before in the run
 	signBad                   // it failed, or complained and brought nothing new
+	signMute                  // it has a result, and its arguments were not recorded
 	signSets                  // it set something that is known, and did not fail
 )
 
@@ -40,6 +41,9 @@ const (
 func (e *entry) sign() (s sign) {
 	if e.told && e.old {
 		s |= signOld
+	}
+	if e.mute && !e.bad {
+		s |= signMute
 	}
 	if e.bad {
 		s |= signBad

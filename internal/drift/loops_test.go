@@ -345,12 +345,62 @@ func TestSensitivityAndTiers(t *testing.T) {
 func TestGaugesAreInfoByDefault(t *testing.T) {
 	for _, rule := range []string{RuleLatencyDrift, RuleTokenDrift, RuleCheckpointSize} {
 		for tier, want := range map[string]ckpt.Severity{"": "info", "info": "info", "warn": "warn", "critical": "critical"} {
-			p := ckpt.DefaultPolicy()
+			p, wantFar := ckpt.DefaultPolicy(), want
+			if tier == "" {
+				wantFar = "warn"
+			}
 			detector(rule, ckpt.Detector{Tier: tier})(&p)
 			if got := settingsOf(&p).rules[rule]; got.one != want || got.detector().Tier != string(want) {
 				t.Errorf("%s with tier %q is %s and shown as %s, not %s", rule, tier, got.one, got.detector().Tier, want)
+			} else if got.farOne != wantFar {
+				t.Errorf("%s with tier %q is %s far outside, not %s", rule, tier, got.farOne, wantFar)
 			}
 		}
+	}
+}
+
+// TestFarOutside: five calls in a row that need ten times as much as the first ones are a warning; four are not, nor are
+// five with a usual one in between, nor calls that took a moment. The policy can set another factor.
+func TestFarOutside(t *testing.T) {
+	for name, test := range map[string]struct {
+		usual  int64
+		then   []int64
+		change func(*ckpt.Policy)
+		at     int
+	}{
+		"15 times":               {100, []int64{1500, 1500, 1500, 1500, 1500}, nil, 24},
+		"four":                   {100, []int64{1500, 1500, 1500, 1500, 200, 200}, nil, -1},
+		"a usual one in between": {100, []int64{1500, 1500, 1500, 100, 1500, 1500}, nil, -1},
+		"9 times":                {100, []int64{900, 900, 900, 900, 900, 900}, nil, -1},
+		"a moment":               {1, []int64{40, 40, 40, 40, 40, 40}, nil, -1},
+		"another factor":         {100, []int64{900, 900, 900, 900, 900}, detector(RuleLatencyDrift, ckpt.Detector{Far: 8}), 24},
+		"info alone":             {100, []int64{1500, 1500, 1500, 1500, 1500}, detector(RuleLatencyDrift, ckpt.Detector{Tier: ckpt.TierInfo}), -1},
+		"high sensitivity":       {100, []int64{900, 900, 900, 900, 900}, func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityHigh }, 24},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t)
+			if test.change != nil {
+				m = newMade(t, test.change)
+			}
+			play := func(took int64) {
+				m.step("fetch", len(m.prints), len(m.prints), "", func(s *ckpt.Step) { s.DurationMS = &took })
+			}
+			for range 20 {
+				play(test.usual)
+			}
+			for i, took := range test.then {
+				if i == 2 {
+					m.restart()
+				}
+				play(took)
+			}
+			m.expect(RuleLatencyDrift, ckpt.SeverityWarn, test.at)
+		})
+	}
+	p := ckpt.DefaultPolicy()
+	p.Detectors["repeat"] = ckpt.Detector{Far: 3}
+	if err := New().Check(&p); err == nil || !strings.Contains(err.Error(), "detectors.repeat.far") {
+		t.Errorf("far of a rule without it: %v", err)
 	}
 }
 

@@ -32,6 +32,12 @@ type made struct {
 	found  []sighting
 
 	dismissed map[string]time.Time
+	open      []ckpt.Finding // that a watch is told of when it begins
+	entered   []string
+	goal      string // the first one
+
+	progress   *float64
+	progressAt time.Time // when it last grew
 }
 
 // sighting is a finding and the number of the step, from 0, that made it.
@@ -57,7 +63,16 @@ func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
 }
 
 func (m *made) past() observer.RunPast {
-	return observer.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-observer.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-observer.MaxPastStates):]}
+	var routine, refresh time.Time
+	for _, s := range m.states {
+		if s.Kind == ckpt.KindRecovery {
+			refresh = s.At
+		} else {
+			routine = s.At
+		}
+	}
+	return observer.RunPast{LastRoutine: routine, LastRefresh: refresh, Open: m.open, Entered: m.entered, Goal: m.goal, Progress: m.progress,
+		ProgressAt: m.progressAt, StartedAt: start, Steps: m.prints[max(0, len(m.prints)-observer.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-observer.MaxPastStates):]}
 }
 
 // restart discards the watch and builds it again from what is stored.
@@ -97,19 +112,47 @@ func (m *made) step(tool string, args, result any, failure string, change ...fun
 	return found
 }
 
-// save records a routine checkpoint.
-func (m *made) save(state any) []observer.Found {
+// save records a checkpoint, a routine one unless a kind is given.
+func (m *made) save(state any, kind ...ckpt.Kind) []observer.Found {
 	m.t.Helper()
 	m.now = m.now.Add(time.Second)
 	m.seq++
 	body := asJSON(m.t, state)
 	print, _ := m.watch.State(context.Background(), &m.policy, observer.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
 	print.ID, print.Seq, print.At, print.Kind = "c"+strconv.FormatInt(m.seq, 10), m.seq, m.now, ckpt.KindRoutine
+	if len(kind) > 0 {
+		print.Kind = kind[0]
+	}
 	found := m.run.State(print)
 	print.Broken = nil
 	m.states, m.last = append(m.states, print), body
 	m.note(found)
 	return found
+}
+
+// beat declares progress, or nothing.
+func (m *made) beat(progress *float64) {
+	if progress != nil {
+		if m.progress == nil || *progress > *m.progress {
+			m.progressAt = m.now
+		}
+		m.progress = progress
+	}
+	m.note(m.run.Beat(m.now, progress))
+}
+
+// enter records that a loop entered a state.
+func (m *made) enter(state string) {
+	m.entered = append(m.entered, state)
+	m.note(m.run.Enter(m.now, state, nil))
+}
+
+// declare declares a goal.
+func (m *made) declare(goal string) {
+	if m.goal == "" {
+		m.goal = goal
+	}
+	m.note(m.run.Goal(m.now, goal, false))
 }
 
 func (m *made) note(found []observer.Found) {
@@ -148,6 +191,16 @@ func (m *made) expect(rule string, severity ckpt.Severity, at int) {
 	if got := m.first(rule, severity); got != at {
 		m.t.Errorf("%s fired at %s at step %d, not %d; all: %s", rule, severity, got, at, m.all())
 	}
+}
+
+// worst returns the severity of the worst finding.
+func (m *made) worst() (worst ckpt.Severity) {
+	for _, f := range m.found {
+		if f.Severity.Rank() > worst.Rank() {
+			worst = f.Severity
+		}
+	}
+	return worst
 }
 
 func (m *made) expectNone() {

@@ -137,7 +137,7 @@ func (r *run) gauged(found []observer.Found, p *observer.StepPrint) []observer.F
 		if set.off {
 			continue
 		}
-		if b := g.step(p, set); b != nil && r.tells(g.rule+" "+p.Tool, set.one, r.ended, set.cooldown) {
+		if b := g.step(p, set); b != nil && r.tells(g.rule+" "+p.Tool, set.gaugeTier(b), r.ended, set.cooldown) {
 			found = append(found, g.tell(p, b, set))
 		}
 	}

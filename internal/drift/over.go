@@ -112,6 +112,20 @@ func (errorRate) quiet(h *history, n int) bool     { return h.goodInRow(n) }
 func (sameError) quiet(h *history, n int) bool     { return h.goodInRow(n) }
 func (repeatedError) quiet(h *history, n int) bool { return h.goodInRow(n) }
 
+func (repeatedResult) quiet(h *history, n int) bool {
+	if h.len() < n {
+		return false
+	}
+	for i := range n {
+		for j := range i {
+			if h.last(j).sameAnswer(h.last(i)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (stale) quiet(h *history, n int) bool {
 	return h.len() >= n && h.matching(n, func(e *entry) bool { return e.told && e.old }) == 0
 }

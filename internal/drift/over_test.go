@@ -3,6 +3,7 @@ package drift
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,6 +55,22 @@ func failing(tools ...string) func(*made, int) {
 	}
 }
 
+// gauged makes calls that need so many times as much as before, and then as much as before.
+func gauged(rule string, usual, times int64, set func(*ckpt.Step, *int64)) ending {
+	play := func(m *made, name string, n int, times int64) {
+		for i := range n {
+			value := (usual + int64(i%3)) * times
+			m.step("think", fmt.Sprint(name, i), fmt.Sprint(name, i), "", func(s *ckpt.Step) { set(s, &value) })
+		}
+	}
+	return ending{rule, nil, func(m *made, round int) {
+		if round == 0 {
+			play(m, "usual", 24, 1)
+		}
+		play(m, fmt.Sprint("slow", round), 6, times)
+	}, func(m *made, round int) { play(m, fmt.Sprint("mended", round), 60, 1) }}
+}
+
 var endings = []ending{
 	{RuleRepeat, nil, func(m *made, _ int) {
 		for range 5 {
@@ -74,6 +91,11 @@ var endings = []ending{
 	{RuleErrorRate, nil, failing("fetch"), fresh(10)},
 	{RuleSameError, nil, failing("fetch", "search"), fresh(10)},
 	{RuleRepeatedError, nil, failing("fetch"), fresh(10)},
+	{RuleRepeatedResult, nil, func(m *made, _ int) {
+		for range 8 {
+			m.step("search", nil, "nothing", "")
+		}
+	}, fresh(12)},
 	{RuleChurn, nil, func(m *made, round int) {
 		for i := range 4 {
 			m.step("bash", map[string]any{"command": fmt.Sprintf("git checkout -- lock%d.go", round)}, "Updated "+strconv.Itoa(i), "")
@@ -81,11 +103,11 @@ var endings = []ending{
 	}, fresh(50)},
 	{RuleEdgeRevisits, nil, func(m *made, round int) {
 		for i := range 50 {
-			m.note(m.run.Enter(m.now, []string{"plan", "check"}[i%2]+strconv.Itoa(round), nil))
+			m.enter([]string{"plan", "check"}[i%2] + strconv.Itoa(round))
 		}
 	}, func(m *made, round int) {
 		for i := range 22 {
-			m.note(m.run.Enter(m.now, fmt.Sprint("s", round, i), nil))
+			m.enter(fmt.Sprint("s", round, i))
 		}
 	}},
 	{RuleBlindSteps, nil, func(m *made, round int) {
@@ -95,14 +117,14 @@ var endings = []ending{
 	}, func(m *made, round int) { m.step("search", round, round, "") }},
 	{RuleNoProgress, func(p *ckpt.Policy) { p.NoProgressSteps = 3 }, func(m *made, round int) {
 		p := float64(round)
-		m.note(m.run.Beat(m.now, &p))
+		m.beat(&p)
 		fresh(7)(m, round)
-	}, func(m *made, round int) { p := float64(round) + 0.5; m.note(m.run.Beat(m.now, &p)) }},
+	}, func(m *made, round int) { p := float64(round) + 0.5; m.beat(&p) }},
 	{RuleProgressReversed, nil, func(m *made, _ int) {
 		for _, p := range []float64{0.5, 0.25} {
-			m.note(m.run.Beat(m.now, &p))
+			m.beat(&p)
 		}
-	}, func(m *made, _ int) { p := 0.5; m.note(m.run.Beat(m.now, &p)) }},
+	}, func(m *made, _ int) { p := 0.5; m.beat(&p) }},
 	{RuleUnparsable, nil, func(m *made, round int) { m.step("search", round, `{"results": [`+"{", "") }, fresh(5)},
 	{RuleSchema, func(p *ckpt.Policy) { p.Schema = ckpt.JSON(`{"required":["goal"]}`) }, saves(`{"n":#}`), saves(`{"goal":"g"}`)},
 	{RuleLostKeys, nil, saves(`{"a":1,"b":2}`, `{"a":1,"b":2}`, `{"a":1,"b":2}`, `{"b":2}`), saves(`{"a":1,"b":2}`)},
@@ -113,28 +135,31 @@ var endings = []ending{
 		m.save(map[string]any{"log": strings.Repeat("x", 50)})
 	}, func(m *made, _ int) { m.save(map[string]any{"log": strings.Repeat("x", 51)}) }},
 	{RuleGoalChanged, nil, func(m *made, _ int) {
-		m.note(m.run.Goal(m.now, "count the sheep", false))
-		m.note(m.run.Goal(m.now, "explore Antarctica", false))
-	}, func(m *made, _ int) { m.note(m.run.Goal(m.now, "count the sheep", false)) }},
+		m.declare("count the sheep")
+		m.declare("explore Antarctica")
+	}, func(m *made, _ int) { m.declare("count the sheep") }},
 	{RuleStaleCheckpoint, nil, func(m *made, _ int) {
 		m.now = m.now.Add(31 * time.Minute)
-		m.note(m.run.Beat(m.now, nil))
+		m.beat(nil)
 	}, saves(`{"n":#}`)},
-	{"mine", ruledAs("state.n > 3", ""), saves(`{"n":4}`), saves(`{"n":3}`)},
-	{RuleLatencyDrift, nil, func(m *made, round int) {
-		for i := range 30 {
-			took := int64(100 + i%3)
-			if i >= 24 || round > 0 {
-				took *= 5
-			}
-			m.step("think", fmt.Sprint(round, i), fmt.Sprint(round, i), "", func(s *ckpt.Step) { s.DurationMS = &took })
+	{RuleContextAge, nil, func(m *made, _ int) {
+		m.now = m.now.Add(125 * time.Minute)
+		m.beat(nil)
+	}, func(m *made, _ int) { m.save(map[string]any{"n": 1}, ckpt.KindRecovery) }},
+	{RuleBudget, func(p *ckpt.Policy) { p.Budget.Steps = 10 }, func(m *made, _ int) {
+		for len(m.prints) < int(m.policy.Budget.Steps) {
+			fresh(1)(m, len(m.prints))
 		}
-	}, func(m *made, round int) {
-		for i := range 60 {
-			took := int64(100 + i%3)
-			m.step("think", fmt.Sprint("m", round, i), fmt.Sprint("m", round, i), "", func(s *ckpt.Step) { s.DurationMS = &took })
-		}
+	}, func(m *made, _ int) { // the policy allows more
+		m.policy.Budget.Steps *= 3
+		m.restart()
 	}},
+	{RuleSchemaStopped, func(p *ckpt.Policy) { p.Schema = ckpt.JSON(`{"required":["l"]}`) }, saves(`{"l":[` + strings.Repeat("0,", 2_000_000) + `0]}`), saves(`{"l":[0]}`)},
+	{"mine", ruledAs("state.n > 3", ""), saves(`{"n":4}`), saves(`{"n":3}`)},
+	gauged(RuleLatencyDrift, 100, 5, func(s *ckpt.Step, n *int64) { s.DurationMS = n }),
+	gauged(RuleLatencyDrift, 100, 15, func(s *ckpt.Step, n *int64) { s.DurationMS = n }),
+	gauged(RuleTokenDrift, 50, 6, func(s *ckpt.Step, n *int64) { s.OutputTokens = n }),
+	gauged(RuleTokenDrift, 50, 40, func(s *ckpt.Step, n *int64) { s.OutputTokens = n }),
 }
 
 // TestRulesEndAndFireAgain: each rule fires, is over when its sentence says so and not before, and fires again.
@@ -164,15 +189,19 @@ func TestRulesEndAndFireAgain(t *testing.T) {
 				if m.run.Over(&open) {
 					t.Fatalf("%s is over at once", e.rule)
 				}
-				if restarts && len(m.prints) > 0 && e.rule != RuleLatencyDrift {
-					m.restart()
+				if restarts {
+					m.open = []ckpt.Finding{open}
+					if m.restart(); m.run.Over(&open) {
+						t.Fatalf("%s is over after a restart", e.rule)
+					}
+					m.open = nil
 				}
 				e.mend(m, round)
 				if !m.run.Over(&open) {
 					t.Fatalf("%s is not over in round %d (restarts %t): %s", e.rule, round, restarts, evidence)
 				}
 				if !restarts {
-					fmt.Fprintf(&text, "%s %s: %s\n", e.rule, []string{"fires", "fires again"}[round], f.Message)
+					fmt.Fprintf(&text, "%s %s: %s\n", e.rule, []string{"fires", "fires again"}[round]+" as "+string(f.Severity), f.Message)
 				}
 			}
 		}
@@ -183,6 +212,11 @@ func TestRulesEndAndFireAgain(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&text, "  over when: %s\n\n", when)
+	}
+	for i := range catalogue {
+		if rule := catalogue[i]; !rule.elsewhere && !slices.ContainsFunc(endings, func(e ending) bool { return e.rule == rule.name }) {
+			t.Errorf("no test ends %s", rule.name)
+		}
 	}
 	golden(t, "endings.golden", text.String())
 }

@@ -27,6 +27,8 @@ type setting struct {
 	most           ckpt.Severity // the highest severity of a finding
 	cooldown       int64
 	of             ckpt.About
+	far            float64 // of a gauge: how many times the baseline, five times in a row, has the severity farOne
+	farOne         ckpt.Severity
 	over           int // after how many steps without a sign a finding is over
 }
 
@@ -64,7 +66,7 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		off:      d.Tier == ckpt.TierOff,
 		warn:     rule.warn.scaled(rule, scale).with(d.Warn, d.WarnWindow),
 		critical: rule.critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
-		one:      rule.one, most: ckpt.SeverityCritical, cooldown: ckpt.DefaultCooldown, of: rule.of, over: rule.over,
+		far:      rule.far * scale, one: rule.one, most: ckpt.SeverityCritical, cooldown: ckpt.DefaultCooldown, of: rule.of, over: rule.over,
 	}
 	if rule.most != "" {
 		set.most = rule.most
@@ -81,6 +83,12 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		set.most = ckpt.SeverityCritical
 	default: // the rule's own default
 		d.Tier = ""
+	}
+	if d.Far > 0 {
+		set.far = d.Far
+	}
+	if set.farOne = ckpt.SeverityWarn; d.Tier != "" {
+		set.farOne = set.most
 	}
 	if set.one != "" && d.Tier != "" {
 		set.one = set.most
@@ -141,7 +149,7 @@ func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
 func (s setting) detector() ckpt.Detector {
 	d := ckpt.Detector{
 		Tier: ckpt.TierCritical, Warn: s.warn.value, WarnWindow: s.warn.window,
-		Critical: s.critical.value, CriticalWindow: s.critical.window, Cooldown: int(s.cooldown), Over: s.over,
+		Critical: s.critical.value, CriticalWindow: s.critical.window, Cooldown: int(s.cooldown), Over: s.over, Far: s.far,
 	}
 	switch {
 	case s.off:
@@ -180,6 +188,8 @@ func checkDetectors(p *ckpt.Policy) error {
 		case i < 0 && !own && name != ckpt.RuleSecret:
 			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s: there is no such rule: there are %s, and the rules of the policy",
 				phrase.Cut(name), strings.Join(ruleNames(), ", "))
+		case d.Far > 0 && (i < 0 || catalogue[i].far == 0):
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.far: only %s and %s have far", phrase.Cut(name), RuleLatencyDrift, RuleTokenDrift)
 		case i >= 0 && catalogue[i].counts:
 			if err := checkCounts(&catalogue[i], d, p); err != nil {
 				return err

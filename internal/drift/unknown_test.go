@@ -2,6 +2,7 @@ package drift
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -16,8 +17,6 @@ func TestUnknownIsNotEmpty(t *testing.T) {
 		"arguments redacted":  {map[string]any{"path": "a.go", "content": "[redacted]"}, "written"},
 		"result redacted":     {map[string]any{"path": "a.go"}, "[REDACTED]"},
 		"result in a list":    {map[string]any{"path": "a.go"}, []any{map[string]any{"type": "text", "text": "<redacted>"}}},
-		"no arguments":        {nil, "the same"},
-		"arguments are null":  {json.RawMessage("null"), "the same"},
 		"no result":           {map[string]any{"path": "a.go"}, nil},
 		"arguments cut":       {map[string]any{"path": "a.go", "content": "package a … [truncated]"}, "written"},
 		"arguments cut short": {map[string]any{"cut": true, "bytes": 90000, "begin": "package a"}, "written"},
@@ -28,6 +27,44 @@ func TestUnknownIsNotEmpty(t *testing.T) {
 			m := newMade(t, detector(RuleBlindSteps, ckpt.Detector{Tier: ckpt.TierOff}))
 			for range 24 {
 				m.step("write", test.args, test.result, "")
+			}
+			m.expectNone()
+		})
+	}
+}
+
+// TestSameResultsWithoutArguments: calls whose arguments were not recorded are compared by their results, and warn at
+// most. A result that says nothing, other results, other tools, and calls that run at the same time do not count.
+func TestSameResultsWithoutArguments(t *testing.T) {
+	for name, step := range map[string]func(m *made, i int){
+		"no arguments":       func(m *made, _ int) { m.step("search", nil, "the same", "") },
+		"arguments are null": func(m *made, _ int) { m.step("search", json.RawMessage("null"), "the same", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t)
+			for i := range 24 {
+				step(m, i)
+			}
+			m.expect(RuleRepeatedResult, ckpt.SeverityWarn, 7)
+			if got := m.worst(); got != ckpt.SeverityWarn {
+				t.Errorf("the worst finding is %s: %s", got, m.all())
+			}
+		})
+	}
+	for name, step := range map[string]func(m *made, i int){
+		"no result":        func(m *made, _ int) { m.step("search", nil, nil, "") },
+		"other results":    func(m *made, i int) { m.step("search", nil, fmt.Sprint("page ", i), "") },
+		"other tools":      func(m *made, i int) { m.step(fmt.Sprint("tool ", i), nil, "done", "") },
+		"at the same time": func(m *made, _ int) { m.step("search", nil, "done", "", func(s *ckpt.Step) { s.Turn = "one" }) },
+		"progress grows": func(m *made, i int) {
+			grown := float64(i)
+			m.step("search", nil, "done", "", func(s *ckpt.Step) { s.Progress = &grown })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t, detector(RuleBlindSteps, ckpt.Detector{Tier: ckpt.TierOff}))
+			for i := range 24 {
+				step(m, i)
 			}
 			m.expectNone()
 		})
