@@ -81,3 +81,42 @@ func TestReportsAndDismissals(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestTenEqualCalls: a loop is seen in every form of a step: with arguments as a loop, and without arguments by its results.
+func TestTenEqualCalls(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	args := map[string]string{"q": "x"}
+	for form, test := range map[string]struct {
+		options []client.StepOptions
+		verdict ckpt.Severity
+		rule    string
+	}{
+		"key":               {nil, ckpt.SeverityWarn, "repeated_result"},
+		"key-name":          {[]client.StepOptions{{Name: "search"}}, ckpt.SeverityWarn, "repeated_result"},
+		"key-and-args":      {[]client.StepOptions{{Args: args}}, ckpt.SeverityCritical, "repeat"},
+		"key-name-and-args": {[]client.StepOptions{{Name: "search", Args: args}}, ckpt.SeverityCritical, "repeat"},
+	} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			agent := d.open(t).Agent(form)
+			must(t, agent.Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+				for k := range 10 {
+					_, err := client.Step(ctx, run, fmt.Sprint("search-", k), func(context.Context) (string, error) { return "nothing", nil }, test.options...)
+					must(t, err)
+				}
+				if v := run.Drift(); v.Verdict != test.verdict {
+					t.Errorf("the verdict is %+v, not %s", v, test.verdict)
+				}
+				report, err := d.open(t).Wire().Drift(ctx, ckpt.DriftFilter{Agent: form})
+				must(t, err)
+				for _, f := range report.Findings {
+					if f.Rule != test.rule {
+						t.Errorf("there is also %s: %s", f.Rule, f.Message)
+					}
+				}
+				return nil
+			}))
+		})
+	}
+}

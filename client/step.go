@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 
 // StepOptions are the options of a step.
 type StepOptions struct {
-	Name string // "" means the key
+	Name string // "" means the key without a counter, an id or a date at the end
 	Args any    // the arguments, for the record and for finding loops
 	// Turn is the id of the model's answer that made this call. Equal calls of one turn with
 	// equal results count once for drift.
@@ -27,10 +26,9 @@ type StepOptions struct {
 // call do and returns the stored result. The result must survive encoding as JSON. An error of do
 // is recorded, and the step may be tried again.
 func Step[T any](ctx context.Context, r *Run, key string, do func(context.Context) (T, error), opts ...StepOptions) (result T, err error) {
-	o := StepOptions{Name: key}
+	var o StepOptions
 	if len(opts) > 0 {
 		o = opts[0]
-		o.Name = cmp.Or(o.Name, key)
 	}
 	before, err := r.beginStep(ctx, key, o)
 	if err != nil {

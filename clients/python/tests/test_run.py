@@ -633,20 +633,23 @@ class Drifting(World):
             call = run.step(search)
             return lambda k: call("x")
 
-        forms: dict[str, Any] = {
-            "key": lambda run: lambda k: run.step(f"s{k}")(search, "x"),
-            "key-and-args": lambda run: lambda k: run.step(f"search-{k}", args={"q": "x"})(lambda: search("x")),
-            "key-name-and-args": lambda run: lambda k: run.step(f"c{k}", name="search", args=["x"])(lambda: "nothing"),
-            "decorator": decorated,
+        known, unknown = ("critical", {"repeat"}), ("warn", {"repeated_result"})
+        forms: dict[str, tuple[Any, tuple[str, set[str]]]] = {
+            "key": (lambda run: lambda k: run.step(f"s{k}")(search, "x"), known),
+            "key-and-args": (lambda run: lambda k: run.step(f"search-{k}", args={"q": "x"})(lambda: search("x")), known),
+            "key-name-and-args": (lambda run: lambda k: run.step(f"c{k}", name="search", args=["x"])(lambda: "nothing"), known),
+            "decorator": (decorated, known),
+            "key-alone": (lambda run: lambda k: run.step(f"search-{k}")(lambda: search("x")), unknown),
+            "key-and-name": (lambda run: lambda k: run.step(f"c{k}", name="search")(lambda: search("x")), unknown),
         }
-        for form, begin in forms.items():
+        for form, (begin, (verdict, rules)) in forms.items():
             agent = self.sidecar().agent(form)
             with self.subTest(form), agent.run(heartbeat=0) as run:
                 call = begin(run)
                 for k in range(10):
                     call(k)
-                self.assertEqual(run.drift().verdict, "critical")
-                self.assertEqual({f["rule"] for f in agent.drift().findings}, {"repeat"})
+                self.assertEqual(run.drift().verdict, verdict)
+                self.assertEqual({f["rule"] for f in agent.drift().findings}, rules)
 
     def test_a_step_notes_the_arguments_of_its_call(self) -> None:
         agent = self.sidecar().agent("d")
@@ -670,7 +673,7 @@ class Drifting(World):
         agent = self.sidecar().agent("d")
         with agent.run("r", heartbeat=0) as run:
             for k in range(20):
-                run.step(f"search-{k}")(lambda: "nothing")
+                run.step(f"search-{k}")(lambda k=k: f"page {k}")
             self.assertEqual(run.drift().verdict, "info")
             self.assertIn("give steps a name and arguments", run.drift().advice or "")
         self.assertFalse(agent.drift())

@@ -11,7 +11,7 @@ import type { StepInfo } from './wire.js';
 export interface StepOptions {
   /** what kind of call it is; otherwise the key without a counter, an id or a date at its end. Drift detection compares it */
   name?: string;
-  /** its arguments, for the plan and the audit. Drift detection compares them: without them it sees no loop */
+  /** its arguments, for the plan and the audit. Drift detection compares them: without them it has only the results */
   args?: unknown;
   /** the model's turn: the id of its answer that made this call. Equal calls of one turn count once for drift */
   turn?: string;
