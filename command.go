@@ -72,5 +72,10 @@ func ExecCommand(agent, run string, c *Command) string {
 	return command
 }
 
+// WaitsText says who goes on with a run that waits for an answer.
+func WaitsText(pid int) string {
+	return fmt.Sprintf("waits for an answer; exec (pid %d) will go on", pid)
+}
+
 // CommandUnknown is what to say beside ExecCommand if nobody has said how the agent is started.
 const CommandUnknown = "nobody has recorded how this agent is started: put its command in the place of COMMAND"

@@ -251,12 +251,8 @@ func (t *told) plan(agent, run string, why error) *ckpt.Plan {
 		for i := range t.open {
 			keys[i] = "operation " + strconv.Quote(t.open[i].Key)
 		}
-		resume := "ckptsidecar resume " + agent
-		if run != ckpt.MainRun {
-			resume += " --run " + run
-		}
-		say("The daemon is away, and it is not known whether %s took effect: the spool does not say how it ended. Start the daemon, and run %q: "+
-			"it sends what waits in the spool, and says how to resolve the operation.", strings.Join(slices.Compact(keys), " and "), resume)
+		say("The daemon is away, and it is not known whether %s took effect: the spool does not say how it ended. Start the daemon, and start the agent again, with %q if exec runs it: "+
+			"the start sends what waits in the spool, and says how to resolve the operation.", strings.Join(slices.Compact(keys), " and "), ckpt.ExecCommand(agent, run, nil))
 	}
 	say("The daemon is away, so only what waits in the spool is known of the run: %v.", why)
 	switch {

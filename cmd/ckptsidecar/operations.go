@@ -150,7 +150,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	default:
 		a.Tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.Err.Green("open:"), o.Key, o.Attempt, o.Checkpoint)
 	}
-	view.TellDrift(a.App, o.Drift, ref)
+	view.TellDrift(ctx, a.App, o.Drift, ref)
 	return nil
 }
 

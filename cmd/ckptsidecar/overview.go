@@ -69,6 +69,11 @@ func needsText(a *app, v *survey.Overview) {
 		if n.Why != "" {
 			term.Paragraph(a.Stdout, a.Out, 4, n.Why)
 		}
+		if n.WaitingPID != 0 {
+			term.Paragraph(a.Stdout, a.Out, 4, "It "+ckpt.WaitsText(n.WaitingPID)+".")
+		} else if n.What == survey.NeedLostRun {
+			term.Paragraph(a.Stdout, a.Out, 4, "To go on: "+view.GoOn(n.Agent, n.Run, n.Command))
+		}
 	}
 	if v.MoreNeeds > 0 {
 		term.Printf(a.Stdout, "and %d more\n", v.MoreNeeds)
@@ -83,12 +88,12 @@ func needText(n *survey.Need) string {
 	case survey.NeedFindings:
 		return term.Count(n.Count, "more run") + " with critical findings"
 	case survey.NeedLostRun:
+		if n.MayGoOn {
+			return "The run may go on; nobody runs it"
+		}
 		return "The run lost its owner"
 	case survey.NeedLostRuns:
-		if n.Count == 1 {
-			return "1 more run lost its owner"
-		}
-		return term.Count(n.Count, "more run") + " lost their owners"
+		return term.Count(n.Count, "more run") + " that nobody runs"
 	case survey.NeedSecrets:
 		return term.Count(n.Count, "more run") + " with what looks like secrets"
 	}

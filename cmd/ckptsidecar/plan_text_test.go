@@ -79,14 +79,17 @@ func TestPlanText(t *testing.T) {
 		{Verdict: ckpt.VerdictUnsafe, Run: "main", Epoch: 2, Skipped: []ckpt.Skipped{{ID: checkpointID(1), Seq: 1, Reason: "damaged: a piece is missing"}}},
 	} {
 		p.Agent = "coder"
-		for _, by := range []string{"ckptsidecar resume", "ckptsidecar exec"} {
-			if by == "ckptsidecar exec" && view.ExitOfVerdict(p.Verdict) < view.ExitAsk {
+		for _, p.Command = range []*ckpt.Command{nil, {Argv: []string{"python3", "my agent.py"}, Folder: "/srv"}} {
+			if p.Command != nil && view.ExitOfVerdict(p.Verdict) < view.ExitAsk {
 				continue
 			}
-			fmt.Fprintf(&text, "=== %s, exit code %d\n", by, view.ExitOfVerdict(p.Verdict))
-			view.PlanText(&text, &term.Style{}, p, by)
+			fmt.Fprintf(&text, "=== exit code %d\n", view.ExitOfVerdict(p.Verdict))
+			view.PlanText(&text, &term.Style{}, p)
 			fmt.Fprintln(&text)
 		}
+	}
+	if strings.Contains(text.String(), "ckptsidecar resume") {
+		t.Error("a person is told to claim the run for a shell")
 	}
 	golden(t, "plan.txt", text.String())
 }

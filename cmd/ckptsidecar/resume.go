@@ -81,7 +81,7 @@ func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 	if a.JSON {
 		return a.WriteJSON(view.PlanShapeOf(plan))
 	}
-	view.PlanText(a.Stdout, a.Out, plan, "ckptsidecar resume")
+	view.PlanText(a.Stdout, a.Out, plan)
 	if c.Output != "" && plan.Checkpoint == nil {
 		a.Tell("the run has no state, so %s was not written", c.Output)
 	}

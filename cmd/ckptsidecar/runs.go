@@ -235,7 +235,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 		return a.WriteJSON(run)
 	}
 	term.Println(a.Stdout, run.Status)
-	view.TellDrift(a.App, run.Drift, ref)
+	view.TellDrift(ctx, a.App, run.Drift, ref)
 	return nil
 }
 
@@ -338,7 +338,7 @@ func (a *app) showRun(r *ckpt.Run) error {
 		a.Tell("host %s of the fleet owns this run: go on there, and answer its prompts there", r.Host)
 	} else if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
 		if r.WaitingPID != 0 {
-			a.Tell("it waits for an answer; exec (pid %d) will go on", r.WaitingPID)
+			a.Tell("it %s", ckpt.WaitsText(r.WaitingPID))
 		} else {
 			a.Tell("to go on: %s", view.GoOn(r.Agent, r.Run, r.Command))
 		}

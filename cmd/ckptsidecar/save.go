@@ -49,7 +49,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	}
 	term.Println(a.Stdout, saved.ID)
 	a.Tell("%s", savedText(saved, a.Err))
-	view.TellDrift(a.App, saved.Drift, ref)
+	view.TellDrift(ctx, a.App, saved.Drift, ref)
 	return nil
 }
 

@@ -200,7 +200,7 @@ func (c *ofStep) put(ctx context.Context, a *app, r ckpt.StepRequest) error {
 	if err != nil {
 		return err
 	}
-	return a.showStep(step, ref)
+	return a.showStep(ctx, step, ref)
 }
 
 type stepFinishCmd struct {
@@ -218,13 +218,13 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.showStep(step, ref)
+	return a.showStep(ctx, step, ref)
 }
 
 // showStep prints only the status on standard output, so that this works in a shell:
 //
 //	if [ "$(ckptsidecar step begin …)" = started ]
-func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
+func (a *app) showStep(ctx context.Context, s *ckpt.Step, ref ckpt.RunRef) error {
 	if a.JSON {
 		return a.WriteJSON(s)
 	}
@@ -235,6 +235,6 @@ func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	case s.Attempt > 1:
 		a.Tell("step %s, attempt %d", s.Key, s.Attempt)
 	}
-	view.TellDrift(a.App, s.Drift, ref)
+	view.TellDrift(ctx, a.App, s.Drift, ref)
 	return nil
 }

@@ -106,6 +106,8 @@ func overviewForTests() *survey.Overview {
 			{What: survey.NeedOperation, Key: "a", Count: 1, Owner: "uid:1001", Agent: "coder", Run: "one", Since: after(115), Text: "push branch", Why: "The owner died in it.", Operation: "op", Status: ckpt.RunInterrupted, Epoch: 3},
 			{What: survey.NeedPrompt, Key: "b", Count: 1, Owner: "uid:1001", Agent: "bot", Run: "v5", Since: after(23), Text: "Which hotel?", Prompt: "p", PromptKind: ckpt.PromptQuestion},
 			{What: survey.NeedFindings, Key: "c", Count: 4, Since: after(1)},
+			{What: survey.NeedLostRun, Key: "d", Count: 1, Owner: "uid:1001", Agent: "bot", Run: "v6", Since: after(30), Status: ckpt.RunInterrupted, MayGoOn: true, Why: "A person has answered how it goes on: it may go on; nobody runs it.", Command: &ckpt.Command{Argv: []string{"python3", "bot.py"}, Folder: "/srv"}},
+			{What: survey.NeedPrompt, Key: "e", Count: 1, Owner: "uid:1001", Agent: "bot", Run: "v7", Since: after(23), Text: "Go on?", Why: "drift", Prompt: "q", PromptKind: ckpt.PromptDecision, WaitingPID: 77},
 		},
 		Runs: []survey.RunLine{{
 			Owner: "uid:1001", Agent: "coder", Run: "one", Goal: "Fix the cart", Status: ckpt.RunInterrupted, SavedAt: after(114), Steps: 9, CostUSD: 2.49, Findings: 1,

@@ -50,6 +50,7 @@ func adminOnly(st *ckpt.Status, t tile) tile {
 // needRow is something that waits for a person.
 type needRow struct {
 	Key, Icon, Class, Title, Href, Where, Detail string
+	Command                                      string // starts the agent of a run that nobody runs
 	Since                                        ckpt.Time
 	Age                                          time.Duration
 	Buttons                                      []button
@@ -216,12 +217,19 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 		row.Buttons = []button{{"Look", row.Href}, form("Dismiss…", "dismiss", "finding", string(n.Finding))}
 	case survey.NeedLostRun:
 		row.Icon, row.Title = "lost", "The owner of "+n.Run+" is gone; nobody has resumed it"
+		if n.MayGoOn {
+			row.Title = n.Run + " may go on; nobody runs it"
+		}
+		row.Command = ckpt.ExecCommand(n.Agent, n.Run, n.Command)
 		row.Buttons = []button{{"Look", row.Href}}
 	case survey.NeedFindings, survey.NeedSecrets, survey.NeedLostRuns:
 		row = sharedNeed(base, n, row)
 	default: // from a newer daemon
 		row.Title = text
 		row.Buttons = []button{{"Look", row.Href}}
+	}
+	if n.WaitingPID != 0 {
+		row.Detail, row.Command = strings.TrimPrefix(row.Detail+" · the run "+ckpt.WaitsText(n.WaitingPID), " · "), ""
 	}
 	if readOnly {
 		row.Buttons = []button{{"Look", row.Href}}
@@ -231,9 +239,9 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 
 // sharedNeed returns one row for a need that too many runs have.
 func sharedNeed(base string, n *survey.Need, row needRow) needRow {
-	runs, have, their := draw.Plural(int(n.Count), "more run"), "have", "their owners"
+	runs, have := draw.Plural(int(n.Count), "more run"), "have"
 	if n.Count == 1 {
-		have, their = "has", "its owner"
+		have = "has"
 	}
 	switch n.What {
 	case survey.NeedFindings:
@@ -243,7 +251,7 @@ func sharedNeed(base string, n *survey.Need, row needRow) needRow {
 		row.Title, row.Where, row.Href = runs+" "+have+" what looks like a secret", "see Drift", base+"drift?rule=secret"
 	default:
 		row.Icon = "lost"
-		row.Title, row.Where, row.Href = runs+" lost "+their, "see Runs", base+"runs?status=interrupted"
+		row.Title, row.Where, row.Href = runs+" that nobody runs", "see Runs", base+"runs?status=interrupted"
 	}
 	row.Buttons = []button{{"Look", row.Href}}
 	return row
@@ -253,7 +261,7 @@ func sharedNeed(base string, n *survey.Need, row needRow) needRow {
 func moreWords(needs []survey.Need) string {
 	names := map[string]string{
 		survey.NeedOperation: "uncertain operation", survey.NeedPrompt: "question", survey.NeedFinding: "run with critical findings",
-		survey.NeedLostRun: "lost run", survey.NeedSecret: "possible secret",
+		survey.NeedLostRun: "run that nobody runs", survey.NeedSecret: "possible secret",
 	}
 	counts, order := map[string]int{}, []string{}
 	for _, n := range needs {
@@ -272,8 +280,8 @@ func moreWords(needs []survey.Need) string {
 	words := []string{}
 	for _, name := range order {
 		text := draw.Plural(counts[name], name)
-		if name == "run with critical findings" && counts[name] != 1 {
-			text = draw.Count(counts[name]) + " runs with critical findings"
+		if rest, is := strings.CutPrefix(name, "run "); is {
+			text = draw.Plural(counts[name], "run") + " " + rest
 		}
 		words = append(words, text)
 	}

@@ -94,7 +94,7 @@ func TestOneMoreRun(t *testing.T) {
 	for what, want := range map[string][2]string{
 		survey.NeedFindings: {"1 more run has critical findings", "2 more runs have critical findings"},
 		survey.NeedSecrets:  {"1 more run has what looks like a secret", "2 more runs have what looks like a secret"},
-		survey.NeedLostRuns: {"1 more run lost its owner", "2 more runs lost their owners"},
+		survey.NeedLostRuns: {"1 more run that nobody runs", "2 more runs that nobody runs"},
 	} {
 		for i := range want {
 			if row := sharedNeed("/s/test/", &survey.Need{What: what, Count: int64(i + 1)}, needRow{}); row.Title != want[i] {

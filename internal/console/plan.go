@@ -17,7 +17,7 @@ type planView struct {
 	Verdict draw.Badge
 	Rows    []planRow
 	Command string
-	Title   string
+	Waits   string // who goes on when a person has answered; "" if nobody waits
 }
 
 type planRow struct {
@@ -58,6 +58,9 @@ func evidenceOf(o *ckpt.Operation) string {
 // viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
 	v := &planView{Verdict: verdicts[p.Verdict], Command: ckpt.ExecCommand(run.Agent, run.Run, run.Command)}
+	if run.WaitingPID != 0 {
+		v.Waits = "The run " + ckpt.WaitsText(run.WaitingPID) + "."
+	}
 	if v.Verdict.Word == "" {
 		v.Verdict = draw.Badge{Icon: "play", Word: string(p.Verdict)}
 	}

@@ -2,7 +2,9 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -258,6 +260,48 @@ func TestAFormResolvesTheAttemptThatItShowed(t *testing.T) {
 			old.Set("found", "it_did")
 			if status, text := w.act("resolve", old); status != 409 {
 				t.Errorf("the old form is answered with %d: %s", status, text)
+			}
+		})
+	}
+}
+
+// TestTheConsoleSaysWhoGoesOn: while exec waits for the answer, the pages name it, and offer no other start. After the answer,
+// a run that nobody runs stays on the first page, with the command that starts its agent.
+func TestTheConsoleSaysWhoGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]int{"exec waits": os.Getpid(), "nobody waits": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ref := ckpt.RunRef{Agent: "coder", Run: "one"}
+			w.save("coder", "one", `{"n": 1}`)
+			if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "push", Name: "push branch"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := w.client.EndRun(t.Context(), ref, ckpt.EndRequest{Status: ckpt.RunInterrupted}); err != nil {
+				t.Fatal(err)
+			}
+			plan, _, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "coder", Run: "one", Waits: waits, Command: &ckpt.Command{Argv: []string{"python3", "bot.py"}}})
+			if err != nil || plan.Verdict != ckpt.VerdictAsk {
+				t.Fatal(plan, err)
+			}
+			said, command := fmt.Sprintf("waits for an answer; exec (pid %d) will go on", waits), "ckptsidecar exec --agent coder --run one -- python3 bot.py"
+			for _, path := range []string{"", "o/" + w.owner + "/coder/one"} {
+				page := unescaped(w.page(path))
+				if strings.Contains(page, said) != (waits != 0) || path != "" && strings.Contains(page, command) != (waits == 0) {
+					t.Errorf("page %q does not say who goes on: %s", path, page)
+				}
+			}
+			form, _ := w.form("ask/resolve?" + url.Values{
+				"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("push")}, "status": {"it_did_not"},
+			}.Encode())
+			form.Set("reason", "the branch is not there")
+			if status, text := w.act("resolve", form); status != 200 {
+				t.Fatalf("the form is answered with %d: %s", status, text)
+			}
+			page := unescaped(w.page(""))
+			if !strings.Contains(page, "one may go on; nobody runs it") || strings.Contains(page, command) != (waits == 0) || strings.Contains(page, "ckptsidecar resume") {
+				t.Errorf("the first page does not say that the run may go on: %s", page)
 			}
 		})
 	}

@@ -55,6 +55,111 @@ func critical(t testing.TB, s *db.Store, agent, run, message string) {
 	must(t, err)
 }
 
+// needOf returns the one need of a kind, nil if there is none.
+func needOf(t testing.TB, s *db.Store, what string) *survey.Need {
+	t.Helper()
+	list := slices.DeleteFunc(overview(t, s, ann).Needs, func(n survey.Need) bool { return n.What != what })
+	if len(list) > 1 {
+		t.Fatalf("%d needs are a %s", len(list), what)
+	}
+	for i := range list {
+		return &list[i]
+	}
+	return nil
+}
+
+// TestAnAnsweredRunIsShownUntilSomebodyRunsIt: after each answer, a run that nobody runs stays with what needs a person, with
+// the command that starts its agent. Whether its owner had ended it or was found dead makes no difference.
+func TestAnAnsweredRunIsShownUntilSomebodyRunsIt(t *testing.T) {
+	t.Parallel()
+	command := &ckpt.Command{Argv: []string{"python3", "agent.py"}, Folder: "/srv"}
+	for _, how := range []string{"found dead", "ended by its owner"} {
+		for _, choice := range []ckpt.PromptChoice{ckpt.ChoiceItDid, ckpt.ChoiceItDidNot, ckpt.ChoiceRepeat, ckpt.ChoiceResume, ckpt.ChoiceReinitialize} {
+			about := choice != ckpt.ChoiceResume && choice != ckpt.ChoiceReinitialize
+			if !about && how == "ended by its owner" {
+				continue // nobody is asked
+			}
+			t.Run(how+", "+string(choice), func(t *testing.T) {
+				t.Parallel()
+				s, c, _ := openRuns(t)
+				run := start(t, s, 1)
+				if about {
+					_, _, err := s.BeginOperation(t.Context(), as(1), at(run.Epoch), ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`1`)})
+					must(t, err)
+				} else {
+					_, err := s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"autoresume":false}`))
+					must(t, err)
+					save(t, s, as(1), "a", ckpt.KindRoutine, `1`)
+				}
+				c.add(time.Minute)
+				if how == "found dead" {
+					dies(t, s, "a", "main")
+				} else {
+					_, _, err := s.EndRun(t.Context(), as(1), at(run.Epoch), ckpt.EndRequest{Status: ckpt.RunInterrupted})
+					must(t, err)
+				}
+				plan := claim(t, s, 2, func(r *ckpt.ResumeRequest) { r.Command = command })
+				if plan.Verdict != ckpt.VerdictAsk {
+					t.Fatalf("the verdict is %s", plan.Verdict)
+				}
+				if n := needOf(t, s, survey.NeedLostRun); n != nil {
+					t.Errorf("a run that waits for an answer is shown as lost, too: %+v", n)
+				}
+				c.add(time.Minute)
+				_, _, err := s.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: choice})
+				must(t, err)
+				n := needOf(t, s, survey.NeedLostRun)
+				if n == nil {
+					t.Fatal("the run that nobody runs is shown nowhere")
+				}
+				if !n.MayGoOn || !strings.Contains(n.Why, "may go on; nobody runs it") || n.Agent != "a" || n.Run != "main" || n.Since.IsZero() {
+					t.Errorf("the need is %+v", n)
+				}
+				if n.Command == nil || !slices.Equal(n.Command.Argv, command.Argv) {
+					t.Errorf("the command that starts the agent is %+v", n.Command)
+				}
+				_, err = s.SetOwnPolicy(t.Context(), ann, "a", []byte(`{"autoresume":true}`))
+				must(t, err)
+				claim(t, s, 3)
+				if n := needOf(t, s, survey.NeedLostRun); n != nil {
+					t.Errorf("somebody runs it, and it still waits: %+v", n)
+				}
+				c.add(time.Minute)
+				dies(t, s, "a", "main")
+				if n := needOf(t, s, survey.NeedLostRun); n == nil || n.MayGoOn {
+					t.Errorf("the answer was for an earlier owner, and the need is %+v", n)
+				}
+			})
+		}
+	}
+}
+
+// TestTheOverviewShowsWhoWaitsForAnAnswer: the exec that goes on with a run stands with the question and with the run, and
+// no longer when it has ended.
+func TestTheOverviewShowsWhoWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	run := start(t, s, 1)
+	_, _, err := s.BeginOperation(t.Context(), as(1), at(run.Epoch), ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`1`)})
+	must(t, err)
+	c.add(time.Minute)
+	dies(t, s, "a", "main")
+	claim(t, s, 77, func(r *ckpt.ResumeRequest) { r.Waits = 77 })
+	v := overview(t, s, ann)
+	if len(v.Needs) != 1 || v.Needs[0].WaitingPID != 77 || len(v.Runs) != 1 || v.Runs[0].WaitingPID != 77 {
+		t.Errorf("exec 77 waits, and the overview has %+v and %+v", v.Needs, v.Runs)
+	}
+	if _, same, err := s.Overview(t.Context(), ann, survey.OverviewQuery{ETag: v.ETag}); err != nil || !same {
+		t.Errorf("nothing has changed, and the answer is %v, %v", same, err)
+	}
+	p.kill(77)
+	v, same, err := s.Overview(t.Context(), ann, survey.OverviewQuery{ETag: v.ETag})
+	must(t, err)
+	if same || v.Needs[0].WaitingPID != 0 || v.Runs[0].WaitingPID != 0 {
+		t.Errorf("exec 77 is gone, and the overview says the same (%v): %+v", same, v)
+	}
+}
+
 // whats returns the needs as "what agent/run".
 func whats(list []survey.Need) (words []string) {
 	for _, n := range list {

@@ -71,7 +71,7 @@ const (
 	NeedPrompt    = "prompt"    // a prompt is open
 	NeedFinding   = "finding"   // a run has open critical findings
 	NeedFindings  = "findings"  // more runs have them, and share one row
-	NeedLostRun   = "lost_run"  // a run lost its owner and waits to be resumed
+	NeedLostRun   = "lost_run"  // nobody runs a run that may go on: it lost its owner, or a person has answered for it
 	NeedLostRuns  = "lost_runs" // more runs did, and share one row
 	NeedSecret    = "secret"    // states of a run may hold secrets
 	NeedSecrets   = "secrets"   // states of more runs may, and share one row
@@ -110,6 +110,11 @@ type Need struct {
 	Finding    ckpt.Ref        `json:"finding"`     // the newest one
 	Rule       string          `json:"rule"`        // of that finding
 	Checkpoint ckpt.Ref        `json:"checkpoint"`  // of the operation, the prompt or the finding
+
+	// Who goes on with the run.
+	MayGoOn    bool          `json:"may_go_on"`   // a lost run that somebody has answered for: it may go on, and nobody runs it
+	WaitingPID int           `json:"waiting_pid"` // the exec that goes on with it when a person has answered; 0: none
+	Command    *ckpt.Command `json:"command"`     // how exec started its agent; null: nobody said, or a shared row
 }
 
 // Counts are numbers of everything that the caller may see.
@@ -134,6 +139,7 @@ type RunLine struct {
 	Attempt    int64          `json:"attempt" db:"attempt"`
 	ForkedFrom ckpt.Ref       `json:"forked_from" db:"forked_from"`
 	Source     ckpt.Ref       `json:"source" db:"source"` // otlp if the run is observed
+	WaitingPID int            `json:"waiting_pid" db:"-"` // the exec that goes on with it when a person has answered; 0: none
 
 	StartedAt ckpt.Time `json:"started_at" db:"started_at"`
 	UpdatedAt ckpt.Time `json:"updated_at" db:"updated_at"`

@@ -55,15 +55,15 @@ func (c *driftShowCmd) Run(ctx context.Context, a *cli.App) error {
 	if all.Next = next; a.JSON {
 		return a.WriteJSON(all)
 	}
-	driftText(a, all)
+	driftText(ctx, a, all)
 	c.Paged.More(a, all.Next)
 	return nil
 }
 
-func driftText(a *cli.App, r *ckpt.DriftReport) {
+func driftText(ctx context.Context, a *cli.App, r *ckpt.DriftReport) {
 	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("run "+r.Run+" of "+r.Agent), view.SeverityText(r.Verdict, a.Out))
 	p := &term.Pairs{}
-	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
+	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(ctx, a, r)}, {"recovery", string(r.Recovery)}} {
 		if row[1] != "" {
 			p.Add(row[0], row[1])
 		}
@@ -91,12 +91,12 @@ func driftText(a *cli.App, r *ckpt.DriftReport) {
 	}
 }
 
-func goBackText(r *ckpt.DriftReport) string {
+func goBackText(ctx context.Context, a *cli.App, r *ckpt.DriftReport) string {
 	switch {
 	case len(r.Unseen) > 0: // an observed run has no checkpoints
 		return ""
 	case r.Clean != "":
-		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, cli.RunFlag(r.Run))
+		return fmt.Sprintf("%s: stop the agent, and then: %s", r.Clean, view.CommandOf(ctx, a, ckpt.RunRef{Agent: r.Agent, Run: r.Run}))
 	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, view.CoversCheckpoints):
 		return "none: no clean checkpoint is left, so a resume asks an operator"
 	}

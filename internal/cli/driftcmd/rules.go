@@ -155,15 +155,15 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	suspects := f.Marks()
+	suspects, start := f.Marks(), ""
 	if suspects {
 		run, err := a.Client().Run(ctx, ckpt.RunRef{Agent: f.Agent, Run: f.Run})
 		if err != nil {
 			return err
 		}
-		suspects = run.Source == ""
+		suspects, start = run.Source == "", view.GoOn(run.Agent, run.Run, run.Command)
 	}
-	e := explain(f, p, suspects)
+	e := explain(f, p, suspects, start)
 	if a.JSON {
 		return a.WriteJSON(e)
 	}
@@ -171,8 +171,9 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-func explain(f *ckpt.Finding, p *ckpt.Policy, suspects bool) *explanation {
-	e := &explanation{Finding: f, Advice: todo(f, suspects), suspects: suspects}
+// explain explains a finding. start is the command that starts the agent.
+func explain(f *ckpt.Finding, p *ckpt.Policy, suspects bool, start string) *explanation {
+	e := &explanation{Finding: f, Advice: todo(f, suspects, start), suspects: suspects}
 	for _, r := range drift.New().Rules(p) {
 		if r.Rule == f.Rule {
 			e.Rule = &r
@@ -187,13 +188,13 @@ func explain(f *ckpt.Finding, p *ckpt.Policy, suspects bool) *explanation {
 }
 
 // todo lists the commands with which to continue.
-func todo(f *ckpt.Finding, suspects bool) []string {
+func todo(f *ckpt.Finding, suspects bool, start string) []string {
 	if f.Closed != "" && (!f.Marks() || !f.DismissedAt.IsZero()) {
 		return []string{}
 	}
 	list := []string{}
 	if suspects && view.CoversCheckpoints(*f) {
-		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, cli.RunFlag(f.Run)))
+		list = append(list, "Stop the agent, and go back to the newest clean checkpoint with: "+start)
 	}
 	dismiss := "ckptsidecar drift dismiss " + f.ID + "   says that it was none, or is dealt with"
 	if suspects {

@@ -332,7 +332,7 @@ func (s *supervisor) mayBegin(plan *ckpt.Plan, told *string) (open []string, err
 		if s.a.JSON {
 			_ = json.NewEncoder(s.a.Stderr).Encode(view.PlanShapeOf(plan))
 		} else {
-			view.PlanText(s.a.Stderr, s.a.Err, plan, "ckptsidecar exec")
+			view.PlanText(s.a.Stderr, s.a.Err, plan)
 		}
 	}
 	if code == view.ExitUnsafe || s.cmd.OnAsk == onAskExit || len(open) == 0 {

@@ -50,7 +50,7 @@ func PlanShapeOf(p *ckpt.Plan) PlanShape {
 
 // PlanText explains a plan to a person who was just woken up by it: the verdict, why, the
 // facts, and what to type next.
-func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
+func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan) {
 	term.Printf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
 	for _, reason := range p.Reasons {
 		term.Printf(w, "  %s\n", reason)
@@ -88,7 +88,7 @@ func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 		facts.Add("worked for", WorkedText(p.AccumulatedMS))
 	}
 	facts.Write(w, s)
-	if next := nextSteps(p, by); len(next) > 0 {
+	if next := nextSteps(p); len(next) > 0 {
 		term.Printf(w, "\n%s\n", s.Bold("What to type next:"))
 		for _, line := range next {
 			term.Printf(w, "  %s\n", line)
@@ -123,15 +123,14 @@ func epochText(p *ckpt.Plan) string {
 	return fmt.Sprintf("%d, not claimed", p.Epoch)
 }
 
-// nextSteps returns the commands that a person needs now. by is the command that was just
-// refused or done.
-func nextSteps(p *ckpt.Plan, by string) []string {
+// nextSteps returns the commands that a person needs now. None of them claims the run for the shell in which it is typed.
+func nextSteps(p *ckpt.Plan) []string {
 	run := cli.RunFlag(p.Run)
 	switch p.Verdict {
 	case ckpt.VerdictAsk:
-		return nextOfAsk(p, by, run)
+		return nextOfAsk(p)
 	case ckpt.VerdictUnsafe:
-		return nextOfUnsafe(p, by, run)
+		return nextOfUnsafe(p, run)
 	}
 	if !p.Claimed {
 		return []string{
@@ -150,7 +149,7 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 	return next
 }
 
-func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
+func nextOfAsk(p *ckpt.Plan) (next []string) {
 	about := false
 	for i := range p.UncertainOperations {
 		o := &p.UncertainOperations[i]
@@ -162,20 +161,15 @@ func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
 			fmt.Sprintf("Find out whether %s took effect, then say which:", o.Name),
 			fmt.Sprintf("  %s --reason 'how you know'", ckpt.ResolveCommand(p.Agent, p.Run, o.Key)))
 	}
-	if about {
-	} else if p.Prompt != nil {
+	start := GoOn(p.Agent, p.Run, p.Command)
+	switch {
+	case about:
+	case p.Prompt == nil:
+		return append(next, "To have the question put, and to go on with the answer: "+start)
+	default:
 		next = append(next, Answers(p.Prompt)...)
-	} else {
-		next = append(next, fmt.Sprintf("ckptsidecar resume %s%s   (without --dry-run) to have the question put", p.Agent, run))
 	}
-	return append(next, fmt.Sprintf("Then again: %s", again(p, by, run)))
-}
-
-func again(p *ckpt.Plan, by, run string) string {
-	if strings.HasSuffix(by, "exec") || p.Command != nil {
-		return ckpt.ExecCommand(p.Agent, p.Run, p.Command)
-	}
-	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
+	return append(next, "Then start the agent again: "+start)
 }
 
 // unknownCommand says that nobody has recorded how an agent is started.
@@ -235,7 +229,7 @@ func answersOfQuestion(p *ckpt.Prompt) (ways []string) {
 	return ways
 }
 
-func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
+func nextOfUnsafe(p *ckpt.Plan, run string) []string {
 	if len(p.Skipped) > 0 { // no checkpoint can be read back intact
 		return []string{
 			"ckptsidecar verify   to see all that is damaged",
@@ -245,13 +239,10 @@ func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
 				"and what was saved stays as history", p.Agent, run),
 		}
 	}
-	force := fmt.Sprintf("%s %s%s --force", by, p.Agent, run)
-	if strings.HasSuffix(by, "exec") {
-		force = fmt.Sprintf("%s --force --agent %s%s -- …", by, p.Agent, run)
-	}
+	force := strings.Replace(ckpt.ExecCommand(p.Agent, p.Run, p.Command), "ckptsidecar exec ", "ckptsidecar exec --force ", 1)
 	return []string{
 		fmt.Sprintf("ckptsidecar run show %s%s   to see who owns it", p.Agent, run),
-		force + "   to take it over all the same; the owner's writes are refused from then on",
+		force + "   to take it over all the same; the owner's writes are refused from then on" + unknownCommand(p.Command),
 	}
 }
 

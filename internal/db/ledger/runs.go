@@ -286,16 +286,22 @@ const (
 // shownAt is the run as callers see it at an instant.
 func (s *Core) shownAt(r *ReadRun, now ckpt.Time) *ckpt.Run {
 	run := r.Run
-	var p liveness.Process
-	if r.Waiting != "" && json.Unmarshal([]byte(r.Waiting), &p) == nil && s.Opt.Processes.Alive(p) == liveness.Alive {
-		run.WaitingPID = p.PID
-	}
+	run.WaitingPID = s.WaitingPID(r.Waiting)
 	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
 	run.ProgressTimeout = ckpt.Duration(time.Duration(r.ProgressMS) * time.Millisecond)
 	if !r.SegmentAt.IsZero() && now.After(r.SegmentAt.Time) {
 		run.AccumulatedMS += now.Sub(r.SegmentAt.Time).Milliseconds()
 	}
 	return &run
+}
+
+// WaitingPID is the id of the process that waits for an answer, 0 if it is gone. waiting is what the column of that name has.
+func (s *Core) WaitingPID(waiting ckpt.Ref) int {
+	var p liveness.Process
+	if waiting == "" || json.Unmarshal([]byte(waiting), &p) != nil || s.Opt.Processes.Alive(p) != liveness.Alive {
+		return 0
+	}
+	return p.PID
 }
 
 // ShownRun reads a run as this transaction has left it.

@@ -23,6 +23,7 @@ type lines struct {
 	axis  axis
 	now   ckpt.Time
 	limit int
+	waits func(waiting ckpt.Ref) int // finds the process that waits for an answer
 
 	list []survey.RunLine
 	ids  string        // the ids of the runs, as a JSON array
@@ -33,8 +34,9 @@ type lines struct {
 type lineRow struct {
 	ID int64 `db:"id"`
 	survey.RunLine
-	Labels ledger.Lenient[ckpt.Labels] `db:"labels"`
-	Saved  string                      `db:"saved"` // time and seq of its newest checkpoint
+	Labels  ledger.Lenient[ckpt.Labels] `db:"labels"`
+	Waiting ckpt.Ref                    `db:"waiting"`
+	Saved   string                      `db:"saved"` // time and seq of its newest checkpoint
 }
 
 // The runs that an overview shows: those that have not ended, and those that ended on the axis.
@@ -51,7 +53,7 @@ const (
 	newestKind  = `' ORDER BY c.seq DESC LIMIT 1)`
 	readLines   = `SELECT r.id, a.owner, a.name AS agent, r.name AS run, r.workflow, coalesce(substr(r.goal, 1, ?2), '') AS goal, r.labels,
 		CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END AS status,
-		r.epoch, r.attempt, r.forked_from, r.source, r.started_at, r.updated_at, r.ended_at, r.segment_at,
+		r.epoch, r.attempt, r.forked_from, r.source, r.waiting, r.started_at, r.updated_at, r.ended_at, r.segment_at,
 		r.accumulated_ms, r.progress, r.steps_ended, r.input_tokens, r.output_tokens, r.cost_usd, r.stored_bytes,
 		coalesce(max(coalesce(` + savedOfKind + `routine` + newestKind + `, ''), coalesce(` + savedOfKind + `pre_operation` + newestKind + `, ''),
 			coalesce(` + savedOfKind + `recovery` + newestKind + `, '')), '') AS saved
@@ -128,7 +130,7 @@ func (l *lines) readRuns() error {
 	for i := range rows {
 		row := &rows[i]
 		line := row.RunLine
-		line.Labels = row.Labels.Value
+		line.Labels, line.WaitingPID = row.Labels.Value, l.waits(row.Waiting)
 		if at, seq, found := strings.Cut(row.Saved, " "); found {
 			line.SavedAt, _ = ckpt.ParseTime(at) // a damaged time shows as none
 			line.SavedSeq, _ = strconv.ParseInt(seq, 10, 64)

@@ -21,6 +21,8 @@ type needs struct {
 	now   ckpt.Time
 	// elsewhere reports whether another host of the fleet owns a run. Nobody can settle here what that run needs.
 	elsewhere func(run int64) bool
+	// waits finds the process that waits for an answer.
+	waits func(waiting ckpt.Ref) int
 
 	operations, prompts, findings, lost, secrets []needRow
 }
@@ -45,10 +47,15 @@ type needRow struct {
 	Since     ckpt.Time       `db:"since"`
 	Point     ckpt.Ref        `db:"checkpoint"`
 	Prompt    ckpt.Ref        `db:"prompt"` // of an operation: the open question about it
+	Answered  bool            `db:"answered"`
+	Command   *ckpt.Command   `db:"command"`
+	Waiting   ckpt.Ref        `db:"waiting"`
+
+	waits int // the id of the process that Waiting describes, while it lives
 }
 
 const (
-	needOf    = `r.id AS run_id, a.owner, a.name AS agent, r.name AS run, r.status, r.epoch, r.interrupted_at`
+	needOf    = `r.id AS run_id, a.owner, a.name AS agent, r.name AS run, r.status, r.epoch, r.interrupted_at, r.command, r.waiting`
 	needRuns  = ` CROSS JOIN runs r ON r.id = x.run_id CROSS JOIN agents a ON a.id = r.agent_id `
 	ofOwner   = `(a.owner = ?1 OR ?1 = '*')`
 	textOf200 = `200` // characters of texts that people and models wrote
@@ -69,9 +76,15 @@ const (
 		CROSS JOIN findings f ON f.id = x.id` + needRuns + `WHERE ` + ofOwner
 	criticalFindings = `severity = 'critical' AND dismissed_at IS NULL AND closed IS NULL`
 	secretFindings   = `rule = 'secret' AND closed IS NULL AND evidence ->> 'redacted' IS NOT TRUE`
-	selectLost       = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 +
-		`), '') AS text, r.interrupted_at AS since FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
-		WHERE r.status IN ('interrupted', 'timed_out') AND r.interrupted_at IS NOT NULL AND ` + ofOwner
+	// When a person last answered how run r goes on, since somebody ran it. An answer that begins it anew makes a life that
+	// nobody has run yet.
+	answeredAt = `CASE WHEN r.life > 1 AND NOT EXISTS (SELECT 1 FROM run_segments s WHERE s.run_id = r.id) THEN r.started_at ELSE (SELECT max(p.answered_at) FROM prompts p
+		WHERE p.run_id = r.id AND p.kind <> 'question' AND p.choice IS NOT NULL
+		AND p.answered_at >= coalesce(r.interrupted_at, (SELECT s.ended_at FROM run_segments s WHERE s.run_id = r.id ORDER BY s.n DESC LIMIT 1))) END`
+	selectLost = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 +
+		`), '') AS text, ` + answeredAt + ` IS NOT NULL AS answered, coalesce(r.interrupted_at, ` + answeredAt + `) AS since
+		FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
+		WHERE r.status IN ('interrupted', 'timed_out') AND since IS NOT NULL AND ` + ofOwner
 )
 
 func (n *needs) read() error {
@@ -90,6 +103,10 @@ func (n *needs) read() error {
 			return err
 		}
 		*of.to = slices.DeleteFunc(*of.to, func(row needRow) bool { return n.elsewhere(row.RunID) })
+		for i := range *of.to {
+			row := &(*of.to)[i]
+			row.waits = n.waits(row.Waiting)
+		}
 		newestFirst(*of.to)
 	}
 	return nil
@@ -168,6 +185,9 @@ func together(rows []needRow, one, many string) (list []survey.Need) {
 			if row.Status == ckpt.RunTimedOut {
 				need.Why = "Its owner sent no heartbeat, or made no progress, in time."
 			}
+			if row.Answered {
+				need.Why = "A person has answered how it goes on: it may go on; nobody runs it."
+			}
 		}
 		list = append(list, need)
 	}
@@ -196,5 +216,5 @@ func (r *needRow) need(what string) survey.Need {
 		key += fmt.Sprintf("#%d", r.Attempt)
 	}
 	return survey.Need{What: what, Key: key, Count: 1, Owner: r.Owner, Agent: r.Agent, Run: r.Run, Status: r.Status, Epoch: r.Epoch,
-		Since: r.Since, Text: r.Text, Checkpoint: r.Point}
+		Since: r.Since, Text: r.Text, Checkpoint: r.Point, MayGoOn: r.Answered, WaitingPID: r.waits, Command: r.Command}
 }

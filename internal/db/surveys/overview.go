@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -27,6 +29,27 @@ type answered struct {
 	elsewhere string
 	from      time.Time
 	etag      string
+}
+
+// remembered is what an overview was made from, with the processes that it shows as waiting for an answer: no commit says
+// when one of them ends.
+type remembered struct {
+	answered
+	waiting []ckpt.Ref
+}
+
+// waits finds the processes that wait for an answer, and keeps what describes those that live.
+type waits struct {
+	core  *ledger.Core
+	alive []ckpt.Ref
+}
+
+func (w *waits) pid(waiting ckpt.Ref) int {
+	pid := w.core.WaitingPID(waiting)
+	if pid != 0 {
+		w.alive = append(w.alive, waiting)
+	}
+	return pid
 }
 
 // maxAnswered is how many answers are remembered.
@@ -49,9 +72,10 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	if s.unchanged(key, answered{commits, elsewhere, x.from, f.ETag}) {
 		return nil, true, nil
 	}
+	waiting := waits{core: s.core}
 	v = &survey.Overview{From: ckpt.At(x.from), To: x.to(), BinMS: x.bin.Milliseconds()}
 	err = s.core.Reading(ctx, func(q *sqlx.Tx) error {
-		n := needs{ctx: ctx, q: q, owner: sc.Whose(), now: now, elsewhere: func(run int64) bool {
+		n := needs{ctx: ctx, q: q, owner: sc.Whose(), now: now, waits: waiting.pid, elsewhere: func(run int64) bool {
 			_, is := s.core.OtherOwner(run)
 			return is
 		}}
@@ -62,7 +86,7 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 		if err := counts(ctx, q, sc.Whose(), &v.Counts); err != nil {
 			return err
 		}
-		l := lines{ctx: ctx, q: q, owner: sc.Whose(), axis: x, now: now, limit: f.Limit}
+		l := lines{ctx: ctx, q: q, owner: sc.Whose(), axis: x, now: now, limit: f.Limit, waits: waiting.pid}
 		v.Runs, v.MoreRuns, err = l.read()
 		return err
 	})
@@ -72,7 +96,7 @@ func (s *Surveys) Overview(ctx context.Context, sc ckpt.Scope, f survey.Overview
 	if v.ETag, err = s.etag(v); err != nil {
 		return nil, false, err
 	}
-	s.remember(key, answered{commits, elsewhere, x.from, v.ETag})
+	s.remember(key, remembered{answered{commits, elsewhere, x.from, v.ETag}, waiting.alive})
 	if f.ETag == v.ETag {
 		return nil, true, nil
 	}
@@ -103,10 +127,12 @@ func (s *Surveys) etag(v *survey.Overview) (string, error) {
 func (s *Surveys) unchanged(key overviewKey, a answered) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return a.etag != "" && s.same[key] == a
+	was := s.same[key]
+	return a.etag != "" && was.answered == a &&
+		!slices.ContainsFunc(was.waiting, func(w ckpt.Ref) bool { return s.core.WaitingPID(w) == 0 })
 }
 
-func (s *Surveys) remember(key overviewKey, a answered) {
+func (s *Surveys) remember(key overviewKey, a remembered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.same) >= maxAnswered {

@@ -13,11 +13,11 @@ type Surveys struct {
 	core *ledger.Core
 
 	mu   sync.Mutex
-	same map[overviewKey]answered // the last answers, by owner and query
+	same map[overviewKey]remembered // the last answers, by owner and query
 }
 
 // New makes a Surveys for a store.
-func New(c *ledger.Core) *Surveys { return &Surveys{core: c, same: map[overviewKey]answered{}} }
+func New(c *ledger.Core) *Surveys { return &Surveys{core: c, same: map[overviewKey]remembered{}} }
 
 // everybodys is the scope of a call about many agents: for an administrator who names no owner, it
 // is all owners.
