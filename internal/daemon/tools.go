@@ -86,5 +86,12 @@ func Absent(err error) bool {
 	return errors.As(err, &dial) && dial.Nobody()
 }
 
+// Endpoints returns where the user's own daemon and the system's listen by default. Both are the same
+// where there is one place for all; own is "" if no folder for it is known.
+func Endpoints() (own, system string) { return endpoint.Default(false), endpoint.Default(true) }
+
+// OwnDatabase returns the database of the user's own daemon, "" if there is none in the usual place.
+func OwnDatabase() string { return endpoint.OwnDatabase() }
+
 // CheckIdentityMap returns the reason why users cannot be told apart here, or nil if they can.
 func CheckIdentityMap() error { return endpoint.CheckIdentityMap() }

@@ -205,6 +205,22 @@ class Connecting(World):
                     self.assertIn(f"{staging} (named by {name})", str(caught.exception))
         self.assertEqual(self.daemon.rows("SELECT * FROM audit_checkpoints"), [])
 
+    def test_a_user_with_a_database_does_not_get_the_systems_daemon_without_a_word(self) -> None:
+        from ckptsidecar._stream import dial_first
+
+        self.start()
+        state = os.path.join(self.folder, "state")
+        os.environ["XDG_STATE_HOME"] = state
+        paths = [os.path.join(self.folder, "own"), self.daemon.socket]
+        dial_first(paths, 10.0)[0].close()
+        database = os.path.join(state, "ckptsidecar", "ckpt.db")
+        os.makedirs(os.path.dirname(database))
+        with open(database, "wb"):
+            pass
+        with self.assertRaisesRegex(ckptsidecar.NoDaemon, f"your own database {database} exists.*CKPTSIDECAR_SOCKET"):
+            dial_first(paths, 10.0)
+        dial_first([self.daemon.socket], 10.0)[0].close()
+
     def test_the_runtime_folder_of_a_user_is_found_without_its_variable(self) -> None:
         from ckptsidecar import _endpoint
 

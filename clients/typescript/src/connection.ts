@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs';
+
 import type { Answer, Ask } from './ask.js';
-import { candidates, origin, socketVariable } from './endpoint.js';
+import { candidates, origin, ownDatabase, socketVariable } from './endpoint.js';
 import { invalid } from './errors.js';
 import { Transport } from './transport.js';
-import { nobody, Unreached } from './unreached.js';
+import { nobody, refusedForOwn, Unreached } from './unreached.js';
 
 /** A path that is too long would be cut, and another one be called. */
 function checkLength(path: string): string {
@@ -16,7 +18,10 @@ export class Connection {
   private readonly line: Transport;
   private found: string | undefined;
 
-  constructor(private readonly socket: string | undefined) {
+  constructor(
+    private readonly socket: string | undefined,
+    private readonly look: () => string[] = () => candidates(socket),
+  ) {
     this.line = new Transport(() => origin(socket));
   }
 
@@ -27,7 +32,7 @@ export class Connection {
 
   /** Where it is looked for. */
   get paths(): string[] {
-    return this.found ? [this.found] : candidates(this.socket);
+    return this.found ? [this.found] : this.look();
   }
 
   /** Sends once. Throws Unreached where no whole answer came in time. */
@@ -36,6 +41,9 @@ export class Connection {
     const paths = this.paths.map(checkLength);
     let telling: Unreached | undefined;
     for (const path of paths) {
+      // The first of several is the user's own. With a database there, work would begin anew at another daemon.
+      const database = path === paths[0] ? '' : ownDatabase();
+      if (database && existsSync(path)) throw refusedForOwn(path, database, paths[0]!);
       try {
         const answer = await this.line.ask(path, ask, timeout);
         this.found = path;

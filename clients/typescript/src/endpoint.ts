@@ -53,6 +53,13 @@ export function stateFolder(env: Environment = process.env): string {
   return home ? join(home, '.local', 'state', 'ckptsidecar') : '';
 }
 
+/** The database of the user's own daemon, `""` where there is none in the usual place. */
+export function ownDatabase(env: Environment = process.env): string {
+  const folder = windows ? '' : stateFolder(env);
+  const path = folder && join(folder, 'ckpt.db');
+  return path && statSync(path, { throwIfNoEntry: false })?.isFile() ? path : '';
+}
+
 /** Relative values count as none, as the XDG specification asks. */
 export function absolute(path: string | undefined): string {
   return path && isAbsolute(path) ? path : '';

@@ -5,7 +5,8 @@ import { socketVariable } from './endpoint.js';
 import { SidecarError } from './errors.js';
 import { strangerCode } from './trust.js';
 
-const away = ['ENOENT', 'ECONNREFUSED'];
+const ownCode = 'EOWNDATABASE';
+const away = ['ENOENT', 'ECONNREFUSED', ownCode];
 
 /** No whole answer came from one endpoint. */
 export class Unreached extends SidecarError {
@@ -40,6 +41,12 @@ export function nobody(where: string): Unreached {
   return new Unreached(where, cause, { sent: false, timedOut: false, stale: false, write: false });
 }
 
+/** Only the system's daemon is there, and the user has a database of an own daemon. */
+export function refusedForOwn(path: string, database: string, own: string): Unreached {
+  const cause = Object.assign(new Error(`your own database ${database} exists, and your own daemon does not answer at ${own}`), { code: ownCode });
+  return new Unreached(path, cause, { sent: false, timedOut: false, stale: false, write: false });
+}
+
 function say(path: string, cause: Error & { code?: string }, how: { sent: boolean; timedOut: boolean; write: boolean }): string {
   const doubt = how.sent && how.write ? ', so it is not known whether this was done' : '';
   if (how.timedOut) return `the daemon at ${path} did not answer in time${doubt}`;
@@ -47,6 +54,8 @@ function say(path: string, cause: Error & { code?: string }, how: { sent: boolea
   switch (cause.code) {
     case strangerCode:
       return `refused to talk to the program at ${path}: ${cause.message}; name your own daemon with ${socketVariable}, or run this as that user`;
+    case ownCode:
+      return `refused to use the system's daemon at ${path}: ${cause.message}; start your own daemon with "ckptsidecar serve", or choose the system's with ${socketVariable}, or move your own database away`;
     case 'ENOENT':
       return `no daemon answers at ${path}: ${remedy()}`;
     case 'ECONNREFUSED':

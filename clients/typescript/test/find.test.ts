@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 
 import { Sidecar } from 'ckptsidecar';
+import type { Ask } from '../dist/esm/ask.js';
+import { Connection } from '../dist/esm/connection.js';
 import { runtimeFolder } from '../dist/esm/endpoint.js';
 import { bin, folder, until, World } from './world.js';
 
@@ -61,6 +63,26 @@ test('the runtime folder of a user is found without its variable', { skip: windo
   assert.equal(runtimeFolder(above, uid), join(above, String(uid)));
   assert.equal(runtimeFolder(above, 4242), '', "another user's");
   assert.equal(runtimeFolder('', uid), '');
+});
+
+test("a user with a database does not get the system's daemon without a word", { skip: windows }, async () => {
+  const system = await World.start();
+  const state = folder();
+  environment({ CKPTSIDECAR_SOCKET: undefined, XDG_STATE_HOME: state });
+  const own = join(state, 'ckptsidecar', 'ckptsidecar.sock');
+  const connect = (): Connection => new Connection(undefined, () => [own, system.socket]);
+  const ask = { method: 'GET', path: '/v1/version' } as Ask;
+  const found = connect();
+  assert.equal((await found.send(ask, 10_000)).status, 200);
+  found.close();
+  mkdirSync(join(state, 'ckptsidecar'));
+  writeFileSync(join(state, 'ckptsidecar', 'ckpt.db'), '');
+  await assert.rejects(connect().send(ask, 10_000), (error: Error & { code: string }) => {
+    assert.equal(error.code, 'no_daemon');
+    assert.ok(error.message.includes(`your own database ${join(state, 'ckptsidecar', 'ckpt.db')} exists`), error.message);
+    return true;
+  });
+  environment({ XDG_STATE_HOME: kept['XDG_STATE_HOME'] });
 });
 
 test('where nothing is installed, the error has the one command that helps', { skip: windows }, async () => {

@@ -22,6 +22,7 @@ var checks = []struct {
 	{"program", lookProgram},
 	{"identity", lookIdentity},
 	{"daemon", lookDaemon},
+	{"databases", lookDatabases},
 	{"service", lookService},
 	{"hardening", lookHardening},
 	{"endpoint", lookEndpoint},

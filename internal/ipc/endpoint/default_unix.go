@@ -43,6 +43,19 @@ func runtimeFolder(above string, uid int) string {
 	return dir
 }
 
+// OwnDatabase returns the database of the user's own daemon, "" if there is none in the usual place.
+func OwnDatabase() string {
+	home := stateHome()
+	if home == "" {
+		return ""
+	}
+	path := filepath.Join(home, "ckptsidecar", "ckpt.db")
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return path
+}
+
 // stateHome returns the folder of the user's database.
 func stateHome() string {
 	if dir := absEnv("XDG_STATE_HOME"); dir != "" {

@@ -30,13 +30,29 @@ func (e *DialError) Stranger() bool {
 // Nobody reports whether no program listens at Path.
 func (e *DialError) Nobody() bool { return errors.Is(e.Err, fs.ErrNotExist) || isStale(e.Err) }
 
+// OwnDatabaseError means that only the system's daemon answers, although the user has a database of
+// an own daemon. Work that began there would begin anew at the system's daemon, so nothing was sent.
+type OwnDatabaseError struct {
+	Database string // the user's
+	Socket   string // of the user's own daemon, which does not answer
+}
+
+func (e *OwnDatabaseError) Error() string {
+	return "your own database " + e.Database + " exists, and your own daemon does not answer at " + e.Socket
+}
+
 func (e *DialError) Error() string {
 	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
 	place := e.Path
 	if e.From != "" {
 		place += " (named by " + e.From + ")"
 	}
+	var own *OwnDatabaseError
 	switch {
+	case errors.As(e.Err, &own):
+		return "refused to use the system's daemon at " + place + ": " + own.Error() +
+			`; start your own daemon with "ckptsidecar serve", or choose the system's with --socket or ` + EnvSocket +
+			", or move your own database away"
 	case e.Stranger():
 		return "refused to talk to the program at " + place + ": " + e.Err.Error() +
 			"; name your own daemon with --socket or " + EnvSocket + ", or run this as that user"
@@ -62,7 +78,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if named := os.Getenv(EnvSocket); named != "" {
 		return dialOne(ctx, named, EnvSocket)
 	}
-	return dialFirst(ctx, Usual())
+	return dialFirst(ctx, Usual(), OwnDatabase())
 }
 
 func dialOne(ctx context.Context, path, from string) (net.Conn, error) {
@@ -79,12 +95,18 @@ func dialOne(ctx context.Context, path, from string) (net.Conn, error) {
 // dialFirst tries the paths. If an endpoint exists and refuses the connection, that says
 // more than a missing endpoint, so dialFirst returns its error. No daemon can listen at a
 // default path that is too long, so that path counts as missing. A stranger ends the
-// search, because the environment is then not what its user thinks.
-func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
+// search, because the environment is then not what its user thinks. The first path is
+// that of the user's own daemon. If the user has a database of an own daemon, another
+// daemon that answers is refused.
+func dialFirst(ctx context.Context, paths []string, database string) (net.Conn, error) {
 	var telling error
-	for _, p := range paths {
+	for i, p := range paths {
 		c, err := dialOne(ctx, p, "")
 		var failed *DialError
+		if err == nil && i > 0 && database != "" {
+			_ = c.Close()
+			return nil, &DialError{Path: p, Err: &OwnDatabaseError{Database: database, Socket: paths[0]}}
+		}
 		if err == nil || ctx.Err() != nil || errors.As(err, &failed) && failed.Stranger() {
 			return c, err
 		}

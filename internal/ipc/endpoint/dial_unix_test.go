@@ -164,6 +164,44 @@ func TestDialTriesTheCandidatesInOrder(t *testing.T) {
 	}
 }
 
+// TestOwnDatabaseAndTheSystemsDaemon: where the user has a database, and only the system's daemon answers, nobody begins
+// work anew there without a word.
+func TestOwnDatabaseAndTheSystemsDaemon(t *testing.T) {
+	state := folder(t)
+	t.Setenv("XDG_STATE_HOME", state)
+	if got := OwnDatabase(); got != "" {
+		t.Errorf("without a database: %q", got)
+	}
+	database := filepath.Join(state, "ckptsidecar", "ckpt.db")
+	must(t, os.Mkdir(filepath.Dir(database), 0o700))
+	must(t, os.WriteFile(database, nil, 0o600))
+	if got := OwnDatabase(); got != database {
+		t.Errorf("%q, want %q", got, database)
+	}
+	users, system := filepath.Join(folder(t), "own"), filepath.Join(folder(t), "system")
+	listen(t, Options{Path: system})
+	c, err := dialFirst(t.Context(), []string{users, system}, "")
+	if err != nil {
+		t.Fatalf("without a database of one's own: %v", err)
+	}
+	_ = c.Close()
+	_, err = dialFirst(t.Context(), []string{users, system}, database)
+	var own *OwnDatabaseError
+	if !errors.As(err, &own) {
+		t.Fatalf("with a database of one's own: %v", err)
+	}
+	for _, part := range []string{database, users, system, "ckptsidecar serve", "--socket", EnvSocket} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	listen(t, Options{Path: users})
+	if c, err = dialFirst(t.Context(), []string{users, system}, database); err != nil {
+		t.Fatalf("where one's own daemon answers: %v", err)
+	}
+	_ = c.Close()
+}
+
 func TestDialShowsTheTellingFailure(t *testing.T) {
 	users := defaults(t)
 	stale(t, users)

@@ -67,6 +67,13 @@ def usual() -> list[str]:
     return list(dict.fromkeys(path for path in (users_own(), systems()) if path))
 
 
+def own_database() -> str:
+    """The database of the user's own daemon, "" where there is none in the usual place."""
+    state = None if WINDOWS else state_home()
+    path = os.path.join(state, "ckptsidecar", "ckpt.db") if state else ""
+    return path if os.path.isfile(path) else ""
+
+
 def absolute(path: str) -> str:
     """The whole path of a socket; the name of a pipe as it is."""
     return path if WINDOWS else os.path.abspath(path)

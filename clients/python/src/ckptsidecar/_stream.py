@@ -44,12 +44,23 @@ def dial_first(paths: list[str], timeout: float, named: str = "") -> tuple[Strea
 
     An endpoint that is there and refuses us says more than one that is missing, so its error is
     the one to show. A stranger ends the search: the environment is then not what its user thinks.
+    The first of several paths is the user's own. A user who has a database there does not get another daemon:
+    its work would begin anew.
     """
     telling = None
     origin = f" (named by {named})" if named else ""
     for path in paths:
         try:
-            return dial(path, timeout), path
+            stream = dial(path, timeout)
+            database = _endpoint.own_database() if path != paths[0] else ""
+            if not database:
+                return stream, path
+            stream.close()
+            raise NoDaemon(
+                f"refused to use the system's daemon at {path}: your own database {database} exists, and your own daemon "
+                f'does not answer at {paths[0]}; start your own daemon with "{PROGRAM} serve", or choose the system\'s '
+                f"with {_endpoint.SOCKET}, or move your own database away"
+            )
         except OSError as error:
             if isinstance(error, StrangerListens):
                 raise _stranger(path + origin, error) from error
