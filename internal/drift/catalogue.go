@@ -90,7 +90,8 @@ var catalogue = []ruleInfo{
 	{name: RuleStale, family: familyLoops,
 		of: ckpt.AboutWork, overWhen: "None of the steps in a window was made before in this run, or the declared progress grew.", about: "This many of the newest steps, at least 4 of them different, were made before in this run with the same results.",
 		unit: "old steps", critical: threshold{6, 8}, counts: true},
-	{name: RuleErrorStreak, family: familyLoops, of: ckpt.AboutWork, overWhen: overErrors, over: leastGood, about: "This many steps in a row failed. Each further kind of error subtracts half an error.",
+	{name: RuleErrorStreak, family: familyLoops, of: ckpt.AboutWork, overWhen: overErrors, over: leastGood, about: "This many steps in a row failed. Each further kind of error subtracts half an error. " +
+		"For warn, a call that reported a problem and was made again at once counts one more.",
 		unit: "errors in a row", warn: threshold{3, 0}, critical: threshold{5, 0}, counts: true},
 	{name: RuleErrorRate, family: familyLoops, of: ckpt.AboutWork, overWhen: overErrors, over: leastGood, about: "This many of the newest steps failed. Each further kind of error subtracts half an error.",
 		unit: "errors", warn: threshold{5, 10}, critical: threshold{8, 10}, counts: true},

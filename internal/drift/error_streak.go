@@ -26,7 +26,20 @@ func (errorStreak) count(h *history, _, span int, critical bool) hit {
 	for row < min(span, maxStreak) && h.last(row).bad {
 		row++
 	}
-	return errorsAmong(h, row, critical)
+	x := errorsAmong(h, row, critical)
+	if !critical && row >= 2 && h.last(0).insists(h.last(1)) {
+		x.value++
+	}
+	return x
+}
+
+// retryPause is the time in milliseconds after which the same call is no mere repetition: the agent has waited.
+const retryPause = 10_000
+
+// insists reports whether a step made the call of the step before again at once, and got the same complaint as a
+// result. A program that failed is no such complaint: it may be called again after a change.
+func (e *entry) insists(before *entry) bool {
+	return e.told && before.told && e.pair == before.pair && !e.failed && !e.again && e.began-before.ended < retryPause
 }
 
 // maxKinds is the maximum number of kinds of errors to distinguish.
@@ -69,6 +82,12 @@ func (errorStreak) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
 	f.Evidence.Threshold = fmt.Sprintf("%d in a row", int(x.need.value))
 	f.Evidence.Observed = fmt.Sprintf("%d in a row, %s", x.n, phrase.Count(x.distinct, "kind"))
+	if newest := h.last(0); float64(x.n) < x.need.value {
+		f.Message = fmt.Sprintf("The last %s were the same call to %s, and each reported the same problem.", phrase.Count(x.n, "step"), newest.tool)
+		f.Advice = fmt.Sprintf("Your last %s made the same call to %s, and it reported the same problem each time. Wait before you try again, "+
+			"or do something else.", phrase.Count(x.n, "step"), newest.tool)
+		return f
+	}
 	f.Message = fmt.Sprintf("The last %s all failed, with %s of error.", phrase.Count(x.n, "step"), phrase.Count(x.distinct, "kind"))
 	f.Advice = fmt.Sprintf("Your last %s all failed. Stop calling tools, find the cause in the newest error, and change your "+
 		"approach or ask for help.", phrase.Count(x.n, "step"))

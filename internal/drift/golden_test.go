@@ -132,6 +132,11 @@ var scenes = []struct {
 		}
 	}},
 	{nil, func(m *made) {
+		for range 2 {
+			m.step("search", "x", "Temporary problem, please try again", "")
+		}
+	}},
+	{nil, func(m *made) {
 		for range 8 {
 			m.step("search", nil, "nothing", "")
 		}

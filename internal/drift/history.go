@@ -22,6 +22,7 @@ type entry struct {
 	turn     uint64 // 0: the turn is unknown
 	began    int64  // in milliseconds
 	ended    int64
+	failed   bool  // it failed by its status
 	bad      bool  // it failed, or it complained and brought nothing new; false if the answer was no
 	again    bool  // the same complaint came before in this turn: the model did not know it yet
 	said     bool  // it has a result or an error
@@ -51,7 +52,7 @@ func newHistory(size int) *history {
 // same.
 func (h *history) add(p *observer.StepPrint) bool {
 	e := entry{
-		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "",
+		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "", failed: p.Failed,
 		began: p.Began.UnixMilli(), ended: p.At.UnixMilli(), afterSeq: p.AfterSeq,
 	}
 	if p.Sig != "" && p.Sig != observer.UnknownCall {

@@ -445,3 +445,32 @@ func TestTheCheckpointBeforeTheEvidence(t *testing.T) {
 		t.Errorf("the evidence names %q", got)
 	}
 }
+
+// TestTheSameProblemAtOnce: a call that reports a problem and is made again at once, with the same answer, is a warning
+// after two steps. An agent that waits, another call, another problem and a program that failed have three.
+func TestTheSameProblemAtOnce(t *testing.T) {
+	const problem = "Temporary problem, please try again"
+	for name, test := range map[string]struct {
+		step func(m *made, i int)
+		at   int
+	}{
+		"at once":      {func(m *made, _ int) { m.step("search", "x", problem, "") }, 1},
+		"another call": {func(m *made, i int) { m.step("search", i, problem, "") }, 2},
+		"another problem": {func(m *made, i int) {
+			m.step("search", "x", []string{"rate limit exceeded", "503 unavailable"}[i%2], "")
+		}, -1},
+		"a failed step": {func(m *made, _ int) { m.step("search", "x", nil, problem) }, 2},
+		"after a while": {func(m *made, _ int) {
+			m.now = m.now.Add(time.Minute)
+			m.step("search", "x", problem, "")
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t, only(RuleErrorStreak))
+			for i := range 3 {
+				test.step(m, i)
+			}
+			m.expect(RuleErrorStreak, ckpt.SeverityWarn, test.at)
+		})
+	}
+}
