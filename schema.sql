@@ -579,15 +579,15 @@ CREATE TABLE IF NOT EXISTS tokens (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tokens_by_id ON tokens (id);
 
--- Idempotency keys and the first reply to each. agent_id is 0 where no agent
--- was named. A client's own ids are its keys and grow with time, so new rows
--- stand together at the end.
+-- Idempotency keys and the first reply to each, without what the request or a row
+-- has. agent_id is 0 where no agent was named. A client's own ids are its keys and
+-- grow with time, so new rows stand together at the end.
 CREATE TABLE IF NOT EXISTS idempotency (
-    key         TEXT NOT NULL,
+    key         ANY NOT NULL,     -- 16 bytes of a UUID, or another text
     agent_id    INTEGER NOT NULL,
-    fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
+    fingerprint BLOB NOT NULL,    -- 16 bytes, of a SHA-256 of what was asked
     reply       TEXT NOT NULL,
-    created_at  TEXT NOT NULL,
+    created_at  INTEGER NOT NULL, -- milliseconds since 1970, UTC
     PRIMARY KEY (key, agent_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -31,7 +31,7 @@ type keyTable struct {
 // keyTables are all tables that keep keys.
 var keyTables = []keyTable{
 	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.keysSeen }, `idempotency k`, `k.key`,
-		`k.created_at < strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')`,
+		`k.created_at < ?`,
 		`DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + usage.OfKey},
 	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.idsSeen }, `ids k JOIN acts a ON a.n = k.n`, `k.id`, `a.at < ?`,
 		`DELETE FROM ids WHERE id = ? AND agent_id = ? RETURNING ` + usage.OfID},

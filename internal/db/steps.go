@@ -133,16 +133,35 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	})
 }
 
-// briefStep is what is kept with the key of a request about a step: not its texts, which the request has.
+// briefReply is what is kept with the key of a request about a step. The request has the step's key and texts.
+type briefReply struct {
+	Status    ckpt.StepStatus `json:"status"`
+	Attempt   int64           `json:"attempt"`
+	StartedAt ckpt.Time       `json:"started_at"`
+	EndedAt   ckpt.Time       `json:"ended_at,omitzero"`
+	Turn      ckpt.Ref        `json:"turn,omitempty"`
+	Outcome   ckpt.Ref        `json:"outcome,omitempty"`
+	measures
+	Replayed bool `json:"replayed,omitempty"`
+}
+
+// measures are those of ckpt.Measures that are known.
+type measures struct {
+	DurationMS   *int64   `json:"duration_ms,omitempty"`
+	InputTokens  *int64   `json:"input_tokens,omitempty"`
+	OutputTokens *int64   `json:"output_tokens,omitempty"`
+	CostUSD      *float64 `json:"cost_usd,omitempty"`
+	Progress     *float64 `json:"progress,omitempty"`
+}
+
 func briefStep(result any) any {
-	brief := *result.(*ckpt.Step)
-	brief.Name, brief.Args, brief.Result, brief.Error = "", nil, nil, ""
-	return &brief
+	s := result.(*ckpt.Step)
+	return &briefReply{s.Status, s.Attempt, s.StartedAt, s.EndedAt, s.Turn, s.Outcome, measures(s.Measures), s.Replayed}
 }
 
 // wholeStep brings back what briefStep has left out. The end of a step has no name and no arguments of its own: these are in the row.
 func wholeStep(tx *ledger.Tx, agent *ledger.AgentRow, ref ckpt.RunRef, r *ckpt.StepRequest, step *ckpt.Step) error {
-	step.Name, step.Args, step.Result, step.Error = r.Name, r.Args, r.Result, r.Error
+	step.Key, step.Name, step.Args, step.Result, step.Error = r.Key, r.Name, r.Args, r.Result, r.Error
 	if r.Name != "" {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // replyRow is the first reply to a key.
 type replyRow struct {
-	Fingerprint string `db:"fingerprint"`
+	Fingerprint []byte `db:"fingerprint"`
 	Reply       string `db:"reply"`
 }
 
@@ -38,12 +38,16 @@ func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error
 	if key == "" {
 		return false, nil
 	}
+	short, err := shortPrint(print)
+	if err != nil {
+		return false, err
+	}
 	var row replyRow
-	found, err := tx.Get(&row, `SELECT fingerprint, reply FROM idempotency WHERE key = ? AND agent_id = ?`, key, agentID)
+	found, err := tx.Get(&row, `SELECT fingerprint, reply FROM idempotency WHERE key = ? AND agent_id = ?`, keyCell(key), agentID)
 	if err != nil || !found {
 		return false, err
 	}
-	if row.Fingerprint != print {
+	if !bytes.Equal(row.Fingerprint, short) {
 		return false, errOtherRequest()
 	}
 	return true, json.Unmarshal([]byte(row.Reply), reply)
@@ -70,8 +74,23 @@ func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error
 	if key == "" {
 		return nil
 	}
-	return tx.Exec(insertKey, key, agentID, print, string(reply), tx.Now)
+	short, err := shortPrint(print)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(insertKey, keyCell(key), agentID, short, string(reply), tx.Now.UnixMilli())
 }
+
+// keyCell is a key as it is stored: a UUID as its bytes.
+func keyCell(key string) any {
+	if id, ok := UUIDBytes(key); ok {
+		return id
+	}
+	return key
+}
+
+// shortPrint is the stored part of a fingerprint.
+func shortPrint(print string) ([]byte, error) { return hex.DecodeString(print[:32]) }
 
 const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
 
@@ -119,7 +138,7 @@ func idRow(id, print string) (key, short []byte, err error) {
 	if !ok {
 		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "the id %q is not a UUID in lower-case letters", id)
 	}
-	short, err = hex.DecodeString(print[:32])
+	short, err = shortPrint(print)
 	return key, short, err
 }
 

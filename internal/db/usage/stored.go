@@ -58,7 +58,7 @@ var (
 	ofOwner = lengths("owner", "policy", "set_at")
 	ofToken = lengths("id", "owner", "note", "hash", "created_at", "revoked_at")
 	// OfKey is how many bytes a row of idempotency uses, in SQL.
-	OfKey = lengths("key", "fingerprint", "reply", "created_at")
+	OfKey = lengths("key", "fingerprint", "reply")
 	// OfID is how many bytes a row of ids uses, in SQL.
 	OfID = lengths("id", "print")
 )
