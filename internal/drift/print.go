@@ -3,6 +3,9 @@ package drift
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"strings"
+	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
@@ -72,7 +75,7 @@ func unparsable(result ckpt.JSON) bool {
 func brokenText(value []byte, deeper int) bool {
 	broken := false
 	texts(value, 0, func(s string) bool {
-		if beginsLikeJSON(s) && !saysItWasCut(s) {
+		if beginsLikeJSON(s) && !saysItWasCut(s) && !isCutOff(s) {
 			broken = !isJSONs(s) || deeper > 0 && brokenText([]byte(s), deeper-1)
 		}
 		return !broken
@@ -131,14 +134,30 @@ func saysItWasCut(s string) bool {
 	return false
 }
 
-// isJSONs reports whether a text is one JSON value or several in a row.
+// isJSONs reports whether a text is one JSON value or several in a row. Lines of words may
+// follow: tools add hints.
 func isJSONs(s string) bool {
-	decoder := json.NewDecoder(bytes.NewReader([]byte(s)))
-	for decoder.More() {
+	decoder := json.NewDecoder(strings.NewReader(s))
+	for {
+		end := decoder.InputOffset()
 		var value json.RawMessage
-		if decoder.Decode(&value) != nil {
-			return false
+		if err := decoder.Decode(&value); err != nil {
+			return err == io.EOF || end > 0 && isHint(s[end:])
 		}
 	}
-	return true
+}
+
+// isHint reports whether what follows a JSON value is lines of words.
+func isHint(rest string) bool {
+	words := strings.TrimLeft(rest, " \t\r\n")
+	return strings.Contains(rest[:len(rest)-len(words)], "\n") && !strings.ContainsAny(words[:min(1, len(words))], "]},:") && !beginsLikeJSON(words)
+}
+
+// leastCut is the least round length at which a tool cuts its result.
+const leastCut = 1000
+
+// isCutOff reports whether a text has a round length: a tool cut it.
+func isCutOff(s string) bool {
+	n := utf8.RuneCountInString(s)
+	return n >= leastCut && (n%500 == 0 || n%1024 == 0) || len(s) >= leastCut && (len(s)%500 == 0 || len(s)%1024 == 0)
 }
