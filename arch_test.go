@@ -181,7 +181,7 @@ var arrows = map[string][]string{
 	"internal/cli/manual":      {root, "internal/cli", "internal/cli/term", "internal/daemon"},
 	"internal/cli/service":     {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
 	"internal/cli/doctor": {
-		root, "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet",
+		root, "client", "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet",
 		"internal/ipc/client", "internal/osfile",
 	},
 	"examples/go": {"client"},

@@ -45,6 +45,7 @@ type Client struct {
 	wire     *client.Client
 	spool    *spool
 	delivery *delivery
+	others   others
 }
 
 func (c *Client) init() {
@@ -86,6 +87,7 @@ func (c *Client) log() *slog.Logger {
 // Close closes the connection. The client may be used again.
 func (c *Client) Close() {
 	c.init()
+	c.others.stop()
 	c.wire.Close()
 }
 

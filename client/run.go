@@ -96,6 +96,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 		_ = a.client.delivery.tryToSend(ctx, func(ctx context.Context) error { r.done.learn(ctx, r); return nil })
 	}
 	if r.epoch != nil {
+		a.client.replayOthers()
 		every := cmp.Or(o.Heartbeat, DefaultHeartbeat)
 		h := &heartbeat{wire: a.client.wire, run: r.ref(), most: every, progress: r.declared, told: r.noteLost, drift: r.noteDrift}
 		r.work.every(context.Background(), every, h.beat)

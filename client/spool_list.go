@@ -44,6 +44,26 @@ func Spool(dir string) ([]SpooledFile, error) {
 	return files, nil
 }
 
+// CountSpool counts the files of a spool folder, "" for the default one, without a look into them: those that wait, and
+// those that were refused for good.
+func CountSpool(dir string) (waiting, refused int, err error) {
+	s := &spool{dir: dir}
+	dir, names, err := s.waiting()
+	if err != nil {
+		return 0, 0, err
+	}
+	aside, err := os.ReadDir(filepath.Join(dir, rejectedDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
+	for _, entry := range aside {
+		if _, ok := orderOf(entry.Name()); ok {
+			refused++
+		}
+	}
+	return len(names), refused, nil
+}
+
 func describe(path, state string) SpooledFile {
 	f := SpooledFile{Path: path, State: state}
 	head, _, err := readFile(path)

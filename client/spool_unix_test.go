@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestASpoolThatOthersMayWriteToIsNotRead: what waits there can come from another user.
@@ -126,6 +128,31 @@ func TestAStartSeesWhatAnotherProcessHasSpooled(t *testing.T) {
 		t.Errorf("%d writes wait, %d were refused", waiting, refused)
 	}
 	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
+}
+
+// TestAStartSendsWhatOtherAgentsHaveSpooled: the process that spooled may never start again, so the next process of any
+// agent of the user sends its writes.
+func TestAStartSendsWhatOtherAgentsHaveSpooled(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	away := d.open(t, failOpen)
+	const agents = 120 // more than one slice
+	for i := range agents {
+		_, err := away.Agent(fmt.Sprintf("gone%d", i)).Save(t.Context(), i)
+		must(t, err)
+	}
+	if waiting, refused, err := client.CountSpool(away.SpoolDir); waiting != agents || refused != 0 || err != nil {
+		t.Fatalf("%d writes wait, %d were refused, %v", waiting, refused, err)
+	}
+	d.start()
+	run, err := d.open(t, failOpen).Agent("next").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	expect.Soon(t, "nothing waits", func() bool { waiting, refused := spooled(t, d); return waiting == 0 && refused == 0 })
+	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunCompleted}))
+	var got int
+	if _, err := d.open(t).Agent(fmt.Sprintf("gone%d", agents-1)).Latest(t.Context(), &got); err != nil || got != agents-1 {
+		t.Errorf("restored %d, %v", got, err)
+	}
 }
 
 // spooled counts the files in the spool of a test.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -48,6 +49,9 @@ func statusText(a *app, s *ckpt.Status) {
 	if text := waitingText(s); text != "" {
 		p.Add("waiting", a.Out.Yellow(text))
 	}
+	if text := spoolText(); text != "" {
+		p.Add("spool", a.Out.Yellow(text))
+	}
 	if text := quotaText(s); text != "" {
 		p.Add("quota", text)
 	}
@@ -74,6 +78,22 @@ func statusText(a *app, s *ckpt.Status) {
 	if s.Database.Hidden() {
 		term.Println(a.Stdout, a.Out.Dim("Only administrators see the sizes of the database, the writes, and the audit log."))
 	}
+}
+
+// spoolText counts the writes of this user that are not with the daemon; "" if there are none.
+func spoolText() string {
+	waiting, refused, err := client.CountSpool("")
+	var parts []string
+	if waiting > 0 {
+		parts = append(parts, term.Count(int64(waiting), "write")+" of yours not sent: ckptsidecar spool replay")
+	}
+	if refused > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused for good: ckptsidecar spool list", refused))
+	}
+	if err != nil {
+		parts = append(parts, err.Error())
+	}
+	return strings.Join(parts, "; ")
 }
 
 // quotaText says what users store and may store, "" if nothing is limited.

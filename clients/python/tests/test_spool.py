@@ -219,6 +219,16 @@ class Replaying(World):
                 self.assertEqual(sidecar.replay().left, 1)
         self.assertEqual(sum("does not accept" in line for line in log.output), 1)
 
+    def test_what_other_agents_have_spooled_is_sent(self) -> None:
+        """The process that spooled may never start again, so the next one of any agent of the user sends its writes."""
+        for i in range(3):
+            self.fill(agent=f"gone{i}")
+        self.start()
+        with self.quiet():
+            self.sidecar().agent("next").save(1)
+            self.assertTrue(until(lambda: self.waiting() == [], 60))
+        self.assertEqual(self.sidecar().agent("gone2").restore().state, {"n": 2})
+
     def test_what_another_client_has_spooled_since(self) -> None:
         """A client that has seen that nothing waits looks again before it reads or resumes the run."""
         self.start()

@@ -215,6 +215,16 @@ test('it empties by itself once the daemon is back, without another call', async
   await until('it is empty', () => world.spooled().length === 0, 30_000);
 });
 
+test('what other agents have spooled is sent by the next process of any agent', async () => {
+  const world = absent();
+  const gone = world.client(patient);
+  for (let n = 0; n < 3; n++) await gone.agent(`gone${n}`).save({ n });
+  gone.close(); // so that it does not empty the spool by itself
+  await world.start();
+  await world.client().agent('next').save(1);
+  await until('it is empty', () => world.spooled().length === 0, 30_000);
+});
+
 test('what the daemon refuses for good is put aside with why, and the rest goes on', async () => {
   const world = await World.start();
   const client = world.client({ deadline: 4000 });

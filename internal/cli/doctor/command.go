@@ -30,6 +30,7 @@ var checks = []struct {
 	{"disk", lookDisk},
 	{"space", lookSpace},
 	{"owners", lookOwners},
+	{"spool", lookSpool},
 	{"clock", lookClock},
 	{"journal", lookJournal},
 	{"retention", lookRetention},

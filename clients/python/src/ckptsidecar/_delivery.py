@@ -55,6 +55,7 @@ class Delivery:
         self._turn = Turn()
         self._pid = os.getpid()
         self._clean: set[Lane] = set()  # runs of which nothing waits
+        self._asked_for_others = False  # whether writes of other runs were looked for
         self._unread = False  # whether it was told that the spool cannot be read
         self._away: Optional[CkptError] = None  # why the daemon was given up last
         self._rest = 0.0
@@ -196,6 +197,17 @@ class Delivery:
         except (SpoolError, OSError) as error:
             self._warn_unread(error)
         self._note_clean(lane)
+        if not self._asked_for_others and self._away is None:
+            self._asked_for_others = True
+            self._send_for_others()
+
+    def _send_for_others(self) -> None:
+        """What other runs of the user have left in the spool is sent beside: their processes may never start again."""
+        try:
+            if self.spool.waiting():
+                self._drain()
+        except (SpoolError, OSError) as error:
+            self._warn_unread(error)
 
     def _warn_unread(self, error: Union[SpoolError, OSError]) -> None:
         """A spool that cannot be read holds nothing up."""
