@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/alecthomas/kong"
 
@@ -121,6 +122,10 @@ func run(ctx context.Context, args []string, p process) int {
 func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if hookcmd.Handles(args) {
 		return hookcmd.Main(ctx, a.App, args[1:])
+	}
+	if len(args) == 1 && args[0] == "--version" { // building the grammar takes longer than the rest
+		fmt.Fprintln(a.Stdout, "ckptsidecar "+a.Version)
+		return cli.ExitDone
 	}
 	ended := -1
 	options := []kong.Option{
