@@ -14,6 +14,24 @@ from .harness import World, binary, ckptsidecar, percentile, report
 
 
 class Cost(World):
+    def test_beside_json(self) -> None:
+        """The processor time of this process for a save of a growing history, against that of json.dumps."""
+        self.start()
+        chance = random.Random(7)
+        words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(3000)]
+        for size in (64 << 10, 512 << 10):
+            messages = [{"role": "user", "n": n, "content": " ".join(chance.choices(words, k=120))} for n in range(size // 800)]
+            agent, ours, theirs = self.sidecar().agent(f"cost-{size}"), 0.0, 0.0
+            for n in range(40):
+                messages.append({"role": "assistant", "n": n, "content": " ".join(chance.choices(words, k=120))})
+                began = time.process_time()
+                agent.save({"messages": messages})
+                between = time.process_time()
+                text = json.dumps({"messages": messages})
+                if n >= 8:
+                    ours, theirs = ours + between - began, theirs + time.process_time() - between
+            report(f"a history of {len(text) >> 10} KiB: a save {ours / 32 * 1e3:.2f} ms, json.dumps {theirs / 32 * 1e3:.2f} ms, {ours / theirs:.2f} times")
+
     def test_only_the_change(self) -> None:
         """Show 6: a step of 1.6 KB of a 526 KB history, against the same client that sends the whole."""
         self.start()

