@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/alecthomas/kong"
 
@@ -124,7 +123,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 		return hookcmd.Main(ctx, a.App, args[1:])
 	}
 	if len(args) == 1 && args[0] == "--version" { // building the grammar takes longer than the rest
-		fmt.Fprintln(a.Stdout, "ckptsidecar "+a.Version)
+		term.Println(a.Stdout, "ckptsidecar "+a.Version)
 		return cli.ExitDone
 	}
 	ended := -1
