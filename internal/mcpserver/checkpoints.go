@@ -81,8 +81,8 @@ func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
 type listIn struct {
 	Run    string `json:"run,omitempty" doc:"Default: all"`
 	Kind   string `json:"kind,omitempty" enum:"routine,pre_operation,recovery"`
-	Limit  int    `json:"limit,omitempty" doc:"1 to 100"`
-	Before string `json:"before,omitempty" doc:"next from the previous answer"`
+	Limit  int    `json:"limit,omitempty"`
+	Before string `json:"before,omitempty" doc:"next of the last answer"`
 }
 
 type listOut struct {
@@ -123,7 +123,7 @@ func (s *Server) list(ctx context.Context, in *listIn) (*listOut, error) {
 }
 
 type restoreIn struct {
-	Reason     string `json:"reason" doc:"Why, for the audit log"`
+	Reason     string `json:"reason"`
 	Checkpoint string `json:"checkpoint,omitempty"`
 	Run        string `json:"run,omitempty"`
 	Kind       string `json:"kind,omitempty" enum:"routine,pre_operation,recovery"`

@@ -11,7 +11,7 @@ import (
 func (s *Server) addRunTools() {
 	add(s, tool[resumeIn, resumeOut]{
 		name: "resume_run", title: "Begin or resume a run", repeatable: true,
-		description: "Use it first in a session, and when told to. Takes the run over; returns the newest " +
+		description: "Use it first, and when told to. Takes the run over; returns the newest " +
 			"sound state, and what is done (do not redo it), interrupted and uncertain. " +
 			"verdict: fresh: begin; resume, repair: go on, heeding the lists; ask: a person must decide; unsafe: another process works on it.",
 		do: s.resume,
@@ -19,7 +19,7 @@ func (s *Server) addRunTools() {
 	add(s, tool[driftIn, driftOut]{
 		name: "drift_status", title: "Ask whether you drift", reads: true,
 		description: "Ask whether you go in circles, repeat errors, stand still or overspend. Use it before you " +
-			"retry what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
+			"retry what failed twice. Returns advice, and the checkpoint to go back to.",
 		do: s.drift,
 	})
 }
@@ -29,6 +29,7 @@ type resumeIn struct {
 	Reason string `json:"reason,omitempty"`
 	Look   bool   `json:"look_only,omitempty"`
 	Force  bool   `json:"force,omitempty" doc:"Take it from a live process: if the user says so"`
+	Leave  bool   `json:"leave_uncertain,omitempty" doc:"Go on unanswered: if the user says so"`
 }
 
 type resumeOut struct {
@@ -42,7 +43,7 @@ type resumeOut struct {
 	state
 	Completed   []doneStep  `json:"completed_steps" doc:"Done since that checkpoint: do not do these again, use their results."`
 	Interrupted []openStep  `json:"interrupted_steps" doc:"Begun and never finished: look whether they took effect before you do them again."`
-	Uncertain   []operation `json:"uncertain_operations" doc:"Risky things that may have taken effect, or not: find out, do not repeat them blindly."`
+	Uncertain   []operation `json:"uncertain_operations" doc:"Nobody knows whether these took effect: do not do them again, unless they are idempotent."`
 	Continue    string      `json:"continuation_prompt,omitempty" doc:"What the session before wanted to tell you."`
 	Question    string      `json:"question,omitempty" doc:"What a person has to decide."`
 }
@@ -61,14 +62,17 @@ type openStep struct {
 }
 
 type operation struct {
-	Key      string `json:"key"`
-	Name     string `json:"name"`
-	Began    string `json:"started_at"`
-	Evidence string `json:"error,omitempty" doc:"What is known of its end."`
+	Key        string `json:"key"`
+	Name       string `json:"name"`
+	Attempt    int64  `json:"attempt"`
+	Began      string `json:"started_at"`
+	Evidence   string `json:"error,omitempty" doc:"What is known of its end."`
+	Idempotent bool   `json:"idempotent" doc:"Doing it again with the same key is harmless: begin it again."`
+	Resolve    string `json:"resolve" doc:"The command with which a person says what became of it."`
 }
 
 func (s *Server) resume(ctx context.Context, in *resumeIn) (*resumeOut, error) {
-	r := ckpt.ResumeRequest{Agent: s.agent, Run: s.named(in.Run), PID: s.pid, Reason: in.Reason, DryRun: in.Look, Force: in.Force}
+	r := ckpt.ResumeRequest{Agent: s.agent, Run: s.named(in.Run), PID: s.pid, Reason: in.Reason, DryRun: in.Look, Force: in.Force, LeaveUncertain: in.Leave}
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -113,7 +117,8 @@ func shownPlan(p *ckpt.Plan) *resumeOut {
 		out.Interrupted = append(out.Interrupted, openStep{step.Key, step.Name, shownValue(step.Args), step.StartedAt.String()})
 	}
 	for _, o := range p.UncertainOperations {
-		out.Uncertain = append(out.Uncertain, operation{o.Key, o.Name, o.StartedAt.String(), string(o.Error)})
+		out.Uncertain = append(out.Uncertain, operation{
+			o.Key, o.Name, o.Attempt, o.StartedAt.String(), string(o.Error), o.Idempotent, ckpt.ResolveCommand(p.Agent, p.Run, o.Key)})
 	}
 	if p.Prompt != nil {
 		out.Question = p.Prompt.Question

@@ -277,6 +277,38 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	}
 }
 
+// TestAnUncertainOperationIsShownWithWhatMayBeDone: one that is idempotent may be begun again; another needs a person, or the
+// word of the user that the session goes on without an answer, with a reason. It stays uncertain then.
+func TestAnUncertainOperationIsShownWithWhatMayBeDone(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	first := d.host("payer")
+	first.done("save_checkpoint", `{"state":{"n":1}}`)
+	first.done("begin_operation", `{"key":"safe","name":"set the price","idempotent":true}`)
+	first.kill()
+	second := d.host("payer")
+	resumed := second.done("resume_run", `{}`)
+	wantText(t, "verdict", resumed["verdict"], "repair")
+	wantText(t, "uncertain", resumed["uncertain_operations"], "key:safe", "idempotent:true", "attempt:1")
+	if again := second.done("begin_operation", `{"key":"safe","idempotent":true}`); again["go_ahead"] != true {
+		t.Errorf("what is idempotent is not repeated: %v", again)
+	}
+	second.done("finish_operation", `{"key":"safe","status":"succeeded"}`)
+	second.done("begin_operation", `{"key":"pay"}`)
+	second.kill()
+
+	third := d.host("payer")
+	asked := third.done("resume_run", `{}`)
+	wantText(t, "verdict", asked["verdict"], "ask")
+	wantText(t, "uncertain", asked["uncertain_operations"], "key:pay", "idempotent:false", "resolve:ckptsidecar operation resolve payer pay it_did|it_did_not|repeat")
+	third.refused("resume_run", `{"leave_uncertain":true}`, "reason")
+	left := third.done("resume_run", `{"leave_uncertain":true,"reason":"the user refunds it"}`)
+	if left["claimed"] != true {
+		t.Errorf("the session does not go on: %v", left)
+	}
+	third.refused("begin_operation", `{"key":"pay"}`, "uncertain", "ckptsidecar operation resolve payer pay")
+}
+
 func TestAStepThatWasStartedIsEndedUnderItsKey(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)

@@ -13,9 +13,9 @@ import (
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
 		name: "begin_operation", title: "Begin a risky operation",
-		description: "Use it right before what must not happen twice: deploy, payment, " +
+		description: "Use it before what must not happen twice: deploy, payment, " +
 			"deletion. Saves the state to go back to. " +
-			"Act only if go_ahead is true; else it was done before: use the result. Then use finish_operation.",
+			"Act only if go_ahead is true; else it was done before: use the result. Then finish_operation.",
 		do: s.begin,
 	})
 	add(s, tool[finishIn, finishOut]{
@@ -36,6 +36,7 @@ type beginIn struct {
 	Key   string    `json:"key" doc:"Same for every attempt, such as deploy-v1.4"`
 	Name  string    `json:"name,omitempty"`
 	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"As in save_checkpoint. Default: the newest saved"`
+	Again bool      `json:"idempotent,omitempty" doc:"Harmless to repeat"`
 	Run   string    `json:"run,omitempty"`
 }
 
@@ -50,7 +51,7 @@ type beginOut struct {
 }
 
 func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
-	r := ckpt.OperationRequest{Key: in.Key, Name: in.Name, State: in.State}
+	r := ckpt.OperationRequest{Key: in.Key, Name: in.Name, State: in.State, Idempotent: in.Again}
 	if r.Name == "" {
 		r.Name = r.Key
 	}
@@ -124,7 +125,7 @@ type stepIn struct {
 	Name         string    `json:"name"`
 	Key          string    `json:"key,omitempty" doc:"Default: a new one"`
 	Args         ckpt.JSON `json:"args,omitempty"`
-	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"Default: failed with an error, else succeeded"`
+	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"Default: by error"`
 	Result       ckpt.JSON `json:"result,omitempty"`
 	Error        string    `json:"error,omitempty"`
 	Turn         string    `json:"turn,omitempty" doc:"The same for all calls of one answer"`
@@ -133,7 +134,7 @@ type stepIn struct {
 	InputTokens  *int64    `json:"input_tokens,omitempty"`
 	OutputTokens *int64    `json:"output_tokens,omitempty"`
 	CostUSD      *float64  `json:"cost_usd,omitempty"`
-	Progress     *float64  `json:"progress,omitempty" doc:"Of the whole work; it only grows"`
+	Progress     *float64  `json:"progress,omitempty" doc:"It only grows"`
 	Run          string    `json:"run,omitempty"`
 }
 
