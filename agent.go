@@ -79,6 +79,8 @@ type Erased struct {
 	Checkpoints int64  `json:"checkpoints"`
 	StoredBytes int64  `json:"stored_bytes"`
 	FilesBytes  int64  `json:"files_bytes"`
+	// Uncertain is how many operations were erased although nobody knows whether they took effect. Their names are erased too.
+	Uncertain int64 `json:"uncertain_operations"`
 
 	Fleet *ErasedFleet `json:"fleet,omitempty"` // nil for a host that belongs to no fleet
 }

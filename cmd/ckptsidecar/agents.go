@@ -12,6 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 type agentsCmd struct {
@@ -101,6 +102,9 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if c.Timeout < 0 || c.Timeout > 0 && !c.Wait {
 		return cli.Usagef("--timeout says how long --wait waits: give both, and a positive time")
 	}
+	if err := a.nameUncertain(ctx, c.Agent); err != nil {
+		return err
+	}
 	if !c.Yes {
 		if err := a.confirm(ctx, c.Agent); err != nil {
 			return err
@@ -115,6 +119,29 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 		waited = fleetcmd.WaitErased(ctx, a.App, gone, time.Duration(c.Timeout))
 	}
 	return errors.Join(erasedText(a, gone), waited)
+}
+
+// nameUncertain names the operations of an agent of which nobody knows whether they took effect, before they are erased: the
+// audit log cannot name them afterwards.
+func (a *app) nameUncertain(ctx context.Context, agent string) error {
+	page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Lives: true, Limit: 1})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound || err == nil && len(page.Runs) == 0 {
+		return nil // there is no such agent, or its erasure was interrupted and is finished now
+	}
+	if err != nil {
+		return err
+	}
+	v, _, err := client.Operator{Client: a.Client()}.Overview(ctx, survey.OverviewQuery{Limit: 1})
+	if err != nil {
+		return err
+	}
+	for i := range v.Needs {
+		if n := &v.Needs[i]; n.What == survey.NeedOperation && n.Agent == agent && n.Owner == page.Runs[0].Owner {
+			a.Tell("nobody knows whether operation %s (%s) of run %s, attempt %d, took effect; to record it first: %s",
+				n.Operation, n.Text, n.Run, n.Attempt, ckpt.ResolveCommand(n.Agent, n.Run, n.Operation))
+		}
+	}
+	return nil
 }
 
 func erasedText(a *app, gone *ckpt.Erased) error {

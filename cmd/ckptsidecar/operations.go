@@ -105,6 +105,7 @@ type operationBeginCmd struct {
 
 	Args         string `help:"The arguments, as JSON, for the person who is asked if nobody knows how it ended." placeholder:"JSON"`
 	Idempotent   bool   `help:"Repeating it with the same key is harmless: after a crash it is begun again without a question."`
+	Check        bool   `help:"The code can find out itself whether it took effect: at a resume nobody is asked before the code has looked."`
 	ResultSchema string `help:"The JSON Schema of the result that a person must give with it_did: JSON, or @FILE." placeholder:"JSON"`
 }
 
@@ -117,7 +118,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label, Args: jsonOf(c.Args), Idempotent: c.Idempotent, ResultSchema: schema}
+	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label, Args: jsonOf(c.Args), Idempotent: c.Idempotent, SelfCheck: c.Check, ResultSchema: schema}
 	if r.Name == "" {
 		r.Name = c.Key
 	}
@@ -193,12 +194,13 @@ type operationResolveCmd struct {
 	Attempt int64  `help:"Which attempt. Default: the newest that is uncertain." placeholder:"N"`
 	Reason  string `help:"How it is known, for the audit log." placeholder:"TEXT"`
 	Result  string `help:"With it_did: what came out, as JSON, for the agent's code." placeholder:"JSON"`
+	Check   bool   `help:"The agent's own code has looked, and says so: no person has."`
 }
 
 func (c *operationResolveCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
 	ref.Epoch = nil // a person needs none
-	r := ckpt.OperationResolution{Key: c.Key, Attempt: c.Attempt, Choice: ckpt.PromptChoice(c.Choice), Result: jsonOf(c.Result), Reason: c.Reason}
+	r := ckpt.OperationResolution{Key: c.Key, Attempt: c.Attempt, Choice: ckpt.PromptChoice(c.Choice), Result: jsonOf(c.Result), Reason: c.Reason, ByCheck: c.Check}
 	if err := cli.Checked(ref.Check(), wellformed.OperationResolution(&r)); err != nil {
 		return err
 	}

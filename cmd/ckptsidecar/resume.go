@@ -20,6 +20,7 @@ type resumeCmd struct {
 	DryRun           bool           `help:"Only look: claim and change nothing."`
 	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
 	Reason           string         `help:"Why, for the audit log." placeholder:"TEXT"`
+	LeaveUncertain   bool           `help:"Go on although nobody knows whether an operation took effect: it stays uncertain, and does not begin again. Needs a --reason."`
 	Here             bool           `help:"Look at this host only: claim no run of another host of the fleet."`
 	PID              int            `name:"pid" help:"The process that owns the run from now on. ${owner_default}" placeholder:"N"`
 	HeartbeatTimeout *ckpt.Duration `help:"${heartbeat_timeout}" placeholder:"TIME"`
@@ -35,7 +36,7 @@ func (c *resumeCmd) Help() string {
 func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	r := ckpt.ResumeRequest{
 		Agent: c.Agent, Run: a.InRun(c.Agent, c.InRun), PID: a.OwnerPID(c.PID), HeartbeatTimeout: c.HeartbeatTimeout,
-		ProgressTimeout: c.ProgressTimeout, Reason: c.Reason, DryRun: c.DryRun, Force: c.Force,
+		ProgressTimeout: c.ProgressTimeout, Reason: c.Reason, DryRun: c.DryRun, Force: c.Force, LeaveUncertain: c.LeaveUncertain,
 	}
 	if c.Here {
 		r.Fleet = new(bool)

@@ -34,6 +34,9 @@ func (c *runDeleteCmd) Run(ctx context.Context, a *app) error {
 	}
 	term.Printf(a.Stdout, "%s/%s  deleted: %s, and %s that belonged to it\n", gone.Agent, gone.Run,
 		term.Count(gone.Checkpoints, "checkpoint"), term.Count(gone.Rows, "row"))
+	for _, o := range gone.Uncertain {
+		a.Tell("operation %s, attempt %d, was %s: nobody knows whether it took effect, and nobody is asked about it any more", o.Key, o.Attempt, o.Status)
+	}
 	return nil
 }
 

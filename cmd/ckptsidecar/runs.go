@@ -175,6 +175,8 @@ type runStartCmd struct {
 	PID              int               `name:"pid" help:"The process that owns it. ${owner_default}" placeholder:"N"`
 	HeartbeatTimeout *ckpt.Duration    `help:"${heartbeat_timeout}" placeholder:"TIME"`
 	ProgressTimeout  *ckpt.Duration    `help:"${progress_timeout}" placeholder:"TIME"`
+	LeaveUncertain   bool              `help:"Begin an ended run anew although nobody knows whether an operation of it took effect: it stays uncertain. Needs a --reason."`
+	Reason           string            `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
 // Run prints only the epoch on standard output, so that epoch=$(ckptsidecar run start …) works.
@@ -186,6 +188,7 @@ func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 		Agent: c.Agent, Run: a.InRun(c.Agent, c.InRun), Workflow: ckpt.Ref(c.Workflow), PID: a.OwnerPID(c.PID), ParentRun: ckpt.Ref(c.ParentRun),
 		ForkFrom: ckpt.Ref(c.ForkFrom), HeartbeatTimeout: c.HeartbeatTimeout, ProgressTimeout: c.ProgressTimeout,
 		Goal: ckpt.Ref(c.Goal), ExternalSession: ckpt.Ref(c.ExternalSession), Labels: c.Label,
+		LeaveUncertain: c.LeaveUncertain, Reason: c.Reason,
 	}
 	if err := cli.Checked(r.Check()); err != nil {
 		return err

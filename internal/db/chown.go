@@ -166,12 +166,7 @@ func (s *Store) noneRuns(tx *ledger.Tx, a *ledger.Given) error {
 }
 
 func sizeOfAgent(tx *ledger.Tx, a *ledger.Given) (ckpt.ChownedAgent, error) {
-	row := struct {
-		Runs        int64 `db:"runs"`
-		Checkpoints int64 `db:"checkpoints"`
-		StoredBytes int64 `db:"stored_bytes"`
-		FilesBytes  int64 `db:"files_bytes"`
-	}{}
+	var row agentSizes
 	_, err := tx.Get(&row, sizesOfAgent, a.ID)
 	return ckpt.ChownedAgent{
 		Agent: a.Name, Runs: row.Runs, Checkpoints: row.Checkpoints,

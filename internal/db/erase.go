@@ -116,16 +116,12 @@ func (s *Store) owe(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Erased, error)
 	if found {
 		return erased, json.Unmarshal([]byte(text), erased)
 	}
-	row := struct {
-		Runs        int64 `db:"runs"`
-		Checkpoints int64 `db:"checkpoints"`
-		StoredBytes int64 `db:"stored_bytes"`
-		FilesBytes  int64 `db:"files_bytes"`
-	}{}
+	var row agentSizes
 	if _, err := tx.Get(&row, sizesOfAgent, agent.ID); err != nil {
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes, erased.FilesBytes = row.Runs, row.Checkpoints, row.StoredBytes, row.FilesBytes
+	erased.Uncertain = row.Uncertain
 	b, err := json.Marshal(erased)
 	if err != nil {
 		return nil, err
@@ -260,9 +256,19 @@ var erasures = []string{
 	`DELETE FROM agents WHERE id = ?`,
 }
 
-// sizesOfAgent reads how much an agent has stored.
+// agentSizes is how much an agent has.
+type agentSizes struct {
+	Runs        int64 `db:"runs"`
+	Checkpoints int64 `db:"checkpoints"`
+	StoredBytes int64 `db:"stored_bytes"`
+	FilesBytes  int64 `db:"files_bytes"`
+	Uncertain   int64 `db:"uncertain"` // operations of which nobody knows whether they took effect
+}
+
+// sizesOfAgent reads the sizes of an agent.
 const sizesOfAgent = `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints, coalesce(sum(stored_bytes), 0) AS stored_bytes,
-	(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes FROM runs WHERE agent_id = ?1`
+	(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes,
+	(SELECT count(*) FROM runs r CROSS JOIN operations o ON o.run_id = r.id WHERE r.agent_id = ?1 AND ` + isUnresolved + `) AS uncertain FROM runs WHERE agent_id = ?1`
 
 // erase deletes the rows that are left of an agent.
 func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry, erased *ckpt.Erased) error {
@@ -298,7 +304,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	})
 	e.Owner = agent.Owner
 	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes,
-		"files_bytes": erased.FilesBytes, "uids": uids}
+		"files_bytes": erased.FilesBytes, "uncertain_operations": erased.Uncertain, "uids": uids}
 	return tx.Audit(e)
 }
 

@@ -73,10 +73,10 @@ func mayLeave(tx *ledger.Tx, agent string, run *ledger.RunRow, leave bool, becau
 }
 
 // named is what an audit row says of attempts.
-func named(rows []operationRow) []map[string]any {
-	list := make([]map[string]any, len(rows))
+func named(rows []operationRow) []ckpt.RemovedOperation {
+	list := make([]ckpt.RemovedOperation, len(rows))
 	for i := range rows {
-		list[i] = map[string]any{"key": rows[i].Key, "name": rows[i].Name, "attempt": rows[i].Attempt, "status": rows[i].Status}
+		list[i] = ckpt.RemovedOperation{Key: rows[i].Key, Name: rows[i].Name, Attempt: rows[i].Attempt, Status: rows[i].Status}
 	}
 	return list
 }

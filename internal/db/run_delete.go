@@ -136,8 +136,8 @@ func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow,
 		return false, err
 	}
 	e.Owner, e.Life, e.Detail = agent.Owner, run.Life, map[string]any{"checkpoints": before + gone.Checkpoints, "rows": gone.Rows, "status": run.Status}
-	if len(unknown) > 0 {
-		e.Detail["uncertain_operations"] = named(unknown)
+	if gone.Uncertain = named(unknown); len(unknown) > 0 {
+		e.Detail["uncertain_operations"] = gone.Uncertain
 	}
 	return false, tx.Audit(e)
 }

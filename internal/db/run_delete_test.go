@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,42 @@ func TestDeleteRun(t *testing.T) {
 		t.Errorf("the next save: %+v", next)
 	}
 	sound(t, pathOf(s))
+}
+
+// TestAForcedDeletionNamesWhatNobodyKnows: without force, a run with an open or an uncertain operation stays. With force, the
+// answer and the row of the audit log name each of its attempts.
+func TestAForcedDeletionNamesWhatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	start(t, s, 7)
+	for _, key := range []string{"pay", "send", "done"} {
+		_, _, err := s.BeginOperation(t.Context(), as(7), mainRun, ckpt.OperationRequest{Key: key, Name: key + " it"})
+		must(t, err)
+	}
+	_, _, err := s.EndOperation(t.Context(), as(7), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationUncertain})
+	must(t, err)
+	_, _, err = s.EndOperation(t.Context(), as(7), mainRun, ckpt.OperationEnd{Key: "done", Status: ckpt.OperationSucceeded})
+	must(t, err)
+	p.kill(7)
+	by := root
+	by.Target = ann.Caller.Owner
+	for _, who := range []ckpt.Scope{ann, by} {
+		_, err = s.DeleteRun(t.Context(), who, mainRun, false)
+		wantCode(t, err, ckpt.CodeUncertainOperation)
+	}
+	deleted, err := s.DeleteRun(t.Context(), by, mainRun, true)
+	must(t, err)
+	want := []ckpt.RemovedOperation{
+		{Key: "pay", Name: "pay it", Attempt: 1, Status: ckpt.OperationUncertain}, {Key: "send", Name: "send it", Attempt: 1, Status: ckpt.OperationOpen},
+	}
+	if !slices.Equal(deleted.Uncertain, want) {
+		t.Errorf("the answer names %+v", deleted.Uncertain)
+	}
+	got := sqlite3(t, pathOf(s), `SELECT group_concat((value ->> 'key') || ' ' || (value ->> 'status') || ' ' || (value ->> 'attempt'), ', ')
+		FROM audit_log, json_each(detail -> 'uncertain_operations') WHERE action = 'delete_run' AND outcome = 'done'`)
+	if got != "pay uncertain 1, send open 1" {
+		t.Errorf("the audit log names %q", got)
+	}
 }
 
 // TestAnotherOwnersForkKeepsNoRun: another owner can have checkpoints with the same ids, from the

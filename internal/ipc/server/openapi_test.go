@@ -137,7 +137,7 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"EndRequest": ckpt.EndRequest{}, "ResumeRequest": ckpt.ResumeRequest{}, "Plan": ckpt.Plan{},
 		"CompletedStep": ckpt.CompletedStep{}, "InterruptedStep": ckpt.InterruptedStep{}, "SyntheticResult": ckpt.SyntheticResult{},
 		"Skipped": ckpt.Skipped{}, "ProgramRest": ckpt.ProgramRest{}, "Step": ckpt.Step{}, "StepPage": ckpt.StepPage{},
-		"StepRequest": ckpt.StepRequest{}, "Operation": ckpt.Operation{}, "OperationEnded": ckpt.OperationEnded{},
+		"StepRequest": ckpt.StepRequest{}, "Operation": ckpt.Operation{}, "RemovedOperation": ckpt.RemovedOperation{}, "OperationEnded": ckpt.OperationEnded{},
 		"OperationPage": ckpt.OperationPage{}, "OperationRequest": ckpt.OperationRequest{}, "OperationEnd": ckpt.OperationEnd{},
 		"Event": ckpt.Event{}, "EventPage": ckpt.EventPage{}, "NewEvent": ckpt.NewEvent{}, "Appended": ckpt.Appended{},
 		"Prompt": ckpt.Prompt{}, "PromptPage": ckpt.PromptPage{}, "PromptAnswer": ckpt.PromptAnswer{}, "QuestionRequest": ckpt.QuestionRequest{}, "NotifyTested": ckpt.NotifyTested{}, "OwnerEventPage": ckpt.OwnerEventPage{}, "NotifyStatus": ckpt.NotifyStatus{},
