@@ -229,3 +229,46 @@ type broken struct{ error }
 
 func (b broken) Read([]byte) (int, error)  { return 0, b.error }
 func (b broken) Write([]byte) (int, error) { return 0, b.error }
+
+// TestTheAuditHasAnImportedPolicy: an auditor reads a policy that was imported in the same way as one that was set.
+func TestTheAuditHasAnImportedPolicy(t *testing.T) {
+	t.Parallel()
+	s, _, text := exported(t)
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	other := openWith(t, options(path, newClock()))
+	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	must(t, other.Close())
+	const ask = "SELECT detail ->> '$.policy.routine_keep' FROM audit_log WHERE action = 'set_policy'"
+	if got := sqlite3(t, path, ask); got != "50" {
+		t.Errorf("routine_keep in the audit row is %q: %s", got, sqlite3(t, path, "SELECT detail FROM audit_log WHERE action = 'set_policy'"))
+	}
+	must(t, s.Close())
+}
+
+// TestAnOwnerMaySayTimedOut: a run whose owner ended it as timed_out says so after an export and an import, and is resumed.
+func TestAnOwnerMaySayTimedOut(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	run, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", PID: 11})
+	must(t, err)
+	saved := save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
+	ended, _, err := s.EndRun(t.Context(), as(11), at(run.Epoch), ckpt.EndRequest{Status: ckpt.RunTimedOut, Reason: "no answer for an hour"})
+	must(t, err)
+	if ended.Status != ckpt.RunTimedOut {
+		t.Fatalf("the run is %s", ended.Status)
+	}
+	other, _ := copyOf(t, c, p, exportOf(t, s, "a"))
+	for name, s := range map[string]*db.Store{"here": s, "imported": other} {
+		got, err := s.Run(t.Context(), ann, mainRun)
+		must(t, err)
+		if got.Status != ckpt.RunTimedOut {
+			t.Errorf("%s the run is %s", name, got.Status)
+		}
+		plan, _, err := s.Resume(t.Context(), as(12), ckpt.ResumeRequest{Agent: "a", PID: 12, DryRun: true})
+		must(t, err)
+		if plan.Verdict != ckpt.VerdictResume || plan.Checkpoint == nil || plan.Checkpoint.SHA256 != saved.SHA256 {
+			t.Errorf("%s the plan is %+v", name, plan)
+		}
+	}
+}

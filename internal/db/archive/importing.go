@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"maps"
 	"os"
 	"slices"
@@ -117,7 +118,7 @@ func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy c
 		string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return err
 	}
-	e.Detail = map[string]any{"policy": string(a.policy)}
+	e.Detail = map[string]any{"policy": json.RawMessage(a.policy)}
 	return tx.Audit(e)
 }
 
