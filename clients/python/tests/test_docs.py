@@ -30,7 +30,7 @@ class Documentation(World):
     def test_every_snippet(self) -> None:
         self.start()
         count = 0
-        for file in ("docs/PYTHON.md", "docs/OPERATIONS_ONCE.md", "docs/QUICKSTART.md", "clients/python/README.md", "README.md"):
+        for file in ("docs/PYTHON.md", "docs/OPERATIONS_ONCE.md", "docs/QUICKSTART.md", "docs/COMING_FROM.md", "clients/python/README.md", "README.md"):
             for agent in self.sidecar().agents():
                 self.sidecar().agent(agent["agent"]).erase()
             text = (ROOT / file).read_text(encoding="utf-8")
@@ -43,6 +43,47 @@ class Documentation(World):
                     if said:
                         self.assertEqual(done.stdout, said)
         self.assertGreaterEqual(count, 12)
+        self.daemon.sound(self)
+
+    def test_the_ported_loop_of_a_checkpoint_manager(self) -> None:
+        """The loop of the page, word for word, through a lost key, a recovery, a secret, and kill -9; only its work is another."""
+        text = (ROOT / "docs/COMING_FROM.md").read_text(encoding="utf-8")
+        code = next(code for code, _ in SNIPPET.findall(text) if "def work(state):" in code)
+        self.assertLessEqual(len([line for line in code.splitlines() if line]), 14)
+        loop = code.index("agent = ")
+        work = """
+import os
+def work(state):
+    i = state["i"]
+    def once(name):
+        fresh = not os.path.exists(name)
+        open(name, "w").close()
+        return fresh
+    if i == 15 and once("killed"):
+        os.kill(os.getpid(), 9)
+    notes = [*state["notes"], "key AKIAQ7ZPMX3WVN5KTR2D" if i == 11 else f"note {i}"]
+    new = {"i": i + 1} if i == 7 and once("lost") else {"i": i + 1, "notes": notes}
+    print(i, flush=True)
+    return new
+"""
+        self.start()
+        for secrets in ("warn", "redact"):
+            with self.subTest(secrets):
+                self.sidecar().agent("worker").set_policy(secrets=secrets)
+                for name in ("killed", "lost"):
+                    if os.path.exists(os.path.join(self.folder, name)):
+                        os.remove(os.path.join(self.folder, name))
+                program = "import ckptsidecar\n" + work + code[loop:]
+                first, second = self.run_python("-c", program), self.run_python("-c", program)
+                self.assertEqual((first.returncode, second.returncode), (-9, 0), first.stderr + second.stderr)
+                self.assertEqual(first.stdout.split(), [str(i) for i in (*range(8), *range(7, 15))])
+                self.assertEqual(second.stdout.splitlines(), [*(str(i) for i in range(15, 20)), "done with 20 notes"])
+                latest = self.sidecar().agent("worker").latest()
+                assert latest is not None
+                self.assertEqual((latest.state["i"], latest.suspect), (20, False))
+                found = {(f["rule"], f["closed"]) for f in self.sidecar().agent("worker").drift().secrets}
+                self.assertEqual(found, {("secret", None)})
+                self.sidecar().agent("worker").erase()
         self.daemon.sound(self)
 
     def test_the_loop_survives(self) -> None:

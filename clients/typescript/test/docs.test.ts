@@ -9,7 +9,7 @@ import { bin, script, World } from './world.js';
 
 const root = script('..');
 const repository = join(root, '..', '..');
-const sources = { docs: join(repository, 'docs', 'TYPESCRIPT.md'), once: join(repository, 'docs', 'OPERATIONS_ONCE.md'), langgraph: join(repository, 'docs', 'LANGGRAPH.md'), readme: join(root, 'README.md'), quickstart: join(repository, 'docs', 'QUICKSTART.md'), front: join(repository, 'README.md') };
+const sources = { docs: join(repository, 'docs', 'TYPESCRIPT.md'), once: join(repository, 'docs', 'OPERATIONS_ONCE.md'), langgraph: join(repository, 'docs', 'LANGGRAPH.md'), readme: join(root, 'README.md'), quickstart: join(repository, 'docs', 'QUICKSTART.md'), front: join(repository, 'README.md'), coming: join(repository, 'docs', 'COMING_FROM.md') };
 
 /** The TypeScript of a document, block by block. */
 function snippets(file: string): string[] {
