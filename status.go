@@ -120,4 +120,9 @@ type BackupStatus struct {
 	Last      Time     `json:"last"` // the time of the newest backup
 	LastBytes int64    `json:"last_bytes"`
 	LastError string   `json:"last_error"` // "" if the last one succeeded
+
+	AfterError    string   `json:"after_error"`    // of the program backup.after, "" if it took the newest backup, or there is none
+	DrillInterval Duration `json:"drill_interval"` // 0s for none
+	DrillLast     Time     `json:"drill_last"`     // when a backup was last restored and verified on trial
+	DrillError    string   `json:"drill_error"`    // "" if that succeeded
 }

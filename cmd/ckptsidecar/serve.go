@@ -50,7 +50,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 // daemon returns the daemon for these settings, without a manager.
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
-		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside,
+		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside, Restore: a.restoreAside,
 		Load: func() (daemon.Config, error) { return c.Settings(a.App) },
 	}
 }
@@ -75,6 +75,15 @@ func (a *app) backupAside(ctx context.Context, database, out string) error {
 	return backUp(cmd, filepath.Dir(out))
 }
 
+// restoreAside restores a backup on trial in a separate process, for the same reason.
+func (a *app) restoreAside(ctx context.Context, backup, database string) error {
+	cmd, err := a.Again(ctx, "restore-backup", backup, "--db", database)
+	if err != nil {
+		return err
+	}
+	return sayOf(cmd.CombinedOutput())
+}
+
 // backUp runs a command that makes a backup in a folder. A command that is killed, because the daemon stops or reads
 // its settings again, leaves nothing there.
 func backUp(cmd *exec.Cmd, folder string) error {
@@ -82,6 +91,11 @@ func backUp(cmd *exec.Cmd, folder string) error {
 	if err != nil && cmd.Process != nil {
 		err = errors.Join(err, daemon.RemoveUnfinished(folder, cmd.Process.Pid))
 	}
+	return sayOf(said, err)
+}
+
+// sayOf returns what a command of this program that failed has said.
+func sayOf(said []byte, err error) error {
 	if text := strings.TrimPrefix(strings.TrimSpace(string(said)), "ckptsidecar: "); err != nil && text != "" {
 		return errors.New(text)
 	}

@@ -264,5 +264,14 @@ func backupText(s *ckpt.Status) string {
 	if b.LastError != "" {
 		text += ", failed: " + b.LastError
 	}
+	if b.AfterError != "" {
+		text += ", not taken by backup.after: " + b.AfterError
+	}
+	switch {
+	case b.DrillError != "":
+		text += ", not restored on trial: " + b.DrillError
+	case !b.DrillLast.IsZero():
+		text += ", restored on trial " + term.Ago(s.Now.Time, b.DrillLast.Time)
+	}
 	return text
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,10 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/notify"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // The names of scheduled backups sort by their time. The daemon ignores other files in
@@ -48,6 +51,13 @@ type backups struct {
 	made             func() // called after each new backup
 	failed           func(context.Context, error)
 
+	after        string // the program that is run with each new backup
+	afterTimeout time.Duration
+	drillEvery   time.Duration
+	restore      func(ctx context.Context, backup, database string) error // restores a backup as a new database, and verifies it
+
+	busy sync.Mutex // held by a backup and by a drill
+
 	mu      sync.Mutex
 	lastErr string
 }
@@ -56,6 +66,10 @@ func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
 	b := &backups{log: log, now: now, made: func() {}, failed: func(context.Context, error) {}}
 	b.set(c)
 	b.copy = func(ctx context.Context, database, out string) error { return db.Backup(ctx, database, out, nil) }
+	b.restore = func(ctx context.Context, backup, database string) error {
+		_, err := db.RestoreBackup(ctx, backup, db.Options{Path: database, Mode: 0o600, Retention: retention.Plan}, nil, nil)
+		return err
+	}
 	return b
 }
 
@@ -65,6 +79,7 @@ func (b *backups) set(c *Config) {
 	defer b.mu.Unlock()
 	b.database, b.folder, b.mode = c.Database, c.backupFolder(), c.folderMode()
 	b.interval, b.keep = time.Duration(c.BackupInterval), c.BackupKeep
+	b.after, b.afterTimeout, b.drillEvery = c.BackupAfter, time.Duration(c.BackupAfterTimeout), time.Duration(c.BackupDrill)
 }
 
 // backupFolder returns the folder for backups.
@@ -93,33 +108,126 @@ func (b *backups) Run(ctx context.Context) error {
 	if b.interval == 0 {
 		return nil
 	}
-	pause, again := max(min(firstBackup, b.interval/10), b.due()), false
+	first := min(firstBackup, b.interval/10)
+	pause, again := max(first, b.due()), false
+	if b.owed() != "" {
+		pause = first
+	}
 	for {
-		if b.wait(ctx, pause, again) != nil {
+		if waitUntilDue(ctx, pause, again, b.due) != nil {
 			return nil
 		}
-		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
-			b.log.Error("no new backup was made", "error", err, "folder", b.folder)
-			b.failed(ctx, err)
-			pause, again = min(retryBackup, b.interval), true
-			continue
+		if b.due() <= 0 {
+			if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
+				b.log.Error("no new backup was made", "error", err, "folder", b.folder)
+				b.failed(ctx, fmt.Errorf("The backup failed: %w", err))
+				pause, again = min(retryBackup, b.interval), true
+				continue
+			}
 		}
+		b.hand(ctx)
 		pause, again = max(time.Second, b.due()), false
+		if b.owed() != "" {
+			pause = min(pause, retryBackup)
+		}
 	}
 }
 
-// wait waits for a time, and for a shorter one if the next backup is due before. Timers stand still while the machine
-// sleeps, so the clock decides. again says that a failed backup is tried again after the time.
-func (b *backups) wait(ctx context.Context, pause time.Duration, again bool) error {
+// waitUntilDue waits for a time, and for a shorter one if something is due before. Timers stand still while the machine
+// sleeps, so the clock decides. again says that what failed is tried again after the time.
+func waitUntilDue(ctx context.Context, pause time.Duration, again bool, due func() time.Duration) error {
 	for pause > longestWait {
 		if err := periodic.Wait(ctx, longestWait); err != nil {
 			return err
 		}
 		if pause -= longestWait; !again {
-			pause = min(pause, max(time.Second, b.due()))
+			pause = min(pause, max(time.Second, due()))
 		}
 	}
 	return periodic.Wait(ctx, pause)
+}
+
+// owed returns the newest backup if the program backup.after has not taken it.
+func (b *backups) owed() string {
+	list, err := b.list()
+	if b.after == "" || err != nil || len(list) == 0 {
+		return ""
+	}
+	newest := list[len(list)-1].path
+	if last := readNote(b.folder, afterFile); last.Backup == newest && last.Error == "" {
+		return ""
+	}
+	return newest
+}
+
+// hand runs the program backup.after with the newest backup. If that fails, Run tries it again.
+func (b *backups) hand(ctx context.Context) {
+	file := b.owed()
+	if file == "" || ctx.Err() != nil {
+		return
+	}
+	var said tail
+	p := notify.Program{Run: []string{b.after, file}, Limit: b.afterTimeout, Stderr: &said}
+	err := p.Start(ctx)
+	if ctx.Err() != nil {
+		return // the settings are read again, or the daemon stops
+	}
+	note := backupNote{At: ckpt.At(b.now()), Backup: file}
+	if err != nil {
+		note.Error = err.Error() + said.text()
+		b.log.Error("backup.after did not take the backup", "program", b.after, "file", file, "error", note.Error)
+		b.failed(ctx, fmt.Errorf("The program %s did not take the backup %s: %s", b.after, file, note.Error))
+	}
+	if err := b.note(afterFile, note); err != nil {
+		b.log.Error("what became of a backup cannot be noted", "error", err, "folder", b.folder)
+	}
+}
+
+// The notes in the folder of the backups: a restart does not forget them.
+const (
+	afterFile = "after.json"
+	drillFile = "drill.json"
+)
+
+// backupNote is what became of a backup.
+type backupNote struct {
+	At     ckpt.Time `json:"at"`
+	Backup string    `json:"backup"`
+	Error  string    `json:"error"` // "" if all went well
+}
+
+// readNote reads a note, the zero one if there is none.
+func readNote(folder, name string) (n backupNote) {
+	text, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil || json.Unmarshal(text, &n) != nil {
+		return backupNote{}
+	}
+	return n
+}
+
+func (b *backups) note(name string, n backupNote) error {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return osfile.Replace(filepath.Join(b.folder, name), text, 0o600)
+}
+
+// tail keeps the end of what a program says.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 500
+	t.b = append(t.b, p...)
+	t.b = t.b[max(0, len(t.b)-most):]
+	return len(p), nil
+}
+
+func (t *tail) text() string {
+	if said := strings.ToValidUTF8(strings.TrimSpace(string(t.b)), ""); said != "" {
+		return ": " + said
+	}
+	return ""
 }
 
 // due returns the time until the next backup. A backup from the future was made before the
@@ -138,6 +246,8 @@ func (b *backups) due() time.Duration {
 
 // Once makes a backup, and returns its name.
 func (b *backups) Once(ctx context.Context) (name string, err error) {
+	b.busy.Lock()
+	defer b.busy.Unlock()
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -175,13 +285,18 @@ func (b *backups) prepare() error {
 	if err != nil {
 		return err
 	}
+	return b.roomFor(info.Size(), "a backup")
+}
+
+// roomFor returns an error if a copy of a size would fill the disk of the backups.
+func (b *backups) roomFor(size int64, what string) error {
 	free, _, err := osfile.DiskSpace(b.folder)
 	if err != nil {
 		return err
 	}
-	if need := info.Size() + info.Size()/10 + 16<<20; free < need {
-		return fmt.Errorf("the disk of %s has %v left, and a backup needs %v with a reserve: free some space, or set backup.folder to another disk",
-			b.folder, Size(free>>20<<20), Size(need>>20<<20))
+	if need := size + size/10 + 16<<20; free < need {
+		return fmt.Errorf("the disk of %s has %v left, and %s needs %v with a reserve: free some space, or set backup.folder to another disk",
+			b.folder, Size(free>>20<<20), what, Size(need>>20<<20))
 	}
 	return nil
 }
@@ -249,6 +364,13 @@ func (b *backups) Status() ckpt.BackupStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := ckpt.BackupStatus{Interval: ckpt.Duration(b.interval), Folder: b.folder, Kept: len(list), LastError: b.lastErr}
+	if b.after != "" {
+		s.AfterError = readNote(b.folder, afterFile).Error
+	}
+	if b.drillEvery > 0 {
+		last := readNote(b.folder, drillFile)
+		s.DrillInterval, s.DrillLast, s.DrillError = ckpt.Duration(b.drillEvery), last.At, last.Error
+	}
 	if err != nil && s.LastError == "" {
 		s.LastError = err.Error()
 	}
@@ -259,15 +381,23 @@ func (b *backups) Status() ckpt.BackupStatus {
 	return s
 }
 
-// problem describes what is wrong with backups, "" if nothing is.
-func (b *backups) problem(s ckpt.BackupStatus, now time.Time) string {
+// problems describes what is wrong with backups.
+func (b *backups) problems(s ckpt.BackupStatus, now time.Time) (list []string) {
 	switch {
 	case s.Interval == 0:
-		return ""
 	case s.LastError != "":
-		return "the last backup failed: " + s.LastError
+		list = append(list, "the last backup failed: "+s.LastError)
 	case !s.Last.IsZero() && now.Sub(s.Last.Time) > 2*time.Duration(s.Interval)+retryBackup:
-		return fmt.Sprintf("the newest backup was made at %s, and one is due every %v", s.Last, s.Interval)
+		list = append(list, fmt.Sprintf("the newest backup was made at %s, and one is due every %v", s.Last, s.Interval))
 	}
-	return ""
+	if s.AfterError != "" {
+		list = append(list, "backup.after did not take the newest backup: "+s.AfterError)
+	}
+	switch {
+	case s.DrillError != "":
+		list = append(list, "a backup could not be restored on trial: "+s.DrillError)
+	case !s.DrillLast.IsZero() && s.Kept > 0 && now.Sub(s.DrillLast.Time) > 2*time.Duration(s.DrillInterval)+retryBackup:
+		list = append(list, fmt.Sprintf("a backup was last restored on trial at %s, and that is due every %v", s.DrillLast, s.DrillInterval))
+	}
+	return list
 }

@@ -109,7 +109,7 @@ func TestAFailedBackupCostsNoOlderOne(t *testing.T) {
 	if len(names(t, b)) != 3 || s.Kept != 3 || !strings.Contains(s.LastError, "damaged") {
 		t.Errorf("left %q, status %+v", names(t, b), s)
 	}
-	if problem := b.problem(s, *now); !strings.Contains(problem, "damaged") {
+	if problem := strings.Join(b.problems(s, *now), "; "); !strings.Contains(problem, "damaged") {
 		t.Errorf("the problem is told as %q", problem)
 	}
 }
@@ -129,7 +129,7 @@ func TestWhenABackupIsDue(t *testing.T) {
 		}
 	}
 	*now = time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC)
-	if problem := b.problem(b.Status(), *now); !strings.Contains(problem, "due every 1h") {
+	if problem := strings.Join(b.problems(b.Status(), *now), "; "); !strings.Contains(problem, "due every 1h") {
 		t.Errorf("an overdue backup is told as %q", problem)
 	}
 }

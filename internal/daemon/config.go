@@ -32,6 +32,10 @@ type Config struct {
 	BackupKeep     int
 	BackupFolder   string
 
+	BackupAfter        string
+	BackupAfterTimeout ckpt.Duration
+	BackupDrill        ckpt.Duration
+
 	LogFormat string
 	LogLevel  string
 
@@ -107,6 +111,7 @@ func Default(system bool, env Environment) Config {
 		DatabaseMode:         0o600,
 		SocketMode:           0o600,
 		BackupKeep:           3,
+		BackupAfterTimeout:   ckpt.Duration(time.Hour),
 		LogFormat:            LogAuto,
 		LogLevel:             "info",
 		MaxBody:              64 << 20,
@@ -141,7 +146,7 @@ func Default(system bool, env Environment) Config {
 		c.DatabaseMode = 0o640 // the auditors' group can read it
 		c.SocketMode = 0o660
 		c.SocketGroup = serviceGroup
-		c.BackupInterval = ckpt.Duration(ckpt.Day)
+		c.BackupInterval, c.BackupDrill = ckpt.Duration(ckpt.Day), ckpt.Duration(7*ckpt.Day)
 		c.MaxDatabase, c.OwnerBytes, c.FreeFloor = 64<<30, 16<<30, 1<<30 // many owners share it
 		c.OwnerWritesPerSecond = 5000
 	}

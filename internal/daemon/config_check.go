@@ -148,6 +148,13 @@ func (k *checking) backups() {
 	if c.BackupKeep < 1 || c.BackupKeep > 10000 {
 		k.bad("backup.keep", "is %d: it must be between 1 and 10000; for no backups set backup.interval to 0s", c.BackupKeep)
 	}
+	k.between("backup.after_timeout", c.BackupAfterTimeout, time.Second, 7*ckpt.Day)
+	if c.BackupAfter != "" && !filepath.IsAbs(c.BackupAfter) {
+		k.bad("backup.after", "is %q: give the absolute path of one program, without arguments; a script can hold them", c.BackupAfter)
+	}
+	if c.BackupDrill != 0 {
+		k.between("backup.drill", c.BackupDrill, time.Minute, 365*ckpt.Day)
+	}
 	if c.AuditFolder != "" && !filepath.IsAbs(c.AuditFolder) {
 		k.bad("audit.folder", "is %q: give an absolute path, because a service has no working folder of its own", c.AuditFolder)
 	}

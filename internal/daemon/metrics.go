@@ -134,6 +134,12 @@ var gauges = []gauge{
 	measured("backup_interval_seconds", "How often backups are made, 0 for never.",
 		func(s *ckpt.Status) float64 { return time.Duration(s.Backup.Interval).Seconds() }),
 	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
+	measured("backup_after_failed", "1 if the program backup.after did not take the newest backup.", func(s *ckpt.Status) float64 { return truth(s.Backup.AfterError != "") }),
+	measured("backup_drill_interval_seconds", "How often the newest backup is restored and verified on trial, 0 for never.",
+		func(s *ckpt.Status) float64 { return time.Duration(s.Backup.DrillInterval).Seconds() }),
+	measured("backup_drill_time_seconds", "When a backup was last restored and verified on trial, Unix time, 0 for never.",
+		func(s *ckpt.Status) float64 { return unixTime(s.Backup.DrillLast) }),
+	measured("backup_drill_failed", "1 if the last backup that was restored on trial was not sound.", func(s *ckpt.Status) float64 { return truth(s.Backup.DrillError != "") }),
 	measured("backup_failed", "1 if the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
 	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
 }

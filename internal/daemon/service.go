@@ -73,6 +73,8 @@ type Daemon struct {
 	// Backup makes a verified copy of the database and gives it a name. If it is nil, this
 	// process makes the copy, and then keeps some of the memory that the copy needs.
 	Backup func(ctx context.Context, database, out string) error
+	// Restore restores a backup as a new database, and verifies it; nil for the daemon's own process.
+	Restore func(ctx context.Context, backup, database string) error
 
 	Reload <-chan struct{}        // each message asks to read the settings again
 	Load   func() (Config, error) // reads the settings; nil if they cannot be read again

@@ -111,9 +111,7 @@ func oneLine(err error) string {
 // backups adds the status of backups, and their problem.
 func (v *served) backups(st *ckpt.Status) {
 	st.Backup = v.service.backups.Status()
-	if problem := v.service.backups.problem(st.Backup, v.service.daemon.Now()); problem != "" {
-		degrade(st, problem)
-	}
+	degrade(st, v.service.backups.problems(st.Backup, v.service.daemon.Now())...)
 }
 
 // fleet adds the reason why nothing is shipped.

@@ -43,6 +43,11 @@ func (c *Config) Settings() []Setting {
 		{"backup.interval", "", "How often the database is backed up; 0s for never.", live, &c.BackupInterval},
 		{"backup.keep", "", "How many backups stay. The oldest is removed when a newer one has been verified.", live, &c.BackupKeep},
 		{"backup.folder", "", "Where backups go, better on another disk; empty for the folder backups beside the database.", live, &c.BackupFolder},
+		{"backup.after", "", "A program that the daemon runs with the path of each new backup, after it was verified, such as a script that copies it to " +
+			"another host. Give an absolute path; empty for none. See docs/OPERATIONS.md.", live, &c.BackupAfter},
+		{"backup.after_timeout", "", "How long that program may take before it is killed.", live, &c.BackupAfterTimeout},
+		{"backup.drill", "", "How often the newest backup is restored into a temporary folder beside the backups, and verified there; 0s for " +
+			"never.", live, &c.BackupDrill},
 		{"log.format", "", "The format of the log: text for people, json for collectors, or auto, which is the journal or the event log under " +
 			"a service manager, and else text.", start, &c.LogFormat},
 		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},

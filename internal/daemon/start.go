@@ -111,13 +111,16 @@ func (s *service) startWorkers(context.Context) error {
 	s.backups = newBackups(c, s.log, s.daemon.Now)
 	s.backups.made = func() { s.store.NoteHead("backup") }
 	s.backups.failed = func(ctx context.Context, err error) {
-		s.announce(ctx, ckpt.NoticeBackup, "The backup failed: "+err.Error())
+		s.announce(ctx, ckpt.NoticeBackup, err.Error())
 	}
 	s.archives = &archives{store: s.store, log: s.log}
 	s.archives.set(c)
 	s.setHooks()
 	if s.daemon.Backup != nil {
 		s.backups.copy = s.daemon.Backup
+	}
+	if s.daemon.Restore != nil {
+		s.backups.restore = s.daemon.Restore
 	}
 	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 2)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -146,6 +149,7 @@ func (s *service) startPaced() {
 	s.paced.Go(func() { _ = s.worker.Run(ctx) })
 	s.paced.Go(func() { _ = s.monitor.Run(ctx) })
 	s.paced.Go(func() { _ = s.backups.Run(ctx) })
+	s.paced.Go(func() { _ = s.backups.RunDrills(ctx) })
 	s.paced.Go(func() { _ = s.archives.Run(ctx) })
 	s.paced.Go(func() { _ = s.notifier.Load().Run(ctx) })
 	s.paced.Go(func() {

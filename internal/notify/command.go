@@ -5,20 +5,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // start makes one attempt: it runs the program with the notice on its standard input, and with
 // almost nothing in its environment. It does not keep the program's output.
 func (c *Command) start(ctx context.Context, id, kind string, body []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Timeout))
+	p := Program{Run: c.Run, Limit: time.Duration(c.Timeout), Stdin: bytes.NewReader(body),
+		Environment: []string{"CKPTSIDECAR_NOTICE_ID=" + id, "CKPTSIDECAR_NOTICE_TYPE=" + kind}}
+	return p.Start(ctx)
+}
+
+// Program is a program of the administrator that the daemon runs.
+type Program struct {
+	Run         []string
+	Limit       time.Duration // it and what it has started are killed after this time
+	Stdin       io.Reader
+	Stderr      io.Writer
+	Environment []string // beside what every program needs
+}
+
+// Start runs the program to its end.
+func (p *Program) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Run[0], c.Run[1:]...)
-	cmd.Stdin = bytes.NewReader(body)
+	cmd := exec.CommandContext(ctx, p.Run[0], p.Run[1:]...)
+	cmd.Stdin, cmd.Stderr = p.Stdin, p.Stderr
 	cmd.Dir = os.TempDir()
-	cmd.Env = append(environment(), "CKPTSIDECAR_NOTICE_ID="+id, "CKPTSIDECAR_NOTICE_TYPE="+kind)
+	cmd.Env = append(environment(), p.Environment...)
 	cmd.WaitDelay = time.Second
 	inGroup(cmd)
 	err := cmd.Run()
@@ -27,7 +46,7 @@ func (c *Command) start(ctx context.Context, id, kind string, body []byte) error
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("the command did not end within %s", c.Timeout)
+		return fmt.Errorf("the command did not end within %s", ckpt.Duration(p.Limit))
 	case errors.As(err, &ended):
 		return fmt.Errorf("the command ended: %s", ended.ProcessState)
 	}

@@ -64,6 +64,10 @@ func lookBackups(_ context.Context, p *patient) []finding {
 		return []finding{warn(do, "no backups are scheduled: a damaged database could not be replaced")}
 	case b.LastError != "":
 		return []finding{fail("fix the cause, and read "+b.Folder, "the last one failed: %s", b.LastError)}
+	case b.AfterError != "":
+		return []finding{fail("run the program backup.after by hand with the newest backup of "+b.Folder, "backup.after did not take the newest one: %s", b.AfterError)}
+	case b.DrillError != "":
+		return []finding{fail("verify the backups, and make a new one: ckptsidecar backup FILE", "one could not be restored on trial: %s", b.DrillError)}
 	case b.Last.IsZero():
 		return []finding{ok("one every %v; the first comes about a minute after the start", b.Interval)}
 	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
