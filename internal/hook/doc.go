@@ -7,8 +7,8 @@
 // from its input. Nothing here may stop an agent: every failure is an error that the
 // command ignores.
 //
-// Only product.go, answer.go and written.go know what the products send and expect. install.go
-// (pure) edits the settings by which the products call us.
+// Only product.go, transcript.go, answer.go and written.go know what the products send, write and
+// expect. install.go (pure) edits the settings by which the products call us.
 //
 // # What this package may import
 //

@@ -22,7 +22,7 @@ func TestTheDocumentSaysWhatIsInstalledAndWhatIsRisky(t *testing.T) {
 		if !strings.Contains(doc, "```json\n"+string(settings)+"```") {
 			t.Errorf("docs/HOOKS.md does not show what is installed for %s:\n%s", p, settings)
 		}
-		inputs, _ := recorded(t, p)
+		inputs := recorded(t, p)
 		for _, in := range inputs {
 			if !strings.Contains(doc, "`"+in.Event+"`") {
 				t.Errorf("docs/HOOKS.md does not say what happens at %s", in.Event)

@@ -107,8 +107,11 @@ func (c *call) handle(ctx context.Context) (string, error) {
 	case subagentStarts, subagentEnds:
 		return "", c.subagentEvent(ctx)
 	case sessionEnds:
-		_, err := c.save(ctx)
-		return "", first(c.over(ctx), err)
+		if !c.owned() {
+			_, err := c.save(ctx)
+			return "", err
+		}
+		return "", c.over(ctx)
 	}
 	return "", nil
 }
@@ -358,6 +361,9 @@ const promptEvent = "prompt"
 // was away when the session began, or another process owned the run then. The first
 // prompt becomes the run's goal.
 func (c *call) prompted(ctx context.Context) (string, error) {
+	if key, end := c.in.told(); end != nil {
+		return "", c.close(ctx, key, end)
+	}
 	request := c.request()
 	noGoal := c.run == nil || c.run.Goal == ""
 	if noGoal {
@@ -416,7 +422,11 @@ func encoded(members map[string]any) ckpt.JSON {
 // prefix returns the beginning of the key of a call whose product gives it no id. It
 // lets the end of the call find its beginning.
 func (c *call) prefix() string {
-	sum := sha256.Sum256([]byte(c.in.Tool + "\x00" + string(c.in.ToolInput)))
+	return prefixOf(c.in.Tool, c.in.ToolInput)
+}
+
+func prefixOf(tool string, args ckpt.JSON) string {
+	sum := sha256.Sum256([]byte(tool + "\x00" + string(args)))
 	return "call-" + hex.EncodeToString(sum[:8]) + "-"
 }
 
@@ -479,8 +489,37 @@ func (c *call) begin(ctx context.Context) (string, error) {
 	return adviceOf(c.ref, begun.Drift), first(err, filesErr)
 }
 
-// end records how a tool call ended.
+// close ends a call whose end comes from elsewhere than from a hook at its end.
+func (c *call) close(ctx context.Context, key string, end *ending) error {
+	return first(c.closeStep(ctx, key, end), ignore(c.closeOperation(ctx, key, 0, end), ckpt.CodeNotFound))
+}
+
+func (c *call) closeStep(ctx context.Context, key string, end *ending) error {
+	r := ckpt.StepRequest{Key: key, Status: ckpt.StepFailed, Error: ckpt.Ref(limit(end.why, maxKept/2))}
+	if end.status == ckpt.StepSucceeded {
+		r.Status, r.Result = ckpt.StepSucceeded, kept(encodedText(end.output))
+	}
+	_, _, err := c.Client.FinishStep(ctx, c.ref, r)
+	return err
+}
+
+func (c *call) closeOperation(ctx context.Context, key string, attempt int64, end *ending) error {
+	r := ckpt.OperationEnd{Key: key, Attempt: attempt, Status: ckpt.OperationUncertain, Error: ckpt.Ref(limit(end.why, maxKept/2))}
+	switch end.status {
+	case ckpt.StepSucceeded:
+		r.Status, r.Error, r.Result = ckpt.OperationSucceeded, "", kept(encodedText(end.output))
+	case ckpt.StepFailed:
+		r.Status = ckpt.OperationFailed
+	}
+	_, _, err := c.Client.EndOperation(ctx, c.ref, r)
+	return err
+}
+
+// end records how a tool call ended. A call that goes on in the background stays open until its end is told.
 func (c *call) end(ctx context.Context) (string, error) {
+	if c.in.background() {
+		return "", nil
+	}
 	key, err := c.openKey(ctx)
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return "", err
@@ -518,8 +557,8 @@ func (c *call) finish(ctx context.Context, r ckpt.StepRequest) (*ckpt.Step, erro
 func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest) error {
 	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded, Result: r.Result, Error: r.Error}
 	switch { // the model has seen the result, also an error, and decides what to do
-	case c.in.background():
-		end.Status, end.Error = ckpt.OperationUncertain, "it runs in the background, and its end is not told"
+	case c.in.Interrupt:
+		end.Status = ckpt.OperationUncertain
 	case r.Status == ckpt.StepFailed:
 		end.Status = ckpt.OperationFailed
 	}
@@ -598,18 +637,22 @@ func (c *call) state(ctx context.Context) (ckpt.JSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.text(ctx, earlier, calls)
+	s, err := c.now(ctx, earlier, calls)
+	if err != nil {
+		return nil, err
+	}
+	return s.text()
 }
 
-// text returns the state at this moment, with what an earlier snapshot knew.
-func (c *call) text(ctx context.Context, earlier *Snapshot, calls int64) (ckpt.JSON, error) {
+// now returns the state at this moment, with what an earlier snapshot knew.
+func (c *call) now(ctx context.Context, earlier *Snapshot, calls int64) (*Snapshot, error) {
 	s := snapshot(c.in, c.product, earlier, calls)
 	if c.in.Prompt == "" && c.in.SubagentID == "" { // a subagent is given no prompts
 		if err := c.readPrompts(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	return s.text()
+	return s, nil
 }
 
 // maxPages is how many pages of events a hook reads at once. Other programs may add events to a run without end, and
@@ -648,28 +691,34 @@ func (c *call) save(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.put(ctx, earlier, calls)
-}
-
-func (c *call) put(ctx context.Context, earlier *Snapshot, calls int64) (string, error) {
-	text, err := c.text(ctx, earlier, calls)
+	s, err := c.now(ctx, earlier, calls)
 	if err != nil {
 		return "", err
 	}
-	saved, err := c.saveFiles(ctx, c.saveRequest(ctx, text, routineWait(ctx)))
+	text, err := s.text()
+	if err != nil {
+		return "", err
+	}
+	same := s.same(earlier)
+	if same && c.Files == nil {
+		return "", nil
+	}
+	r := c.saveRequest(ctx, text, routineWait(ctx))
+	if same {
+		if is, err := c.differs(ctx, r.Trees); err != nil || !is {
+			return "", err
+		}
+	}
+	saved, err := c.saveFiles(ctx, r)
 	if err != nil {
 		return "", err
 	}
 	return adviceOf(c.ref, saved.Drift), nil
 }
 
-// neverTold is the error of a call whose end no hook has reported by the end of its
-// turn.
-const neverTold = "no result was reported by the end of the turn: the call was probably denied"
-
-// settle ends what the turn has left open. The product does not report the end of a
-// tool call that was denied. What began before the daemon last started stays open: its
-// end may have been reported while the daemon was away.
+// settle ends what the turn has left open, as the transcript says. The product does not report the end of a tool call that
+// was denied or stopped. What goes on in the background stays open, and what began before the daemon last started: its end
+// may have been reported while the daemon was away.
 func (c *call) settle(ctx context.Context) error {
 	open, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: ckpt.MaxLimit})
 	if err != nil {
@@ -683,43 +732,36 @@ func (c *call) settle(ctx context.Context) error {
 		return nil
 	}
 	since := c.daemonStarted(ctx)
-	for i := range open.Operations {
-		o := &open.Operations[i]
-		if o.StartedAt.Before(since.Time) {
+	onward := map[string]bool{}
+	for i := range steps.Steps {
+		step := &steps.Steps[i]
+		end := c.lateEnd(step.Key)
+		if onward[step.Key] = end.goesOn || goesOn(step.Args); onward[step.Key] || step.StartedAt.Before(since.Time) {
 			continue
 		}
-		if _, _, err := c.Client.EndOperation(ctx, c.ref, c.lateEnd(o)); err != nil {
+		if err := c.closeStep(ctx, step.Key, end); err != nil {
 			return err
 		}
 	}
-	for i := range steps.Steps {
-		s := &steps.Steps[i]
-		if s.StartedAt.Before(since.Time) {
+	for i := range open.Operations {
+		o := &open.Operations[i]
+		if onward[o.Key] || o.StartedAt.Before(since.Time) {
 			continue
 		}
-		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{Key: s.Key, Status: ckpt.StepFailed, Error: neverTold}); err != nil {
+		if err := c.closeOperation(ctx, o.Key, o.Attempt, c.lateEnd(o.Key)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lateEnd says how a risky call ended whose end no hook has reported by the end of its turn. The model has seen the result
-// of every call of a turn that ended. If the transcript has it, that counts. If there is a transcript without it, nobody
-// knows. Without any transcript, the call was denied: products report the end of every call that ran.
-func (c *call) lateEnd(o *ckpt.Operation) ckpt.OperationEnd {
-	end := ckpt.OperationEnd{Key: o.Key, Attempt: o.Attempt, Status: ckpt.OperationFailed, Error: neverTold}
-	text, failed, found := c.in.resultOf(o.Key)
-	switch {
-	case found && failed:
-		end.Error = ckpt.Ref(limit(text, maxKept/2))
-	case found:
-		end.Status, end.Error = ckpt.OperationSucceeded, ""
-		end.Result = kept(encodedText(text))
-	case len(tailOf(c.in.Transcript)) > 0:
-		end.Status, end.Error = ckpt.OperationUncertain, "its turn ended, and the transcript has no result of it"
+// lateEnd says how a call ended whose end no hook has reported by the end of its turn. The model has seen the result of every
+// call of a turn that ended, also that it was denied. If the transcript has that result, it counts. Otherwise nobody knows.
+func (c *call) lateEnd(key string) *ending {
+	if end := c.in.ending(c.product, key); end != nil {
+		return end
 	}
-	return end
+	return &ending{why: "its turn ended, and nothing says how it ended: it may have taken effect"}
 }
 
 func encodedText(text string) ckpt.JSON {
@@ -749,9 +791,10 @@ func ignore(err error, code ckpt.Code) error {
 	return err
 }
 
-// over ends the run. A session that continues later begins the run again.
+// over ends the run. A session that continues later begins the run again. A session without a run had nothing to record: Claude
+// Code reports the end of one also after `claude mcp list`.
 func (c *call) over(ctx context.Context) error {
-	if !c.owned() {
+	if !c.owned() || c.run == nil {
 		return nil
 	}
 	end := ckpt.EndRequest{Status: ckpt.RunCompleted}
@@ -771,6 +814,22 @@ func (c *call) over(ctx context.Context) error {
 			break
 		}
 	}
+	end.State = c.lastState(ctx)
 	_, _, err := c.Client.EndRun(ctx, c.ref, end)
 	return ignore(err, ckpt.CodeNotFound)
+}
+
+// lastState returns the state to save with the end of the run, in the same write. It is nil if the newest checkpoint has
+// it already, or if it cannot be read: the end must not wait for it.
+func (c *call) lastState(ctx context.Context) ckpt.JSON {
+	earlier, calls, err := c.known(ctx)
+	if err != nil {
+		return nil
+	}
+	s, err := c.now(ctx, earlier, calls)
+	if err != nil || s.same(earlier) {
+		return nil
+	}
+	text, _ := s.text()
+	return text
 }

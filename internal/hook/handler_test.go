@@ -1,6 +1,8 @@
 package hook_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,39 +21,36 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// recorded returns the inputs of a product's session, in order.
-func recorded(t testing.TB, product hook.Product) (inputs []*hook.Input, names []string) {
+// recorded returns what a product gave to its hooks, in order. Its transcript is the recorded one, as far as that is kept.
+func recorded(t testing.TB, product hook.Product) (inputs []*hook.Input) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", string(product), "*.json"))
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d inputs of %s, error %v", len(files), product, err)
+	text, err := os.ReadFile(filepath.Join("testdata", string(product)+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for line := range bytes.Lines(text) {
+		in, err := hook.Read(line)
 		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if in.Transcript, err = filepath.Abs(filepath.Join("testdata", string(product)+"-transcript.jsonl")); err != nil {
 			t.Fatal(err)
 		}
-		in, err := hook.Read(text)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		inputs, names = append(inputs, in), append(names, filepath.Base(file))
+		inputs = append(inputs, in)
 	}
-	return inputs, names
+	return inputs
 }
 
-// play returns the answers of the hooks, by the name of the input; "" means no
-// output.
-func play(t testing.TB, h *hook.Handler, inputs []*hook.Input, names []string) map[string]string {
+// play gives inputs to the hook. It returns what the model is told.
+func play(t testing.TB, h *hook.Handler, inputs []*hook.Input) (said []string) {
 	t.Helper()
-	said := map[string]string{}
 	for i, in := range inputs {
 		out, err := h.Handle(t.Context(), in)
 		if err != nil {
-			t.Fatalf("%s: %v", names[i], err)
+			t.Fatalf("input %d, %s: %v", i, in.Event, err)
 		}
 		if len(out) > 0 {
-			said[names[i]] = contextOf(t, in.Event, out)
+			said = append(said, contextOf(t, in.Event, out))
 		}
 	}
 	return said
@@ -105,37 +105,90 @@ func rows(t testing.TB, h *hook.Handler, run string) (list []string) {
 	return list
 }
 
-func TestASessionOfClaudeCode(t *testing.T) {
+// TestRecordedSessions plays sessions of the real products. What each run is left with follows.
+func TestRecordedSessions(t *testing.T) {
+	for product, sessions := range map[hook.Product]map[string][]string{
+		hook.ClaudeCode: {
+			"63dc8268-4a00-4fce-a344-1a75afc2278f": {
+				`run completed workflow=claude-code goal="Do it. SCRIPT:basic" parent=""`,
+				"step Bash succeeded", "step Write succeeded", "step Bash succeeded", "step Bash failed Exit code 1", "step Bash succeeded",
+				`operation "shell rm -rf build src.txt" succeeded`, "checkpoint routine Stop",
+			},
+			// A subagent goes on in the background, and the end of the call is told as a prompt, which is none.
+			"c900cfdf-7c62-4c8b-9d69-4456d29347e3": {
+				`run completed workflow=claude-code goal="Do it. SCRIPT:sub" parent=""`, "step Agent succeeded", "checkpoint routine Stop", "checkpoint routine Stop",
+			},
+			"c900cfdf-7c62-4c8b-9d69-4456d29347e3.aae2cb0a869a00e4b": {
+				`run completed workflow=claude-code goal="" parent="c900cfdf-7c62-4c8b-9d69-4456d29347e3"`, "step Bash succeeded", "step Bash succeeded",
+				`operation "shell rm -f sub.txt" succeeded`, "checkpoint routine ",
+			},
+			// A push in the background that failed after its tool had answered.
+			"b0a9f38a-b337-462c-ad0f-286ecf7717f6": {
+				`run completed workflow=claude-code goal="Do it. SCRIPT:bgrisk" parent=""`, `step Bash failed Background command "run" failed with exit code 1`,
+				`operation "shell git push origin main" failed`, "checkpoint pre_operation ", "checkpoint routine Stop", "checkpoint routine Stop",
+			},
+			// Esc in rm, which had removed its file. Claude Code tells the model that the user had rejected the call.
+			"37da0e19-f7d6-4b0b-b89e-1c694cb54f99": {
+				`run interrupted workflow=claude-code goal="Go. SCRIPT:slow" parent=""`, "step Bash failed the user stopped it: it may have taken effect", "step Bash succeeded",
+				`operation "shell rm -f old.txt" uncertain`, "checkpoint pre_operation ", "checkpoint routine Stop",
+			},
+			// A rule of the settings denied the call.
+			"f3eb9d3d-ef37-4240-9b26-d42e24389dd2": {
+				`run completed workflow=claude-code goal="Do. SCRIPT:denied" parent=""`, "step Bash failed Permission to use Bash with command rm -rf build has been denied.",
+				`operation "shell rm -rf build" failed`, "checkpoint pre_operation ", "checkpoint routine Stop",
+			},
+		},
+		hook.Codex: {
+			"01a22430-7352-7950-8961-b98a70b3522b": {
+				`run completed workflow=codex goal="Clean up. SCRIPT:crec" parent=""`,
+				"step Bash succeeded", "step Bash failed Exit code 3 out",
+				"step Bash failed exec_command failed: CreateProcess { message: \"Rejected(\\\"`/bin/bash -lc 'rm -rf build'` rejected: rm -f style commands are not permitted. Use a safer approach\\\")\" }",
+				"step Bash failed Exit code 1 rm: cannot remove 'gone.txt': No such file or directory", "step Bash succeeded",
+				`operation "shell rm a.txt" succeeded`, `operation "shell rm -r build gone.txt" failed`, `operation "shell rm -rf build" failed`,
+				"checkpoint pre_operation ", "checkpoint pre_operation ", "checkpoint routine Stop",
+			},
+			"01a222e0-c7e4-7b70-b2b3-e3695dfc6fc6": { // JavaScript calls the tools
+				`run completed workflow=codex goal="Again. SCRIPT:code" parent=""`, "step Bash succeeded", "step apply_patch succeeded", "step Bash succeeded",
+				"step Bash failed Exit code 2 ls: cannot access 'nothere': No such file or directory",
+				`operation "shell rm -r code.txt" succeeded`, "checkpoint routine Stop",
+			},
+		},
+		hook.Gemini: {
+			// A push that goes on in the background. Nobody tells how it ended.
+			"01c07149-e398-40c3-a615-b7cabce3ef1e": {
+				`run interrupted workflow=gemini goal="Clean up. SCRIPT:grec" parent=""`,
+				"step run_shell_command succeeded", "step run_shell_command failed Exit code 3 out", "step write_file succeeded", "step run_shell_command succeeded",
+				"step run_shell_command failed Exit code 1 rm: cannot remove 'gone.txt': No such file or directory", "step run_shell_command interrupted",
+				"step mcp_things_delete_thing succeeded",
+				`operation "mcp__things__delete_thing {\"id\":1}" succeeded`, `operation "shell git push" uncertain`, `operation "shell rm gone.txt" failed`,
+				`operation "shell rm -r build" succeeded`,
+			},
+		},
+	} {
+		t.Run(string(product), func(t *testing.T) {
+			t.Parallel()
+			h := newHandler(t)
+			h.Product = product
+			play(t, h, recorded(t, product))
+			for run, want := range sessions {
+				got := rows(t, h, run)
+				if product == hook.Gemini { // it compacts before each call of the model, and a checkpoint follows where something is new
+					got = slices.DeleteFunc(got, func(row string) bool { return strings.HasPrefix(row, "checkpoint ") })
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("run %s: %s", run, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestASnapshotOfARealSession reads the last checkpoint of one.
+func TestASnapshotOfARealSession(t *testing.T) {
 	h := newHandler(t)
-	inputs, names := recorded(t, hook.ClaudeCode)
-	said := play(t, h, inputs, names)
+	inputs := recorded(t, hook.ClaudeCode)
+	play(t, h, inputs)
 	run := inputs[0].Session
-	want := []string{
-		`run completed workflow=claude-code goal="Make the checkout tests pass and push" parent=""`,
-		"step Read succeeded",
-		"step Bash failed Exit code 1 1 failed, 4 passed",
-		"step TodoWrite succeeded",
-		"step Bash succeeded",
-		`operation "shell git push origin main" succeeded`,
-		"checkpoint routine PreCompact",
-		"checkpoint routine Stop",
-		"checkpoint routine SessionEnd",
-	}
-	if diff := cmp.Diff(want, rows(t, h, run)); diff != "" {
-		t.Errorf("rows: %s", diff)
-	}
-	sub := []string{`run completed workflow=claude-code goal="" parent="` + run + `"`, "step Grep succeeded"}
-	if diff := cmp.Diff(sub, rows(t, h, run+".def456")); diff != "" {
-		t.Errorf("rows of the subagent: %s", diff)
-	}
-	if len(said) != 1 {
-		t.Errorf("said %v", said)
-	}
-	for _, part := range []string{"Before the compaction", `Goal: "Make the checkout tests pass and push"`, `\"content\":\"Fix total\"`, "after 4 tool calls"} {
-		if !strings.Contains(said["12-session-start-compact.json"], part) {
-			t.Errorf("after the compaction it is told %q, without %q", said["12-session-start-compact.json"], part)
-		}
-	}
 	last, err := h.Client.Latest(t.Context(), ckpt.CheckpointFilter{Agent: h.Agent, Run: run}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -144,56 +197,89 @@ func TestASessionOfClaudeCode(t *testing.T) {
 	if err := jsontext.Decode(last.State, &state); err != nil {
 		t.Fatal(err)
 	}
-	if state.Folder != "/home/kim/shop" || state.ToolCalls != 4 || state.LastMessage != "The tests pass and main is pushed." || !strings.HasSuffix(state.Transcript.Path, "3ca0.jsonl") {
+	if state.Folder != "/home/dev/proj" || state.ToolCalls != 5 || state.LastMessage != "All done, the build folder is gone." || state.LastPrompt != "Do it. SCRIPT:basic" {
 		t.Errorf("the state is %s", last.State)
 	}
 	step, err := h.Client.Steps(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: run}, ckpt.ListFilter{Limit: 1})
-	if err != nil || *step.Steps[0].DurationMS != 12 || !strings.Contains(string(step.Steps[0].Args), "checkout.py") || !strings.Contains(string(step.Steps[0].Result), "def total") {
+	if err != nil || *step.Steps[0].DurationMS != 485 || !strings.Contains(string(step.Steps[0].Args), "a.txt") || !strings.Contains(string(step.Steps[0].Result), "bashEditDiff") {
 		t.Errorf("the first step is %+v, error %v", step, err)
 	}
 }
 
-func TestASessionOfCodex(t *testing.T) {
+// TestACompactedSessionIsReminded: Claude Code begins a session again after it has compacted it.
+func TestACompactedSessionIsReminded(t *testing.T) {
 	h := newHandler(t)
-	inputs, names := recorded(t, hook.Codex)
-	if said := play(t, h, inputs, names); len(said) != 0 {
-		t.Errorf("said %v", said)
-	}
-	want := []string{
-		`run running workflow=codex goal="Publish version 1.4 of the package" parent=""`, // Codex reports no end of a session
-		"step Bash succeeded",
-		"step update_plan succeeded",
-		"step Bash failed the command failed",
-		`operation "shell cargo publish" failed`,
-		"checkpoint routine PostToolUse",
-		"checkpoint pre_operation ",
-		"checkpoint routine PreCompact",
-		"checkpoint routine Stop",
-	}
-	if diff := cmp.Diff(want, rows(t, h, inputs[0].Session)); diff != "" {
-		t.Errorf("rows: %s", diff)
+	tells(t, h, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	tells(t, h, in("UserPromptSubmit", "s", map[string]any{"prompt": "ship it"}))
+	uses(t, h, "s", 1, "TodoWrite", map[string]any{"todos": []any{map[string]any{"content": "Fix total"}}}, map[string]any{})
+	tells(t, h, in("PreCompact", "s", map[string]any{"trigger": "auto"}))
+	told := tells(t, h, in("SessionStart", "s", map[string]any{"source": "compact"}))
+	for _, part := range []string{"Before the compaction", `Goal: "ship it"`, `\"content\":\"Fix total\"`, "after 1 tool calls"} {
+		if !strings.Contains(told, part) {
+			t.Errorf("after the compaction it is told %q, without %q", told, part)
+		}
 	}
 }
 
-func TestASessionOfGemini(t *testing.T) {
+// TestGeminisPromptIsTheUsers: Gemini CLI gives to hooks the prompt with what hooks have said before it.
+func TestGeminisPromptIsTheUsers(t *testing.T) {
+	for _, in := range recorded(t, hook.Gemini) {
+		if in.Event == "BeforeAgent" && in.Prompt != "Clean up. SCRIPT:grec" {
+			t.Errorf("the prompt is %q", in.Prompt)
+		}
+	}
+	twice, err := hook.Read([]byte(`{"hook_event_name":"BeforeAgent","session_id":"s","prompt":"<hook_context>a</hook_context>\n\n<hook_context>b</hook_context>\n\nmine"}`))
+	if err != nil || twice.Prompt != "mine" {
+		t.Errorf("the prompt is %q, error %v", twice.Prompt, err)
+	}
+}
+
+// TestNothingNewIsNotSaved: Gemini CLI reports a compaction before each call of the model.
+func TestNothingNewIsNotSaved(t *testing.T) {
 	h := newHandler(t)
-	inputs, names := recorded(t, hook.Gemini)
-	if said := play(t, h, inputs, names); len(said) != 0 {
-		t.Errorf("said %v", said)
+	tells(t, h, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	tells(t, h, in("BeforeAgent", "s", map[string]any{"prompt": "look"}))
+	for range 5 {
+		tells(t, h, in("PreCompress", "s", nil))
 	}
-	want := []string{
-		`run completed workflow=gemini goal="Clean and build" parent=""`,
-		"step read_file succeeded",
-		"step write_todos succeeded",
-		"step run_shell_command succeeded",
-		"step run_shell_command failed go: not found",
-		`operation "shell rm -rf build" succeeded`,
-		"checkpoint routine PreCompress",
-		"checkpoint routine AfterAgent",
-		"checkpoint routine SessionEnd",
+	page, err := h.Client.Checkpoints(t.Context(), ckpt.CheckpointFilter{Agent: h.Agent, Run: "s"})
+	if err != nil || len(page.Checkpoints) != 1 {
+		t.Errorf("the checkpoints are %+v, error %v", page, err)
 	}
-	if diff := cmp.Diff(want, rows(t, h, inputs[0].Session)); diff != "" {
-		t.Errorf("rows: %s", diff)
+}
+
+// TestTheEndOfASessionAloneMakesNoRun: Claude Code reports one also after `claude mcp list`.
+func TestTheEndOfASessionAloneMakesNoRun(t *testing.T) {
+	h := newHandler(t)
+	tells(t, h, in("SessionEnd", "s", map[string]any{"reason": "other"}))
+	if run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: h.Agent, Run: "s"}); ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		t.Errorf("the run is %+v, error %v", run, err)
+	}
+}
+
+// slowFiles are files that take longer than a hook has.
+type slowFiles struct{ hook.Files }
+
+func (slowFiles) Keep(string, ckpt.RunRef, string) (hook.Keeping, error) { return slowKeeping{}, nil }
+
+type slowKeeping struct{}
+
+func (slowKeeping) Tree(ctx context.Context, most time.Duration) (tree, why string) {
+	<-ctx.Done() // a machine that does not even wake the process in time
+	return "", ""
+}
+
+// TestASlowMachineEndsItsRuns: nothing that may take long comes before the end of the run.
+func TestASlowMachineEndsItsRuns(t *testing.T) {
+	h := newHandler(t)
+	tells(t, h, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	tells(t, h, in("UserPromptSubmit", "s", map[string]any{"prompt": "look"}))
+	h.Files = slowFiles{}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, _ = h.Handle(ctx, in("SessionEnd", "s", map[string]any{"reason": "other"}))
+	if run := runOf(t, h, "s"); run.Status != ckpt.RunCompleted {
+		t.Errorf("the run is %s", run.Status)
 	}
 }
 
@@ -361,14 +447,14 @@ func TestASessionThatEndsInARiskyCallIsTold(t *testing.T) {
 	}
 }
 
-func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
+func TestACallWithoutAnEndIsUncertainAtTheEndOfItsTurn(t *testing.T) {
 	h := newHandler(t)
 	denied := map[string]any{"tool_name": "Bash", "tool_input": map[string]any{"command": "git push --force"}, "tool_use_id": "denied"}
 	tells(t, h, in("PreToolUse", "s", denied))
 	tells(t, h, in("Stop", "s", map[string]any{"last_assistant_message": "You said no."}))
 	want := []string{
-		`run running workflow= goal="" parent=""`, "step Bash failed no result was reported by the end of the turn: the call was probably denied",
-		`operation "shell git push --force" failed`, "checkpoint pre_operation ", "checkpoint routine Stop",
+		`run running workflow= goal="" parent=""`, "step Bash failed its turn ended, and nothing says how it ended: it may have taken effect",
+		`operation "shell git push --force" uncertain`, "checkpoint pre_operation ", "checkpoint routine Stop",
 	}
 	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {
 		t.Errorf("rows: %s", diff)
@@ -376,7 +462,7 @@ func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
 }
 
 // TestTheModelKnowsHowACallEnded: what the transcript has as the result of a risky call counts, also an error, and nobody is
-// asked. Only a call without a result, or one that goes on in the background, is uncertain.
+// asked. Only a call without a result is uncertain. One that goes on in the background is still open.
 func TestTheModelKnowsHowACallEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		result     string // in the transcript
@@ -386,7 +472,7 @@ func TestTheModelKnowsHowACallEnded(t *testing.T) {
 		"denied":     {`{"type":"tool_result","tool_use_id":"call","is_error":true,"content":"The user doesn't want to proceed"}`, false, ckpt.OperationFailed},
 		"done":       {`{"type":"tool_result","tool_use_id":"call","content":[{"type":"text","text":"pushed"}]}`, false, ckpt.OperationSucceeded},
 		"no result":  {`{"type":"tool_result","tool_use_id":"other","content":"x"}`, false, ckpt.OperationUncertain},
-		"background": {"", true, ckpt.OperationUncertain},
+		"background": {"", true, ckpt.OperationOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -430,8 +516,8 @@ func TestACallThatEndedWhileTheDaemonWasAwayMayHaveRun(t *testing.T) {
 	tells(t, h, in("Stop", "s", nil))
 	want := []string{
 		`run running workflow=claude-code goal="" parent=""`, "step Bash started",
-		"step Bash failed no result was reported by the end of the turn: the call was probably denied",
-		`operation "shell git push --force" failed`, `operation "shell git push" open`,
+		"step Bash failed its turn ended, and nothing says how it ended: it may have taken effect",
+		`operation "shell git push --force" uncertain`, `operation "shell git push" open`,
 		"checkpoint pre_operation ", "checkpoint pre_operation ", "checkpoint routine Stop",
 	}
 	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {

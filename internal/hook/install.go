@@ -16,7 +16,7 @@ import (
 var wanted = map[Product][]string{
 	ClaudeCode: {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact",
 		"SubagentStart", "SubagentStop", "Stop", "SessionEnd"},
-	Codex:  {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "SubagentStart", "SubagentStop", "Stop"},
+	Codex:  {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "SubagentStart", "SubagentStop", "Stop", "SessionEnd"},
 	Gemini: {"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"},
 }
 

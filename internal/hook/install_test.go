@@ -69,7 +69,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 		if err := json.Unmarshal(once, &settings); err != nil {
 			t.Fatal(err)
 		}
-		inputs, _ := recorded(t, p)
+		inputs := recorded(t, p)
 		for _, in := range inputs {
 			groups := settings.Hooks[in.Event]
 			if len(groups) == 0 {

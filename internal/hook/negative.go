@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
@@ -73,23 +72,32 @@ func (in *Input) exit() (code int, output string) {
 		code, _ = strconv.Atoi(m[1])
 		return code, in.Error[len(m[0]):]
 	}
-	var r struct {
-		Code   *int   `json:"exit_code"`
-		ExitOf *int   `json:"exitCode"`
-		Output string `json:"output"`
-		Stdout string `json:"stdout"`
-		Stderr string `json:"stderr"`
-		Meta   struct {
-			Code *int `json:"exit_code"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(in.ToolResponse, &r) != nil {
-		return 0, ""
-	}
-	for _, c := range []*int{r.Code, r.ExitOf, r.Meta.Code} {
-		if c != nil {
-			return *c, r.Output + r.Stdout + r.Stderr
-		}
+	if end := in.reported(); end != nil && end.code != nil {
+		return *end.code, end.output
 	}
 	return 0, ""
+}
+
+// geminiTrailer are the lines that Gemini CLI writes behind the output of a command.
+var geminiTrailer = lazily(`(?s)^(?:<untrusted_context>\n)?Output: (.*?)((?:\n(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*)*)(?:\n</untrusted_context>)?\s*$`)
+
+// geminiExit returns the exit code that Gemini CLI reports, nil for none, and the output of the command.
+func geminiExit(text string) (code *int, output string) {
+	m := geminiTrailer().FindStringSubmatch(text)
+	if m == nil {
+		return nil, text
+	}
+	none := 0
+	code, output = &none, m[1]
+	if output == "(empty)" {
+		output = ""
+	}
+	for line := range strings.Lines(m[2]) {
+		if word, is := strings.CutPrefix(strings.TrimSpace(line), "Exit Code: "); is {
+			if n, err := strconv.Atoi(word); err == nil {
+				code = &n
+			}
+		}
+	}
+	return code, output
 }

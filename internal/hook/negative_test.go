@@ -56,8 +56,8 @@ func TestExitCodesThatMeanNo(t *testing.T) {
 				if product == hook.ClaudeCode {
 					more["error"] = strings.TrimSpace(fmt.Sprintf("Exit code %d\n%s", test.code, test.output))
 				} else {
-					event, more["turn_id"] = "PostToolUse", "turn"
-					more["tool_response"] = map[string]any{"output": test.output, "metadata": map[string]any{"exit_code": test.code}}
+					event, more["turn_id"], more["tool_response"] = "PostToolUse", "turn", test.output
+					more["transcript_path"] = rolloutOf(t, "call_1", test.code, test.output)
 				}
 				if got := in(event, "s", more).Outcome() == ckpt.StepNegative; got != test.want {
 					t.Errorf("negative is %v", got)
@@ -65,6 +65,22 @@ func TestExitCodesThatMeanNo(t *testing.T) {
 			})
 		}
 	}
+}
+
+// rolloutOf writes a rollout of Codex with one command.
+func rolloutOf(t *testing.T, id string, code int, output string) string {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"type": "event_msg", "payload": map[string]any{"type": "item_completed", "item": map[string]any{
+		"type": "CommandExecution", "id": id, "status": "completed", "exit_code": code, "aggregated_output": output,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rollout.jsonl")
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // TestTurnsAndNegativesOfClaudeCode plays a session of Claude Code that

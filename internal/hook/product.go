@@ -86,7 +86,11 @@ type Input struct {
 	ToolUseID    string    `json:"tool_use_id"`
 	Error        string    `json:"error"`
 	Interrupt    bool      `json:"is_interrupt"`
-	DurationMS   *int64    `json:"duration_ms"`
+	MCP          *struct { // of Gemini CLI
+		Server string `json:"server_name"`
+		Tool   string `json:"tool_name"`
+	} `json:"mcp_context"`
+	DurationMS *int64 `json:"duration_ms"`
 
 	SubagentID   string `json:"agent_id"`
 	SubagentType string `json:"agent_type"`
@@ -106,7 +110,27 @@ func Read(text []byte) (*Input, error) {
 	if in.Event == "" || in.Session == "" {
 		return nil, errors.New("this is not the input of a hook: hook_event_name or session_id is missing")
 	}
+	in.Prompt = withoutContext(in.Prompt)
 	return in, nil
+}
+
+// The marks between which Gemini CLI puts what hooks have said, at the beginning of the prompt that it gives to hooks later.
+// It escapes such marks in what hooks say.
+const (
+	contextBegins = "<hook_context>"
+	contextEnds   = "</hook_context>"
+)
+
+// withoutContext returns the user's own prompt.
+func withoutContext(prompt string) string {
+	for {
+		rest, is := strings.CutPrefix(strings.TrimLeft(prompt, " \n"), contextBegins)
+		_, own, ends := strings.Cut(rest, contextEnds)
+		if !is || !ends {
+			return prompt
+		}
+		prompt = strings.TrimLeft(own, " \n")
+	}
 }
 
 // product returns the product that was named, otherwise the one that the input must
@@ -121,6 +145,14 @@ func (in *Input) product(named Product) Product {
 		return Codex
 	}
 	return ClaudeCode
+}
+
+// tool returns the name of a tool as patterns know it. Gemini CLI names those of MCP servers in a form of its own.
+func (in *Input) tool() string {
+	if in.MCP != nil && in.MCP.Tool != "" {
+		return "mcp__" + in.MCP.Server + "__" + in.MCP.Tool
+	}
+	return in.Tool
 }
 
 // shellTools are the products' tools that run commands.
@@ -190,16 +222,8 @@ func (in *Input) failure() string {
 		Error   json.RawMessage `json:"error"`
 		IsError bool            `json:"is_error"`
 		Failed  bool            `json:"isError"`
-		Success *bool           `json:"success"`
-		Code    *int            `json:"exit_code"`
-		ExitOf  *int            `json:"exitCode"`
-		Meta    struct {
-			Code *int `json:"exit_code"`
-		} `json:"metadata"`
 	}
-	if json.Unmarshal(in.ToolResponse, &r) != nil {
-		return ""
-	}
+	_ = json.Unmarshal(in.ToolResponse, &r) // members of other types stay empty
 	var text string
 	var structured struct {
 		Message string `json:"message"`
@@ -209,13 +233,34 @@ func (in *Input) failure() string {
 		return text
 	case len(r.Error) > 0 && json.Unmarshal(r.Error, &structured) == nil && structured.Message != "":
 		return structured.Message
-	case r.IsError, r.Failed, r.Success != nil && !*r.Success:
+	case r.IsError, r.Failed:
 		return "the tool reported a failure"
 	}
-	for _, code := range []*int{r.Code, r.ExitOf, r.Meta.Code} {
-		if code != nil && *code != 0 {
-			return "the command failed"
-		}
+	if end := in.reported(); end != nil {
+		return end.why
 	}
 	return ""
+}
+
+// reported returns how a call ended whose end the product reports without saying whether it failed: Gemini CLI has the exit
+// code in the text for the model, and Codex only in its rollout, which it writes first. nil means that nothing says it.
+func (in *Input) reported() *ending {
+	var answer struct {
+		Text string `json:"llmContent"`
+	}
+	if json.Unmarshal(in.ToolResponse, &answer) == nil && answer.Text != "" {
+		if !shellTools[in.Tool] {
+			return nil
+		}
+		code, output := geminiExit(answer.Text)
+		end := &ending{status: ckpt.StepSucceeded, output: output, code: code}
+		if code != nil && *code != 0 {
+			end.status, end.why = ckpt.StepFailed, failedWith(*code, output)
+		}
+		return end
+	}
+	if in.TurnID != "" {
+		return in.ending(Codex, in.ToolUseID)
+	}
+	return nil
 }

@@ -115,7 +115,7 @@ const maxLine = 16 << 10
 func callLines(in *Input) (lines []string) {
 	command, shell := in.command()
 	if !shell {
-		return []string{limit(in.Tool+" "+string(in.ToolInput), maxLine)}
+		return []string{limit(in.tool()+" "+string(in.ToolInput), maxLine)}
 	}
 	line := limit(command, maxLine)
 	for _, one := range append(commandsOf(line), wholeCommandsOf(line)...) {

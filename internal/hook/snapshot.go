@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,21 @@ func snapshot(in *Input, product Product, earlier *Snapshot, calls int64) *Snaps
 		s.Plan = plan
 	}
 	return s
+}
+
+// same reports whether a snapshot says nothing new: only the event and the transcript differ, or what was read of the events.
+func (s *Snapshot) same(earlier *Snapshot) bool {
+	if earlier == nil || earlier.Session == "" {
+		return false
+	}
+	one, other := *s, *earlier
+	for _, each := range []*Snapshot{&one, &other} {
+		each.Event, each.Transcript, each.EventsRead = "", transcript{}, ""
+		if string(each.Plan) == "null" {
+			each.Plan = nil
+		}
+	}
+	return reflect.DeepEqual(one, other)
 }
 
 func (s *Snapshot) text() (ckpt.JSON, error) {
