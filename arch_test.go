@@ -209,6 +209,7 @@ var homes = map[string]string{
 	"go.opentelemetry.io/proto":       "internal/otlp",
 	"google.golang.org/protobuf":      "internal/otlp",
 	"github.com/jackc/pgx":            "internal/fleet",
+	"mvdan.cc/sh":                     "internal/hook",
 }
 
 // source is one Go file that is not a test, for any platform.

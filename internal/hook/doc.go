@@ -12,6 +12,6 @@
 //
 // # What this package may import
 //
-// The standard library and golang.org/x/sys; from this project the root package,
+// The standard library, golang.org/x/sys, github.com/google/uuid and mvdan.cc/sh; from this project the root package,
 // internal/ipc/client and internal/jsontext.
 package hook

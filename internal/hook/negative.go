@@ -19,12 +19,7 @@ func (in *Input) Outcome() ckpt.Ref {
 	if strings.TrimSpace(output) == "" { // a failure would have said what was wrong
 		return ckpt.StepNegative
 	}
-	commands := commandsOf(limit(line, maxLine))
-	if len(commands) == 0 {
-		return ""
-	}
-	words := strings.Fields(commands[len(commands)-1]) // the exit code is that of the last command
-	if len(words) > 0 && saysNo(words, output) {
+	if words := lastOf(limit(line, maxLine)); len(words) > 0 && saysNo(words, output) {
 		return ckpt.StepNegative
 	}
 	return ""

@@ -13,18 +13,24 @@ import (
 // line, without a preceding sudo, environment and the like.
 var DefaultRisky = []string{
 	// files and disks
-	`^shell (rm|rmdir|shred|unlink|truncate|wipefs|mkfs\S*|dd|fdisk|parted) `,
-	`^shell (del|erase|rd|format|remove-item) `,
+	`^shell (rm|rmdir|rimraf|del-cli|shred|unlink|truncate|wipefs|mkfs\S*|dd|fdisk|parted) `,
+	`^shell > `,
+	`^shell (?i:del|erase|rd|format|remove-item|clear-content) `,
 	`^shell find .* -(delete|exec(dir)? rm)\b`,
-	// what others see of a repository
+	// what others see of a repository, and what is not committed
 	`^shell git (-\S+ (\S+ )?)*(push|reset (\S+ )*--hard|clean (\S+ )*(-[a-zA-Z]*f[a-zA-Z]*|--force)|branch (\S+ )*-D|tag (\S+ )*-d|filter-branch|rebase|stash (drop|clear))\b`,
+	`^shell git (-\S+ (\S+ )?)*(checkout (\S+ )*(--|\.|-f|--force) |switch (\S+ )*(-f|--force|--discard-changes) |worktree remove |update-ref -d |reflog (expire|delete) )`,
+	`^shell git (-\S+ (\S+ )?)*restore ((-q|--quiet|-p|--patch|--ours|--theirs|--|-s \S+|--source[ =]\S+) )*([^- ]|(\S+ )*(-W|--worktree) )`,
 	`^shell (gh|glab) (pr|mr) merge\b`,
 	`^shell (gh|glab) (release|repo|issue|secret|workflow) (create|delete|edit|close|run|set)\b`,
+	`^shell (gh|glab) api (.* )?(-X ?|--method[ =])(POST|PUT|PATCH|DELETE)\b`,
+	`^shell (gh|glab) api (.* )?(-[fF]|--field|--raw-field|--input)[ =]`,
 	`^shell hub release\b`,
 	// packages and images
 	`^shell (npm|pnpm|yarn|cargo|poetry|hatch|uv|flit|gem|dart pub|mix hex\.|helm|vsce) (.* )?(publish|unpublish|push|yank)\b`,
 	`^shell twine upload\b`,
-	`^shell (docker|podman|buildah) (.* )?(push|system prune|volume rm|rmi)\b`,
+	`^shell (docker|podman|buildah) (.* )?(push|(system|volume|image|container|network) prune|volume rm|rmi|rm)\b`,
+	`^shell (docker|podman)[ -]compose (.* )?(down (.* )?(-v|--volumes)|rm) `,
 	// infrastructure and deployments
 	`^shell (terraform|tofu|pulumi|cdk|serverless|sls|sam|terragrunt) (.* )?(apply|destroy|deploy|up|import|remove|taint)\b`,
 	`^shell kubectl (.* )?(apply|create|delete|replace|patch|scale|rollout|drain|cordon|exec)\b`,
@@ -41,7 +47,9 @@ var DefaultRisky = []string{
 	`^shell (\S+ )?(manage\.py|artisan|rails|rake) (.* )?(db:|migrate|flush)`,
 	// messages and money
 	`^shell (mail|sendmail|mutt|msmtp|stripe) `,
-	`^shell curl .*(-[a-zA-Z]*X ?|--request[ =])["']?(POST|PUT|PATCH|DELETE)\b`,
+	`^shell curl (.* )?(-[a-zA-Z]*X ?|--request[ =])(POST|PUT|PATCH|DELETE)\b`,
+	`^shell curl (.* )?(-[a-zA-Z]*[dFT]|--data\S*|--form\S*|--json|--upload-file)\b`,
+	`^shell wget (.* )?(--method=(POST|PUT|PATCH|DELETE)|--(post|body)-(data|file))\b`,
 	// tools of MCP servers whose names say so
 	`^mcp__\S*__\S*(delete|remove|drop|destroy|deploy|publish|send|post_|create_(issue|pull|release)|merge|push|` +
 		`pay|transfer|refund|purchase|execute_sql|apply_migration)\S* `,
@@ -117,107 +125,15 @@ func callLines(in *Input) (lines []string) {
 	if !shell {
 		return []string{limit(in.tool()+" "+string(in.ToolInput), maxLine)}
 	}
-	line := limit(command, maxLine)
-	for _, one := range append(commandsOf(line), wholeCommandsOf(line)...) {
+	for _, one := range commandsOf(limit(command, maxLine)) {
 		lines = append(lines, "shell "+one)
 	}
 	return lines
 }
 
-// These are compiled when they are needed, because every command of the program would
-// wait for them.
-var (
-	between = lazily(`\s*(&&|\|\||[;|&\n]|\$\(|` + "`" + `|\bthen\b|\bdo\b)\s*`)
-	before  = lazily(
-		`^([({]\s*|(if|elif|else|while|until|!)\s+|[A-Za-z_][A-Za-z0-9_]*=("[^"]*"|'[^']*'|\S)*\s+|` +
-			// options whose value is a word of its own, and then all others
-			`((sudo|doas)(\s+-[gpCTRDrtuU]\s+\S+|\s+-\S+)*|xargs(\s+-[IEdnPLsa]\s+\S+|\s+-\S+)*|` +
-			`timeout(\s+-[ks]\s+\S+|\s+-\S+)*|env(\s+-[uC]\s+\S+|\s+-\S+)*|` +
-			`(time|nohup|nice|command|exec|stdbuf|setsid|watch|parallel)(\s+-\S+)*)(\s+\d+(\.\d+)?[smhd]?)?\s+|` +
-			// what runs programs of a project
-			`(npx|bunx|pnpx|uvx|(npm|pnpm|yarn|bun)\s+(exec|dlx|x)|(uv|poetry|pdm|pipenv|rye|hatch|pipx)\s+run|` +
-			`bundle\s+exec|python[\d.]*\s+-m)(\s+-\S+)*\s+|` +
-			`(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
-	hereDoc = lazily(`<<-?\s*\\?["']?(\w+)`)
-)
-
+// lazily compiles a pattern when it is needed, because every command of the program would wait for it.
 func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
-// joinedLines joins a line with the next one, in which it goes on.
-var joinedLines = strings.NewReplacer("\\\r\n", " ", "\\\n", " ")
-
-// commandsOf splits a line of a shell into its commands, and removes what precedes each
-// command. It is not a parser: a mistake means at most one more or one fewer operation.
-func commandsOf(line string) (list []string) {
-	for _, one := range between().Split(joinedLines.Replace(line), -1) {
-		if one = withoutBefore(one); one != "" {
-			list = append(list, one)
-		}
-	}
-	return list
-}
-
-func withoutBefore(one string) string {
-	one = strings.TrimSpace(one)
-	for {
-		rest := strings.TrimSpace(before().ReplaceAllString(one, ""))
-		if rest == one {
-			break
-		}
-		one = rest
-	}
-	if one == "" {
-		return ""
-	}
-	return strings.Join(strings.Fields(one), " ") + " "
-}
-
-// wholeCommandsOf splits a line only outside of quotes and here-documents, because what
-// is in them may be for the command: statements for a database, for example.
-func wholeCommandsOf(line string) (list []string) {
-	line = joinedLines.Replace(line)
-	quote, start := byte(0), 0
-	take := func(end int) {
-		if one := withoutBefore(line[start:end]); one != "" {
-			list = append(list, one)
-		}
-		start = min(end+1, len(line))
-	}
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '\\' && quote != '\'':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"':
-			quote = c
-		case c == '\n':
-			i += len(hereDocumentIn(line[start:i], line[i:]))
-			take(min(i, len(line)))
-		case c == ';' || c == '|' || c == '&':
-			take(i)
-		}
-	}
-	take(len(line))
-	return list
-}
-
-// hereDocumentIn returns the text of the here-document that a command begins, "" if it
-// begins none. rest is what follows the command's line.
-func hereDocumentIn(command, rest string) string {
-	word := hereDoc().FindStringSubmatch(command)
-	if word == nil {
-		return ""
-	}
-	end := regexp.MustCompile(`\n\s*` + word[1] + `\s*(\n|$)`).FindStringIndex(rest)
-	if end == nil {
-		return rest
-	}
-	return rest[:end[0]]
 }
 
 // limit cuts a text to at most so many bytes, at the end of a character.
