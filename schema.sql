@@ -392,6 +392,7 @@ CREATE TABLE IF NOT EXISTS operations (
     resolved_at TEXT,
     resolved_by TEXT,     -- an identity; check, agent or idempotent: no person
     left_uncertain INTEGER NOT NULL DEFAULT 0 CHECK (left_uncertain IN (0, 1)), -- its run was ended or begun anew over it
+    spooled_at TEXT,      -- when it began without the daemon, by the clock of its client; NULL for one that began with it
     CHECK ((resolution IS NULL) = (resolved_at IS NULL) AND (resolved_by IS NULL) = (resolved_at IS NULL)),
     UNIQUE (run_id, key, attempt)
 ) STRICT;

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -20,8 +21,10 @@ type shopModel struct {
 	s *db.Store
 	p *processes
 
-	pid    int   // of the newest process; 0 before the first
-	epoch  int64 // of its claim
+	c      *clock
+	spool  *ckpt.OperationEnd // the end of a charge without the daemon, whose beginning was replayed already
+	pid    int                // of the newest process; 0 before the first
+	epoch  int64              // of its claim
 	open   map[string]ckpt.Operation
 	effect map[string]int // by life, key and attempt
 	said   map[string]int // by life and key: how often somebody said that it may happen twice
@@ -158,6 +161,39 @@ func (m *shopModel) end() {
 	}
 }
 
+// offline replays a charge that a process made while the daemon was away, for which its code took the risk: the beginning first,
+// and the end at a later time. In between, its process may be found dead, the daemon may stop, and people may answer.
+func (m *shopModel) offline() {
+	sc := as(m.pid + 1000)
+	sc.Spooled = ckpt.At(m.c.Now())
+	m.c.add(time.Second)
+	ref, life := ckpt.RunRef{Agent: "a"}, m.life()
+	if end := m.spool; end != nil {
+		m.spool = nil
+		var was string
+		must(m.t, m.s.RO.GetContext(m.t.Context(), &was, `SELECT coalesce((SELECT status FROM audit_operations WHERE key = 'off' AND life = ? ORDER BY attempt DESC LIMIT 1), 'none')`, life))
+		_, _, err := m.s.EndOperation(m.t.Context(), sc, ref, *end)
+		code := ckpt.CodeOf(err)
+		if code == ckpt.CodeUncertainOperation {
+			m.t.Fatalf("the code said offline that it %s, and is asked again: %v", end.Status, err)
+		}
+		m.counts["spooled end of "+was+" "+string(code)]++
+		return
+	}
+	o, _, err := m.s.BeginOperation(m.t.Context(), sc, ref, ckpt.OperationRequest{Key: "off", Name: "off"})
+	if err != nil || o.Replayed {
+		m.counts["spooled begin "+string(ckpt.CodeOf(err))]++
+		return
+	}
+	m.said[of(life, "off")]++
+	m.spool = &ckpt.OperationEnd{Key: "off", Status: ckpt.OperationFailed, Error: "refused"}
+	if m.r.IntN(2) == 0 {
+		m.effect[fmt.Sprintf("%s#%d", of(life, "off"), o.Attempt)]++
+		m.spool = &ckpt.OperationEnd{Key: "off", Status: ckpt.OperationSucceeded}
+	}
+	m.counts["spooled"]++
+}
+
 // person answers what waits, with what the provider says, or with repeat.
 func (m *shopModel) person() {
 	page, err := m.s.Prompts(m.t.Context(), ann, ckpt.PromptFilter{Open: true})
@@ -263,6 +299,7 @@ func TestModelNeverTwice(t *testing.T) {
 			m := &shopModel{t: t, r: rand.New(rand.NewPCG(seed, 45)), p: &processes{dead: map[int]bool{}}, open: map[string]ckpt.Operation{},
 				effect: map[string]int{}, said: map[string]int{}, seen: map[string]shopAttempt{}, counts: map[string]int{}}
 			c := newClock()
+			m.c = c
 			m.o = options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 			m.o.Resume, m.o.Processes = resume.Make, m.p
 			m.s = openWith(t, m.o)
@@ -273,10 +310,10 @@ func TestModelNeverTwice(t *testing.T) {
 				often int
 				do    func()
 			}{
-				{"start", 4, m.start}, {"begin", 6, m.begin}, {"end", 4, m.end}, {"person", 3, m.person}, {"die", 2, m.die}, {"over", 1, m.over}, {"again", 1, m.again},
+				{"start", 4, m.start}, {"begin", 6, m.begin}, {"end", 4, m.end}, {"person", 3, m.person}, {"die", 2, m.die}, {"over", 1, m.over}, {"again", 1, m.again}, {"offline", 3, m.offline},
 			}
 			for i := range 160 {
-				n := m.r.IntN(21)
+				n := m.r.IntN(24)
 				for _, act := range acts {
 					if n -= act.often; n < 0 {
 						act.do()

@@ -70,7 +70,7 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 	if err != nil {
 		return nil, err
 	}
-	if err := mayEnd(tx, agent, run, o, r); err != nil {
+	if err := mayEnd(tx, sc, agent, run, o, r); err != nil {
 		return nil, err
 	}
 	switch {
@@ -127,14 +127,15 @@ func (s *Store) ended(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 }
 
 // mayEnd refuses an end that does not fit. An uncertain attempt is ended only by code that names it: an end without an
-// attempt may be meant for one that never began.
-func mayEnd(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
+// attempt may be meant for one that never began. An attempt that began in a spool has no number there: its end comes from the
+// spool too, and later.
+func mayEnd(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	switch {
 	case o == nil && r.Attempt > 0:
 		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no attempt %d of operation %s: begin it first", run.Name, r.Attempt, r.Key)
 	case o == nil:
 		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: begin it first", run.Name, r.Key)
-	case o.Status == ckpt.OperationUncertain && r.Status != o.Status && r.Attempt == 0:
+	case o.Status == ckpt.OperationUncertain && r.Status != o.Status && r.Attempt == 0 && !o.endsInSpool(sc):
 		because := fmt.Sprintf("operation %s cannot end as %s without the number of its attempt", r.Key, r.Status)
 		return ckpt.UncertainError(because, run.Name, &o.Operation, tx.Now, ckpt.ResolveCommand(agent.Name, run.Name, o.Key))
 	case o.Status == r.Status, o.Unresolved():
@@ -143,6 +144,11 @@ func mayEnd(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, o *operat
 		return ckpt.Errorf(ckpt.CodeConflict, "operation %s already succeeded: to act again, begin one with another key", r.Key)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "attempt %d of operation %s already %s: begin it again for another attempt", o.Attempt, r.Key, pastOf(o.Status))
+}
+
+// endsInSpool reports whether a write from a spool is about an attempt that began there.
+func (o *operationRow) endsInSpool(sc ckpt.Scope) bool {
+	return !o.SpooledAt.IsZero() && !sc.Spooled.Before(o.SpooledAt.Time)
 }
 
 func pastOf(status ckpt.OperationStatus) string {

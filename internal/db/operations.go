@@ -18,11 +18,13 @@ type operationRow struct {
 	ckpt.Operation
 	ID  int64  `db:"id"`
 	Run string `db:"run"`
+
+	SpooledAt ckpt.Time `db:"spooled_at"`
 }
 
 const (
 	operationColumns = `o.id, o.key, o.name, o.attempt, o.status, o.args, o.idempotent, o.self_check, o.result_schema, o.checkpoint, o.started_at, o.ended_at,
-		o.result, o.error, o.resolution, o.resolved_at, o.resolved_by, o.left_uncertain, r.name AS run,
+		o.result, o.error, o.resolution, o.resolved_at, o.resolved_by, o.left_uncertain, o.spooled_at, r.name AS run,
 		(SELECT p.id FROM prompts p WHERE p.run_id = o.run_id AND p.kind = 'operation' AND p.operation = o.key AND p.attempt = o.attempt
 			AND p.answered_at IS NULL) AS prompt`
 	operationTables = ` FROM operations o JOIN runs r ON r.id = o.run_id `
@@ -137,7 +139,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 		if err := s.mayBegin(tx, sc, agent, run, &r, e); err != nil {
 			return nil, err
 		}
-		return s.beginOperation(tx, agent, run, before, r, e)
+		return s.beginOperation(tx, sc, agent, run, before, r, e)
 	})
 }
 
@@ -188,7 +190,7 @@ func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef,
 	return v, err
 }
 
-func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, before *saves.Save,
+func (s *Store) beginOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, before *saves.Save,
 	r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
 	if before == nil {
 		var err error
@@ -211,9 +213,9 @@ func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	if _, err := tx.Get(&o.Attempt, `SELECT max(attempt) + 1 FROM operations WHERE run_id = ? AND key = ? HAVING count(*) > 0`, run.ID, r.Key); err != nil {
 		return nil, err
 	}
-	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, args, idempotent, self_check, result_schema, checkpoint, started_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Args, o.Idempotent, o.SelfCheck, o.ResultSchema, o.Checkpoint, o.StartedAt)
+	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, args, idempotent, self_check, result_schema, checkpoint, started_at, spooled_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Args, o.Idempotent, o.SelfCheck, o.ResultSchema, o.Checkpoint, o.StartedAt, sc.Spooled)
 	if err != nil {
 		return nil, err
 	}

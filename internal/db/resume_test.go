@@ -110,6 +110,62 @@ func TestWhatADeathLeavesOpen(t *testing.T) {
 	}
 }
 
+// TestASpooledEndIsTakenAfterASweep: the beginning and the end of an operation were spooled, and the monitor finds the process dead
+// between the two. The end is what the code knows, so it is taken, unless a person has answered otherwise, or the attempt did not
+// begin in the spool.
+func TestASpooledEndIsTakenAfterASweep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end      ckpt.OperationStatus
+		online   bool              // it began with the daemon
+		answer   ckpt.PromptChoice // of a person, before the end arrives
+		earlier  bool              // the end was spooled before the attempt began
+		code     ckpt.Code
+		want, by string
+	}{
+		"it succeeded":              {end: ckpt.OperationSucceeded, want: "succeeded", by: ckpt.ResolvedByOwner},
+		"it was not done":           {end: ckpt.OperationFailed, want: "failed", by: ckpt.ResolvedByOwner},
+		"a person said no":          {end: ckpt.OperationSucceeded, answer: ckpt.ChoiceItDidNot, code: ckpt.CodeConflict, want: "failed", by: ann.Caller.Owner},
+		"a person said repeat":      {end: ckpt.OperationSucceeded, answer: ckpt.ChoiceRepeat, code: ckpt.CodeConflict, want: "superseded", by: ann.Caller.Owner},
+		"it began with the daemon":  {end: ckpt.OperationSucceeded, online: true, code: ckpt.CodeUncertainOperation, want: "uncertain"},
+		"the end is of another try": {end: ckpt.OperationSucceeded, earlier: true, code: ckpt.CodeUncertainOperation, want: "uncertain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, clock, _ := openRuns(t)
+			run := start(t, s, 1)
+			begun := as(1)
+			begun.Spooled = ckpt.At(clock.Now())
+			ended := begun
+			ended.Spooled = ckpt.At(clock.Now().Add(time.Second))
+			if c.earlier {
+				ended.Spooled = ckpt.At(clock.Now().Add(-time.Second))
+			}
+			if c.online {
+				begun.Spooled = ckpt.Time{}
+			}
+			clock.add(time.Minute)
+			_, _, err := s.BeginOperation(t.Context(), begun, at(run.Epoch), ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`1`)})
+			must(t, err)
+			dies(t, s, "a", "main")
+			if c.answer != "" {
+				_, _, err := s.ResolveOperation(t.Context(), ann, mainRun, ckpt.OperationResolution{Key: "pay", Choice: c.answer, Reason: "looked"})
+				must(t, err)
+			}
+			_, _, err = s.EndOperation(t.Context(), ended, at(run.Epoch), ckpt.OperationEnd{Key: "pay", Status: c.end, Error: "why"})
+			wantCode(t, err, c.code)
+			got := sqlite3(t, pathOf(s), `SELECT status || ' ' || coalesce(resolved_by, '') FROM audit_operations`)
+			if got != strings.TrimSpace(c.want+" "+c.by) && got != c.want+" "+c.by {
+				t.Errorf("the attempt is %q", got)
+			}
+			open := sqlite3(t, pathOf(s), `SELECT count(*) FROM prompts WHERE answered_at IS NULL AND kind = 'operation'`)
+			if (open == "1") != (c.want == "uncertain") {
+				t.Errorf("%s questions about it are open", open)
+			}
+		})
+	}
+}
+
 // TestSpooledWritesReviveNobody: writes that a client spooled before it died arrive after its death was noticed.
 // They do not make the run look alive.
 func TestSpooledWritesReviveNobody(t *testing.T) {

@@ -139,7 +139,7 @@ var children = []*table{
 		{name: "idempotent", form: truth, need: true}, {name: "self_check", form: truth, need: true},
 		{name: "result_schema", form: object, most: ckpt.MaxSchema},
 		word("resolution", false, ckpt.ChoiceItDid, ckpt.ChoiceItDidNot, ckpt.ChoiceRepeat), when("resolved_at"), short("resolved_by"),
-		{name: "left_uncertain", form: truth, need: true},
+		{name: "left_uncertain", form: truth, need: true}, when("spooled_at"),
 	}}).prepare(),
 	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
 		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn,
