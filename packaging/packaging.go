@@ -1,5 +1,5 @@
 // Package packaging holds what tells a machine how to run the daemon: unit
-// files of systemd, the property list of launchd, the installers of packages.
+// files of systemd, the installers of packages.
 // They are embedded, so that `ckptsidecar service install` and the packages ship
 // the same bytes.
 //
@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-//go:embed systemd launchd
+//go:embed systemd
 var files embed.FS
 
 // File is the text of a file of this folder: "systemd/ckptsidecar.service". It

@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !windows
+//go:build !linux && !windows
 
 package service
 
@@ -9,6 +9,6 @@ import (
 )
 
 func NewHost(*cli.App, bool) (Host, error) {
-	return nil, errors.New("ckptsidecar installs services only on Linux, macOS and Windows: " +
-		"start `ckptsidecar serve` with this system's own service manager")
+	return nil, errors.New("services are supported only on Linux and Windows: start `ckptsidecar serve` yourself as the user whose agents call it; " +
+		"autostart in the clients starts it too")
 }
