@@ -18,4 +18,10 @@ type process struct {
 }
 
 // app is what every command gets.
-type app struct{ *cli.App }
+type app struct {
+	*cli.App
+	helpPage string // of `help more` and `help flags`
+	helped   bool   // a page of the help was printed
+
+	noCommand bool // the command line names none
+}

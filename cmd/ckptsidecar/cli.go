@@ -39,8 +39,8 @@ type grammar struct {
 	Delete        deleteCmd              `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
 	Files         filescmd.Command       `cmd:"" group:"checkpoints" help:"Save a folder's files with checkpoints, and restore them."`
 	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back to before a prompt of a coding agent, and restore its files."`
-	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run after its owner ended, and print a plan for going on safely."`
-	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent, with heartbeats; restart it after a crash or freeze."`
+	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run whose owner ended, and print how to go on safely."`
+	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent, and restart it after a crash or freeze."`
 	Runs          runsCmd                `cmd:"" group:"runs" help:"List runs, the last changed first."`
 	Run           runCmd                 `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
 	Steps         stepsCmd               `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
@@ -48,10 +48,10 @@ type grammar struct {
 	Operations    operationsCmd          `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation     operationCmd           `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd              `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
-	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, the findings, and the checkpoint to go back to."`
+	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, and the checkpoint to go back to."`
 	Prompts       promptsCmd             `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints over the Model Context Protocol."`
-	Hook          hookcmd.Command        `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
+	Hook          hookcmd.Command        `cmd:"" group:"hosts" help:"Record Claude Code, Codex or Gemini CLI by their hooks."`
 	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Receive traces of agents that use OpenTelemetry."`
 	Token         tokenCmd               `cmd:"" group:"hosts" help:"Create, list and revoke tokens for senders of traces."`
 	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents with all that they have, as NDJSON with checksums."`
@@ -63,10 +63,10 @@ type grammar struct {
 	Policy        policycmd.Command      `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
 	Changes       changesCmd             `cmd:"" group:"runs" help:"Print changes, one on each line, until stopped."`
 	Overview      overviewCmd            `cmd:"" group:"runs" help:"Show what waits for a person, and the runs."`
-	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Open a page in your browser that shows what agents do and lets you act."`
+	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Open a page that shows what agents do, and lets you act."`
 	Status        statusCmd              `cmd:"" group:"daemon" help:"Show the state of the daemon."`
 	Notify        notifyCmd              `cmd:"" group:"daemon" help:"Show who gets notices, and send a test."`
-	Verify        verifyCmd              `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
+	Verify        verifyCmd              `cmd:"" group:"daemon" help:"Check the whole database: its file, hashes, chain and invariants."`
 	Audit         auditCmd               `cmd:"" group:"daemon" help:"List, check and archive the audit log."`
 	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs, and verify the copy."`
 	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Replace the database with a backup. The old database is kept."`
@@ -79,6 +79,7 @@ type grammar struct {
 	Bench         benchCmd               `cmd:"" group:"more" help:"Measure this machine."`
 	Version       versionCmd             `cmd:"" group:"more" help:"Show the version of this program and of the daemon."`
 	ShowVersion   kong.VersionFlag       `name:"version" help:"Print only the version."`
+	Help          helpCmd                `cmd:"" whole:"" group:"more" help:"Show the help of a command, all commands, or the global flags."`
 	Completion    manual.Completion      `cmd:"" whole:"" group:"more" help:"Print a completion script for a shell."`
 	Man           manual.Man             `cmd:"" whole:"" hidden:"" help:"Print the manual page."`
 	CompleteNames manual.CompleteNames   `cmd:"" whole:"" hidden:"" help:"Print names that complete a word."`
@@ -95,7 +96,9 @@ var groups = []kong.Group{
 	{Key: "more", Title: "More"},
 }
 
-const description = "The flight recorder of AI agents: checkpoints that are safe on disk when they are acknowledged.\n\n" +
+const summary = "The flight recorder of AI agents: what is acknowledged is safe on disk."
+
+const description = summary + "\n\n" +
 	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 damaged data, 75 no daemon or try again later. " +
 	"`resume` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. `exec` ends with the code of its command, or with 20 or 30. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
@@ -122,6 +125,9 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if hookcmd.Handles(args) {
 		return hookcmd.Main(ctx, a.App, args[1:])
 	}
+	if a.noCommand = len(args) == 0; a.noCommand {
+		args = []string{"--help"}
+	}
 	if len(args) == 1 && args[0] == "--version" { // building the grammar takes longer than the rest
 		term.Println(a.Stdout, "ckptsidecar "+a.Version)
 		return cli.ExitDone
@@ -130,7 +136,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	options := []kong.Option{
 		kong.Name("ckptsidecar"), kong.Description(description),
 		kong.Writers(a.Stdout, a.Stderr), kong.Exit(func(code int) { ended = code }),
-		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(a.printHelp),
 		kong.WithHyphenPrefixedParameters(true), helpVars, kong.Vars{"version": "ckptsidecar " + a.Version},
 	}
 	parser, err := parserFor(g, args, options)
@@ -138,7 +144,10 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 		return a.Fail(err)
 	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help has printed its text
+	switch {
+	case ended >= 0 && a.noCommand:
+		return cli.ExitUsage
+	case ended >= 0: // --help has printed its text
 		return ended
 	}
 	if err != nil {

@@ -311,7 +311,7 @@ func (p *page) block(t *testing.T, language, text string) fate {
 	case "console":
 		// A command in a transcript uses only flags that the command knows.
 		for _, m := range aCommand.FindAllStringSubmatch(text, -1) {
-			said := p.open(t).check(t, "ckptsidecar "+m[1]+"--help\n")
+			said := p.open(t).check(t, "ckptsidecar "+m[1]+"--help\nckptsidecar help flags\n")
 			for _, flag := range aFlag.FindAllString(m[2], -1) {
 				if !strings.Contains(said, flag) {
 					t.Errorf("ckptsidecar %shas no flag %s", m[1], flag)

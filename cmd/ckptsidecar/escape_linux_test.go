@@ -239,7 +239,7 @@ func (w *evilWorld) filled(t *testing.T) (ids []string, prompt, finding string) 
 // silent are the commands that print no text of users or models, and the reasons.
 var silent = map[string]string{
 	"serve": "its log quotes what is no printable text", "mcp": "speaks a protocol", "console": "serves pages, which escape by themselves", "hook": "is for programs", "hook handle": "speaks to a program",
-	"completion": "prints the grammar", "config": "has subcommands", "config show": "prints the operator's own settings", "config check": "the same",
+	"completion": "prints the grammar", "help": "the same", "config": "has subcommands", "config show": "prints the operator's own settings", "config check": "the same",
 	"config example": "prints defaults", "demo": "makes its own data", "export": "writes data", "restore": "writes data",
 	"hook install": "shows the user's own file", "hook uninstall": "the same", "run": "has subcommands", "step": "the same", "operation": "the same", "token": "the same", "otlp": "the same", "otlp env": "prints the operator's own settings",
 	"policy": "the same", "service": "the same", "bench": "measures", "version": "prints constants",

@@ -36,7 +36,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		args []string
 		want string // part of the message
 	}{
-		{nil, "expected one of"},
+		{nil, "Usage: ckptsidecar <command>"},
 		{[]string{"frobnicate"}, "unexpected argument frobnicate"},
 		{[]string{"save"}, `expected "<agent>`},
 		{[]string{"save", "bad name"}, `the agent name "bad name" has ' ' at position 4`},
