@@ -10,54 +10,87 @@ import (
 )
 
 // TestDriftThatEndsModel makes random faults and mends them, with the real detectors and restarts. After each event:
-// no finding of a loop is open when the last 20 steps were all different, no finding about a key when the key is there;
+// no finding is open whose rule does not hold any more (loops, errors, keys, types, a rule of the user, the budget);
 // a save while a critical finding about checkpoints is open is suspect, and any other is clean; a resume goes on from
-// the newest checkpoint that is neither suspect nor in doubt.
+// the newest checkpoint that is neither suspect nor in doubt; going back to a clean one ends nothing that is older.
 func TestDriftThatEndsModel(t *testing.T) {
 	t.Parallel()
 	for _, seed := range seeds(1, 2, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			r, d := rand.New(rand.NewPCG(seed, 46)), openReal(t)
-			d.policy(func(p *ckpt.Policy) { p.RoutineKeep = 3 + r.IntN(5) })
+			steps := 100 + r.Int64N(200)
+			d.policy(func(p *ckpt.Policy) {
+				p.RoutineKeep, p.Budget.Steps = 3+r.IntN(5), steps
+				p.Rules = []ckpt.Rule{{Name: "mine", When: "state.bad == true", Severity: ckpt.SeverityCritical, Message: "It is bad."}}
+			})
 			start(t, d.Store, 1)
-			quiet, key, n := 0, true, 0
+			key, text, bad, back := true, true, false, false // back: a state that was wrong may be the one that counts
+			quiet, good, n := 0, 0, 0                        // steps that were all different, steps without an error, and saves
 			for range 60 {
-				switch r.IntN(6) {
+				switch r.IntN(10) {
 				case 0:
 					for range 5 {
 						d.record("search", "nothing")
 					}
-					quiet = 0
-				case 1, 2:
+					quiet, good = 0, good+5
+				case 1, 2, 3:
 					k := 1 + r.IntN(12)
 					d.fresh(k)
-					quiet += k
-				case 3:
-					key = !key
+					quiet, good = quiet+k, good+k
 				case 4:
+					key = !key
+				case 5:
 					d.reopen()
+				case 6:
+					for range 3 + r.IntN(4) {
+						d.fail("read")
+						quiet++
+					}
+					good = 0
+				case 7:
+					text = !text
+				case 8:
+					bad = !bad
+				case 9:
+					back = d.goBack() || back
 				}
 				n++
-				plan := ""
+				plan, mode := "", `"fast"`
 				if key {
 					plan = `,"plan":"p"`
 				}
-				saved := d.put(fmt.Sprintf(`{"n":%d%s}`, n, plan))
+				if !text {
+					mode = "7"
+				}
+				saved := d.put(fmt.Sprintf(`{"n":%d,"mode":%s,"bad":%t%s}`, n, mode, bad, plan))
 				open := d.report(false)
 				marks := slices.ContainsFunc(open.Findings, func(f ckpt.Finding) bool { return f.Marks() })
 				if saved.Suspect != marks {
 					t.Fatalf("save %d is suspect %t, open: %+v", n, saved.Suspect, open.Findings)
 				}
-				sound := saved.Seq
+				sound, worst := saved.Seq, ckpt.SeverityNone
 				for i := range open.Findings {
 					f := &open.Findings[i]
-					if f.Rule == "repeat" && quiet >= 20 || f.Rule == "lost_keys" && key {
-						t.Fatalf("%s is open after %d other steps, key %t", f.Rule, quiet, key)
+					if over := map[string]bool{
+						"repeat": quiet >= 20, "cycle": quiet >= 20, "stale": quiet >= 20,
+						"error_streak": good >= 10, "error_rate": good >= 10, "repeated_error": good >= 10,
+						"lost_keys": key, "type_changed": text && !back, "mine": !bad, "budget": int64(d.steps)*10 < steps*6,
+					}[f.Rule]; over {
+						t.Fatalf("%s is open after %d other steps and %d good ones, key %t, text %t, bad %t, %d of %d steps %+v\n%s", f.Rule, quiet, good, key, text, bad, d.steps, steps, f, d.marks())
+					}
+					if f.Severity.Rank() > worst.Rank() {
+						worst = f.Severity
 					}
 					if f.Doubts() {
 						sound = min(sound, *f.SinceSeq)
 					}
+					if f.Rule == "budget" && f.SinceSeq != nil {
+						t.Fatalf("the budget puts checkpoints in doubt: %+v", f)
+					}
+				}
+				if open.Verdict != worst {
+					t.Fatalf("the verdict is %s, the worst open finding is %s: %+v", open.Verdict, worst, open.Findings)
 				}
 				want := int64(0)
 				page, err := d.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main", Limit: ckpt.MaxLimit})
@@ -77,4 +110,27 @@ func TestDriftThatEndsModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goBack restores the newest clean checkpoint, and reports whether there was one. A finding whose evidence is older stays open.
+func (d *drifty) goBack() bool {
+	d.t.Helper()
+	before := d.report(false).Findings
+	c, _, err := d.Restore(d.t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Clean: true})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return false
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	after := map[string]bool{}
+	for _, f := range d.report(false).Findings {
+		after[f.ID] = true
+	}
+	for _, f := range before {
+		if f.SinceSeq != nil && *f.SinceSeq < c.Seq && !after[f.ID] {
+			d.t.Fatalf("going back to %d closed %s, whose evidence begins after %d", c.Seq, f.Rule, *f.SinceSeq)
+		}
+	}
+	return true
 }
