@@ -47,7 +47,7 @@ func adviceOf(ref ckpt.RunRef, v *ckpt.DriftVerdict) string {
 	critical := false
 	for i := range v.Findings {
 		f := &v.Findings[i]
-		if f.Severity != ckpt.SeverityWarn && f.Severity != ckpt.SeverityCritical || f.Rule == ckpt.RuleSecret {
+		if f.Severity != ckpt.SeverityWarn && f.Severity != ckpt.SeverityCritical {
 			continue
 		}
 		critical = critical || f.Severity == ckpt.SeverityCritical
@@ -62,9 +62,9 @@ func adviceOf(ref ckpt.RunRef, v *ckpt.DriftVerdict) string {
 	}
 	if critical {
 		say = append(say, "Stop what you are doing. Tell the user in one sentence what does not work before you try something else.")
-		if v.Clean != "" {
-			say = append(say, fmt.Sprintf("The state before the trouble: ckptsidecar show %s", v.Clean))
-		}
+	}
+	if len(say) > 0 && v.Clean != "" {
+		say = append(say, fmt.Sprintf("The state before the trouble: ckptsidecar show %s", v.Clean))
 	}
 	return strings.Join(say, "\n")
 }

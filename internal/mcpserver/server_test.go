@@ -481,6 +481,31 @@ func TestLoopsAreToldInTheAnswer(t *testing.T) {
 	wantText(t, "the verdict afterwards", h.done("drift_status", `{}`)["verdict"], "none")
 }
 
+// TestALostKeyIsToldUntilItIsBack: the answer to a save names the checkpoint from before a fault in the state, also for
+// a warning. When the key is back, nothing is said. What looks like a secret is no drift, and has a list of its own.
+func TestALostKeyIsToldUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	h := newDaemon(t).host("keeper")
+	whole := ""
+	for n := range 4 {
+		whole = h.done("save_checkpoint", fmt.Sprintf(`{"state":{"n":%d,"plan":"p"}}`, n))["checkpoint"].(map[string]any)["id"].(string)
+	}
+	wantText(t, "the answer to a lost key", h.done("save_checkpoint", `{"state":{"n":5}}`)["message"], "Drift, warn: ", "restore_checkpoint with checkpoint "+whole)
+	if status := h.done("drift_status", `{}`); status["verdict"] != "warn" || status["go_back_to"] != whole {
+		t.Errorf("drift_status: %v", status)
+	}
+	for _, state := range []string{`{"n":6,"plan":"q"}`, `{"n":7,"plan":"AKIAQ7ZPMX3WVN5KTR2D"}`} {
+		saved := h.done("save_checkpoint", `{"state":`+state+`}`)
+		if strings.Contains(fmt.Sprint(saved["message"]), "Drift") {
+			t.Errorf("%s is answered %v", state, saved["message"])
+		}
+	}
+	status := h.done("drift_status", `{}`)
+	if status["verdict"] != "none" || status["go_back_to"] != nil || !strings.Contains(fmt.Sprint(status["secrets"]), "rule:secret") {
+		t.Errorf("drift_status: %v", status)
+	}
+}
+
 // TestTurnsAndNegativeAnswers: a host that requests the same thing eight times in one answer, and a search that
 // finds nothing, get no drift warning.
 func TestTurnsAndNegativeAnswers(t *testing.T) {

@@ -72,6 +72,7 @@ type drift struct {
 	Verdict  string    `json:"verdict" enum:"none,info,warn,critical"`
 	Advice   string    `json:"advice,omitempty" doc:"What to do now. Follow it."`
 	Findings []finding `json:"findings" doc:"What was noticed; in an answer to a save or a step only what is new."`
+	Secrets  []finding `json:"secrets,omitempty" doc:"What looks like a secret in what was saved. It is no drift: save it nowhere."`
 	GoBackTo string    `json:"go_back_to,omitempty" doc:"The newest checkpoint from before the trouble, for restore_checkpoint."`
 	Recovery string    `json:"recovery,omitempty" doc:"The checkpoint that was made of the state in trouble."`
 }
@@ -87,12 +88,17 @@ func shownDrift(v *ckpt.DriftVerdict) *drift {
 	if v == nil {
 		return nil
 	}
-	d := &drift{Verdict: string(v.Verdict), Advice: string(v.Advice), Findings: []finding{}, GoBackTo: string(v.Clean), Recovery: string(v.Recovery)}
-	for i := range v.Findings {
-		f := &v.Findings[i]
-		d.Findings = append(d.Findings, finding{f.Rule, string(f.Severity), f.Message, string(f.Advice)})
+	return &drift{Verdict: string(v.Verdict), Advice: string(v.Advice), Findings: shownFindings(v.Findings), Secrets: shownFindings(v.Secrets),
+		GoBackTo: string(v.Clean), Recovery: string(v.Recovery)}
+}
+
+func shownFindings(found []ckpt.Finding) []finding {
+	list := []finding{}
+	for i := range found {
+		f := &found[i]
+		list = append(list, finding{f.Rule, string(f.Severity), f.Message, string(f.Advice)})
 	}
-	return d
+	return list
 }
 
 // warning returns what a message adds about drift, "" for nothing.
@@ -101,7 +107,7 @@ func warning(v *ckpt.DriftVerdict) string {
 		return ""
 	}
 	text := fmt.Sprintf(" Drift, %s: %s", v.Verdict, v.Advice)
-	if v.Verdict == ckpt.SeverityCritical && v.Clean != "" {
+	if v.Clean != "" { // checkpoints are in doubt
 		text += fmt.Sprintf(" To go back, call restore_checkpoint with checkpoint %s.", v.Clean)
 	}
 	return text
