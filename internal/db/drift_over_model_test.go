@@ -25,6 +25,7 @@ func TestDriftThatEndsModel(t *testing.T) {
 				p.Rules = []ckpt.Rule{{Name: "mine", When: "state.bad == true", Severity: ckpt.SeverityCritical, Message: "It is bad."}}
 			})
 			start(t, d.Store, 1)
+			d.put(`{"n":0,"mode":"fast","bad":false,"plan":"p"}`)
 			key, text, bad, back := true, true, false, false // back: a state that was wrong may be the one that counts
 			quiet, good, n := 0, 0, 0                        // steps that were all different, steps without an error, and saves
 			for range 60 {

@@ -31,6 +31,7 @@ func (r *run) replay(past *observer.RunPast) {
 	for i := range past.States {
 		r.State(past.States[i])
 	}
+	r.states.former = nil // what is not mended is in the open findings; the oldest states may be gone
 	for _, state := range past.Entered {
 		r.Enter(time.Time{}, state, nil)
 	}

@@ -295,3 +295,24 @@ func TestPastStatesAreBounded(t *testing.T) {
 		t.Errorf("it keeps %d states", n)
 	}
 }
+
+// TestATypeThatWasMendedStaysRight: after a restart with only some of the states, a type that was wrong and was mended is
+// not taken for the right one.
+func TestATypeThatWasMendedStaysRight(t *testing.T) {
+	m := newMade(t, only(RuleTypeChanged))
+	for _, state := range []string{`{"mode":"fast"}`, `{"mode":7}`, `{"mode":"fast"}`} {
+		m.save(json.RawMessage(state))
+	}
+	m.states, m.found = m.states[1:], nil // retention removed the first one
+	m.restart()
+	m.save(json.RawMessage(`{"mode":"slow"}`))
+	m.expectNone()
+	m.save(json.RawMessage(`{"mode":8}`))
+	if len(m.found) != 1 || m.found[0].Rule != RuleTypeChanged || m.found[0].Evidence.Threshold != "string" {
+		t.Fatalf("a wrong type after the restart: %s", m.all())
+	}
+	m.save(json.RawMessage(`{"mode":"fast"}`))
+	if len(m.found) != 1 {
+		t.Errorf("the mend is scolded: %s", m.all())
+	}
+}
