@@ -210,7 +210,7 @@ const agePaused = "retention by age is paused: the daemon has just started, or t
 
 func pruneText(a *app, report *ckpt.PruneReport) {
 	if len(report.Removed) > 0 {
-		t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", ">SIZE", "~WHY", "#ID")
+		t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", ">?SIZE", "&WHY", "#ID")
 		for _, r := range report.Removed {
 			t.Add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.Out), term.Bytes(r.StoredSize), r.Reason, r.Checkpoint)
 		}

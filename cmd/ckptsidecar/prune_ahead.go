@@ -18,7 +18,8 @@ func (c *pruneCmd) ahead(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(v)
 	}
-	t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", ">SIZE", "WHEN", "~WHY", "#ID")
+	t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", ">?SIZE", "&WHEN", "&WHY", "#ID")
+	t.Typed(c.Agent != "", "AGENT")
 	first := 0
 	for i := range v.Going {
 		g := &v.Going[i]

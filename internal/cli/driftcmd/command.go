@@ -104,7 +104,7 @@ func goBackText(ctx context.Context, a *cli.App, r *ckpt.DriftReport) string {
 }
 
 func findingTable(list []ckpt.Finding, s *term.Style) *term.Table {
-	t := term.NewTable("WHEN", "RULE", "SEVERITY", "?NOW", "~WHAT", "#ID")
+	t := term.NewTable("WHEN", "RULE", "SEVERITY", "?NOW", "&WHAT", "#ID")
 	for i := range list {
 		f := &list[i]
 		t.Add(s.Time(f.At), f.Rule, view.SeverityText(f.Severity, s), nowText(f), view.FirstLine(f.Message), f.ID)

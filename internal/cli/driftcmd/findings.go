@@ -57,13 +57,14 @@ func (c *driftFindingsCmd) Run(ctx context.Context, a *cli.App) error {
 		a.Tell("no finding matches")
 		return nil
 	}
-	foundTable(all.Findings, a.Out).Write(a.Stdout, a.Out)
+	c.table(all.Findings, a.Out).Write(a.Stdout, a.Out)
 	c.Paged.More(a, all.Next)
 	return nil
 }
 
-func foundTable(findings []ckpt.Finding, s *term.Style) *term.Table {
-	t := term.NewTable("AT", "AGENT", "RUN", "SEVERITY", "RULE", "CLOSED", "~MESSAGE", "?ID")
+func (c *driftFindingsCmd) table(findings []ckpt.Finding, s *term.Style) *term.Table {
+	t := term.NewTable("AT", "AGENT", "RUN", "SEVERITY", "RULE", "?CLOSED", "&MESSAGE", "#ID")
+	t.Typed(c.Agent != "", "AGENT")
 	for i := range findings {
 		f := &findings[i]
 		t.Add(s.Time(f.At), f.Agent, f.Run, string(f.Severity), f.Rule, string(f.Closed), view.FirstLine(f.Message), f.ID)
@@ -87,6 +88,6 @@ func (c *driftFindingsCmd) follow(ctx context.Context, a *cli.App, f survey.Find
 			return page.Findings, page.Next, nil
 		},
 		Version: func(f *ckpt.Finding) string { return fmt.Sprint(f.ID, f.Severity, f.Closed) },
-		Table:   func(findings []ckpt.Finding) *term.Table { return foundTable(findings, a.Out) },
+		Table:   func(findings []ckpt.Finding) *term.Table { return c.table(findings, a.Out) },
 	})
 }

@@ -52,7 +52,7 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 	for _, r := range drift.New().Rules(&byDefault) {
 		plain[r.Rule] = r
 	}
-	t := term.NewTable("RULE", "FAMILY", "TIER", "WARN", "CRITICAL", "~WHEN IT FIRES")
+	t := term.NewTable("RULE", "?FAMILY", "TIER", "WARN", "CRITICAL", "&WHEN IT FIRES")
 	for i := range answer.Rules {
 		r := &answer.Rules[i]
 		was := plain[r.Rule]

@@ -27,8 +27,15 @@ func (c *policySetCmd) mayChange(ctx context.Context, a *cli.App, layers *ckpt.P
 	if err != nil {
 		return err
 	}
+	if len(lines) == 0 {
+		lines = []string{"nothing changes"}
+	}
 	for _, line := range lines {
-		a.Tell("%s", line)
+		if a.JSON {
+			a.Tell("%s", line)
+		} else {
+			term.Println(a.Stdout, line)
+		}
 	}
 	going, err := c.removes(ctx, a, layers, own)
 	if err != nil || len(going) == 0 || c.Yes {

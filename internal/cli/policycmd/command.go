@@ -16,26 +16,18 @@ import (
 
 // Command is the command policy with its subcommands.
 type Command struct {
-	Get policyGetCmd `cmd:"" help:"Show an agent's effective policy, merged from its own, its owner's, the daemon's and the defaults."`
+	Get policyGetCmd `cmd:"" help:"Show each setting of an agent, and where its value is from: default, daemon, owner or agent."`
 	Set policySetCmd `cmd:"" help:"Change values of a policy, or replace it with --file: an agent's, or with '*' that of all your agents."`
 }
 
 type policyGetCmd struct {
-	Agent     string `arg:"" help:"The agent's name, or '*' for your agents that have set nothing themselves."`
-	Effective bool   `xor:"what" help:"Show where each value comes from: default, daemon, owner or agent."`
-	Own       bool   `xor:"what" help:"Show only what was set for this agent itself, or with '*' for all of your agents, as JSON."`
+	Agent string `arg:"" help:"The agent's name, or '*' for your agents that have set nothing themselves."`
+	Own   bool   `help:"Show only the values that were set for this agent itself, or with '*' for all of your agents, as JSON."`
 }
 
 func (c *policyGetCmd) Run(ctx context.Context, a *cli.App) error {
 	if err := checkPolicyName(c.Agent); err != nil {
 		return err
-	}
-	if !c.Effective && !c.Own && c.Agent != ckpt.AllAgents {
-		p, err := a.Client().Policy(ctx, c.Agent)
-		if err != nil {
-			return err
-		}
-		return writePolicy(a, p)
 	}
 	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
 	switch {
@@ -43,10 +35,8 @@ func (c *policyGetCmd) Run(ctx context.Context, a *cli.App) error {
 		return err
 	case c.Own:
 		return a.WriteJSON(ownLayer(c.Agent, layers))
-	case c.Effective:
-		return writeLayers(a, layers)
 	}
-	return writePolicy(a, &layers.Policy)
+	return writeLayers(a, layers)
 }
 
 // checkPolicyName accepts the name of an agent, or the name for all agents.
@@ -80,14 +70,14 @@ func writeLayers(a *cli.App, layers *ckpt.PolicyLayers) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("SETTING", "~VALUE", "FROM")
+	t := term.NewTable("SETTING", "&VALUE", "FROM")
 	for _, member := range members {
 		parts := partsOf(member, layers.From)
 		if len(parts) == 0 {
 			parts = []field{member}
 		}
 		for _, part := range parts {
-			t.Add(part.name, strings.Trim(string(part.value), `"`), string(layers.From[part.name]))
+			t.Add(part.name, inWords(part.name, strings.Trim(string(part.value), `"`)), string(layers.From[part.name]))
 		}
 	}
 	t.Write(a.Stdout, a.Out)
@@ -130,10 +120,10 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	}
 	if c.Agent != ckpt.AllAgents {
 		now, err := c.setAgents(ctx, a, own, changes)
-		if err != nil {
+		if err != nil || !a.JSON {
 			return err
 		}
-		return writePolicy(a, now)
+		return a.WriteJSON(now)
 	}
 	layers, err := a.Client().PolicyLayers(ctx, ckpt.AllAgents)
 	if err != nil {
@@ -155,7 +145,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 		return a.WriteJSON(set)
 	}
 	term.Printf(a.Stdout, "%s changed, %s removed\n", term.Count(set.Agents, "agent"), term.Count(set.Removed, "checkpoint"))
-	return writeLayers(a, &set.PolicyLayers)
+	return nil
 }
 
 // given returns the whole policy of a file, or else the changes.
@@ -222,9 +212,17 @@ func (c *policySetCmd) changes(ctx context.Context, a *cli.App) ([]string, error
 	return list, nil
 }
 
-func writePolicy(a *cli.App, p *ckpt.Policy) error {
-	if a.JSON {
-		return a.WriteJSON(p)
+// zeros are the settings whose zero is not a number to count with, and the words for it.
+var zeros = map[string]string{
+	"routine_keep": "all", "lives_keep": "all", "pre_operation_keep": "no limit", "max_bytes": "no limit",
+	"heartbeat_timeout": "never", "progress_timeout": "never", "no_progress_steps": "never", "no_progress_time": "never",
+	"checkpoint_interval": "never", "refresh_after": "never",
+}
+
+// inWords is a value as a person reads it.
+func inWords(name, value string) string {
+	if word := zeros[name]; word != "" && (value == "0" || value == "0s") {
+		return word + " (" + value + ")"
 	}
-	return writeFields(a.Stdout, a.Out, p)
+	return value
 }

@@ -3,10 +3,7 @@ package policycmd
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
-
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // field is a member of a shape of the API.
@@ -37,18 +34,4 @@ func membersOf(v any) (list []field, err error) {
 		list = append(list, field{fmt.Sprint(name), value})
 	}
 	return list, nil
-}
-
-// writeFields shows a shape of the API.
-func writeFields(w io.Writer, s *term.Style, v any) error {
-	members, err := membersOf(v)
-	if err != nil {
-		return err
-	}
-	p := &term.Pairs{}
-	for _, member := range members {
-		p.Add(member.name, strings.Trim(string(member.value), `"`))
-	}
-	p.Write(w, s)
-	return nil
 }

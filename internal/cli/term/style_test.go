@@ -102,3 +102,21 @@ func TestColorsAsTheEnvironmentSays(t *testing.T) {
 		}
 	}
 }
+
+// TestWrappedColumns: a column that is asked for is wrapped between words, and a column that the user has typed is left out.
+func TestWrappedColumns(t *testing.T) {
+	table := NewTable("AGENT", "RULE", "?FAMILY", "&WHEN IT FIRES", "#ID")
+	table.Typed(true, "AGENT")
+	table.Add("coder", "repeat", "loops", "one call gave the same result again and again", "01a22440-87fb-7ec2-97c4-3de98b8abce4")
+	table.Add("coder", "cycle", "loops", "a round", "01a22441-87fb-7ec2-97c4-3de98b8abce4")
+	var b strings.Builder
+	table.Write(&b, &Style{width: 48})
+	const want = `RULE    WHEN IT FIRES              ID
+repeat  one call gave the same     01a22440-87fb
+        result again and again
+cycle   a round                    01a22441-87fb
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}

@@ -12,6 +12,7 @@ import (
 //
 //	">"  numbers, aligned to the right
 //	"~"  prose: cut first if the table is too wide
+//	"&"  prose that is asked for: wrapped if the table is too wide
 //	"?"  left out if the table is too wide without prose
 //	"#"  ids: shortened as far as they still differ
 type Table struct {
@@ -24,6 +25,7 @@ type Table struct {
 type column struct {
 	head                          string
 	right, prose, optional, short bool
+	wrapped, typed                bool
 }
 
 const (
@@ -37,12 +39,14 @@ func NewTable(heads ...string) *Table {
 	t := &Table{}
 	for _, head := range heads {
 		var c column
-		for ; head != "" && strings.Contains(">~?#", head[:1]); head = head[1:] {
+		for ; head != "" && strings.Contains(">~&?#", head[:1]); head = head[1:] {
 			switch head[0] {
 			case '>':
 				c.right = true
 			case '~':
 				c.prose = true
+			case '&':
+				c.prose, c.wrapped = true, true
 			case '?':
 				c.optional = true
 			case '#':
@@ -59,6 +63,12 @@ func NewTable(heads ...string) *Table {
 func (t *Table) Whole() *Table {
 	t.whole = true
 	return t
+}
+
+// Typed leaves out a column whose value the user has typed: the value is the same in each row.
+func (t *Table) Typed(typed bool, head string) {
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.head == head })
+	t.columns[i].typed = typed
 }
 
 // Headless leaves out the headings, for rows that continue a table.
@@ -151,7 +161,7 @@ func (t *Table) fit(rows [][]string, limit int) *layout {
 	}
 	natural := slices.Clone(l.width)
 	for i, c := range l.columns {
-		if c.head == "" && l.width[i] == 0 {
+		if c.head == "" && l.width[i] == 0 || c.typed {
 			l.width[i] = -1
 		}
 	}
@@ -209,8 +219,27 @@ func (l *layout) total() int {
 
 func (l *layout) print(w io.Writer, rows [][]string) {
 	for _, row := range rows {
-		fmt.Fprintln(w, l.line(row))
+		for _, line := range l.lines(row) {
+			fmt.Fprintln(w, l.line(line))
+		}
 	}
+}
+
+// lines breaks a row into the rows that its wrapped columns need.
+func (l *layout) lines(row []string) [][]string {
+	lines := [][]string{slices.Clone(row)}
+	for i, cell := range row {
+		if !l.columns[i].wrapped || l.width[i] < 1 {
+			continue
+		}
+		for n, part := range wrap(cell, l.width[i]) {
+			if n == len(lines) {
+				lines = append(lines, make([]string, len(row)))
+			}
+			lines[n][i] = part
+		}
+	}
+	return lines
 }
 
 func (l *layout) line(row []string) string {

@@ -27,18 +27,30 @@ func (s *Style) Hanging(w io.Writer, first, text string) {
 		Println(w, first+text)
 		return
 	}
+	for _, line := range wrap(text, width) {
+		Println(w, first+line)
+		first = strings.Repeat(" ", indent)
+	}
+}
+
+// wrap breaks a text between words into lines of at most width. A longer word has a line of its own.
+func wrap(text string, width int) (lines []string) {
+	if Visible(text) <= width {
+		return []string{text}
+	}
 	line := ""
 	for _, word := range strings.Fields(text) {
-		if line != "" && Visible(line)+1+Visible(word) > width {
-			Println(w, first+line)
-			first, line = strings.Repeat(" ", indent), ""
+		switch {
+		case line == "":
+			line = word
+		case Visible(line)+1+Visible(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
 		}
-		if line != "" {
-			line += " "
-		}
-		line += word
 	}
-	Println(w, first+line)
+	return append(lines, line)
 }
 
 // Fit cuts a line to the width of the terminal.
