@@ -148,7 +148,7 @@ func (d *Daemon) start() (time.Duration, error) {
 func (d *Daemon) waitReady(began time.Time, end <-chan struct{}) error {
 	c := &client.Client{Socket: d.Socket}
 	defer c.Close()
-	most := startTime + d.checkTime()
+	most := patiently(startTime + d.checkTime())
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), startTime)
 		err := c.Ready(ctx)
@@ -207,7 +207,7 @@ func (d *Daemon) Wait(most time.Duration) (code int, err error) {
 	select {
 	case <-end:
 		return d.exitCode(), nil
-	case <-time.After(most):
+	case <-time.After(patiently(most)):
 		return 0, errors.New("the daemon did not end in " + most.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -152,8 +153,8 @@ func must(t *testing.T, err error) {
 }
 
 // slack returns how long something may take. The matrix requires the promised
-// times, or ten times as long if it runs with the race detector. go test runs
-// on busy machines, so there only something that never ends fails.
+// times, longer on a busy machine, or ten times as long if it runs with the race detector.
+// go test runs on busy machines, so there only something that never ends fails.
 func slack(d time.Duration) time.Duration {
 	switch {
 	case *matrix == "":
@@ -161,5 +162,18 @@ func slack(d time.Duration) time.Duration {
 	case testenv.RaceDetector():
 		return 10 * d
 	}
-	return d
+	return patiently(d)
+}
+
+// patiently multiplies a time by how many programs want each processor.
+func patiently(d time.Duration) time.Duration {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return d
+	}
+	load, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+	if err != nil {
+		return d
+	}
+	return time.Duration(float64(d) * max(1, 2*load/float64(runtime.NumCPU())))
 }

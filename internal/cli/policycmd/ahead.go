@@ -27,19 +27,12 @@ func (c *policySetCmd) mayChange(ctx context.Context, a *cli.App, layers *ckpt.P
 	if err != nil {
 		return err
 	}
-	if len(lines) == 0 {
-		lines = []string{"nothing changes"}
+	going, err := c.removes(ctx, a, layers, own)
+	if c.changed = lines; err != nil || len(going) == 0 || c.Yes {
+		return err
 	}
 	for _, line := range lines {
-		if a.JSON {
-			a.Tell("%s", line)
-		} else {
-			term.Println(a.Stdout, line)
-		}
-	}
-	going, err := c.removes(ctx, a, layers, own)
-	if err != nil || len(going) == 0 || c.Yes {
-		return err
+		a.Tell("%s", line)
 	}
 	a.Tell("this removes %s at once:", term.Count(len(going), "checkpoint"))
 	for i, g := range going {

@@ -104,6 +104,7 @@ type policySetCmd struct {
 	Yes      bool     `help:"Change the policy although this removes checkpoints at once, without asking."`
 	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file, or -; what it leaves out is unset." placeholder:"FILE"`
 	cli.ReasonFlag
+	changed []string // the values that change, old and new
 }
 
 func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
@@ -120,10 +121,14 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	}
 	if c.Agent != ckpt.AllAgents {
 		now, err := c.setAgents(ctx, a, own, changes)
-		if err != nil || !a.JSON {
+		if err != nil {
 			return err
 		}
-		return a.WriteJSON(now)
+		if a.JSON {
+			return a.WriteJSON(now)
+		}
+		c.tellChanged(a)
+		return nil
 	}
 	layers, err := a.Client().PolicyLayers(ctx, ckpt.AllAgents)
 	if err != nil {
@@ -144,8 +149,18 @@ func (c *policySetCmd) Run(ctx context.Context, a *cli.App) error {
 	if a.JSON {
 		return a.WriteJSON(set)
 	}
+	c.tellChanged(a)
 	term.Printf(a.Stdout, "%s changed, %s removed\n", term.Count(set.Agents, "agent"), term.Count(set.Removed, "checkpoint"))
 	return nil
+}
+
+func (c *policySetCmd) tellChanged(a *cli.App) {
+	if len(c.changed) == 0 {
+		a.Tell("nothing changed: the values are as before")
+	}
+	for _, line := range c.changed {
+		term.Println(a.Stdout, line)
+	}
 }
 
 // given returns the whole policy of a file, or else the changes.
