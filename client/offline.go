@@ -158,7 +158,7 @@ func (t *told) step(h *spooled, q *request, status ckpt.StepStatus) {
 	if _, known := t.done.steps[q.Key]; known {
 		return // it was not done again
 	}
-	name := cmp.Or(q.Name, q.Key)
+	name := cmp.Or(q.Name, ckpt.StepName(q.Key))
 	if i := slices.IndexFunc(t.begun, func(s ckpt.InterruptedStep) bool { return s.Key == q.Key }); i >= 0 {
 		name = cmp.Or(q.Name, t.begun[i].Name)
 		t.begun = slices.Delete(t.begun, i, i+1)

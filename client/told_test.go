@@ -50,6 +50,10 @@ func TestWhatSpooledWritesTell(t *testing.T) {
 				`POST steps {"key":"c","name":"c"}`, `POST steps/c/finish {"status":"failed"}`, `POST steps {"key":"c","name":"c"}`},
 			`offline, begun a (A) {"x":1}, begun c (c) null`,
 		},
+		"steps without a name, as the daemon names them": {
+			[]string{`POST steps {"key":"search-3"}`, `POST steps {"key":"fetch_12","status":"succeeded","result":1}`},
+			`offline, completed fetch_12 (fetch) 1, begun search-3 (search) null, step fetch_12 1`,
+		},
 		"a step that was asked for again": {
 			[]string{`POST steps {"key":"a","name":"a"}`, `POST steps/a/finish {"status":"succeeded","result":1}`, `PUT kind=routine 1`,
 				`POST steps {"key":"a","name":"a"}`, `POST steps/a/finish {"status":"failed"}`},

@@ -15,7 +15,7 @@ import (
 
 type auditListCmd struct {
 	Agent   string `help:"Only rows about this agent." placeholder:"AGENT"`
-	InRun   string `name:"run" help:"Only rows about runs of this name." placeholder:"NAME"`
+	InRun   string `name:"run" help:"Only rows about runs of this name, or about one life: main~1." placeholder:"NAME"`
 	Action  string `help:"Only this action, such as restore; decisions: every action but saves, steps, events and reads." placeholder:"ACTION"`
 	Who     string `help:"Only acts of this identity, such as uid:1000, or daemon." placeholder:"WHO"`
 	Outcome string `help:"Only this outcome: done, an error code, or refused for all but done." placeholder:"OUTCOME"`

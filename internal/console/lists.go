@@ -50,7 +50,7 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ckpt.RunFilter{
 		Agent: q.Get("agent"), Status: ckpt.RunStatus(q.Get("status")), Goal: strings.TrimSpace(q.Get("goal")),
-		Before: q.Get("before"), Limit: pageOfRuns,
+		Before: q.Get("before"), Limit: pageOfRuns, Lives: q.Get("lives") != "",
 	}
 	if s := q.Get("severity"); s != "" {
 		f.Severity = ckpt.Severity(s)
@@ -95,7 +95,8 @@ func viewRuns(f frame, page *ckpt.RunPage, agents *ckpt.AgentPage, q url.Values)
 	for _, name := range sortedKeys(seen) {
 		keys = append(keys, option{Value: "label:" + name, Label: "by " + name})
 	}
-	v.Filters = []filter{{"status", "Status", statuses}, {"agent", "Agent", names}, {"group", "Groups", keys}}
+	lives := []option{{Label: "present lives"}, {Value: "all", Label: "earlier lives too"}}
+	v.Filters = []filter{{"status", "Status", statuses}, {"agent", "Agent", names}, {"lives", "Lives", lives}, {"group", "Groups", keys}}
 	for i := range v.Filters {
 		for j := range v.Filters[i].Options {
 			o := &v.Filters[i].Options[j]

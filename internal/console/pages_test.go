@@ -104,6 +104,32 @@ func TestOneMoreRun(t *testing.T) {
 	}
 }
 
+// TestTheRunListHasEarlierLives: a life that has ended is listed when it is asked for, and has its page.
+func TestTheRunListHasEarlierLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ref := ckpt.RunRef{Agent: "coder", Run: "one"}
+	for _, goal := range []string{"the first life", "the second life"} {
+		if _, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: ref.Agent, Run: ref.Run, Goal: ckpt.Ref(goal)}); err != nil {
+			t.Fatal(err)
+		}
+		w.save("coder", "one", `{"n": 1}`)
+		if _, _, err := w.client.EndRun(t.Context(), ref, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if page := w.page("runs"); !strings.Contains(page, "the second life") || strings.Contains(page, "the first life") {
+		t.Errorf("the list of present lives is wrong: %s", page)
+	}
+	path := runPath("", w.owner, "coder", "one~1")
+	if page := w.page("runs?lives=all"); !strings.Contains(page, "the first life") || !strings.Contains(page, path) || !strings.Contains(page, "the second life") {
+		t.Errorf("the earlier life is not listed with its page %s: %s", path, page)
+	}
+	if page := w.page(path); !strings.Contains(page, "the first life") {
+		t.Errorf("the page of the earlier life is wrong: %s", page)
+	}
+}
+
 // TestStorageComesInTwoParts checks what the page contains at once, and what
 // its script requests afterwards.
 func TestStorageComesInTwoParts(t *testing.T) {

@@ -16,7 +16,27 @@ from ckptsidecar import _delivery, _replay
 from .harness import World, binary, child, ckptsidecar, percentile, report, until, wait
 
 
+NAMES = {  # of step_name_test.go
+    "search": "search", "search-3": "search", "s1": "s", "fetch_page_12": "fetch_page", "step/7": "step", "call_7": "call",
+    "search-018f3a52-7b2c-7e11-9d4e-2b7a61c0ffee": "search", "toolu_01AbCdEf9xyz": "toolu", "report-2026-11-28": "report",
+    "report-2026-11-28T10:00:00Z": "report", "17": "step", "018f3a52-7b2c-7e11-9d4e-2b7a61c0ffee": "step", "read file 3": "read file",
+    "utf8": "utf", "größe-4": "größe", "try-2-of-3": "try-2-of", "a": "a", "-": "step",
+}  # fmt: skip
+
+
 class Away(World):
+    def test_steps_without_a_name_have_the_name_that_the_daemon_gives(self) -> None:
+        with self.quiet(), self.sidecar(deadline=0.0).agent("names").run("r") as run:
+            for key in NAMES:
+                run.step(key)(lambda: 1)
+            run.end("suspended")
+        with self.quiet(), self.sidecar(deadline=0.0).agent("names").run("r") as run:
+            self.assertEqual({s["key"]: s["name"] for s in run.plan.completed_steps}, NAMES)
+            run.end("suspended")
+        self.start()
+        self.sidecar().replay()
+        self.assertEqual(dict(self.daemon.rows("SELECT key, name FROM audit_steps")), NAMES)
+
     def states(self, agent: str, run: str = "main") -> list[dict[str, object]]:
         rows = self.daemon.rows("SELECT state FROM audit_states WHERE agent = ? AND run = ? ORDER BY seq", agent, run)
         return [json.loads(text) for (text,) in rows]

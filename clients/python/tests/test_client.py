@@ -136,7 +136,15 @@ class Client(World):
         found = list(sidecar.runs(workflow="w", goal="deplo*", labels={"part": "x"}, sort="started"))
         self.assertEqual([r["run"] for r in found], ["found"])
         self.assertEqual(list(agent.runs(goal="other")), [])
-        self.assertEqual(agent.erase()["checkpoints"], 1)
+        with agent.run("found", goal="Deploy it again") as run:
+            run.save({"n": 2})
+        self.assertEqual([r["run"] for r in agent.runs(goal="deploy")], ["found"])
+        lives = {r["run"]: (r["life"], r["goal"]) for r in agent.runs(lives=True, goal="deploy")}
+        self.assertEqual(lives, {"found": (2, "Deploy it again"), "found~1": (1, "Deploy it")})
+        self.assertEqual(agent.delete_run("found~1")["run"], "found~1")
+        with self.assertRaises(ckptsidecar.Invalid):
+            agent.delete_run("found~0")
+        self.assertEqual(agent.erase()["checkpoints"], 2)
         self.assertEqual(list(sidecar.agents()), [])
         self.assertEqual(sidecar.status()["state"], "ready")
         self.assertEqual(sidecar.version()["name"], "ckptsidecar")

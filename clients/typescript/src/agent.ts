@@ -5,7 +5,7 @@ import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
 import { Drift, type DriftVerdict } from './drift.js';
 import { understood } from './problem.js';
-import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
+import { baseOf, checkAgent, checkLife, checkRun, get, objectOf, post, queryOf } from './requests.js';
 import type { RunOptions } from './options.js';
 import type { Run } from './run.js';
 import { runOn } from './running.js';
@@ -69,8 +69,8 @@ export class Agent {
   async restore<S = any>(options: RestoreOptions = {}): Promise<Stored<S>> {
     const { checkpoint, kind, clean, run, reason } = options;
     const named = run ?? (checkpoint === undefined ? this.namedRun() : undefined);
-    const body = objectOf({ checkpoint, kind, clean: clean || undefined, run: named === undefined ? undefined : checkRun(named), reason });
-    const answer = await this.ask(post(`${this.path}/restore`, body, { agent: this.name, run: this.runOf(run) }), run);
+    const body = objectOf({ checkpoint, kind, clean: clean || undefined, run: named === undefined ? undefined : checkLife(named), reason });
+    const answer = await this.ask(post(`${this.path}/restore`, body, { agent: this.name, run: baseOf(this.lifeOf(run)) }), run);
     return stored<S>(answer, true);
   }
 
@@ -138,12 +138,12 @@ export class Agent {
   /** Removes a run with all that belongs to it, unless its owner lives or something in it waits. `force` is for administrators. */
   async deleteRun(run: string, { force }: { force?: boolean } = {}): Promise<DeletedRun> {
     const query = queryOf({ force: force || undefined });
-    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${checkRun(run)}`, query, write: true }), true);
+    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${checkLife(run)}`, query, write: true }), true);
   }
 
   /** Removes the checkpoints of a run that are not pinned and that nothing needs. */
   async clear(run?: string): Promise<ClearedRun> {
-    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${this.runOf(run)}/checkpoints`, write: true }), true);
+    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${this.lifeOf(run)}/checkpoints`, write: true }), true);
   }
 
   /** Begins a new run with a state made of a checkpoint's: its first checkpoint has the other as its parent, where the agent is the same. */
@@ -161,7 +161,7 @@ export class Agent {
 
   /** All of the agent as text, or of one run: docs/EXPORT.md has the form, `Sidecar.import` brings it in. It is held in memory as a whole. */
   async export({ run }: { run?: string } = {}): Promise<Buffer> {
-    const query = queryOf({ run: run === undefined ? undefined : checkRun(run) });
+    const query = queryOf({ run: run === undefined ? undefined : checkLife(run) });
     return (await this.ask(get(`${this.path}/export`, query), run)).body;
   }
 
@@ -171,7 +171,7 @@ export class Agent {
    */
   async drift(run?: string): Promise<Drift> {
     try {
-      return new Drift(understood<DriftVerdict>(await this.ask(get(`${this.path}/drift`, queryOf({ run: this.runOf(run) })), run), false));
+      return new Drift(understood<DriftVerdict>(await this.ask(get(`${this.path}/drift`, queryOf({ run: this.lifeOf(run) })), run), false));
     } catch (error) {
       if (isSidecarError(error, 'not_found')) return new Drift();
       throw error;
@@ -209,7 +209,7 @@ export class Agent {
 
   /** One run as the daemon knows it. */
   async info(run?: string): Promise<RunInfo> {
-    const name = this.runOf(run);
+    const name = this.lifeOf(run);
     return understood(await this.ask(get(`${this.path}/runs/${name}`), run), false);
   }
 
@@ -244,9 +244,14 @@ export class Agent {
     return checkRun(run ?? this.namedRun() ?? 'main');
   }
 
+  /** Of what an earlier life of a run has, too. */
+  private lifeOf(run: string | undefined): string {
+    return checkLife(run ?? this.namedRun() ?? 'main');
+  }
+
   /** What waits in the spool of the run goes first, so that it is seen. */
   private ask(ask: Ask, run: string | undefined): Promise<Answer> {
     const until = performance.now() + this.delivery.settings.deadline;
-    return this.delivery.afterSpool({ agent: checkAgent(this.name), run: this.runOf(run) }, ask, () => until);
+    return this.delivery.afterSpool({ agent: checkAgent(this.name), run: baseOf(this.lifeOf(run)) }, ask, () => until);
   }
 }

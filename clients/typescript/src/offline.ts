@@ -15,6 +15,27 @@ export function doneBefore(plan: Plan): Iterable<[string, unknown]> {
   return done.get(plan) ?? [];
 }
 
+const between = '-_./:#@~ ';
+const uuid = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** The name that the daemon gives to a step without one: its key without a counter, an id or a date at the end. */
+export function stepName(key: string): string {
+  for (let name = key; name; ) {
+    let begin = Math.max(...[...between].map((c) => name.lastIndexOf(c))) + 1;
+    const found = uuid.exec(name);
+    if (found) begin = found.index;
+    if (!isCounter(name.slice(begin))) return name.replace(/[0-9]+$/, '') || name;
+    name = name.slice(0, begin).replace(/[-_./:#@~ ]+$/, '');
+  }
+  return 'step';
+}
+
+/** A number, an id, or a part of a date. */
+function isCounter(word: string): boolean {
+  const digits = word.replace(/[^0-9]/g, '').length;
+  return word === '' || (digits > 0 && (/^[0-9TZ]*$/.test(word) || Buffer.byteLength(word) >= 8));
+}
+
 /** What the spool tells of a run. */
 class Told {
   checkpoint: Stored | null = null;
@@ -43,7 +64,7 @@ class Told {
   private step(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
     const key = path[1] ?? String(said['key']);
     if (!path[1] && this.ever.has(`step ${key}`)) return; // it was not done again
-    const name = this.begun.get(key)?.name ?? String(said['name'] ?? key);
+    const name = this.begun.get(key)?.name ?? String(said['name'] ?? stepName(key));
     if (!path[1] && (said['status'] ?? 'started') === 'started') {
       this.begun.set(key, { key, name, args: said['args'] ?? null, at: header.created_at });
       return;

@@ -18,6 +18,17 @@ export function checkRun(name: string): string {
   throw invalid(`the run name ${shown(name)} is not valid: it must be 1 to 255 letters, digits and ". _ : @ + -", and begins with a letter or a digit`);
 }
 
+/** The name of a run, or of an earlier life of it: `main~1` is the one before. */
+export function checkLife(name: string): string {
+  checkRun(typeof name === 'string' ? baseOf(name) : name);
+  return name;
+}
+
+/** The name of all lives of a run. */
+export function baseOf(run: string): string {
+  return run.replace(/~[1-9]\d{0,8}$/, '');
+}
+
 /** A key of a step or an operation, or the type of an event. */
 export function checkKey(what: string, key: string): string {
   const bytes = typeof key === 'string' ? Buffer.byteLength(key) : 0;

@@ -210,6 +210,8 @@ export interface RunFilter {
   severity?: 'info' | 'warn' | 'critical';
   /** `updated`: the last changed first; `started`: the last started first, which no change moves */
   sort?: 'updated' | 'started';
+  /** earlier lives of runs too, such as `main~1` */
+  lives?: boolean;
   before?: string;
   limit?: number;
 }

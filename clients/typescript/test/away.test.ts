@@ -41,3 +41,27 @@ test('the daemon is away for ten seconds under three clients', { timeout: 120_00
   ]);
   for (const { status, reason } of outages as PromiseRejectedResult[]) if (status === 'rejected') throw reason;
 });
+
+test('steps without a name have the name that the daemon gives', async () => {
+  const world = await World.start();
+  await world.stop();
+  const names = {
+    search: 'search', 'search-3': 'search', s1: 's', fetch_page_12: 'fetch_page', 'step/7': 'step', call_7: 'call',
+    'search-018f3a52-7b2c-7e11-9d4e-2b7a61c0ffee': 'search', toolu_01AbCdEf9xyz: 'toolu', 'report-2026-11-28': 'report',
+    'report-2026-11-28T10:00:00Z': 'report', '17': 'step', '018f3a52-7b2c-7e11-9d4e-2b7a61c0ffee': 'step', 'read file 3': 'read file',
+    utf8: 'utf', 'größe-4': 'größe', 'try-2-of-3': 'try-2-of', a: 'a', '-': 'step',
+  }; // of step_name_test.go
+  const agent = world.client({ deadline: 200, startDeadline: 200 }).agent('names');
+  await agent.run(async (run) => {
+    for (const key of Object.keys(names)) await run.step(key, () => 1);
+    await run.end('suspended');
+  });
+  await agent.run(async (run) => {
+    assert.deepEqual(Object.fromEntries(run.plan!.completed_steps.map((step) => [step.key, step.name])), names);
+    await run.end('suspended');
+  });
+  await world.start();
+  await world.client().replay();
+  const { steps } = JSON.parse(world.run('steps', 'names', '--json')) as { steps: { key: string; name: string }[] };
+  assert.deepEqual(Object.fromEntries(steps.map((step) => [step.key, step.name])), names);
+});

@@ -536,4 +536,12 @@ test('runs are found by what is known of them', async () => {
   assert.deepEqual(await names({ goal: 'deplo* a' }), ['a']);
   assert.deepEqual(await names({ sort: 'started', status: 'completed', since: '2026-01-01T00:00:00Z' }), ['c', 'b', 'a']);
   assert.equal((await sidecar.runs({ agent: 'found', severity: 'critical' })).runs.length, 0);
+  await agent.run((run) => run.save({ n: 2 }), { run: 'a', goal: 'Deploy part a again' });
+  assert.deepEqual(await names({ goal: 'part a' }), ['a']);
+  assert.deepEqual((await names({ goal: 'part a', lives: true })).sort(), ['a', 'a~1']);
+  const { runs } = await sidecar.runs({ agent: 'found', lives: true, labels: { part: 'a' } });
+  assert.deepEqual(runs.map((run) => [run.run, run.life, run.goal]), [['a', 2, 'Deploy part a again'], ['a~1', 1, 'Deploy part a']]);
+  assert.equal((await agent.info('a~1')).goal, 'Deploy part a');
+  assert.equal((await agent.deleteRun('a~1')).run, 'a~1');
+  await assert.rejects(agent.info('a~0'), /is not valid/);
 });

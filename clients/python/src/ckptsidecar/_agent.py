@@ -201,13 +201,13 @@ class Agent:
 
     def delete_run(self, run: str, *, force: bool = False) -> dict[str, Any]:
         """Removes a run with everything in it, unless its owner is alive or something in it waits; see the CLI."""
-        path, query = f"{self._path}/runs/{_requests.check_run(run)}", _requests.query(("force", force or None))
+        path, query = f"{self._path}/runs/{_requests.check_life(run)}", _requests.query(("force", force or None))
         return self.sidecar._dict(Ask("DELETE", path, query, write=True))
 
     def clear(self, run: Optional[str] = None) -> dict[str, Any]:
         """Removes the checkpoints of a run that are not pinned and that nothing needs."""
         run = usual_run(self.name) if run is None else run
-        path = f"{self._path}/runs/{_requests.check_run(run)}/checkpoints"
+        path = f"{self._path}/runs/{_requests.check_life(run)}/checkpoints"
         return self.sidecar._dict(Ask("DELETE", path, write=True))
 
     def fork(self, checkpoint: str, state: Any, *, run: str, agent: Optional[str] = None) -> Saved:

@@ -127,7 +127,8 @@ class Sidecar:
         """The runs of all agents, the last changed first. ``status``, ``workflow``, ``labels`` (a dict), ``goal``
         (words that it has; ``deploy*`` is the beginning of one), ``since`` and ``until`` (of their start),
         ``severity`` (of a finding that nobody has dismissed, or a worse one) and ``agent`` find some of them;
-        ``sort="started"`` is an order in which no change moves them."""
+        ``sort="started"`` is an order in which no change moves them; ``lives=True`` lists the earlier lives of runs too,
+        such as ``main~1``."""
         return self._pages("/v1/runs", "runs", *_requests.finding(find))
 
     def policy_for_all(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
 from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import unquote
@@ -19,6 +20,31 @@ from ._typed import drive, read
 
 Check = Callable[[dict[str, Any]], Any]
 """Asked about an uncertain attempt; answers Done(result), NotDone(), or None where it cannot tell."""
+
+
+_BETWEEN = "-_./:#@~ "
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+
+
+def step_name(key: str) -> str:
+    """The name that the daemon gives to a step without one: its key without a counter, an id or a date at the end."""
+    name = key
+    while name:
+        begin = max(name.rfind(c) for c in _BETWEEN) + 1
+        found = _UUID.search(name)
+        if found:
+            begin = found.start()
+        if not _is_counter(name[begin:]):
+            return name.rstrip("0123456789") or name
+        name = name[:begin].rstrip(_BETWEEN)
+    return "step"
+
+
+def _is_counter(word: str) -> bool:
+    """A number, an id, or a part of a date."""
+    digits = sum(c in "0123456789" for c in word)
+    others = sum(c not in "0123456789TZ" for c in word)
+    return not word or (digits > 0 and (others == 0 or len(word.encode()) >= 8))
 
 
 def exec_run(agent: str) -> Optional[str]:
@@ -182,7 +208,7 @@ def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str
             plan.skipped.append({"id": name, "seq": 0, "reason": "this file of the spool cannot be read"})
     plan.checkpoint = known.checkpoint
     plan.completed_steps = [
-        {"key": key, "name": known.names.get(key, key), "result": drive(read(json.loads(result)))}
+        {"key": key, "name": known.names.get(key) or step_name(key), "result": drive(read(json.loads(result)))}
         for key, result in known.done.items()
     ]
     plan.interrupted_steps = [{"key": key, "name": name} for key, name in known.names.items() if key not in known.done]
@@ -224,7 +250,7 @@ class _Known:
 
     def _step(self, part: list[str], body: dict[str, Any]) -> None:
         if len(part) == 1:
-            self.names[body["key"]] = body.get("name") or body["key"]
+            self.names[body["key"]] = body.get("name") or step_name(body["key"])
         elif body.get("status", "succeeded") == "succeeded":
             self.done[unquote(part[1])] = json.dumps(body.get("result")).encode()
         else:

@@ -20,6 +20,7 @@ MAIN = "main"
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}\Z")
+_LIFE = re.compile(r"~[1-9][0-9]{0,8}\Z")
 
 
 def check_agent(name: str) -> str:
@@ -37,6 +38,12 @@ def check_run(name: str) -> str:
         raise Invalid(
             f"{name!r} is not a run name: use 1 to 255 letters, digits and ._:@+-, with a letter or digit first"
         )
+    return name
+
+
+def check_life(name: str) -> str:
+    """Refuses what cannot be the name of a run, or of an earlier life of one: ``main~1`` is the one before."""
+    check_run(_LIFE.sub("", name) if isinstance(name, str) else name)
     return name
 
 
