@@ -29,6 +29,7 @@ type Options struct {
 	Doctor   Doctor      // checks the machine; nil for no checks
 	Log      func(error) // gets errors of the console itself; nil for none
 	Now      func() time.Time
+	Patience time.Duration // how long a page waits for an answer of the daemon; 0 means 6 s
 
 	admit func(net.Conn) error // tests only; nil for the check of this system
 }
@@ -67,6 +68,9 @@ func New(ctx context.Context, o Options) (*Console, error) {
 	}
 	if o.Log == nil {
 		o.Log = func(error) {}
+	}
+	if o.Patience <= 0 {
+		o.Patience = 6 * time.Second
 	}
 	if o.admit == nil {
 		o.admit = admit

@@ -277,8 +277,11 @@ func (d *daemon) askFleet(ctx context.Context) bool {
 	return !errors.As(err, &e) || e.Code != ckpt.CodeConflict // the answer of a daemon without a fleet
 }
 
-// away reports whether an error means that no daemon answered.
+// away reports whether an error means that no daemon answered, or that it did not answer in time.
 func away(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
 	var nobody *client.DialError
 	if errors.As(err, &nobody) {
 		return true

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -51,6 +52,9 @@ func (c *Console) frameOf(r *http.Request, title, here string) frame {
 	f := frame{
 		Title: title, Base: x.base(), CSRF: x.csrf, Assets: c.pages.assets, ReadOnly: c.options.ReadOnly,
 		Host: host, Who: c.daemon.who, Admin: c.daemon.isAdmin(), Now: ckpt.At(c.options.Now()), State: c.pulse.state(),
+	}
+	if !c.daemon.awaySince().IsZero() {
+		f.State = draw.Badge{Class: "crit", Icon: "crit", Word: "no answer"}
 	}
 	if r.Header.Get(headerLive) == "" {
 		f.Notes = x.takeNotes()
@@ -110,12 +114,16 @@ func (c *Console) troubleAt(w http.ResponseWriter, r *http.Request, back string,
 	case away(err):
 		c.daemon.isAway(c.options.Now())
 		status, what = http.StatusServiceUnavailable, "The daemon is away"
+		if errors.Is(err, context.DeadlineExceeded) {
+			what = "The daemon does not answer" // it runs, and it is frozen or overloaded
+		}
 	case errors.As(err, &e):
 		status, what = statusOfCode(e.Code)
 	}
 	if r.Header.Get(headerLive) != "" {
 		if since := c.daemon.awaySince(); !since.IsZero() {
 			w.Header().Set("Ckpt-Away-Since", since.String())
+			w.Header().Set("Ckpt-Away-What", what)
 		}
 		refuse(w, status, what)
 		return

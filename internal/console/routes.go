@@ -1,19 +1,32 @@
 package console
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
 // routes are the pages of a session. A read-only console does not have the routes that
 // write.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
-	read := func(pattern string, page http.HandlerFunc) {
+	long := func(pattern string, page http.HandlerFunc) {
 		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 			c.pulse.look(c.options.Now())
-			if err := c.daemon.learn(r.Context()); err != nil {
+			ctx, cancel := context.WithTimeout(r.Context(), c.options.Patience)
+			err := c.daemon.learn(ctx)
+			cancel()
+			if err != nil {
 				c.trouble(w, r, err)
 				return
 			}
 			page(w, r)
+		})
+	}
+	read := func(pattern string, page http.HandlerFunc) {
+		long(pattern, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), c.options.Patience)
+			defer cancel()
+			page(w, r.WithContext(ctx))
 		})
 	}
 	read("/{$}", c.overview)
@@ -23,13 +36,13 @@ func (c *Console) routes() http.Handler {
 	read("/fleet", c.fleet)
 	read("/storage", c.storage)
 	read("/audit", c.audit)
-	read("/audit/chain", c.chain)
+	long("/audit/chain", c.chain)
 	read("/system", c.system)
 	read("/o/{owner}/{agent}/{run}/tree", c.tree)
 	read("/drift", c.drift)
-	read("/drift/whatif", c.whatIf)
-	read("/changes", c.changes)
-	read("/raw/{owner}/{id}", c.raw)
+	long("/drift/whatif", c.whatIf)
+	long("/changes", c.changes)
+	long("/raw/{owner}/{id}", c.raw)
 	if !c.options.ReadOnly {
 		read("/ask/{what}", c.ask)
 		mux.HandleFunc("POST /act/{what}", c.act)

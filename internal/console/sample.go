@@ -59,19 +59,30 @@ func (c *Console) sample(ctx context.Context) {
 		case <-timer.C:
 		}
 		began := time.Now()
-		if c.daemon.learn(ctx) == nil {
-			if st, err := c.daemon.all().Status(ctx); err == nil {
-				c.pulse.add(c.options.Now(), st)
-			} else if away(err) {
-				c.feed.lost()
-			}
-		}
+		c.sampleOnce(ctx)
 		// Ask less often if an answer costs the daemon more: at most half a percent of a core.
 		wait := max(sampleEvery, min(share*time.Since(began), idleEvery))
 		if c.pulse.idle(c.options.Now()) {
 			wait = idleEvery
 		}
 		timer.Reset(wait)
+	}
+}
+
+func (c *Console) sampleOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Patience)
+	defer cancel()
+	err := c.daemon.learn(ctx)
+	if err == nil {
+		var st *ckpt.Status
+		if st, err = c.daemon.all().Status(ctx); err == nil {
+			c.daemon.isBack()
+			c.pulse.add(c.options.Now(), st)
+		}
+	}
+	if away(err) {
+		c.daemon.isAway(c.options.Now())
+		c.feed.lost()
 	}
 }
 

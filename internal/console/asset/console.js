@@ -278,7 +278,7 @@ async function look(now) {
       if ($('#retry')) { location.reload(); return; }
       if (replaceParts(doc) && !first && count() !== needs) say(`${count()} need you`);
     } else if (status === 503) {
-      away(headers.get('Ckpt-Away-Since') ?? '');
+      away(headers.get('Ckpt-Away-Since') ?? '', headers.get('Ckpt-Away-What') ?? undefined);
     } else if (status === 403) {
       location.reload();
     }

@@ -80,11 +80,11 @@ func laneBins(s *svg, o *survey.Overview, r *survey.RunLine) {
 	for _, b := range r.Bins {
 		at := float64(b.I) * wide
 		if b.Steps > 0 {
-			to, h := steps, 3+6*float64(b.Steps)/float64(most)
-			if b.Failed*2 > b.Steps {
-				to, h = failed, h+2
+			h := 3 + 6*float64(b.Steps)/float64(most)
+			steps.put(`M`, at, ` `, 18.5-h, `h`, wide-1.2, `V18.5h-`, wide-1.2, `Z`)
+			if f := share(b.Failed, b.Steps, h); f > 0 {
+				failed.put(`M`, at, ` `, 18.5-f, `h`, wide-1.2, `V18.5h-`, wide-1.2, `Z`)
 			}
-			to.put(`M`, at, ` `, 18.5-h, `h`, wide-1.2, `V18.5h-`, wide-1.2, `Z`)
 		}
 	}
 	for i, d := range []*svg{steps, failed} {

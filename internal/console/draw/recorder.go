@@ -144,11 +144,10 @@ func (d *recorder) steps() {
 	for _, b := range d.rec.Steps.Bins {
 		from, to := d.bin(b.I)
 		h := 4 + 12*float64(b.Count)/float64(most)
-		class := "st"
-		if b.Failed > 0 {
-			class, h = "st f", h+4
+		d.box("st", from, to, 74-h, h, 1.5)
+		if f := share(b.Failed, b.Count, h); f > 0 {
+			d.box("st f", from, to, 74-f, f, 1.5)
 		}
-		d.box(class, from, to, 74-h, h, 1.5)
 	}
 	for i := range d.rec.Steps.Marks {
 		s := &d.rec.Steps.Marks[i]
@@ -164,6 +163,14 @@ func (d *recorder) steps() {
 		}
 		d.box(class, s.StartedAt, to, y, h, 1.5)
 	}
+}
+
+// share is the part of a bar's height that stands for the failed ones. One failed step of many can still be seen.
+func share(failed, all int64, height float64) float64 {
+	if failed == 0 {
+		return 0
+	}
+	return max(1.5, height*float64(failed)/float64(all))
 }
 
 // endOf returns the end of the segment that contains a moment.
@@ -346,13 +353,12 @@ func (d *recorder) brush() {
 	length := time.Duration(d.rec.Whole.BinMS) * time.Millisecond
 	for _, b := range d.rec.Whole.Steps {
 		from := ckpt.At(d.rec.Began.Add(time.Duration(b.I) * length))
-		class := "st"
-		if b.Failed > 0 {
-			class = "st f"
-		}
 		h := 2 + 16*float64(b.Count)/float64(most)
-		d.put(`<rect class="`, class, `" x="`, x(from), `" y="`, 297-h, `" width="`,
-			max(1.5, x(ckpt.At(from.Add(length)))-x(from)-1), `" height="`, h, `"/>`)
+		width := max(1.5, x(ckpt.At(from.Add(length)))-x(from)-1)
+		d.put(`<rect class="st" x="`, x(from), `" y="`, 297-h, `" width="`, width, `" height="`, h, `"/>`)
+		if f := share(b.Failed, b.Count, h); f > 0 {
+			d.put(`<rect class="st f" x="`, x(from), `" y="`, 297-f, `" width="`, width, `" height="`, f, `"/>`)
+		}
 	}
 	a, b := x(d.line.from), x(d.line.to)
 	d.put(`<rect class="win" x="`, a, `" y="276" width="`, max(2, b-a), `" height="22"/><rect class="hd" id="h1" x="`,
