@@ -1,6 +1,7 @@
 package console
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"net/http"
@@ -89,8 +90,25 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	writePacked(w, r, status, text)
+}
+
+// leastPacked is the size from which a text is worth compressing.
+const leastPacked = 1400
+
+// writePacked writes a text, compressed if the browser takes that: pages come through ssh from far away.
+func writePacked(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if len(text) < leastPacked || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, _ = w.Write(text)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(text)
+	_ = z.Close()
 }
 
 // troubleView shows what went wrong.

@@ -59,7 +59,7 @@ func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", types[path.Ext(r.PathValue("name"))])
-	_, _ = w.Write(data)
+	writePacked(w, r, http.StatusOK, data)
 }
 
 // draw returns the text of a page.
