@@ -43,13 +43,12 @@ func checkName(what, name string, most int, punctuation string) error {
 	if len(name) > most {
 		return Errorf(CodeInvalid, "the %s name is %d bytes long: at most %d are allowed", what, len(name), most)
 	}
-	for i := range len(name) {
-		c := name[i]
-		if isAlphanumeric(c) || (i > 0 && strings.IndexByte(punctuation, c) >= 0) {
+	for i, c := range name { // all before a wrong character are of one byte
+		if c < utf8.RuneSelf && isAlphanumeric(byte(c)) || i > 0 && strings.ContainsRune(punctuation, c) {
 			continue
 		}
 		return Errorf(CodeInvalid, "the %s name %q has %q at position %d: a name begins with a letter or digit and has only letters, digits and %s",
-			what, name, rune(c), i+1, punctuation)
+			what, name, c, i+1, punctuation)
 	}
 	return nil
 }

@@ -19,6 +19,14 @@ var (
 // FuzzNames: a name is accepted exactly if the contract allows it, letter by
 // letter, and an accepted name can never be a path, a header or a separate
 // line.
+// TestWrongCharacterIsQuotedAsTyped: a character of several bytes is named whole.
+func TestWrongCharacterIsQuotedAsTyped(t *testing.T) {
+	err := ckpt.CheckAgentName("cödér")
+	if want := `the agent name "cödér" has 'ö' at position 2: `; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"a", "agent-1", "..", "a/b", "a\\b", ".hidden", "-rf", "a\x00b", "a\nb", "é", "\xff", "main", "thread:1@host+2", "01900000-0000-7000-8000-000000000001",

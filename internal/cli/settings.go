@@ -34,6 +34,9 @@ func (c *SettingFlags) Settings(a *App) (daemon.Config, error) {
 	if err := c.flags(&config, a.Socket); err != nil {
 		return config, Usagef("%v", err)
 	}
+	if config.Socket == "" && filepath.IsAbs(config.Database) { // without a home, --db alone is enough
+		config.Socket = filepath.Join(filepath.Dir(config.Database), "ckptsidecar.sock")
+	}
 	if err := errors.Join(mistakes, config.Check()); err != nil {
 		return config, daemon.Misconfigured(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
@@ -70,6 +71,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.warnOfPlace()
 	newest, err := s.store.Newest(ctx)
 	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
 	if err != nil {
@@ -172,4 +174,16 @@ func (s *service) startServing(context.Context) error {
 		newGiver(int64(s.daemon.Config.Garbage), func() int64 { return s.server.Stats().Answered }).run(ctx)
 	})
 	return nil
+}
+
+// warnOfPlace says if the database is where a reboot removes it, or where other hosts can write to it.
+func (s *service) warnOfPlace() {
+	path := s.daemon.Config.Database
+	memory, network := osfile.FileSystem(filepath.Dir(path))
+	switch {
+	case memory:
+		s.log.Warn("the database is on a file system in memory, so a reboot loses every checkpoint: put it on a disk", "database", path)
+	case network:
+		s.log.Warn("the database is on a network file system, whose locks SQLite cannot trust: put it on a local disk", "database", path)
+	}
 }

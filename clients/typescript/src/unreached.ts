@@ -1,5 +1,6 @@
-import { accessSync, constants, statSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { accessSync, constants, readFileSync, statSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
 
 import { socketVariable } from './endpoint.js';
 import { SidecarError } from './errors.js';
@@ -62,11 +63,25 @@ function say(path: string, cause: Error & { code?: string }, how: { sent: boolea
       return `no daemon answers at ${path}; its socket is from a daemon that has ended: ${remedy()}`;
     case 'EACCES':
     case 'EPERM':
-      return `not allowed to connect to ${path}: join the group that owns it, or name another endpoint with ${socketVariable}`;
+      return `not allowed to connect to ${path}: ${howToJoin(path)}, or name another endpoint with ${socketVariable}`;
     case 'EAGAIN':
       return `the daemon at ${path} cannot accept more connections now: try again later`;
   }
   return `cannot connect to ${path}: ${cause.message}`;
+}
+
+/** Names the group that may connect, and the command that lets this user in. */
+function howToJoin(place: string): string {
+  try {
+    const path = place.split(' (named by ')[0]!;
+    const info = statSync(path, { throwIfNoEntry: false }) ?? statSync(dirname(path));
+    if ((info.mode & 0o060) === 0 || info.gid === 0) return 'only its owner may';
+    const line = readFileSync('/etc/group', 'utf8').split('\n').find((l) => l.split(':')[2] === String(info.gid));
+    const group = line?.split(':')[0] ?? String(info.gid);
+    return `join the group ${group}, which owns it (sudo usermod -aG ${group} ${userInfo().username}, then log in again)`;
+  } catch {
+    return 'join the group that owns it';
+  }
 }
 
 let looked = { at: -Infinity, found: false };

@@ -24,7 +24,7 @@ func lookDatabases(ctx context.Context, p *patient) []finding {
 			"this is the system's daemon, and you have a database of your own too: %s", daemon.OwnDatabase())}
 	case p.status.Endpoint == own:
 		if n := agentsAt(ctx, system); n > 0 {
-			return []finding{warn("use one of them: move the agents with export and import, see docs/HOWTO.md",
+			return []finding{warn("use one of them: move the agents with export and import, see HOWTO.md",
 				"this is your own daemon, and the system's daemon at %s has %s of yours too", system, term.Count(n, "agent"))}
 		}
 	}

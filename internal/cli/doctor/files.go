@@ -139,7 +139,10 @@ func lookSpace(_ context.Context, p *patient) []finding {
 }
 
 func lookSQLite(ctx context.Context, _ *patient) []finding {
-	const do = "install it for audits, for example: apt install sqlite3; saving works without it"
+	do := "install it for audits; saving works without it"
+	if _, err := exec.LookPath("apt"); err == nil {
+		do = "install it for audits: apt install sqlite3; saving works without it"
+	}
 	tool, err := exec.LookPath("sqlite3")
 	if err != nil {
 		return []finding{warn(do, "the sqlite3 command is not installed")}

@@ -45,6 +45,6 @@ func lookOwners(ctx context.Context, p *patient) []finding {
 		return []finding{ok("each agent that you may see belongs to a user of this machine")}
 	}
 	slices.Sort(strangers)
-	return []finding{warn("if they came from another machine, give them to a user of this one: docs/HOWTO.md, Move a whole machine",
+	return []finding{warn("if they came from another machine, give them to a user of this one: see HOWTO.md, Move a whole machine",
 		"%s of %s, who is not a user of this machine", term.Count(agents, "agent"), strings.Join(strangers, ", "))}
 }

@@ -61,7 +61,7 @@ func (e *DialError) Error() string {
 	case isStale(e.Err):
 		return "no daemon answers at " + place + "; its socket is from a daemon that has ended: " + start
 	case errors.Is(e.Err, fs.ErrPermission):
-		return "not allowed to connect to " + place + ": join the group that owns it, or name another endpoint with --socket or " + EnvSocket
+		return "not allowed to connect to " + place + ": " + howToJoin(e.Path) + ", or name another endpoint with --socket or " + EnvSocket
 	case isBusy(e.Err):
 		return "the daemon at " + place + " cannot accept more connections now: try again later"
 	}

@@ -5,7 +5,13 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +31,28 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// howToJoin names the group that may connect, and the command that lets this user in. A socket in a folder that this
+// user may not enter belongs to the group of the folder.
+func howToJoin(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		info, err = os.Stat(filepath.Dir(path))
+	}
+	if err != nil {
+		return "join the group that owns it"
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&0o060 == 0 || st.Gid == 0 {
+		return "only its owner may"
+	}
+	group, err := user.LookupGroupId(strconv.FormatUint(uint64(st.Gid), 10))
+	me, unknown := user.Current()
+	if err != nil || unknown != nil {
+		return fmt.Sprintf("join the group %d, which owns it", st.Gid)
+	}
+	return fmt.Sprintf("join the group %s, which owns it (sudo usermod -aG %s %s, then log in again)", group.Name, group.Name, me.Username)
 }
 
 // isStale reports whether the socket file exists but no program listens behind it.

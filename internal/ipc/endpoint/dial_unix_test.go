@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -48,8 +49,20 @@ func TestDialWithoutPermission(t *testing.T) {
 	path := filepath.Join(folder(t), "s")
 	listen(t, Options{Path: path})
 	got, _ := askAs(t, path, asUser(1000))
-	if !strings.Contains(got, "not allowed to connect to "+path) || !strings.Contains(got, "group") {
+	if !strings.Contains(got, "not allowed to connect to "+path) || !strings.Contains(got, "only its owner may") {
 		t.Errorf("without permission: %q", got)
+	}
+	group, err := user.LookupGroup("daemon")
+	if err != nil {
+		t.Skipf("there is no group daemon: %v", err)
+	}
+	gid, err := strconv.Atoi(group.Gid)
+	must(t, err)
+	must(t, os.Chown(path, 0, gid))
+	must(t, os.Chmod(path, 0o660))
+	got, _ = askAs(t, path, asUser(2)) // the user bin, without the group
+	if !strings.Contains(got, "join the group daemon, which owns it (sudo usermod -aG daemon bin, then log in again)") {
+		t.Errorf("with a group: %q", got)
 	}
 }
 

@@ -40,3 +40,6 @@ func isStale(error) bool { return false }
 func isBusy(err error) bool {
 	return errors.Is(err, windows.ERROR_PIPE_BUSY) || errors.Is(err, context.DeadlineExceeded)
 }
+
+// howToJoin says who may connect.
+func howToJoin(string) string { return "the daemon's users are those of the access list of its pipe" }

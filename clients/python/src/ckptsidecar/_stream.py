@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from typing import Protocol
 
@@ -76,6 +77,25 @@ def _stranger(path: str, error: StrangerListens) -> Stranger:
     )
 
 
+def _how_to_join(path: str) -> str:
+    """Names the group that may connect, and the command that lets this user in."""
+    try:
+        import grp
+        import pwd
+
+        path = path.split(" (named by ")[0]
+        try:
+            info = os.stat(path)
+        except OSError:
+            info = os.stat(os.path.dirname(path))
+        if not info.st_mode & 0o060 or info.st_gid == 0:
+            return "only its owner may"
+        group, user = grp.getgrgid(info.st_gid).gr_name, pwd.getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError, OSError):
+        return "join the group that owns it"
+    return f"join the group {group}, which owns it (sudo usermod -aG {group} {user}, then log in again)"
+
+
 def _why(path: str, error: OSError) -> NoDaemon:
     if shutil.which(PROGRAM):
         start = f'start one with "{PROGRAM} serve", or name its endpoint in {_endpoint.SOCKET}'
@@ -86,7 +106,7 @@ def _why(path: str, error: OSError) -> NoDaemon:
     elif isinstance(error, ConnectionRefusedError):
         text = f"no daemon answers at {path}; its socket is from a daemon that has ended: {start}"
     elif isinstance(error, PermissionError):
-        text = f"not allowed to connect to {path}: join the group that owns it, or name another in {_endpoint.SOCKET}"
+        text = f"not allowed to connect to {path}: {_how_to_join(path)}, or name another in {_endpoint.SOCKET}"
     elif isinstance(error, (BlockingIOError, TimeoutError)) or error.errno == errno.EAGAIN:
         text = f"the daemon at {path} cannot accept more connections now: try again later"
     else:
