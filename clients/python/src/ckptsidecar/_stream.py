@@ -11,6 +11,10 @@ from . import _endpoint
 from .errors import NoDaemon, Stranger
 from ._trust import StrangerListens
 
+if not _endpoint.WINDOWS:
+    import grp
+    import pwd
+
 PROGRAM = "ckptsidecar"
 INSTALL = "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest"
 
@@ -79,10 +83,9 @@ def _stranger(path: str, error: StrangerListens) -> Stranger:
 
 def _how_to_join(path: str) -> str:
     """Names the group that may connect, and the command that lets this user in."""
+    if _endpoint.WINDOWS:
+        return "the daemon's users are those of the access list of its pipe"
     try:
-        import grp
-        import pwd
-
         path = path.split(" (named by ")[0]
         try:
             info = os.stat(path)
@@ -91,7 +94,7 @@ def _how_to_join(path: str) -> str:
         if not info.st_mode & 0o060 or info.st_gid == 0:
             return "only its owner may"
         group, user = grp.getgrgid(info.st_gid).gr_name, pwd.getpwuid(os.geteuid()).pw_name
-    except (ImportError, KeyError, OSError):
+    except (KeyError, OSError):
         return "join the group that owns it"
     return f"join the group {group}, which owns it (sudo usermod -aG {group} {user}, then log in again)"
 
