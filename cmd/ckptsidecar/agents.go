@@ -102,9 +102,10 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if c.Timeout < 0 || c.Timeout > 0 && !c.Wait {
 		return cli.Usagef("--timeout says how long --wait waits: give both, and a positive time")
 	}
-	if err := a.nameUncertain(ctx, c.Agent); err != nil {
-		return err
+	if !c.Yes && !a.Interactive {
+		return cli.Usagef("erase asks for confirmation, and standard input is not a terminal: add --yes")
 	}
+	a.nameUncertain(ctx, c.Agent)
 	if !c.Yes {
 		if err := a.confirm(ctx, c.Agent); err != nil {
 			return err
@@ -122,18 +123,15 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 }
 
 // nameUncertain names the operations of an agent of which nobody knows whether they took effect, before they are erased: the
-// audit log cannot name them afterwards.
-func (a *app) nameUncertain(ctx context.Context, agent string) error {
+// audit log cannot name them afterwards. If the daemon does not answer, the erasure says so.
+func (a *app) nameUncertain(ctx context.Context, agent string) {
 	page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Lives: true, Limit: 1})
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound || err == nil && len(page.Runs) == 0 {
-		return nil // there is no such agent, or its erasure was interrupted and is finished now
-	}
-	if err != nil {
-		return err
+	if err != nil || len(page.Runs) == 0 {
+		return
 	}
 	v, _, err := client.Operator{Client: a.Client()}.Overview(ctx, survey.OverviewQuery{Limit: 1})
 	if err != nil {
-		return err
+		return
 	}
 	for i := range v.Needs {
 		if n := &v.Needs[i]; n.What == survey.NeedOperation && n.Agent == agent && n.Owner == page.Runs[0].Owner {
@@ -141,7 +139,6 @@ func (a *app) nameUncertain(ctx context.Context, agent string) error {
 				n.Operation, n.Text, n.Run, n.Attempt, ckpt.ResolveCommand(n.Agent, n.Run, n.Operation))
 		}
 	}
-	return nil
 }
 
 func erasedText(a *app, gone *ckpt.Erased) error {
@@ -163,9 +160,6 @@ func erasedText(a *app, gone *ckpt.Erased) error {
 
 // confirm asks the user to type the agent's name, because a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
-	if !a.Interactive {
-		return cli.Usagef("erase asks for confirmation, and standard input is not a terminal: add --yes")
-	}
 	term.Printf(a.Stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.Err.Bold(agent))
 	typed, err := cli.Stoppable(ctx, func() (typed string, _ error) {
 		_, _ = fmt.Fscanln(a.Stdin, &typed) // an empty input is not its name either
