@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
+import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
 import unittest
+import urllib.parse
 from typing import Any, Callable
 
 import ckptsidecar
@@ -78,6 +82,109 @@ class Once(World):
 
     def answer(self, choice: str, *more: str) -> None:
         self.command("operation", "resolve", "shop", PAY, choice, *more)
+
+    # The whole story, by hand: `python3 -m unittest tests.test_once.Once.test_the_story`
+
+    AGENT = """import os, signal, sys
+import ckptsidecar
+
+payments, die, when = sys.argv[1:]
+
+def charge():
+    dies = os.path.exists(die)
+    if dies:
+        os.unlink(die)
+    if dies and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open(payments, "a") as file:
+        file.write("5 x\\n")
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"receipt": 5}
+
+with ckptsidecar.agent("shop").run() as run:
+    print("paid", run.operation("pay-42")(charge), flush=True)
+"""
+
+    def test_the_story(self) -> None:
+        """Killed in the operation, restarted without the daemon, answered by the command or in the console, gone on by exec alone."""
+        program = os.path.join(self.folder, "agent.py")
+        with open(program, "w") as file:
+            file.write(self.AGENT)
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src")
+        env = {**os.environ, "PYTHONPATH": source, "CKPTSIDECAR_SOCKET": self.daemon.socket}
+        for when, choice, by, left in (
+            ("after", "it_did", self.by_command, ["succeeded"]),
+            ("after", "it_did", self.by_console, ["succeeded"]),
+            ("before", "it_did_not", self.by_command, ["failed", "succeeded"]),
+            ("before", "it_did_not", self.by_console, ["failed", "succeeded"]),
+            ("before", "repeat", self.by_command, ["superseded", "succeeded"]),
+            ("before", "repeat", self.by_console, ["superseded", "succeeded"]),
+        ):
+            with self.subTest(f"killed {when} the charge, {choice} {by.__name__}"):
+                payments, die = self.provider._path, os.path.join(self.folder, "die")
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(payments)
+                open(die, "w").close()
+                agent = ["python3", program, payments, die, when]
+                self.start()
+                self.assertEqual(subprocess.run(agent, env=env).returncode, -signal.SIGKILL)
+                self.daemon.stop()
+                before = self.provider.charged
+                without = subprocess.run(agent, env={**env, "CKPTSIDECAR_AUTOSTART": "0"}, capture_output=True, text=True)
+                self.assertNotEqual(without.returncode, 0)
+                self.assertIn("Offline", without.stderr)
+                self.assertEqual(self.provider.charged, before)
+                self.start()
+                supervised = subprocess.Popen(
+                    [binary(), "exec", "--agent", "shop", "--", *agent], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                )
+                self.assertTrue(until(lambda: "will go on" in self.shown(), 60))
+                self.assertEqual(self.provider.charged, before)
+                by(choice)
+                said, told = supervised.communicate(timeout=120)
+                self.assertEqual(supervised.returncode, 0, told)
+                self.assertIn("paid", said)
+                self.assertIn("ckptsidecar operation resolve shop pay-42", told)
+                self.assertEqual((self.provider.charged, self.attempts()), (1, left))
+                self.daemon.sound(self)
+                self.command("run", "delete", "shop", "--run", "main")
+                self.daemon.stop()
+
+    def shown(self) -> str:
+        done = subprocess.run([binary(), "--socket", self.daemon.socket, "run", "show", "shop"], capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    def by_command(self, choice: str) -> None:
+        self.answer(choice)
+
+    def by_console(self, choice: str) -> None:
+        """Sends the form of the console that a person would send."""
+        console = subprocess.Popen([binary(), "--socket", self.daemon.socket, "console", "--no-open"], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert console.stdout is not None
+        with console, contextlib.ExitStack() as end:
+            end.callback(console.terminate)
+            origin, code = console.stdout.readline().strip().split("#")
+            address = urllib.parse.urlsplit(origin)
+            assert address.hostname is not None
+            line = http.client.HTTPConnection(address.hostname, address.port)
+            headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{address.netloc}", "Sec-Fetch-Site": "same-origin"}
+
+            def ask(method: str, path: str, form: Any = None, **more: str) -> tuple[http.client.HTTPResponse, str]:
+                line.request(method, path, urllib.parse.urlencode(form) if form else None, {**headers, **more} if form else more)
+                reply = line.getresponse()
+                return reply, reply.read().decode()
+
+            opened, _ = ask("POST", "/open", {"code": code})
+            base, cookie = opened.headers["Location"], opened.headers["Set-Cookie"].split(";")[0]
+            _, page = ask("GET", base, Cookie=cookie)
+            form = next(html.unescape(h) for h in re.findall(r'href="([^"]*/ask/resolve[^"]*)"', page) if f"status={choice}" in html.unescape(h).split("&"))
+            _, page = ask("GET", form, Cookie=cookie)
+            fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.split('class="ask"', 1)[1])
+            values = [(name, html.unescape(value)) for name, value in fields] + [("reason", "the bank says so")]
+            reply, page = ask("POST", base + "act/resolve", values, Cookie=cookie, **{"Ckpt-Form": "1"})
+            self.assertEqual(reply.status, 200, page)
+            line.close()
 
     # Issue 45, 1 to 6
 
