@@ -171,13 +171,6 @@ func (h *scmHost) startThis() error {
 	})
 }
 
-func startLate() error {
-	return configuring(func(s *mgr.Service) error {
-		info := windows.SERVICE_DELAYED_AUTO_START_INFO{IsDelayedAutoStartUp: 1}
-		return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO, (*byte)(unsafe.Pointer(&info)))
-	})
-}
-
 func recoverLater() error {
 	return configuring(func(s *mgr.Service) error { return s.SetRecoveryActions(recoveries, forgiveness) })
 }

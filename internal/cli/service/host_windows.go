@@ -32,7 +32,6 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 		Name: daemon.ServiceName, DisplayName: "ckptsidecar (checkpoints of AI agents)",
 		Description: "Takes checkpoints of AI agents and acknowledges them when they are safe on disk.",
 		Executable:  program, Arguments: []string{"serve", "--system", "--as-service"},
-		Option: service.KeyValue{"DelayedAutoStart": true},
 	})
 	return h, err
 }
@@ -62,7 +61,6 @@ func (h *scmHost) installation() ([]step, error) {
 			do:   does(h.service.Install),
 		},
 		{say: "have it start " + h.program + " at boot", done: func(changed bool) bool { return !changed && h.isAsShipped() }, do: does(h.startThis)},
-		{say: "have it start after what is more urgent", done: unchanged, do: does(startLate)},
 		{say: "have it started again after a fault: after 2 s, 15 s, then 2 min each", done: unchanged, do: does(recoverLater)},
 		{say: "take all privileges from it but " + strings.Join(privileges, ", "), done: unchanged, do: does(keepPrivileges)},
 		{
