@@ -1,11 +1,14 @@
 // Operations that must not happen twice: a provider that counts, and every way in which an operation can end.
 import assert from 'node:assert/strict';
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { type Agent, type Check, Done, NeedsOperator, NotDone, Offline, type OperationInfo, type OperationOptions } from 'ckptsidecar';
-import { child, until, World } from './world.js';
+import { bin, child, until, World } from './world.js';
 
 const pay = 'pay-42';
 
@@ -285,3 +288,57 @@ test('the resolve of a run is a fallback', async () => {
   const answer = await shop.agent.run((run) => run.operation(pay, undefined, shop.charge), { resolve: () => new Done({ receipt: 1 }) });
   assert.deepEqual([answer, shop.charged, shop.operations()[0]!.resolved_by], [{ receipt: 1 }, 1, 'check']);
 });
+
+/** Sends the form of the console that a person would send. */
+async function byConsole(world: World, choice: string): Promise<void> {
+  const console_ = spawn(bin, ['console', '--no-open'], { env: world.env, stdio: ['pipe', 'pipe', 'inherit'] });
+  try {
+    const link = new URL((await once(console_.stdout, 'data')).toString().split('\n')[0]!);
+    let Cookie = '';
+    const ask = async (path: string, form?: URLSearchParams): Promise<Response> => {
+      const headers = { Origin: link.origin, 'Sec-Fetch-Site': 'same-origin', 'Ckpt-Form': '1', Cookie };
+      return fetch(link.origin + path, form ? { method: 'POST', headers, body: form, redirect: 'manual' } : { headers: { Cookie } });
+    };
+    const opened = await ask('/open', new URLSearchParams({ code: link.hash.slice(1) }));
+    Cookie = opened.headers.get('set-cookie')!.split(';')[0]!;
+    const plain = (text: string): string => text.replaceAll('&amp;', '&').replaceAll('&#34;', '"').replaceAll('&#39;', "'").replaceAll('&#43;', '+');
+    const base = opened.headers.get('location')!;
+    const forms = [...(await (await ask(base)).text()).matchAll(/href="([^"]*\/ask\/resolve[^"]*)"/g)].map((m) => plain(m[1]!));
+    const form = forms.find((href) => new URL(href, link).searchParams.get('status') === choice)!;
+    const page = (await (await ask(form)).text()).split('class="ask"')[1]!;
+    const values = [...page.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)">/g)].map((m): [string, string] => [m[1]!, plain(m[2]!)]);
+    const answer = await ask(`${base}act/resolve`, new URLSearchParams([...values, ['reason', 'the bank says so']]));
+    assert.equal(answer.status, 200, await answer.text());
+  } finally {
+    console_.kill();
+  }
+}
+
+for (const [when, choice, left] of [['after', 'it_did', ['succeeded']], ['before', 'it_did_not', ['failed', 'succeeded']], ['before', 'repeat', ['superseded', 'succeeded']]] as const) {
+  for (const by of ['command', 'console'] as const) {
+    test(`the story: killed ${when} the charge, restarted without the daemon, ${choice} by the ${by}, gone on by exec alone`, async () => {
+      const shop = await Shop.open();
+      const die = join(shop.world.dir, 'die');
+      const agent = [process.execPath, fileURLToPath(new URL('child-story.js', import.meta.url)), shop.payments, die, when];
+      writeFileSync(die, '');
+      assert.equal(spawnSync(agent[0]!, agent.slice(1), { env: shop.world.env }).signal, 'SIGKILL');
+      await shop.world.stop();
+      const before = shop.charged;
+      const without = spawnSync(agent[0]!, agent.slice(1), { env: shop.world.env, encoding: 'utf8' });
+      assert.match(without.stderr, /offline: 'allow'/);
+      assert.equal(shop.charged, before);
+      await shop.world.start();
+      const supervised = spawn(bin, ['exec', '--agent', 'shop', '--', ...agent], { env: shop.world.env });
+      let said = '';
+      for (const from of [supervised.stdout, supervised.stderr]) from.on('data', (text) => (said += String(text)));
+      const ended = once(supervised, 'exit');
+      await until('exec waits', () => /will go on/.test(spawnSync(bin, ['run', 'show', 'shop'], { env: shop.world.env, encoding: 'utf8' }).stderr), 60_000);
+      assert.equal(shop.charged, before);
+      if (by === 'command') shop.answer(choice);
+      else await byConsole(shop.world, choice);
+      assert.deepEqual(await ended, [0, null], said);
+      assert.match(said, /paid/);
+      assert.deepEqual([shop.charged, shop.attempts], [1, left]);
+    });
+  }
+}
