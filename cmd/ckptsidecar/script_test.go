@@ -26,7 +26,7 @@ import (
 // TestMain runs the tests, or the program if a test has started this binary. Commands that a test calls in this
 // process start themselves as children: exec starts the one that waits.
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"ckptsidecar": main, "statements": statements, "spooler": spooler, "claimer": claimer}
+	programs := map[string]func(){"ckptsidecar": main, "statements": statements, "spooler": spooler, "claimer": claimer, "payer": payer}
 	_, named := programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")]
 	if !named && os.Getenv(testenv.Marker) != "" && len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		main()

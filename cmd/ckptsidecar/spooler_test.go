@@ -83,3 +83,51 @@ func claimer() {
 		os.Exit(1)
 	}
 }
+
+// payer is an agent that pays. It is run as
+//
+//	payer PAYMENTS DIE before|after
+//
+// Where the file DIE is, it is killed once, before or after the charge.
+func payer() {
+	c := &client.Client{FailOpen: true, Deadline: time.Second}
+	err := c.Agent("shop").Run(context.Background(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		paid, _, err := client.Operation(ctx, run, "pay-42", func(context.Context, *client.Op) (string, error) {
+			dies := os.Remove(os.Args[2]) == nil
+			if dies && os.Args[3] == "before" {
+				killMyself()
+			}
+			file, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return "", err
+			}
+			if _, err := file.WriteString("charged\n"); err != nil {
+				return "", err
+			}
+			if dies {
+				killMyself()
+			}
+			return "receipt", file.Close()
+		})
+		if err == nil {
+			fmt.Println("paid", paid)
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "payer:", err)
+		os.Exit(1)
+	}
+}
+
+// killMyself kills this process as kill -9 does.
+func killMyself() {
+	p, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {}
+}
