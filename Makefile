@@ -12,7 +12,7 @@ SOAK ?= 2h
 # It stands above the targets, because make reads their prerequisites at once.
 PACKAGES = node_modules/.package-lock.json
 
-.PHONY: help fleet fleet-long bench-fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help fleet fleet-long bench-fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-agents agents-latest e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,14 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 
 e2e-console: build e2e/console/$(PACKAGES) ## the console in Debian's Chromium, with axe-core; needs chromium, Node 20 or newer with npm; pictures in dist/console-shots
 	cd e2e/console && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+e2e-agents: e2e/agents/$(PACKAGES) ## Claude Code, Codex and Gemini CLI, with a model of our own; five minutes; needs Linux, Node 20 or newer with npm
+	go test -count=1 -timeout 1h -v ./e2e/agents
+
+agents-latest: ## the same with the newest versions of the three
+	rm -rf dist/agents-latest && mkdir -p dist/agents-latest
+	cd dist/agents-latest && npm init -y >/dev/null && npm install --ignore-scripts --no-audit --no-fund $(addsuffix @latest,@anthropic-ai/claude-code @openai/codex @google/gemini-cli)
+	CKPT_AGENTS='$(CURDIR)/dist/agents-latest/node_modules' go test -count=1 -timeout 1h -v ./e2e/agents
 
 console-budgets: build e2e/console/$(PACKAGES) ## what the console takes with much in the daemon, as a table; five minutes; needs what e2e-console needs
 	cd e2e/console && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node budgets.mjs
@@ -134,7 +142,7 @@ soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descri
 	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestSoakUnderKeep|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 %/$(PACKAGES): %/package-lock.json
-	cd $* && npm ci $(if $(filter e2e/mcp e2e/console,$*),--ignore-scripts)
+	cd $* && npm ci $(if $(filter e2e/mcp e2e/console e2e/agents,$*),--ignore-scripts)
 	touch $@
 
 clients-typescript: build clients/typescript/$(PACKAGES) ## the TypeScript client; needs Node 18 or newer with npm

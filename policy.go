@@ -8,7 +8,7 @@ import (
 type Policy struct {
 	RoutineKeep  int      `json:"routine_keep"`  // how many routine checkpoints of a run stay; 0 keeps all
 	RecoveryKeep Duration `json:"recovery_keep"` // how long a recovery checkpoint stays
-	// PreOperationKeep is how long a pre_operation checkpoint stays if it was saved without an operation; 0
+	// PreOperationKeep is how long a pre_operation checkpoint stays if it was saved without an operation, such as that of a prompt; 0
 	// keeps it. If it belongs to an operation, it stays until the operation has succeeded.
 	PreOperationKeep Duration    `json:"pre_operation_keep"`
 	EndedKeep        Duration    `json:"ended_keep"` // how long an ended run and its checkpoints stay
@@ -101,7 +101,7 @@ func DefaultPolicy() Policy {
 		RoutineKeep:  3,
 		RecoveryKeep: Duration(7 * Day),
 
-		PreOperationKeep: Duration(7 * Day),
+		PreOperationKeep: Duration(30 * Day),
 
 		EndedKeep:  Duration(30 * Day),
 		LivesKeep:  20,

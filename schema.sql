@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS agents (
     policy_at  TEXT NOT NULL,              -- when what counts last changed
     recovery_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's recovery_keep in seconds, for audit_violations
     policy_own TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy_own)), -- what was set for this agent itself
-    pre_operation_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's pre_operation_keep in seconds; 0 keeps them
+    pre_operation_keep_s INTEGER NOT NULL DEFAULT 2592000, -- the policy's pre_operation_keep in seconds; 0 keeps them
     uid        TEXT,                       -- UUID of version 7: no other agent of any database has it
     UNIQUE (owner, name)
 ) STRICT;

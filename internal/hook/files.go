@@ -2,7 +2,8 @@ package hook
 
 import (
 	"context"
-	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,20 +96,29 @@ func (c *call) saveFiles(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved,
 	return saved, err
 }
 
-// differs reports whether a tree differs from that of the run's newest checkpoint.
-func (c *call) differs(ctx context.Context, trees []string) (bool, error) {
+// newest returns the run's newest checkpoint, nil if there is none.
+func (c *call) newest(ctx context.Context) (*ckpt.Checkpoint, error) {
 	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, false)
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return len(trees) == 0 || len(latest.Trees) != len(trees) || latest.Trees[0] != trees[0], nil
+	return latest, ignore(err, ckpt.CodeNotFound)
 }
 
-// promptFiles saves a checkpoint if the files differ from those of the newest
-// checkpoint, so that the user can go back to the state before the prompt.
+// hasTrees reports whether a checkpoint has these files.
+func hasTrees(c *ckpt.Checkpoint, trees []string) bool {
+	return c != nil && len(trees) > 0 && slices.Equal(c.Trees, trees)
+}
+
+// differs reports whether a tree differs from that of the run's newest checkpoint.
+func (c *call) differs(ctx context.Context, trees []string) (bool, error) {
+	latest, err := c.newest(ctx)
+	return err == nil && !hasTrees(latest, trees), err
+}
+
+// promptLabel is the label of a checkpoint that was made at a prompt. It holds the number of the prompt's event.
+const promptLabel = "prompt"
+
+// promptFiles saves a checkpoint with the files as they were when a prompt was given, so that the user can go back to
+// them. It is of the kind that the policy keeps by age, so that routine checkpoints do not crowd it out. If the newest
+// checkpoint is that of an earlier prompt and has the same files, that one is enough.
 func (c *call) promptFiles(ctx context.Context, seq int64) error {
 	if c.Files == nil {
 		return nil
@@ -118,13 +128,62 @@ func (c *call) promptFiles(ctx context.Context, seq int64) error {
 		return err
 	}
 	r := c.saveRequest(ctx, state, routineWait(ctx))
-	if is, err := c.differs(ctx, r.Trees); err != nil || !is {
+	latest, err := c.newest(ctx)
+	if err != nil || hasTrees(latest, r.Trees) && latest.Labels[promptLabel] != "" {
 		return err
 	}
-	r.Labels["prompt"] = fmt.Sprint(seq)
-	_, err = c.saveFiles(ctx, r)
-	return err
+	r.Kind, r.Labels[promptLabel] = ckpt.KindPreOperation, strconv.FormatInt(seq, 10)
+	if _, err = c.saveFiles(ctx, r); err != nil {
+		return err
+	}
+	return c.fewerPrompts(ctx)
 }
+
+// mostDeleted is how many checkpoints a prompt removes at most: an agent waits for that.
+const mostDeleted = 3
+
+// fewerPrompts removes the checkpoints of the project's oldest prompts, if there are more than the settings keep.
+func (c *call) fewerPrompts(ctx context.Context) error {
+	if c.Prompts <= 0 {
+		return nil
+	}
+	page, err := c.Client.Checkpoints(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Kind: ckpt.KindPreOperation,
+		Labels: ckpt.Labels{"event": c.in.Event}, Limit: min(c.Prompts+mostDeleted, ckpt.MaxLimit)})
+	if err != nil {
+		return err
+	}
+	for i := c.Prompts; i < len(page.Checkpoints); i++ {
+		old := &page.Checkpoints[i]
+		if old.Pinned || old.Labels[promptLabel] == "" {
+			continue
+		}
+		if _, err := c.Client.Delete(ctx, old.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForPrompt waits until the files as they were at the prompt are kept, before a call that may change them.
+func (c *call) waitForPrompt(ctx context.Context) {
+	if c.Files == nil || !shellTools[c.in.Tool] && !writers[writer(c.in.Tool)] {
+		return
+	}
+	end, limited := ctx.Deadline()
+	if !limited {
+		end = time.Now().Add(routineWait(ctx))
+	}
+	for end = end.Add(-saveTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		latest, err := c.newest(ctx)
+		if err != nil || latest == nil || latest.Labels[promptLabel] == "" || latest.Labels["files"] != "" || len(latest.Trees) > 0 ||
+			time.Since(latest.CreatedAt.Time) > attachTime {
+			return
+		}
+	}
+}
+
+// attachTime is how long after its checkpoint a tree may come.
+const attachTime = time.Minute
 
 // riskyFiles saves a routine checkpoint with the files before a risky call. The
 // operation's own checkpoint is removed when the call succeeds, and a call such as rm

@@ -29,6 +29,7 @@ type Handler struct {
 
 	Files     Files         // nil if no files are kept
 	FilesWait time.Duration // how long a risky call waits for its files
+	Prompts   int           // how many prompts of the project keep their files; 0 for all
 }
 
 // Extra returns how much longer than usual an input may take: a risky call waits for
@@ -464,6 +465,7 @@ func (c *call) toolName() string {
 
 // begin records that a tool call begins. For a risky call it also begins an operation.
 func (c *call) begin(ctx context.Context) (string, error) {
+	c.waitForPrompt(ctx)
 	key := c.newKey()
 	step := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: keptArgs(c.in.Tool, c.in.ToolInput)}
 	begun, _, err := c.Client.BeginStep(ctx, c.ref, step)
@@ -525,7 +527,7 @@ func (c *call) end(ctx context.Context) (string, error) {
 		return "", err
 	}
 	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: keptArgs(c.in.Tool, c.in.ToolInput), Status: ckpt.StepSucceeded,
-		Result: kept(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
+		Result: keptResult(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
 	if failure := c.in.failure(); failure != "" {
 		r.Status, r.Error, r.Outcome = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2)), c.in.Outcome()
 	}
@@ -815,19 +817,25 @@ func (c *call) over(ctx context.Context) error {
 		}
 	}
 	end.State = c.lastState(ctx)
-	_, _, err := c.Client.EndRun(ctx, c.ref, end)
-	return ignore(err, ckpt.CodeNotFound)
+	if _, _, err := c.Client.EndRun(ctx, c.ref, end); err != nil || c.Files == nil || end.State == nil {
+		return ignore(err, ckpt.CodeNotFound)
+	}
+	latest, err := c.newest(ctx)
+	if err == nil && latest != nil {
+		_, err = c.Files.Keep(c.Project.Folder, c.ref, latest.ID) // nobody waits for it, and it is attached when it is there
+	}
+	return err
 }
 
 // lastState returns the state to save with the end of the run, in the same write. It is nil if the newest checkpoint has
-// it already, or if it cannot be read: the end must not wait for it.
+// it already, unless files belong to it, or if it cannot be read: the end must not wait for it.
 func (c *call) lastState(ctx context.Context) ckpt.JSON {
 	earlier, calls, err := c.known(ctx)
 	if err != nil {
 		return nil
 	}
 	s, err := c.now(ctx, earlier, calls)
-	if err != nil || s.same(earlier) {
+	if err != nil || s.same(earlier) && c.Files == nil {
 		return nil
 	}
 	text, _ := s.text()

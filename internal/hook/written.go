@@ -77,6 +77,46 @@ func Writes(tool string, args ckpt.JSON) (files []Written) {
 	return files
 }
 
+// changes is what Claude Code says with the result of a shell about the files that changed meanwhile.
+type changes struct {
+	Diff struct {
+		Files []struct {
+			Path    string `json:"filePath"`
+			Created bool   `json:"created"`
+		} `json:"files"`
+		Changed []string `json:"changedFiles"` // also those that are not in Files
+	} `json:"bashEditDiff"`
+}
+
+// Changed returns the files that a call of a tool changed, as its result names them.
+func Changed(result ckpt.JSON) (files []Written) {
+	var r changes
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	created := map[string]bool{}
+	for _, f := range r.Diff.Files {
+		created[f.Path] = f.Created
+	}
+	for _, path := range r.Diff.Changed {
+		files = append(files, Written{path, !created[path]})
+	}
+	return files
+}
+
+// keptResult returns the result of a tool as it is kept. If it is large, the names of the files that changed stay.
+func keptResult(result ckpt.JSON) ckpt.JSON {
+	var r changes
+	if len(result) <= maxKept || json.Unmarshal(result, &r) != nil || len(r.Diff.Changed) == 0 {
+		return kept(result)
+	}
+	short := cut(result)
+	if names, err := json.Marshal(r.Diff); err == nil && len(names) <= maxKept/4 {
+		short["bashEditDiff"] = json.RawMessage(names)
+	}
+	return encoded(short)
+}
+
 // replacesNothing reports whether the text to replace is empty. Such a call creates the file.
 func replacesNothing(args map[string]any) bool {
 	if edits, is := args["edits"].([]any); is && len(edits) > 0 {

@@ -79,3 +79,18 @@ func TestLargeArgumentsStillNameTheirFiles(t *testing.T) {
 		t.Errorf("of a patch of many files %d are named, in %d bytes", n, len(short))
 	}
 }
+
+// TestChanged reads what Claude Code says of the files that a shell has changed, also of a large result.
+func TestChanged(t *testing.T) {
+	const diff = `"bashEditDiff":{"files":[{"filePath":"/p/new","hunks":[],"created":true},{"filePath":"/p/old","hunks":[]}],"moreFiles":1,"changedFiles":["/p/new","/p/old","/p/more"]}`
+	want := []Written{{"/p/new", false}, {"/p/old", true}, {"/p/more", true}}
+	for name, result := range map[string]string{"small": `{"stdout":"x",` + diff + `}`, "large": `{"stdout":"` + strings.Repeat("x", maxKept) + `",` + diff + `}`} {
+		kept := keptResult(ckpt.JSON(result))
+		if got := Changed(kept); !slices.Equal(got, want) || len(kept) > maxKept {
+			t.Errorf("%s: %v and not %v, in %d bytes", name, got, want, len(kept))
+		}
+	}
+	if got := Changed(ckpt.JSON(`"text"`)); got != nil {
+		t.Errorf("a text names %v", got)
+	}
+}

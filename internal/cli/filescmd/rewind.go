@@ -42,6 +42,8 @@ type Prompted struct {
 	At         ckpt.Time `json:"at"`
 	Prompt     string    `json:"prompt"`
 	Checkpoint string    `json:"checkpoint"` // "" if no checkpoint has the files of that time
+	// TakenAfterMS is how long after the prompt its files were taken, if a call of a tool had begun by then. null otherwise.
+	TakenAfterMS *int64 `json:"taken_after_ms"`
 }
 
 // session is the run whose prompts are listed.
@@ -191,12 +193,15 @@ func (s *session) text(a *cli.App) {
 			files = "none"
 			without++
 		}
+		if p.TakenAfterMS != nil {
+			files += fmt.Sprintf(", taken %.1f s after the prompt", float64(*p.TakenAfterMS)/1000)
+		}
 		t.Add(strconv.Itoa(p.Number), a.Out.Time(p.At), oneLine(p.Prompt), files)
 	}
 	t.Write(a.Stdout, a.Out)
 	if without > 0 {
-		a.Tell("%s without files: the policy keeps so few checkpoints, or the hook had no --files then; "+
-			"`ckptsidecar policy set %s routine_keep=100` keeps more from now on", term.Count(without, "prompt"), s.Agent)
+		a.Tell("%s without files: the hook had no --files then, or the prompts are older than the policy's pre_operation_keep or --prompts of the hook",
+			term.Count(without, "prompt"))
 	}
 }
 
@@ -236,7 +241,41 @@ func (c *RewindCommand) session(ctx context.Context, a *cli.App, p *place) (*ses
 		return nil, err
 	}
 	s.Prompts = promptsWith(prompts, withFiles)
-	return s, nil
+	return s, s.late(ctx, a, withFiles)
+}
+
+// late finds the prompts whose files were taken after a call of a tool had begun, which may have changed them.
+func (s *session) late(ctx context.Context, a *cli.App, withFiles []ckpt.Checkpoint) error {
+	var begun []ckpt.Time
+	err := cli.EachPage("", func(before string) (string, bool, error) {
+		page, err := a.Client().Steps(ctx, ckpt.RunRef{Agent: s.Agent, Run: s.Run}, ckpt.ListFilter{Before: before, Limit: ckpt.MaxLimit})
+		if err != nil {
+			return "", false, err
+		}
+		for i := range page.Steps {
+			begun = append(begun, page.Steps[i].StartedAt)
+		}
+		return string(page.Next), page.Next != "", nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range s.Prompts {
+		p := &s.Prompts[i]
+		if !slices.ContainsFunc(withFiles, func(c ckpt.Checkpoint) bool { return c.ID == p.Checkpoint && c.Labels["prompt"] != "" }) {
+			continue
+		}
+		page, err := a.Client().Files(ctx, ckpt.FilesFilter{Checkpoint: p.Checkpoint, Limit: 1})
+		if err != nil || len(page.Trees) == 0 {
+			return err
+		}
+		at := page.Trees[0].CapturedAt
+		if slices.ContainsFunc(begun, func(t ckpt.Time) bool { return t.After(p.At.Time) && t.Before(at.Time) }) {
+			ms := at.Sub(p.At.Time).Milliseconds()
+			p.TakenAfterMS = &ms
+		}
+	}
+	return nil
 }
 
 // checkpointsWithFiles returns the checkpoints of a run that name files, oldest first.

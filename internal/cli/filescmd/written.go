@@ -9,10 +9,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
-// writtenBy returns the files below a root that a step has written, if its arguments name
+// writtenBy returns the files below a root that a step has written, if its arguments or its result name
 // them. Relative paths begin in folder.
 func writtenBy(s *ckpt.Step, root, folder string) (files []hook.Written) {
-	for _, file := range hook.Writes(s.Name, s.Args) {
+	for _, file := range append(hook.Writes(s.Name, s.Args), hook.Changed(s.Result)...) {
 		path := file.Path
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)

@@ -85,4 +85,8 @@ func TestWrittenThroughALink(t *testing.T) {
 			t.Errorf("%s: %v and not %v", path, got, want)
 		}
 	}
+	made := ckpt.JSON(`{"bashEditDiff":{"files":[{"filePath":"` + filepath.ToSlash(filepath.Join(root, "made")) + `","created":true}],"changedFiles":["` + filepath.ToSlash(filepath.Join(root, "made")) + `"]}}`)
+	if got := writtenBy(&ckpt.Step{Name: "Bash", Args: ckpt.JSON(`{"command":"make"}`), Result: made}, root, root); !slices.Equal(got, []hook.Written{{Path: "made"}}) {
+		t.Errorf("a shell has written %v", got)
+	}
 }

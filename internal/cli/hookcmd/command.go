@@ -92,7 +92,7 @@ func (c *handleCmd) handle(ctx context.Context, a *cli.App, limit time.Duration)
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
 	if c.Files {
-		h.Files, h.FilesWait = newSnaps(a, c.Include, c.Exclude), c.FilesWait
+		h.Files, h.FilesWait, h.Prompts = newSnaps(a, c.Include, c.Exclude), c.FilesWait, c.Prompts
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit+h.Extra(in))
 	defer cancel()

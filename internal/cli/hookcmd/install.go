@@ -56,20 +56,9 @@ func (c *installCmd) Run(ctx context.Context, a *cli.App) error {
 		a.Tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
 	}
 	if err == nil && c.Files {
-		c.proposeKeep(a)
+		a.Tell("`ckptsidecar rewind` goes back before a prompt; docs/FILES.md says what is kept")
 	}
 	return err
-}
-
-// proposeKeep suggests to keep more checkpoints to go back to: by default, a run keeps
-// three.
-func (c *installCmd) proposeKeep(a *cli.App) {
-	agent := c.Agent
-	if agent == "" {
-		agent = "'*'"
-	}
-	a.Tell("a run keeps its 3 newest routine checkpoints; to go back further: ckptsidecar policy set %s routine_keep=100", agent)
-	a.Tell("`ckptsidecar rewind` goes back before a prompt; docs/FILES.md says what is kept")
 }
 
 func (c *uninstallCmd) Run(ctx context.Context, a *cli.App) error {

@@ -24,6 +24,7 @@ type options struct {
 
 	Files     bool          `help:"Save the project's files with the checkpoints. See docs/FILES.md."`
 	FilesWait time.Duration `default:"2s" help:"How long a risky call waits for its files to be saved." placeholder:"TIME"`
+	Prompts   int           `default:"200" help:"How many prompts of the project keep their files; 0 for all. The policy's pre_operation_keep says how long." placeholder:"N"`
 	Include   []string      `sep:"none" name:"files-include" help:"Ignored files to save, besides $$CKPTSIDECAR_FILES_INCLUDE." placeholder:"PATTERN"`
 	Exclude   []string      `sep:"none" name:"files-exclude" help:"Files to skip, besides $$CKPTSIDECAR_FILES_EXCLUDE." placeholder:"PATTERN"`
 }
@@ -43,6 +44,9 @@ func (s *options) check() error {
 	}
 	if s.FilesWait < 0 || s.FilesWait > mostFilesWait {
 		err = fmt.Errorf("--files-wait is %s; it must be between 0 and %s", s.FilesWait, mostFilesWait)
+	}
+	if s.Prompts < 0 {
+		err = fmt.Errorf("--prompts must be 0 or more; got %d", s.Prompts)
 	}
 	if !s.Files && len(s.Include)+len(s.Exclude) > 0 {
 		err = fmt.Errorf("--files-include and --files-exclude need --files: add it")
@@ -70,6 +74,9 @@ func (s *options) words() (words []string) {
 		words = append(words, "--files")
 		if s.FilesWait != usualFilesWait {
 			words = append(words, "--files-wait", s.FilesWait.String())
+		}
+		if s.Prompts != 200 {
+			words = append(words, "--prompts", strconv.Itoa(s.Prompts))
 		}
 	}
 	words = appendOptions(words, "--files-include", s.Include)
