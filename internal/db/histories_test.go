@@ -510,6 +510,8 @@ var madeUp = map[string]string{
 	"ask_resume_resolves_nothing":           "no store takes the answer resume while an operation is uncertain",
 	"ask_failed_over_an_operation":          "no store ends a run over an operation, unless it is told to leave it",
 	"unsafe_all_damaged":                    "a mixture of unsafe_only_one_damaged and others",
+	"unsafe_owner_unseen":                   "TestDescribeWithoutAProcess has an owner that cannot be seen",
+	"resume_forced_owner_unseen":            "resume_forced has the takeover, and unsafe_owner_unseen the owner",
 }
 
 // TestPlansOfRealHistories: the golden files of internal/resume were written from made-up facts. Each history here
