@@ -182,7 +182,7 @@ var arrows = map[string][]string{
 	"internal/cli/service":     {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
 	"internal/cli/doctor": {
 		root, "client", "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/fleet",
-		"internal/ipc/client", "internal/osfile",
+		"internal/hook", "internal/ipc/client", "internal/osfile",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,36 @@ func Install(p Product, settings []byte, command string, most time.Duration) ([]
 // Uninstall removes our hooks.
 func Uninstall(settings []byte) ([]byte, error) {
 	return edit(settings, func(_ string, groups []json.RawMessage) []json.RawMessage { return groups }, nil)
+}
+
+// SettingsFile returns the path of a product's settings below a folder: the home of a user or the root of a project. The products
+// themselves let env name another folder for a user.
+func SettingsFile(p Product, folder string, env func(string) string) string {
+	names := map[Product][3]string{ // the folder, the variable with its name, the file
+		ClaudeCode: {".claude", "CLAUDE_CONFIG_DIR", "settings.json"},
+		Codex:      {".codex", "CODEX_HOME", "hooks.json"},
+		Gemini:     {".gemini", "", "settings.json"},
+	}[p]
+	if env != nil && names[1] != "" && env(names[1]) != "" {
+		return filepath.Join(env(names[1]), names[2])
+	}
+	return filepath.Join(folder, names[0], names[2])
+}
+
+// Installed returns for how many events our hooks are installed, and for which they are missing.
+func Installed(p Product, settings []byte) (installed int, missing []string) {
+	top, _ := membersOf(settings) // what cannot be read has no hooks
+	hooks, _ := membersOf(top.get("hooks", "{}"))
+	for _, name := range wanted[p] {
+		var groups []json.RawMessage
+		_ = json.Unmarshal(hooks.get(name, "[]"), &groups)
+		if left := withoutOurs(groups); len(left) == len(groups) && slices.EqualFunc(left, groups, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+			missing = append(missing, name)
+			continue
+		}
+		installed++
+	}
+	return installed, missing
 }
 
 // edit removes our hooks from all events, lets change add to what is left, and adds the

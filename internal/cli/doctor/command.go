@@ -31,6 +31,7 @@ var checks = []struct {
 	{"space", lookSpace},
 	{"owners", lookOwners},
 	{"spool", lookSpool},
+	{"hooks", lookHooks},
 	{"clock", lookClock},
 	{"journal", lookJournal},
 	{"retention", lookRetention},

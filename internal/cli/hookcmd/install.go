@@ -78,20 +78,12 @@ func (c *place) file(a *cli.App) (string, error) {
 	if c.File != "" {
 		return c.File, nil
 	}
-	names := map[hook.Product][3]string{ // the folder, the variable with its name, the file
-		hook.ClaudeCode: {".claude", "CLAUDE_CONFIG_DIR", "settings.json"},
-		hook.Codex:      {".codex", "CODEX_HOME", "hooks.json"},
-		hook.Gemini:     {".gemini", "", "settings.json"},
-	}[hook.Product(c.For)]
 	if c.Project {
 		folder, err := os.Getwd()
-		return filepath.Join(hook.Root(folder), names[0], names[2]), err
-	}
-	if names[1] != "" && a.Env(names[1]) != "" {
-		return filepath.Join(a.Env(names[1]), names[2]), nil
+		return hook.SettingsFile(hook.Product(c.For), hook.Root(folder), nil), err
 	}
 	home, err := os.UserHomeDir()
-	return filepath.Join(home, names[0], names[2]), err
+	return hook.SettingsFile(hook.Product(c.For), home, a.Env), err
 }
 
 // command returns how the product calls this program: by its name if the path finds it,
