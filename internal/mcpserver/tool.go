@@ -22,15 +22,18 @@ type tool[In, Out any] struct {
 	do                       func(context.Context, *In) (*Out, error)
 }
 
-// add adds a tool. Its output has no schema in the list of tools, because that list takes space in the context of
-// every model. Tests check each output against the schema in s.gives.
+// anyObject is the schema of each output in the list of tools: that list takes space in the context of every model. Tests
+// check each output against the schema in s.gives.
+var anyObject = json.RawMessage(`{"type":"object"}`)
+
+// add adds a tool. None reaches further than the daemon on this machine.
 func add[In, Out any](s *Server, t tool[In, Out]) {
 	no := false
 	s.gives[t.name] = reflect.TypeFor[Out]()
 	s.mcp.AddTool(&mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.description,
-		InputSchema: schemaOf(reflect.TypeFor[In]()),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.reads, IdempotentHint: t.repeatable || t.reads, DestructiveHint: &no},
+		InputSchema: schemaOf(reflect.TypeFor[In]()), OutputSchema: anyObject,
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.reads, IdempotentHint: t.repeatable || t.reads, DestructiveHint: &no, OpenWorldHint: &no},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		in := new(In)
 		if err := readArguments(r.Params.Arguments, in); err != nil {

@@ -44,7 +44,8 @@ test('lists every tool', async () => {
   ]);
   for (const tool of tools) {
     assert.equal(tool.inputSchema.additionalProperties, false, tool.name);
-    assert.equal(tool.outputSchema, undefined, tool.name);
+    assert.deepEqual(tool.outputSchema, { type: 'object' }, tool.name);
+    assert.equal(tool.annotations.openWorldHint, false, tool.name);
     assert.equal(tool.annotations.destructiveHint, false, tool.name);
   }
 });
