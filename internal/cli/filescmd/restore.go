@@ -31,7 +31,7 @@ type restoreCmd struct {
 	Checkpoint string   `arg:"" names:"checkpoint" optional:"" help:"The checkpoint: ${checkpoint}."`
 	Paths      []string `arg:"" optional:"" help:"Only these files and folders, as the checkpoint names them." placeholder:"PATH"`
 	Root       string   `help:"The folder. Default: the one that the checkpoint names." placeholder:"DIR"`
-	Apply      bool     `help:"Carry it out. Without this flag, only show the plan."`
+	Apply      bool     `aliases:"yes" short:"y" help:"Carry it out; --yes says the same. Without this flag, only show the plan."`
 	Remove     bool     `help:"Also remove new files that no tool of the run wrote."`
 	Partial    bool     `help:"Also from a tree that is incomplete."`
 	Continue   bool     `xor:"crash" help:"Finish a restore that was interrupted."`

@@ -22,7 +22,7 @@ type RewindCommand struct {
 	Agent   string `help:"Whose session it was. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun   string `name:"run" help:"The run of the session. Default: the last one with files." placeholder:"NAME"`
 	Root    string `help:"The folder. Default: the repository of the present one, else that." placeholder:"DIR"`
-	Apply   bool   `help:"Carry it out. Without this flag, show the plan, and ask on a terminal."`
+	Apply   bool   `aliases:"yes" short:"y" help:"Carry it out; --yes says the same. Without this flag, show the plan, and ask on a terminal."`
 	Undo    bool   `help:"Undo the last rewind or restore of the folder."`
 	Remove  bool   `help:"Also remove new files that no tool of the run wrote."`
 	Partial bool   `help:"Restore from an incomplete list of files too."`
