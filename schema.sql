@@ -421,7 +421,8 @@ CREATE TABLE IF NOT EXISTS event_batches (
 
 -- What a drift detector, an agent itself, or the search for secrets saw. While
 -- one is critical and not dismissed, all checkpoints after since_seq, up to
--- until_seq, are suspect. If its rule fires again soon after it has recovered,
+-- until_seq, are suspect. So are those of a warning about the state, once it is
+-- closed. If its rule fires again soon after it has recovered,
 -- the same finding is opened again, and earlier tells when it was open before.
 CREATE TABLE IF NOT EXISTS findings (
     id           TEXT NOT NULL PRIMARY KEY,
@@ -1031,12 +1032,14 @@ FROM checkpoint_trees x JOIN checkpoints c ON c.run_id = x.run_id AND c.kind IN 
 JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id LEFT JOIN trees t ON t.id = x.tree_id;
 
 -- The lists of trees, each whole.
--- The checkpoints of a run that are suspect, from since_seq on, because of critical findings.
+-- The checkpoints of a run that are suspect, from since_seq on, because of critical findings, and because of warnings
+-- about states that are closed. While such a warning is open, a way back leads before its checkpoints.
 CREATE VIEW suspicions (id, run_id, rule, since_seq, until_seq) AS
-SELECT id, run_id, rule, since_seq, until_seq FROM findings WHERE severity = 'critical' AND dismissed_at IS NULL AND since_seq IS NOT NULL
+SELECT id, run_id, rule, since_seq, until_seq FROM findings
+WHERE (severity = 'critical' OR severity = 'warn' AND about = 'state' AND closed IS NOT NULL) AND dismissed_at IS NULL AND since_seq IS NOT NULL
 UNION ALL
 SELECT f.id, f.run_id, f.rule, e.value ->> 'since_seq', e.value ->> 'until_seq' FROM findings f, json_each(f.earlier) e
-WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND f.earlier <> '[]' AND f.since_seq IS NOT NULL;
+WHERE (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state') AND f.dismissed_at IS NULL AND f.earlier <> '[]' AND f.since_seq IS NOT NULL;
 
 CREATE VIEW tree_lists (tree_id, path, mode, content_id, target) AS
 SELECT tree_id, path, mode, content_id, target FROM tree_files WHERE mode <> 'gone'
@@ -1143,11 +1146,11 @@ SELECT 'operation_succeeded', f.id, 'its operation ' || o.key || ' succeeded ' |
 FROM free f JOIN operations o ON o.run_id = f.run_id AND o.key = f.operation
 WHERE f.kind = 'pre_operation' AND o.status = 'succeeded'
 UNION ALL
-SELECT 'not_suspect', c.id, 'the critical finding ' || f.id || ' (' || f.rule || ') is about it'
+SELECT 'not_suspect', c.id, 'the finding ' || f.id || ' (' || f.rule || ') is about it'
 FROM suspicions f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
 WHERE c.suspect = 0
 UNION ALL -- a checkpoint that was saved as suspect says so in its row of the audit log
-SELECT 'suspect', c.id, 'it is suspect, and no critical finding that stands is about it'
+SELECT 'suspect', c.id, 'it is suspect, and no finding that stands is about it'
 FROM checkpoints c JOIN acts x ON x.n = c.n
 WHERE c.suspect = 1 AND json_extract(x.more, '$.suspect') IS NULL
   AND NOT EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = c.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))

@@ -340,7 +340,8 @@ func (d *drifty) noViolations() {
 	d.t.Helper()
 	found, err := column(d.inspect(), `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations
 		UNION ALL SELECT 'suspect for nothing ' || c.run || ' ' || c.seq FROM audit_checkpoints c WHERE c.suspect AND NOT EXISTS (SELECT 1 FROM audit_findings f
-			WHERE f.agent = c.agent AND f.owner = c.owner AND f.run = c.run AND f.life = c.life AND f.severity = 'critical' AND f.dismissed_at IS NULL
+			WHERE f.agent = c.agent AND f.owner = c.owner AND f.run = c.run AND f.life = c.life AND f.dismissed_at IS NULL
+			AND (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state' AND (f.closed IS NOT NULL OR f.earlier <> '[]'))
 			AND (c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq) OR EXISTS (SELECT 1 FROM json_each(f.earlier) e
 				WHERE c.seq > e.value ->> 'since_seq' AND c.seq <= e.value ->> 'until_seq')))`)
 	if err != nil || len(found) > 0 {

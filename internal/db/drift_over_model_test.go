@@ -135,3 +135,34 @@ func (d *drifty) goBack() bool {
 	}
 	return true
 }
+
+// TestAWarningThatIsOverLeavesItsCheckpointsSuspect: a key was lost, and came back. The checkpoints without it are no way back, also
+// when the newest one has lost it again.
+func TestAWarningThatIsOverLeavesItsCheckpointsSuspect(t *testing.T) {
+	t.Parallel()
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.RoutineKeep = 20 })
+	start(t, d.Store, 1)
+	n := 0
+	put := func(times int, plan string) {
+		for range times {
+			n++
+			d.put(fmt.Sprintf(`{"n":%d%s}`, n, plan))
+		}
+	}
+	put(4, `,"plan":"p"`)
+	put(3, ``)
+	d.wantMarks("o1 o2 o3 o4 o5 o6 o7")
+	put(1, `,"plan":"p"`)
+	d.wantMarks("o1 o2 o3 o4 o5! o6! o7! o8")
+	d.noViolations()
+	put(2, `,"plan":"p"`)
+	put(1, ``)
+	c, _, err := d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Clean: true})
+	if err != nil || c.Seq != 10 {
+		t.Fatalf("went back to %+v, %v; the newest state with the key is 10", c, err)
+	}
+	put(1, `,"plan":"p"`)
+	d.wantMarks("o1 o2 o3 o4 o5! o6! o7! o8 o9 o10 o11! o12")
+	d.noViolations()
+}

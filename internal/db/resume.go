@@ -448,7 +448,7 @@ func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error
 func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+
 		`WHERE f.run_id = ? AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
-		AND (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state' AND f.closed IS NULL)
+		AND (f.severity = 'critical' OR f.severity = 'warn' AND f.about = 'state')
 		ORDER BY f.id DESC LIMIT 0 + ?`, run.ID, factFindings)
 }
 

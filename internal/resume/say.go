@@ -295,7 +295,7 @@ func (m *maker) found() []string {
 	var said []string
 	for i := range m.f.Findings {
 		f := &m.f.Findings[i]
-		about := m.choice.suspect() && f.Marks() && f.Covers(m.choice.fact.Seq)
+		about := m.choice.suspect() && f.Doubts() && f.Covers(m.choice.fact.Seq)
 		for _, s := range m.choice.skipped {
 			about = about || isDoubted(s.Reason) && f.Covers(s.Seq)
 		}

@@ -51,9 +51,20 @@ func (s *Drifts) leaveStretch(tx *ledger.Tx, run *ledger.RunRow, closing ckpt.Cl
 	s.Watches.drop(run.ID)
 	tx.OnCommit(func() { s.Shared.forgetRun(run.ID) })
 	tx.Run0, tx.Watch0 = nil, nil
-	return tx.Exec(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
+	err := tx.Exec(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
 		WHERE run_id = ?5 AND closed IS NULL AND rule NOT IN ('secret', 'corruption') AND (`+which+`)`,
 		string(closing), tx.Now, run.LastSeq, seq, run.ID)
+	if err != nil {
+		return err
+	}
+	return markDoubted(tx, run)
+}
+
+// markDoubted marks the checkpoints of warnings about the state that are closed. While such a warning was open, a way back led before
+// its checkpoints.
+func markDoubted(tx *ledger.Tx, run *ledger.RunRow) error {
+	return tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND kind IN ('routine', 'pre_operation', 'recovery') AND suspect = 0
+		AND EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = ?1 AND checkpoints.seq > f.since_seq AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, run.ID)
 }
 
 // GoBack makes a restored checkpoint the one that the run goes on from. That begins a new segment,
@@ -89,6 +100,9 @@ func (s *Drifts) closeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 		f := &over[i]
 		err := tx.Exec(`UPDATE findings SET closed = 'recovered', closed_at = ?1, until_seq = ?2,
 			closed_step = (SELECT steps_ended FROM runs WHERE id = ?3) WHERE id = ?4`, tx.Now, until, run.ID, f.ID)
+		if err == nil && f.Doubts() && !f.Marks() {
+			err = markDoubted(tx, run)
+		}
 		if err != nil {
 			return err
 		}
@@ -184,7 +198,7 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open until now
 		s.guardWatch(w, func(watch observer.RunWatch) { watch.Forget(d.Rule) })
 	}
-	if d.Marks() {
+	if d.Doubts() {
 		if err := cleanAgain(tx, run, &d.Finding, &d.Cleaned); err != nil {
 			return nil, err
 		}
