@@ -28,7 +28,7 @@ var marks = []mark{
 	{Kind: observed.Agent, Values: []string{"ai.generateText", "ai.streamText"}, Root: true},
 	{Kind: observed.Agent, Values: []string{"claude_code.interaction"}},
 	{Kind: observed.Structure, Values: []string{
-		"ai.generateText", "ai.streamText", "claude_code.tool.execution", "claude_code.tool.blocked_on_user"}},
+		"ai.generateText", "ai.streamText", executionSpan, "claude_code.tool.blocked_on_user"}},
 }
 
 // spanField lists the attributes that can hold a field of a Span. The first attribute present
@@ -54,6 +54,7 @@ var fields = []spanField{
 	{Field: "args", Of: observed.Tool, Names: []string{"gen_ai.tool.call.arguments"}},
 	{Field: "args", Of: observed.Tool, Names: []string{"input.value"}, Mark: "TOOL"},
 	{Field: "args", Of: observed.Tool, Names: []string{"ai.toolCall.args"}},
+	{Field: "args", Of: observed.Tool, Names: []string{"full_command", "file_path"}, Name: "claude_code."},
 	{Field: "result", Of: observed.Tool, Names: []string{"gen_ai.tool.call.result"}},
 	{Field: "result", Of: observed.Tool, Names: []string{"output.value"}, Mark: "TOOL"},
 	{Field: "result", Of: observed.Tool, Names: []string{"ai.toolCall.result"}},
@@ -68,6 +69,13 @@ var fields = []spanField{
 	{Field: "output_tokens", Of: observed.Inference, Name: "claude_code.", Names: []string{"output_tokens"}},
 	{Field: "cost_usd", Of: observed.Inference, Names: []string{"llm.cost.total"}},
 }
+
+// Claude Code reports how a call ended in a child of the call's span, and the call's output in an event.
+const (
+	executionSpan = "claude_code.tool.execution"
+	outputEvent   = "tool.output"
+	outputName    = "output"
+)
 
 // maxText is the most bytes of names, ids and error types that come with spans.
 const maxText = 256

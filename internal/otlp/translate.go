@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -56,7 +57,29 @@ func Read(body []byte, o Options) (*Batch, error) {
 			}
 		}
 	}
+	batch.takeExecutions(request.ResourceSpans)
 	return batch, nil
+}
+
+// takeExecutions gives to the calls the failures of their executions. Both spans end in the same moment, and come in one body.
+func (b *Batch) takeExecutions(resources []*trace.ResourceSpans) {
+	failed := map[string]string{} // the error by the trace and the span of the call
+	for _, r := range resources {
+		for _, scope := range r.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				if s.GetName() == executionSpan && s.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR {
+					kind := short(textOf(find(s.Attributes[:min(len(s.Attributes), maxAttributes)], "error.type")))
+					failed[hex.EncodeToString(s.TraceId)+hex.EncodeToString(s.ParentSpanId)] = cmp.Or(kind, exceptionOf(s))
+				}
+			}
+		}
+	}
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		if why, is := failed[s.Trace+s.ID]; is && s.Kind == observed.Tool && !s.Failed {
+			s.Failed, s.Error = true, why
+		}
+	}
 }
 
 func serviceOf(r *trace.ResourceSpans) string {
@@ -117,6 +140,11 @@ func translate(s *trace.Span, service string, o *Options) (read observed.Span, k
 	for i := range fields {
 		if field := &fields[i]; applies(field, s, attributes, read.Kind) {
 			take(&read, field, attributes, o.Content)
+		}
+	}
+	for _, event := range s.Events[:min(len(s.Events), maxAttributes)] {
+		if read.Kind == observed.Tool && event.GetName() == outputEvent {
+			takeContent(&read.Result, &spanField{Names: []string{outputName}}, event.Attributes[:min(len(event.Attributes), maxAttributes)], o.Content)
 		}
 	}
 	if read.Kind == observed.Tool && read.Name == "" {

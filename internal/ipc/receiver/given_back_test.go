@@ -70,6 +70,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		"good":                      {false, pathHTTP, golden(t), json, nil},
 		"good and large":            {false, pathHTTP, append(golden(t), big...), json, nil},
 		"good, gzip":                {false, pathHTTP, packed(t, append(golden(t), big...)), with(json, "Content-Encoding", "gzip"), nil},
+		"good, percent-encoded":     {false, pathHTTP, golden(t), with(asJSON, "Authorization", "Bearer%20"+goodToken), nil},
 		"no token":                  {false, pathHTTP, golden(t), asJSON, nil},
 		"a wrong token":             {false, pathHTTP, golden(t), with(asJSON, "Authorization", "Bearer x"), nil},
 		"no path":                   {false, "/v1/metrics", nil, json, nil},

@@ -67,7 +67,8 @@ func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 	if !isLocalHost(c.r.Host) {
 		return ckpt.Caller{}, &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "use localhost or 127.0.0.1 as the host name of this port")}
 	}
-	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	// The headers in the environment of exporters are percent-encoded, and Claude Code sends them as they stand.
+	scheme, token, _ := strings.Cut(strings.Replace(c.r.Header.Get("Authorization"), "%20", " ", 1), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return ckpt.Caller{}, c.noToken("the token is missing")
 	}
