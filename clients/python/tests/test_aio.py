@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 from typing import Any
 
 from .harness import ROOT, World, child, ckptsidecar, report, wait
@@ -30,6 +31,19 @@ asyncio.run(main())
 """
 
 
+class Parity(unittest.TestCase):
+    def test_every_member_has_its_twin(self) -> None:
+        twins = (
+            (ckptsidecar.Sidecar, ckptsidecar.AsyncSidecar, set()),
+            (ckptsidecar.Agent, ckptsidecar.AsyncAgent, set()),
+            (ckptsidecar.Run, ckptsidecar.AsyncRun, {"begin"}),  # `async with` begins it
+        )
+        for one, other, left_out in twins:
+            members = {name for name in dir(one) if not name.startswith("_")} - left_out
+            missing = sorted(name for name in members if not hasattr(other, name))
+            self.assertEqual(missing, [], f"{other.__name__} has not all members of {one.__name__}")
+
+
 class Async(World):
     def setUp(self) -> None:
         super().setUp()
@@ -41,6 +55,32 @@ class Async(World):
                 return await work(sidecar.agent("a"))
 
         return asyncio.run(main())
+
+    def test_what_the_sync_client_has(self) -> None:
+        async def work(agent: ckptsidecar.AsyncAgent) -> None:
+            sidecar = agent.sidecar
+            one, two = await agent.save({"n": 1}), await agent.save({"n": 2})
+            self.assertEqual((await agent.get(one.id)).state, {"n": 1})
+            self.assertEqual((await agent.encode({"n": 1})).data, b'{"n":1}')
+            self.assertEqual([run["run"] async for run in agent.runs()], ["main"])
+            self.assertEqual([run["agent"] async for run in sidecar.runs(agent="a")], ["a"])
+            self.assertEqual([a["agent"] async for a in sidecar.agents()], ["a"])
+            self.assertEqual((await sidecar.diff(one.id, two.id)).patch[0]["value"], 2)
+            self.assertTrue((await sidecar.change(one.id, pinned=True)).pinned)
+            await sidecar.change(one.id, pinned=False)
+            await sidecar.delete(one.id)
+            self.assertEqual([c.id async for c in agent.list()], [two.id])
+            self.assertEqual((await sidecar.set_policy_for_all(routine_keep=7))["owner"]["routine_keep"], 7)
+            self.assertEqual((await sidecar.policy_for_all())["owner"], {"routine_keep": 7})
+            self.assertEqual([p async for p in sidecar.prompts()], [])
+            with self.assertRaises(ckptsidecar.NotFound):
+                await sidecar.prompt(one.id)
+            self.assertEqual((await sidecar.request("GET", "/v1/version")), await sidecar.version())
+            self.assertEqual((sidecar.spooled, sidecar.endpoint), (0, self.daemon.socket))
+            await agent.erase()
+            self.assertEqual([a async for a in sidecar.agents()], [])
+
+        self.run_in(work)
 
     def test_an_agent(self) -> None:
         async def work(agent: ckptsidecar.AsyncAgent) -> None:

@@ -11,13 +11,14 @@ import concurrent.futures
 import functools
 import inspect
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, Sequence, TypeVar, Union, cast
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Optional, Sequence, TypeVar, Union, cast
 
 from ._drift import Drift, OnDrift
 from ._agent import Agent
 from ._ask import Answer
 from ._autosave import Autosave
 from ._client import Sidecar
+from ._encode import Encoded
 from .errors import AlreadyDone, NotDone
 from .models import Checkpoint, Diff, Plan, Saved
 from ._operation import Operation
@@ -58,6 +59,15 @@ class AsyncSidecar:
             self._executor.submit(_left, entering, leave, error)
             raise
 
+    async def _each(self, found: Iterator[T]) -> AsyncIterator[T]:
+        """The items of an iterator that makes requests."""
+        while True:
+            some = await self.call(lambda: [item for _, item in zip(range(50), found)])
+            for item in some:
+                yield item
+            if len(some) < 50:
+                return
+
     def agent(self, name: str) -> "AsyncAgent":
         """The agent of this name."""
         return AsyncAgent(self, self.sync.agent(name))
@@ -66,9 +76,63 @@ class AsyncSidecar:
         """Reads a checkpoint."""
         return await self.call(self.sync.checkpoint, id, state=state)
 
+    async def diff(self, a: str, b: str) -> Diff:
+        """Compares the states of two checkpoints."""
+        return await self.call(self.sync.diff, a, b)
+
+    async def change(self, id: str, **changes: Any) -> Checkpoint:
+        """Changes the labels or the pin of a checkpoint; see Sidecar.change."""
+        return await self.call(self.sync.change, id, **changes)
+
+    async def delete(self, id: str) -> None:
+        """Removes a checkpoint."""
+        await self.call(self.sync.delete, id)
+
     async def status(self) -> dict[str, Any]:
         """The daemon's status."""
         return await self.call(self.sync.status)
+
+    async def version(self) -> dict[str, Any]:
+        """The daemon's version."""
+        return await self.call(self.sync.version)
+
+    def agents(self) -> AsyncIterator[dict[str, Any]]:
+        """The agents of this user."""
+        return self._each(self.sync.agents())
+
+    def runs(self, **find: Any) -> AsyncIterator[dict[str, Any]]:
+        """The runs of all agents, the last changed first; see Sidecar.runs."""
+        return self._each(self.sync.runs(**find))
+
+    async def policy_for_all(self) -> dict[str, Any]:
+        """The settings for all of this user's agents; see Sidecar.policy_for_all."""
+        return await self.call(self.sync.policy_for_all)
+
+    async def set_policy_for_all(self, **settings: Any) -> dict[str, Any]:
+        """Changes some of the settings for all of this user's agents; see Sidecar.set_policy_for_all."""
+        return await self.call(self.sync.set_policy_for_all, **settings)
+
+    def prompts(self, *, open: bool = False) -> AsyncIterator[dict[str, Any]]:
+        """Questions to people, newest first."""
+        return self._each(self.sync.prompts(open=open))
+
+    async def prompt(self, id: str) -> dict[str, Any]:
+        """Reads one question."""
+        return await self.call(self.sync.prompt, id)
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        """Makes any other call of the HTTP API; see Sidecar.request."""
+        return await self.call(self.sync.request, method, path, **options)
+
+    @property
+    def spooled(self) -> int:
+        """How many writes wait in the spool."""
+        return self.sync.spooled
+
+    @property
+    def endpoint(self) -> str:
+        """The daemon's endpoint, "" before one was found."""
+        return self.sync.endpoint
 
     async def answer(self, prompt: str, choice: Optional[str] = None, **options: Any) -> dict[str, Any]:
         """Answers a question; see Sidecar.answer."""
@@ -116,15 +180,25 @@ class AsyncAgent:
         """The newest checkpoint, or None; see Agent.latest."""
         return await self.sidecar.call(self.sync.latest, **options)
 
-    async def list(self, **options: Any) -> AsyncIterator[Checkpoint]:
+    async def encode(self, state: Any) -> Encoded:
+        """Encodes a state; see Agent.encode."""
+        return await self.sidecar.call(self.sync.encode, state)
+
+    async def get(self, checkpoint: str, *, state: bool = True) -> Checkpoint:
+        """Reads a checkpoint; see Agent.get."""
+        return await self.sidecar.call(self.sync.get, checkpoint, state=state)
+
+    def list(self, **options: Any) -> AsyncIterator[Checkpoint]:
         """The checkpoints, newest first; see Agent.list."""
-        found = self.sync.list(**options)
-        while True:
-            some = await self.sidecar.call(lambda: [c for _, c in zip(range(50), found)])
-            for checkpoint in some:
-                yield checkpoint
-            if len(some) < 50:
-                return
+        return self.sidecar._each(self.sync.list(**options))
+
+    def runs(self, **find: Any) -> AsyncIterator[dict[str, Any]]:
+        """The runs of the agent; see Agent.runs."""
+        return self.sidecar._each(self.sync.runs(**find))
+
+    async def erase(self) -> dict[str, Any]:
+        """Removes all that is kept of the agent; see Agent.erase."""
+        return await self.sidecar.call(self.sync.erase)
 
     async def diff(self, a: str, b: str) -> Diff:
         """The difference between two states; see Agent.diff."""
