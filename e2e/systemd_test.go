@@ -66,6 +66,7 @@ func TestPackage(t *testing.T) {
 		{"restarts", (*machine).restarts},
 		{"reload", (*machine).reload},
 		{"wrong settings", (*machine).wrongSettings},
+		{"full disk", (*machine).fullDisk},
 		{"stop under load", (*machine).stopUnderLoad},
 		{"backups", (*machine).backups},
 		{"watchdog", (*machine).watchdog},
@@ -240,6 +241,48 @@ func (m *machine) wrongSettings(t *testing.T) {
 	m.sh(`: > /etc/ckptsidecar/config.toml`)
 	m.run("systemctl", "restart", "ckptsidecar.service")
 	m.until(10*time.Second, "the daemon", m.answers)
+}
+
+// fullDisk: one user fills a small disk. The other one can still save, and status says what is wrong. What the first one erases can
+// be used again.
+func (m *machine) fullDisk(t *testing.T) {
+	m.run("systemctl", "stop", "ckptsidecar.service", "ckptsidecar.socket")
+	m.sh("mount -t tmpfs -o size=64m,mode=0750,uid=$(id -u ckptsidecar),gid=$(id -g ckptsidecar) tmpfs /var/lib/ckptsidecar")
+	m.run("systemctl", "start", "ckptsidecar.socket", "ckptsidecar.service")
+	m.until(20*time.Second, "the daemon", m.answers)
+	defer func() {
+		m.run("systemctl", "stop", "ckptsidecar.service", "ckptsidecar.socket")
+		m.run("umount", "/var/lib/ckptsidecar")
+		m.run("systemctl", "start", "ckptsidecar.socket", "ckptsidecar.service")
+		m.until(20*time.Second, "the daemon", m.answers)
+	}()
+	out, err := m.as("ann", `n=0; while head -c 400000 /dev/urandom | ckptsidecar save filler --kind recovery --content-type application/octet-stream -q >/dev/null
+		do n=$((n+1)); [ $n -lt 400 ] || exit 9; done; echo "$n saved"; exit 1`)
+	t.Log("ann: ", out)
+	if exitCode(err) != 1 || !strings.Contains(out, "are kept for users who store less than") {
+		t.Errorf("ann fills the disk: %v: %s", err, out)
+	}
+	for n := range 20 {
+		if out, err := m.as("bob", fmt.Sprintf(`echo '{"n":%d}' | ckptsidecar save small -q`, n)); err != nil {
+			t.Fatalf("bob, who has stored nothing, is refused: %v: %s", err, out)
+		}
+	}
+	for _, user := range []string{"ann", "bob"} {
+		out, err := m.as(user, "ckptsidecar status")
+		t.Logf("%s: %s", user, out)
+		if !strings.Contains(out, "degraded") {
+			t.Errorf("%s is not told that the daemon is degraded: %v: %s", user, err, out)
+		}
+	}
+	if out, err := m.as("ann", "ckptsidecar erase filler --yes"); err != nil {
+		t.Errorf("ann makes room: %v: %s", err, out)
+	}
+	took := m.until(2*time.Minute, "room after an erasure", func() bool {
+		out, err = m.as("ann", "echo '{}' | ckptsidecar save filler")
+		return err == nil
+	})
+	t.Logf("ann saves again %v after she erased", took)
+	t.Log(m.run("ckptsidecar", "verify", "--db", "/var/lib/ckptsidecar/ckpt.db"))
 }
 
 // stopUnderLoad: the daemon stops within 5 s, and every client gets an answer.
