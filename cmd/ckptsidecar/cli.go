@@ -48,6 +48,7 @@ type grammar struct {
 	Operations    operationsCmd          `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation     operationCmd           `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd              `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
+	Log           logCmd                 `cmd:"" group:"runs" help:"Tell what happened to an agent or a run, in order."`
 	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, and the checkpoint to go back to."`
 	Prompts       promptsCmd             `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints over the Model Context Protocol."`

@@ -271,7 +271,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "evaluate"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
 		{"prompts", "ask", "a", "question", "--no-wait"}, {"notify"}, {"notify", "status"}, {"notify", "test"},
 		{"token", "create", "--note", "n"}, {"token", "list"}, {"token", "revoke", "0123456789abcdef"},
-		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
+		{"agents"}, {"log", "a"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"fleet", "check", engine}, {"fleet", "migrate", engine}, {"fleet", "hosts", engine}, {"fleet", "verify", engine}, {"fleet", "rejoin", engine}, {"fleet", "runs", engine},
 		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "restore", "x", engine},
 		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"}, {"fleet", "keys", "retire", "a", "b", "--file", w.folder + "/keys"},

@@ -16,7 +16,7 @@ var everyday = []struct {
 	commands []string
 }{
 	{"Save and go on", []string{"save", "restore", "resume", "exec"}},
-	{"Look", []string{"overview", "runs", "list", "show", "console"}},
+	{"Look", []string{"overview", "runs", "log", "list", "console"}},
 	{"Decide", []string{"prompts", "operations", "drift"}},
 	{"Keep and clean", []string{"policy", "pin", "prune", "erase"}},
 	{"Audit", []string{"audit", "verify", "backup"}},

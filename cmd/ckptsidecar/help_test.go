@@ -57,7 +57,7 @@ func TestPagesOfTheHelp(t *testing.T) {
 			t.Errorf("help flags has no %s", flag)
 		}
 	}
-	if got := call(t, "", "help", "lst"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, `did you mean "list"?`) {
+	if got := call(t, "", "help", "ovreview"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, `did you mean "overview"?`) {
 		t.Errorf("help of no command: exit %d, %s", got.code, got.stderr)
 	}
 }
