@@ -147,6 +147,11 @@ func TestRecordedSessions(t *testing.T) {
 				`operation "shell rm a.txt" succeeded`, `operation "shell rm -r build gone.txt" failed`, `operation "shell rm -rf build" failed`,
 				"checkpoint pre_operation ", "checkpoint pre_operation ", "checkpoint routine Stop",
 			},
+			// Esc in rm. Codex ends the command itself when the session ends, and notes -1 as its exit code.
+			"01a22463-78a5-7210-8e98-0a70f58a118c": {
+				`run interrupted workflow=codex goal="Go. SCRIPT:cslow2" parent=""`, "step Bash failed the user stopped it: it may have taken effect", "step Bash succeeded",
+				`operation "shell rm old.txt" uncertain`, "checkpoint pre_operation ", "checkpoint routine Stop",
+			},
 			"01a222e0-c7e4-7b70-b2b3-e3695dfc6fc6": { // JavaScript calls the tools
 				`run completed workflow=codex goal="Again. SCRIPT:code" parent=""`, "step Bash succeeded", "step apply_patch succeeded", "step Bash succeeded",
 				"step Bash failed Exit code 2 ls: cannot access 'nothere': No such file or directory",

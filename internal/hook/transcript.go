@@ -81,6 +81,9 @@ func (in *Input) ending(product Product, key string) (end *ending) {
 	return end
 }
 
+// stopped is the end of a call that the user stopped, for example with Esc.
+var stopped = &ending{why: "the user stopped it: it may have taken effect"}
+
 // rejected is what Claude Code writes for a call that the user refused, and also for one that the user stopped.
 const rejected = "user-rejected"
 
@@ -112,7 +115,7 @@ func claudeEnding(line []byte, key string) *ending {
 		}
 		switch {
 		case entry.Denial == rejected && !entry.BeforeRun:
-			return &ending{why: "the user stopped it: it may have taken effect"}
+			return stopped
 		case part.IsError:
 			return &ending{status: ckpt.StepFailed, why: text, output: text}
 		case (&Input{ToolResponse: entry.Response}).background():
@@ -146,6 +149,8 @@ func codexEnding(line []byte, key string) *ending {
 	case p.Type == "item_completed" && p.Item.ID == key:
 		end := &ending{status: ckpt.StepSucceeded, output: p.Item.Output + p.Item.Stderr, code: p.Item.Code}
 		switch {
+		case p.Item.Code != nil && *p.Item.Code < 0: // Codex has killed it
+			return stopped
 		case p.Item.Code != nil && *p.Item.Code != 0:
 			end.status, end.why = ckpt.StepFailed, failedWith(*p.Item.Code, end.output)
 		case p.Item.Status == "declined":
@@ -154,8 +159,11 @@ func codexEnding(line []byte, key string) *ending {
 			end.status, end.why = ckpt.StepFailed, cmp.Or(strings.TrimSpace(end.output), "the tool reported a failure")
 		}
 		return end
-	case p.Type == "function_call_output" && p.CallID == key && strings.HasPrefix(p.Output, "exec_command failed:"):
+	case p.Type != "function_call_output" || p.CallID != key:
+	case strings.HasPrefix(p.Output, "exec_command failed:"):
 		return &ending{status: ckpt.StepFailed, why: p.Output, output: p.Output}
+	case strings.HasSuffix(p.Output, "\naborted by user"):
+		return stopped
 	}
 	return nil
 }
