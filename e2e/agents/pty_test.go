@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// terminal is Claude Code on a pseudo terminal.
+// terminal is a product on a pseudo terminal.
 type terminal struct {
 	w    *world
 	end  *os.File
@@ -37,7 +39,11 @@ func (w *world) interactive() *terminal {
 	other, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	expect.OK(w, err)
 	defer other.Close()
-	s := &terminal{w: w, end: end, cmd: exec.Command(w.claude(), "--dangerously-skip-permissions")}
+	start := map[hook.Product][2]string{
+		hook.ClaudeCode: {w.claude(), "--dangerously-skip-permissions"},
+		hook.Codex:      {filepath.Join(modules(), ".bin/codex"), "--dangerously-bypass-hook-trust"},
+	}
+	s := &terminal{w: w, end: end, cmd: exec.Command(start[w.product][0], start[w.product][1])}
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = w.proj, w.environ(), other, other, other
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	expect.OK(w, s.cmd.Start())
@@ -56,9 +62,17 @@ func (w *world) interactive() *terminal {
 			s.mu.Lock()
 			s.text.Write(part[:n])
 			s.mu.Unlock()
+			if strings.Contains(string(part[:n]), "\x1b[6n") { // Codex asks where the cursor is
+				_, _ = end.WriteString("\x1b[1;1R")
+			}
 		}
 	}()
-	expect.Soon(w, "its session has begun", func() bool { return len(w.begun()) > 0 })
+	expect.Soon(w, "it takes input", func() bool {
+		if w.product == hook.Codex {
+			return s.has("Ask Codex")
+		}
+		return len(w.begun()) > 0
+	})
 	s.quiet()
 	return s
 }
@@ -70,9 +84,10 @@ func (s *terminal) has(word string) bool {
 	return strings.Contains(s.text.String(), word)
 }
 
-// quiet waits until nothing has been drawn for a moment: then it takes input.
+// quiet waits until nothing has been drawn for a moment: then it takes input. Some always draw something.
 func (s *terminal) quiet() {
-	for before := -1; ; {
+	before := -1
+	for range 10 {
 		s.mu.Lock()
 		now := s.text.Len()
 		s.mu.Unlock()
@@ -103,6 +118,6 @@ func (s *terminal) enter(line string) {
 // leave ends the session, and waits for that.
 func (s *terminal) leave() {
 	s.w.Helper()
-	s.enter("/exit")
+	s.enter(map[bool]string{true: "/exit", false: "/quit"}[s.w.product == hook.ClaudeCode])
 	_ = s.cmd.Wait()
 }
