@@ -49,7 +49,7 @@ type backups struct {
 	now              func() time.Time
 	copy             func(ctx context.Context, database, out string) error
 	made             func() // called after each new backup
-	failed           func(context.Context, error)
+	failed           func(ctx context.Context, message string)
 
 	after        string // the program that is run with each new backup
 	afterTimeout time.Duration
@@ -63,7 +63,7 @@ type backups struct {
 }
 
 func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
-	b := &backups{log: log, now: now, made: func() {}, failed: func(context.Context, error) {}}
+	b := &backups{log: log, now: now, made: func() {}, failed: func(context.Context, string) {}}
 	b.set(c)
 	b.copy = func(ctx context.Context, database, out string) error { return db.Backup(ctx, database, out, nil) }
 	b.restore = func(ctx context.Context, backup, database string) error {
@@ -120,7 +120,7 @@ func (b *backups) Run(ctx context.Context) error {
 		if b.due() <= 0 {
 			if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
 				b.log.Error("no new backup was made", "error", err, "folder", b.folder)
-				b.failed(ctx, fmt.Errorf("The backup failed: %w", err))
+				b.failed(ctx, fmt.Sprintf("The backup failed: %v", err))
 				pause, again = min(retryBackup, b.interval), true
 				continue
 			}
@@ -176,7 +176,7 @@ func (b *backups) hand(ctx context.Context) {
 	if err != nil {
 		note.Error = err.Error() + said.text()
 		b.log.Error("backup.after did not take the backup", "program", b.after, "file", file, "error", note.Error)
-		b.failed(ctx, fmt.Errorf("The program %s did not take the backup %s: %s", b.after, file, note.Error))
+		b.failed(ctx, fmt.Sprintf("The program %s did not take the backup %s: %s", b.after, file, note.Error))
 	}
 	if err := b.note(afterFile, note); err != nil {
 		b.log.Error("what became of a backup cannot be noted", "error", err, "folder", b.folder)

@@ -24,7 +24,7 @@ func (b *backups) RunDrills(ctx context.Context) error {
 		made, err := b.Drill(ctx)
 		if err != nil && ctx.Err() == nil {
 			b.log.Error("a backup could not be restored on trial", "error", err, "folder", b.folder)
-			b.failed(ctx, fmt.Errorf("A backup could not be restored on trial: %w", err))
+			b.failed(ctx, fmt.Sprintf("A backup could not be restored on trial: %v", err))
 		}
 		if again = err != nil || !made; again {
 			pause = min(retryBackup, b.drillEvery)

@@ -98,7 +98,7 @@ func TestAfterABackup(t *testing.T) {
 		b, now := realBackups(t, func(c *Config) {
 			c.Database, c.BackupAfter = filepath.Join(dir, "ckpt.db"), program
 		})
-		b.failed = func(_ context.Context, err error) { told = append(told, err.Error()) }
+		b.failed = func(_ context.Context, message string) { told = append(told, message) }
 		return b, now
 	}
 	b, now := open()

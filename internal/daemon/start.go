@@ -112,8 +112,8 @@ func (s *service) startWorkers(context.Context) error {
 	}
 	s.backups = newBackups(c, s.log, s.daemon.Now)
 	s.backups.made = func() { s.store.NoteHead("backup") }
-	s.backups.failed = func(ctx context.Context, err error) {
-		s.announce(ctx, ckpt.NoticeBackup, err.Error())
+	s.backups.failed = func(ctx context.Context, message string) {
+		s.announce(ctx, ckpt.NoticeBackup, message)
 	}
 	s.archives = &archives{store: s.store, log: s.log}
 	s.archives.set(c)
