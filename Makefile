@@ -66,7 +66,8 @@ agents-latest: ## the same with the newest versions of the three
 console-budgets: build e2e/console/$(PACKAGES) ## what the console takes with much in the daemon, as a table; five minutes; needs what e2e-console needs
 	cd e2e/console && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node budgets.mjs
 
-e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
+e2e-windows: clients/typescript/$(PACKAGES) ## the Windows service and own daemons under Wine; needs root, mmdebstrap, wixl, msitools, faketime, Node 18 or newer with npm
+	cd clients/typescript && npm run build
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
 clients: clients-go clients-python clients-typescript clients-mcp clients-otlp clients-adapters ## the clients for agents, over real daemons

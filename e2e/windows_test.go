@@ -24,12 +24,18 @@ func windowsFiles(t *testing.T) string {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	windowsProgram(t, dir)
+	return dir
+}
+
+// windowsProgram builds the program into a folder.
+func windowsProgram(t *testing.T, dir string) {
+	t.Helper()
 	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "ckptsidecar.exe"), "../cmd/ckptsidecar")
 	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return dir
 }
 
 // TestWindows tests the whole life of the service under Wine. docs/WINDOWS.md

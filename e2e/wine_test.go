@@ -125,11 +125,11 @@ func (w *wine) file(path string) string {
 // awake makes the one connection that Wine leaves hanging: there the first
 // client of a new pipe gets no answer. That is a mistake of Wine, so the tests
 // must not report it as ours.
-func (w *wine) awake(program string) {
+func (w *wine) awake(program string, more ...string) {
 	w.t.Helper()
-	_, _ = w.unix(3*time.Second, "wine64", program, "version", "--json")
+	_, _ = w.unix(3*time.Second, append([]string{"wine64", program, "version", "--json"}, more...)...)
 	for range 5 {
-		if _, err := w.unix(5*time.Second, "wine64", program, "status", "--json"); err == nil {
+		if _, err := w.unix(5*time.Second, append([]string{"wine64", program, "status", "--json"}, more...)...); err == nil {
 			return
 		}
 	}

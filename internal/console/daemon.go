@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"os/user"
 	"sync"
 	"time"
 
@@ -38,19 +37,7 @@ type daemon struct {
 const maxLines = 16
 
 func newDaemon(o Options) *daemon {
-	return &daemon{options: o, lines: map[string]*client.Client{}, who: identity()}
-}
-
-// identity returns the caller's own owner, as the daemon names it.
-func identity() string {
-	u, err := user.Current()
-	if err != nil {
-		return "unknown"
-	}
-	if len(u.Uid) > 0 && u.Uid[0] >= '0' && u.Uid[0] <= '9' {
-		return "uid:" + u.Uid
-	}
-	return u.Uid
+	return &daemon{options: o, lines: map[string]*client.Client{}, who: client.Self()}
 }
 
 // of returns the connection for an owner's agents.

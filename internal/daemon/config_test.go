@@ -16,7 +16,7 @@ import (
 
 // home is the environment of a user who has a home folder.
 func home(more ...string) Environment {
-	vars := map[string]string{"HOME": "/home/ann", "ProgramData": `C:\ProgramData`}
+	vars := map[string]string{"HOME": "/home/ann", "ProgramData": `C:\ProgramData`, "LOCALAPPDATA": `C:\Users\ann\AppData\Local`}
 	for i := 0; i < len(more); i += 2 {
 		vars[more[i]] = more[i+1]
 	}

@@ -6,17 +6,23 @@ import "path/filepath"
 // machine connect to the service.
 const serviceGroup = ""
 
-const homeVariables = "ProgramData"
+// homeVariables are the variables that decide where the files are, for messages.
+const homeVariables = "LOCALAPPDATA, for the service ProgramData"
 
-// defaultPaths returns one place for both kinds of daemon: the pipe's descriptor and the
-// owners of agents keep users apart.
-func defaultPaths(_ bool, env Environment) paths {
-	p := paths{}
-	if data := env("ProgramData"); data != "" {
-		p.database = filepath.Join(data, "ckptsidecar", "ckpt.db")
-		p.config = filepath.Join(data, "ckptsidecar", "config.toml")
+// defaultPaths returns files below the user's local data, or below the data of the machine.
+func defaultPaths(system bool, env Environment) paths {
+	variable := "LOCALAPPDATA"
+	if system {
+		variable = "ProgramData"
 	}
-	return p
+	data := env(variable)
+	if !filepath.IsAbs(data) {
+		return paths{}
+	}
+	return paths{
+		database: filepath.Join(data, "ckptsidecar", "ckpt.db"),
+		config:   filepath.Join(data, "ckptsidecar", "config.toml"),
+	}
 }
 
 // servesAll reports whether a daemon that a person started by hand accepts calls of other

@@ -15,7 +15,7 @@ import types
 from typing import Any
 from unittest import mock
 
-from ckptsidecar import _stream as stream
+from ckptsidecar import _endpoint, _stream as stream
 
 from .harness import World, ckptsidecar
 
@@ -112,7 +112,7 @@ class Pipe(World):
             self.pipe = pipe = importlib.import_module("ckptsidecar._pipe")
         for where, name, value in (
             (pipe, "_owner_of", lambda handle: self.owner),
-            (pipe, "_own_sid", lambda: "S-1-5-21-1-2-3-1001"),
+            (pipe, "own_sid", lambda: "S-1-5-21-1-2-3-1001"),
             (stream, "dial", pipe.PipeStream),
         ):
             patch = mock.patch.object(where, name, value)
@@ -156,6 +156,35 @@ class Pipe(World):
         self.owner = "S-1-5-21-1-2-3-6666"
         with self.assertRaises(ckptsidecar.NoDaemon):
             self.sidecar(deadline=0, fail_open=False).agent("pipes").save(1)
+
+    def test_ones_own_pipe_comes_before_the_services(self) -> None:
+        own, service = r"\\.\pipe\ckptsidecar-S-1-5-21-1-2-3-1001", r"\\.\pipe\ckptsidecar"
+        local = os.path.join(self.folder, "local")
+        known = mock.patch.dict(sys.modules, {"ckptsidecar._pipe": self.pipe})
+        with known, mock.patch.object(_endpoint, "WINDOWS", True), mock.patch.dict(os.environ, {"LOCALAPPDATA": local}):
+            self.assertEqual(_endpoint.usual(), [own, service])
+            with mock.patch.object(self.pipe, "own_sid", lambda: ""):
+                self.assertEqual(_endpoint.usual(), [service])
+            self.assertEqual(_endpoint.own_database(), "")
+            database = os.path.join(local, "ckptsidecar", "ckpt.db")
+            os.makedirs(os.path.dirname(database))
+            with open(database, "wb"):
+                pass
+            self.assertEqual(_endpoint.own_database(), database)
+
+    def test_who_takes_ones_own_pipe_keeps_nobody_from_the_service(self) -> None:
+        asked: list[int] = []
+
+        def owner(handle: int) -> str:
+            asked.append(handle)
+            return "S-1-5-21-1-2-3-6666" if len(asked) == 1 else "S-1-5-18"
+
+        taken = os.path.join(self.folder, "taken")
+        os.symlink(self.daemon.socket, taken)
+        with mock.patch.object(self.pipe, "_owner_of", owner):
+            connection, path = stream.dial_first([taken, self.daemon.socket], 10.0)
+        connection.close()
+        self.assertEqual((path, len(asked)), (self.daemon.socket, 2))
 
     def test_the_sid_of_a_service(self) -> None:
         known = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"

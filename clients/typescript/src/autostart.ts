@@ -17,7 +17,7 @@ const another = 4;
  * one answers at one of the paths. It need not be the one that was started:
  * where several clients do so at once, one daemon remains.
  */
-export async function autostart(socket: string | undefined, paths: string[]): Promise<void> {
+export async function autostart(socket: string | undefined, paths: () => string[]): Promise<void> {
   const program = findDaemon();
   if (!program) {
     throw new SidecarError('no_daemon', 'no daemon answers, and none can be started: there is no ckptsidecar on PATH; get it with "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest"');
@@ -37,7 +37,7 @@ export async function autostart(socket: string | undefined, paths: string[]): Pr
   child.unref();
   if (log) closeSync(log.file);
   for (const until = Date.now() + patience; Date.now() < until; await sleep(20)) {
-    for (const path of paths) if (await answers(path)) return;
+    for (const path of paths()) if (await answers(path)) return;
     if (ended) break;
   }
   throw new SidecarError('no_daemon', `"${program} serve" was started, but ${ended ?? `it does not answer after ${patience / 1000} seconds`}${lastLine(log?.path)}`);

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { accessSync } from 'node:fs';
 
 import type { Answer, Ask } from './ask.js';
 import { candidates, origin, ownDatabase, socketVariable } from './endpoint.js';
@@ -11,6 +11,16 @@ function checkLength(path: string): string {
   const most = process.platform === 'win32' ? 256 : process.platform === 'darwin' ? 103 : 107;
   if (Buffer.byteLength(path) <= most) return path;
   throw invalid(`the endpoint ${path} is too long: it needs ${Buffer.byteLength(path)} bytes and the system takes ${most}; name another with ${socketVariable}`);
+}
+
+/** Whether there is no socket or pipe. A pipe whose every instance is in use is there, although it cannot be looked at. */
+function isMissing(path: string): boolean {
+  try {
+    accessSync(path);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  }
 }
 
 /** The one connection to the daemon. It is made when it is needed, and made again when it broke. */
@@ -43,7 +53,10 @@ export class Connection {
     for (const path of paths) {
       // The first of several is the user's own. With a database there, work would begin anew at another daemon.
       const database = path === paths[0] ? '' : ownDatabase();
-      if (database && existsSync(path)) throw refusedForOwn(path, database, paths[0]!);
+      if (database) {
+        if (isMissing(path)) continue;
+        throw refusedForOwn(path, database, paths[0]!);
+      }
       try {
         const answer = await this.line.ask(path, ask, timeout);
         this.found = path;

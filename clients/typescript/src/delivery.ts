@@ -175,7 +175,7 @@ export class Delivery implements Line {
     if (!this.mayStart) return false;
     this.mayStart = false;
     try {
-      await autostart(named(this.settings.socket) || undefined, this.connection.paths);
+      await autostart(named(this.settings.socket) || undefined, () => this.connection.paths);
       return true;
     } catch (error) {
       this.settings.warn(messageOf(error));

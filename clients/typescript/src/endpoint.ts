@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
@@ -20,10 +21,36 @@ export function named(setting: string | undefined, env: Environment = process.en
 
 /** The usual endpoints: the user's own, then the system's. */
 export function usual(env: Environment = process.env): string[] {
-  if (windows) return [pipe];
+  // Node cannot see who owns a pipe, and every user can create one with any free name. A user who has never run a daemon
+  // of their own has none to look for.
+  if (windows) return pipes(ownDatabase(env) ? ownSid() : '');
   const run = process.platform === 'darwin' ? '/var/run' : '/run';
   const own = absolute(env['XDG_RUNTIME_DIR']) || runtimeFolder(runtimeFolders, process.getuid!()) || stateFolder(env);
   return [...(own ? [join(own, socketName)] : []), join(run, 'ckptsidecar', socketName)];
+}
+
+/** The usual pipes on Windows: that of the user's own daemon, where the SID is known, then the service's. */
+export function pipes(sid: string): string[] {
+  return sid ? [`${pipe}-${sid}`, pipe] : [pipe];
+}
+
+let sid: string | undefined;
+
+/** The SID of this process's user, `""` where it cannot be found. Windows is asked once. */
+function ownSid(): string {
+  if (sid !== undefined) return sid;
+  try {
+    const whoami = join(process.env['SystemRoot'] ?? 'C:\\Windows', 'System32', 'whoami.exe');
+    sid = sidIn(execFileSync(whoami, ['/user', '/fo', 'csv', '/nh'], { encoding: 'utf8', timeout: 10_000, windowsHide: true, stdio: ['ignore', 'pipe', 'ignore'] }));
+  } catch {
+    sid = '';
+  }
+  return sid;
+}
+
+/** The SID in an answer of `whoami /user /fo csv /nh`: `"machine\user","S-1-5-…"`. Wine answers with a table that ends with the SID. */
+export function sidIn(answer: string): string {
+  return /[ "](S-1-[0-9-]+)"?\s*$/.exec(answer)?.[1] ?? '';
 }
 
 /** The folder that a login manager made for a user, `""` where there is none: cron sets no `XDG_RUNTIME_DIR`. */
@@ -47,6 +74,10 @@ export function origin(setting: string | undefined, env: Environment = process.e
 
 /** The folder of the user's own daemon, `""` where no home is known. */
 export function stateFolder(env: Environment = process.env): string {
+  if (windows) {
+    const local = absolute(env['LOCALAPPDATA']);
+    return local && join(local, 'ckptsidecar');
+  }
   const state = absolute(env['XDG_STATE_HOME']);
   if (state) return join(state, 'ckptsidecar');
   const home = absolute(env['HOME']) || absolute(homedir());
@@ -55,7 +86,7 @@ export function stateFolder(env: Environment = process.env): string {
 
 /** The database of the user's own daemon, `""` where there is none in the usual place. */
 export function ownDatabase(env: Environment = process.env): string {
-  const folder = windows ? '' : stateFolder(env);
+  const folder = stateFolder(env);
   const path = folder && join(folder, 'ckpt.db');
   return path && statSync(path, { throwIfNoEntry: false })?.isFile() ? path : '';
 }

@@ -8,7 +8,7 @@ import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 
 import type { Ask } from './ask.js';
-import { absolute, type Environment, stateFolder } from './endpoint.js';
+import { type Environment, stateFolder } from './endpoint.js';
 import { messageOf, SidecarError } from './errors.js';
 
 /** A request that waits, as its file's first line has it. */
@@ -50,9 +50,6 @@ const windows = process.platform === 'win32';
 /** Where the spool is by default; `""` where no home is known. */
 export function spoolFolder(env: Environment = process.env): string {
   if (env['CKPTSIDECAR_SPOOL']) return resolve(env['CKPTSIDECAR_SPOOL']);
-  if (windows && absolute(env['LocalAppData'] ?? env['LOCALAPPDATA'])) {
-    return join((env['LocalAppData'] ?? env['LOCALAPPDATA'])!, 'ckptsidecar', 'spool');
-  }
   const state = stateFolder(env);
   return state && join(state, 'spool');
 }

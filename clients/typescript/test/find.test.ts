@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { Sidecar } from 'ckptsidecar';
 import type { Ask } from '../dist/esm/ask.js';
 import { Connection } from '../dist/esm/connection.js';
-import { runtimeFolder } from '../dist/esm/endpoint.js';
+import { pipes, runtimeFolder, sidIn } from '../dist/esm/endpoint.js';
 import { bin, folder, until, World } from './world.js';
 
 const windows = process.platform === 'win32';
@@ -63,6 +63,16 @@ test('the runtime folder of a user is found without its variable', { skip: windo
   assert.equal(runtimeFolder(above, uid), join(above, String(uid)));
   assert.equal(runtimeFolder(above, 4242), '', "another user's");
   assert.equal(runtimeFolder('', uid), '');
+});
+
+test("a user's own daemon on Windows has a pipe with the user's SID", () => {
+  const sid = 'S-1-5-21-1-2-3-1001';
+  assert.equal(sidIn(`"machine\\ann","${sid}"\r\n`), sid);
+  assert.equal(sidIn(`"machine\\S-1-5-18","${sid}"\r\n`), sid);
+  assert.equal(sidIn(`User Name SID\r\n======= ====\r\nmachine\\ann ${sid}\r\n`), sid);
+  assert.equal(sidIn('ERROR: no such option\r\n'), '');
+  assert.deepEqual(pipes(sid), [`\\\\.\\pipe\\ckptsidecar-${sid}`, '\\\\.\\pipe\\ckptsidecar']);
+  assert.deepEqual(pipes(''), ['\\\\.\\pipe\\ckptsidecar']);
 });
 
 test("a user with a database does not get the system's daemon without a word", { skip: windows }, async () => {

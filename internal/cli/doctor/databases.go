@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"os/user"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -35,11 +34,7 @@ func lookDatabases(ctx context.Context, p *patient) []finding {
 func agentsAt(ctx context.Context, socket string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	me, err := user.Current()
-	if err != nil {
-		return 0
-	}
-	other := &client.Client{Socket: socket, Owner: "uid:" + me.Uid}
+	other := &client.Client{Socket: socket, Owner: client.Self()}
 	defer other.Close()
 	page, err := other.Agents(ctx, ckpt.AgentFilter{Limit: ckpt.MaxLimit})
 	if err != nil {

@@ -202,6 +202,7 @@ func (m *manual) settings() {
 func Anywhere(name string) string {
 	return map[string]string{
 		"XDG_STATE_HOME": "/~/.local/state", "XDG_CONFIG_HOME": "/~/.config", "ProgramData": `C:\ProgramData`,
+		"LOCALAPPDATA": `C:\~\AppData\Local`,
 	}[name]
 }
 

@@ -11,6 +11,9 @@ import (
 
 const socketName = "ckptsidecar.sock"
 
+// strangerEnds is true: a stranger at the user's own endpoint means that the environment is not what its user thinks.
+const strangerEnds = true
+
 // Default returns the endpoint of the system's daemon, or of the user's own. The user's own is in
 // XDG_RUNTIME_DIR. Where that is not set, as under cron, it is in the user's runtime folder, or, if
 // there is none, beside the database. It is "" if no such folder is known.
@@ -43,19 +46,6 @@ func runtimeFolder(above string, uid int) string {
 	return dir
 }
 
-// OwnDatabase returns the database of the user's own daemon, "" if there is none in the usual place.
-func OwnDatabase() string {
-	home := stateHome()
-	if home == "" {
-		return ""
-	}
-	path := filepath.Join(home, "ckptsidecar", "ckpt.db")
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	return path
-}
-
 // stateHome returns the folder of the user's database.
 func stateHome() string {
 	if dir := absEnv("XDG_STATE_HOME"); dir != "" {
@@ -66,12 +56,4 @@ func stateHome() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "state")
-}
-
-// absEnv ignores relative values, as the XDG specification requires.
-func absEnv(name string) string {
-	if v := os.Getenv(name); filepath.IsAbs(v) {
-		return v
-	}
-	return ""
 }

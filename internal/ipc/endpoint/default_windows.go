@@ -1,8 +1,24 @@
 package endpoint
 
-// OwnDatabase returns "": the user's own and the system's daemon have one place for the database.
-func OwnDatabase() string { return "" }
+// servicePipe is the pipe of the service. Pipes have one flat name space for all users.
+const servicePipe = pipePrefix + "ckptsidecar"
 
-// Default returns the pipe of the daemon. Pipes have one flat name space, and the client
-// checks who owns the pipe, so the user's and the system's daemon have the same one.
-func Default(system bool) string { return `\\.\pipe\ckptsidecar` }
+// strangerEnds is false: every user can create a pipe with the name of another user's pipe. A stranger there must not
+// keep that user from the service.
+const strangerEnds = false
+
+// Default returns the pipe of the service, or of the user's own daemon. The name of the user's own ends with the SID
+// of the user. It is "" if the SID cannot be read.
+func Default(system bool) string {
+	if system {
+		return servicePipe
+	}
+	sid, err := selfSID()
+	if err != nil {
+		return ""
+	}
+	return servicePipe + "-" + sid
+}
+
+// stateHome returns the folder of the user's database.
+func stateHome() string { return absEnv("LOCALAPPDATA") }

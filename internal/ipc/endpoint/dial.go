@@ -95,8 +95,7 @@ func dialOne(ctx context.Context, path, from string) (net.Conn, error) {
 // dialFirst tries the paths. If an endpoint exists and refuses the connection, that says
 // more than a missing endpoint, so dialFirst returns its error. No daemon can listen at a
 // default path that is too long, so that path counts as missing. A stranger ends the
-// search, because the environment is then not what its user thinks. The first path is
-// that of the user's own daemon. If the user has a database of an own daemon, another
+// search where strangerEnds. The first path is that of the user's own daemon. If the user has a database of an own daemon, another
 // daemon that answers is refused.
 func dialFirst(ctx context.Context, paths []string, database string) (net.Conn, error) {
 	var telling error
@@ -107,7 +106,7 @@ func dialFirst(ctx context.Context, paths []string, database string) (net.Conn, 
 			_ = c.Close()
 			return nil, &DialError{Path: p, Err: &OwnDatabaseError{Database: database, Socket: paths[0]}}
 		}
-		if err == nil || ctx.Err() != nil || errors.As(err, &failed) && failed.Stranger() {
+		if err == nil || ctx.Err() != nil || strangerEnds && errors.As(err, &failed) && failed.Stranger() {
 			return c, err
 		}
 		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLong)

@@ -28,7 +28,10 @@ def state_home() -> Optional[str]:
 def users_own() -> Optional[str]:
     """Where the user's own daemon listens, None where that is not known."""
     if WINDOWS:
-        return PIPE
+        from ._pipe import own_sid
+
+        sid = own_sid()
+        return f"{PIPE}-{sid}" if sid else None
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
         runtime = runtime_folder(RUNTIME_FOLDERS, os.getuid())
@@ -69,7 +72,7 @@ def usual() -> list[str]:
 
 def own_database() -> str:
     """The database of the user's own daemon, "" where there is none in the usual place."""
-    state = None if WINDOWS else state_home()
+    state = state_home()
     path = os.path.join(state, "ckptsidecar", "ckpt.db") if state else ""
     return path if os.path.isfile(path) else ""
 

@@ -96,7 +96,7 @@ def _open(path: str, timeout: float) -> int:
 def _check_owner(handle: int) -> None:
     """Refuses a pipe that somebody else has made under the daemon's name."""
     owner = _owner_of(handle)
-    if owner not in (*_TRUSTED, _own_sid(), _service_sid(_SERVICE)):
+    if owner not in (*_TRUSTED, own_sid(), _service_sid(_SERVICE)):
         raise PermissionError(
             f"the pipe belongs to {owner}, which is neither the service, an administrator nor you; "
             "stop the program that created it"
@@ -117,7 +117,8 @@ def _owner_of(handle: int) -> str:
         _free(descriptor)
 
 
-def _own_sid() -> str:
+def own_sid() -> str:
+    """The SID of this process's user, "" where it cannot be read."""
     advapi = ctypes.WinDLL("advapi32", use_last_error=True)  # type: ignore[attr-defined]
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
     kernel.GetCurrentProcess.restype = wintypes.HANDLE
