@@ -306,6 +306,7 @@ func lines(text, kind string) (list []string) {
 func TestPreOperationAloneGoesByAge(t *testing.T) {
 	t.Parallel()
 	s, clock := open(t)
+	setAll(t, s, ann, `{"pre_operation_keep":"7d"}`)
 	alone := save(t, s, ann, "a", ckpt.KindPreOperation, `1`)
 	_, _, err := s.BeginOperation(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.OperationRequest{Key: "k", Name: "n", State: []byte(`2`)})
 	must(t, err)

@@ -124,7 +124,7 @@ func TestForgeriesAreFound(t *testing.T) {
 		"metadata":       {`UPDATE checkpoints SET metadata = '{"a":1}' WHERE seq = 2`, "audit_row", "metadata"},
 		"labels":         {`UPDATE checkpoints SET labels = '{"a":"1"}' WHERE seq = 2`, "audit_row", "labels"},
 		"labels gone":    {`UPDATE checkpoints SET labels = '{}' WHERE seq = 3`, "audit_row", "labels"},
-		"suspect":        {`UPDATE checkpoints SET suspect = 1 WHERE seq = 2`, "suspect", "no critical finding"},
+		"suspect":        {`UPDATE checkpoints SET suspect = 1 WHERE seq = 2`, "suspect", "no finding that stands"},
 		"pin":            {`UPDATE checkpoints SET pinned = 1 WHERE seq = 2`, "audit_row", "pinned"},
 		"order":          {`UPDATE checkpoints SET seq = 5 - seq WHERE seq IN (2, 3)`, "audit_row", "seq"},
 		"another id":     {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
