@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -77,8 +78,15 @@ type machine struct {
 	shared string
 }
 
-// boot boots a machine that sees the shared folder at /mnt.
+// boot boots a throw-away machine that sees the shared folder at /mnt.
 func boot(t *testing.T, root, shared string) *machine {
+	t.Helper()
+	m, _ := bootAs(t, root, shared, "overlay")
+	return m
+}
+
+// bootAs boots a machine, and returns how to power it off before the test ends.
+func bootAs(t *testing.T, root, shared, volatile string) (m *machine, off func()) {
 	t.Helper()
 	name := fmt.Sprintf("ckpt%d", os.Getpid())
 	console, err := os.Create(filepath.Join(t.TempDir(), "console"))
@@ -86,7 +94,7 @@ func boot(t *testing.T, root, shared string) *machine {
 		t.Fatal(err)
 	}
 	defer console.Close()
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "./boot.sh", root, name, shared)
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "./boot.sh", root, name, shared, volatile)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -94,8 +102,9 @@ func boot(t *testing.T, root, shared string) *machine {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	m := &machine{t: t, shared: shared}
-	t.Cleanup(func() { m.powerOff(cmd, ended) })
+	m = &machine{t: t, shared: shared}
+	off = sync.OnceFunc(func() { m.powerOff(cmd, ended) })
+	t.Cleanup(off)
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		select {
 		case err := <-ended:
@@ -106,7 +115,7 @@ func boot(t *testing.T, root, shared string) *machine {
 		}
 		if m.leader = child(cmd.Process.Pid); m.leader != 0 {
 			if out, _ := m.try("systemctl", "is-system-running"); strings.Contains(out, "running") || strings.Contains(out, "degraded") {
-				return m
+				return m, off
 			}
 		}
 		if time.Now().After(end) {

@@ -88,6 +88,29 @@ func TestPackage(t *testing.T) {
 	}
 }
 
+// TestPackageReboots: a machine with the package is powered off after a load, and booted again. The daemon serves without a hand, and
+// has every save that was acknowledged.
+func TestPackageReboots(t *testing.T) {
+	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
+	root := filepath.Join(t.TempDir(), "root")
+	if out, err := exec.Command("cp", "-a", bookworm(t), root).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	shared := packages(t)
+	m, off := bootAs(t, root, shared, "no")
+	m.run("dpkg", "-i", m.deb(oldVersion))
+	m.until(20*time.Second, "the daemon", m.answers)
+	l := m.load("reboot", 8)
+	time.Sleep(time.Second)
+	l.end()
+	l.done.Wait()
+	off()
+	l.m, _ = bootAs(t, root, shared, "no")
+	took := l.m.until(60*time.Second, "the daemon after the boot", l.m.answers)
+	t.Logf("the daemon answers %v after the machine is up", took)
+	l.finish(t)
+}
+
 func (m *machine) deb(version string) string {
 	return "/mnt/ckptsidecar_" + version + "_" + strings.TrimSpace(m.run("dpkg", "--print-architecture")) + ".deb"
 }
