@@ -28,6 +28,7 @@ func (s *service) start(ctx context.Context) error {
 			return err
 		}
 	}
+	s.warnOfPlace() // a daemon that does not start says why in one line
 	return nil
 }
 
@@ -71,7 +72,6 @@ func (s *service) openDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.warnOfPlace()
 	newest, err := s.store.Newest(ctx)
 	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
 	if err != nil {
