@@ -55,8 +55,11 @@ func (c *logCmd) Run(ctx context.Context, a *app) error {
 
 // newest reads the newest lines, and returns them oldest first with the number of the newest row.
 func (c *logCmd) newest(ctx context.Context, a *app, f ckpt.AuditFilter) (rows []ckpt.AuditRow, newest int64, err error) {
+	f.Limit = ckpt.MaxLimit
+	if c.Limit > 0 && len(c.Only) == 0 {
+		f.Limit = min(f.Limit, c.Limit)
+	}
 	for {
-		f.Limit = ckpt.MaxLimit
 		page, err := a.Client().Audit(ctx, f)
 		if err != nil {
 			return nil, 0, err
@@ -80,14 +83,13 @@ func (c *logCmd) newest(ctx context.Context, a *app, f ckpt.AuditFilter) (rows [
 }
 
 func (c *logCmd) follow(ctx context.Context, a *app, f ckpt.AuditFilter, after int64) error {
-	f.Newest, f.After = false, after
+	f.Newest, f.After, f.Limit = false, after, ckpt.MaxLimit
 	for {
 		select {
 		case <-ctx.Done(): // Ctrl-C is the normal end of following
 			return nil
 		case <-time.After(logPause):
 		}
-		f.Limit = ckpt.MaxLimit
 		page, err := a.Client().Audit(ctx, f)
 		switch {
 		case ctx.Err() != nil:
@@ -164,10 +166,10 @@ func story(row *ckpt.AuditRow) string {
 	said := ""
 	switch row.Action {
 	case "save":
-		said = fmt.Sprintf("saved checkpoint %d (%s, %s)", d.Seq, dashless(d.Kind), term.Bytes(d.Size))
+		said = fmt.Sprintf("saved checkpoint %d (%s, %s)", d.Seq, term.Words(d.Kind), term.Bytes(d.Size))
 	case "remove", "restore", "delete":
 		past := map[string]string{"remove": "removed", "restore": "restored", "delete": "deleted"}[row.Action]
-		said = fmt.Sprintf("%s checkpoint %d (%s)", past, d.Seq, dashless(d.Kind))
+		said = fmt.Sprintf("%s checkpoint %d (%s)", past, d.Seq, term.Words(d.Kind))
 	case "begin_step":
 		said = "step " + subject + " " + map[bool]string{true: "began", false: d.Status}[d.Status == "started"]
 	case "finish_step":
@@ -177,32 +179,32 @@ func story(row *ckpt.AuditRow) string {
 	case "end_operation":
 		said = "operation " + subject + ": " + d.Status
 	case "resolve_operation":
-		said = "operation " + subject + " resolved: " + dashless(d.Choice) + ", said by " + d.By
+		said = "operation " + subject + " resolved: " + term.Words(d.Choice) + ", said by " + d.By
 	case "finding":
 		said = "found " + d.Rule + " (" + d.Severity + ")"
 		if d.Closed != "" {
-			said = d.Rule + " is over: " + dashless(d.Closed)
+			said = d.Rule + " is over: " + term.Words(d.Closed)
 		}
 	case "ask":
 		said = "asked: " + d.Question
 	case "answer_prompt":
-		said = "answered " + dashless(d.Choice)
+		said = "answered " + term.Words(d.Choice)
 	case "start_run":
 		said = "the run began"
 	case "resume":
-		said = "asked how to go on: " + dashless(d.Verdict)
+		said = "asked how to go on: " + term.Words(d.Verdict)
 	case "end_run":
-		said = "the run ended: " + dashless(d.Status)
+		said = "the run ended: " + term.Words(d.Status)
 	case "interrupt_run":
 		said = "the owner was lost"
 	default:
-		said = dashless(row.Action)
+		said = term.Words(row.Action)
 	}
 	if d.Error != "" {
 		said += ": " + d.Error
 	}
 	if row.Outcome != "done" {
-		said += "; refused: " + dashless(row.Outcome)
+		said += "; refused: " + term.Words(row.Outcome)
 	}
 	if row.Reason != "" {
 		said += "; because: " + string(row.Reason)
@@ -220,6 +222,3 @@ func story(row *ckpt.AuditRow) string {
 	}
 	return said
 }
-
-// dashless is a word of the API as a person writes it.
-func dashless(word string) string { return strings.ReplaceAll(word, "_", " ") }

@@ -129,7 +129,7 @@ func runsText(s *ckpt.Status) string {
 	var parts []string
 	for _, status := range ckpt.RunStatuses {
 		if n := s.Waiting.RunsByStatus[status]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(status), "_", " ")))
+			parts = append(parts, fmt.Sprintf("%d %s", n, term.Words(string(status))))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -239,7 +239,7 @@ func nowLine(f *ckpt.Finding) string {
 	case !f.DismissedAt.IsZero():
 		return fmt.Sprintf("dismissed %s by %s", term.Moment(f.DismissedAt), f.DismissedBy)
 	case f.Closed != "":
-		return fmt.Sprintf("closed %s: %s", term.Moment(f.ClosedAt), strings.ReplaceAll(string(f.Closed), "_", " "))
+		return fmt.Sprintf("closed %s: %s", term.Moment(f.ClosedAt), term.Words(string(f.Closed)))
 	}
 	return "open"
 }

@@ -75,7 +75,7 @@ func (s *options) words() (words []string) {
 		if s.FilesWait != usualFilesWait {
 			words = append(words, "--files-wait", s.FilesWait.String())
 		}
-		if s.Prompts != 200 {
+		if s.Prompts != usualPrompts {
 			words = append(words, "--prompts", strconv.Itoa(s.Prompts))
 		}
 	}
@@ -99,6 +99,8 @@ const (
 	usualFilesWait = 2 * time.Second
 	mostFilesWait  = 20 * time.Second
 )
+
+const usualPrompts = 200 // keep their files
 
 // How long an agent waits for a hook: by default, at least and at most.
 const (

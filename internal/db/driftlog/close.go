@@ -96,13 +96,12 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 // closeOver closes findings whose rule no longer holds. Checkpoints that are saved from now on are
 // clean again; those up to until stay suspect.
 func (s *Drifts) closeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, over []ckpt.Finding, until int64) error {
+	doubted := false
 	for i := range over {
 		f := &over[i]
 		err := tx.Exec(`UPDATE findings SET closed = 'recovered', closed_at = ?1, until_seq = ?2,
 			closed_step = (SELECT steps_ended FROM runs WHERE id = ?3) WHERE id = ?4`, tx.Now, until, run.ID, f.ID)
-		if err == nil && f.Doubts() && !f.Marks() {
-			err = markDoubted(tx, run)
-		}
+		doubted = doubted || f.Doubts() && !f.Marks()
 		if err != nil {
 			return err
 		}
@@ -113,7 +112,10 @@ func (s *Drifts) closeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 			return err
 		}
 	}
-	return nil
+	if !doubted {
+		return nil
+	}
+	return markDoubted(tx, run)
 }
 
 // Mend closes the open findings of a rule of the store for which over is true.
