@@ -49,6 +49,9 @@ func beFleetHost(folder string) {
 	c.FleetName, c.FleetLease, c.FleetGrace, c.FleetAssume = filepath.Base(folder), ckpt.Duration(nemesisLease), ckpt.Duration(nemesisGrace), true
 	c.WriteTimeout = ckpt.Duration(2 * time.Second)
 	c.FleetPrincipals = NamesText(fmt.Sprintf(`{"uid:%d":"acme/build"}`, os.Getuid()))
+	if keys := filepath.Join(folder, "keys"); exists(keys) {
+		c.FleetKeys = keys
+	}
 	if err := (&Daemon{Config: c, Version: "test"}).Run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -65,7 +68,8 @@ type nemesisHost struct {
 	http   *http.Client
 }
 
-func newNemesisHost(t *testing.T, name string, relay *pgtest.Relay) *nemesisHost {
+// newNemesisHost starts a host. keys, if given, is its key file.
+func newNemesisHost(t *testing.T, name string, relay *pgtest.Relay, keys ...string) *nemesisHost {
 	t.Helper()
 	folder, err := os.MkdirTemp("/tmp", "fleet-nemesis-") // the path of a socket must be short
 	if err != nil {
@@ -77,6 +81,15 @@ func newNemesisHost(t *testing.T, name string, relay *pgtest.Relay) *nemesisHost
 	}
 	if err := osfile.Write(filepath.Join(h.folder, "engine"), []byte(relay.URL("fleet")), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	for _, path := range keys {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = osfile.Write(filepath.Join(h.folder, "keys"), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.http = &http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(h.folder, "s"))

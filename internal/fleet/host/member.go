@@ -37,7 +37,7 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 		return m
 	}
 	m.shipper = &shipper{
-		wordFile: word, line: line{url: c.URL}, keys: c.ring, reader: reader, log: log, host: c.host(store.FleetID()),
+		wordFile: word, line: line{url: c.URL}, keys: c.keys(), reader: reader, log: log, host: c.host(store.FleetID()),
 		bytes: c.BatchBytes, choice: journal.Choice{ByPolicy: c.ByPolicy},
 		pace: fleet.Pace{Floor: c.Interval, Most: pauseMost}, waiters: newWaiters(), assume: c.Assume, taken: taken,
 		erase: store.Erase, inAudit: store.NoteWentBack,

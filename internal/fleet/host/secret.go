@@ -65,6 +65,14 @@ func (c *Config) URL() (string, error) {
 // clear.
 func (c *Config) ring() (*seal.Ring, error) { return c.readRing(seal.Read) }
 
+// keys returns how the keys are read, nil for a host that ships in the clear.
+func (c *Config) keys() func() (*seal.Ring, error) {
+	if c.KeyFile == "" {
+		return nil
+	}
+	return c.ring
+}
+
 func (c *Config) readRing(read func(string) (*seal.Ring, error)) (*seal.Ring, error) {
 	if c.KeyFile == "" {
 		return nil, nil
