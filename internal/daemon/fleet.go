@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
@@ -34,8 +35,8 @@ func (k *checking) fleet() {
 	if err := fleet.CheckIdentities(c.FleetPrincipals.names(), c.FleetRealms.names()); err != nil {
 		k.bad("fleet.principals", "or fleet.realms is wrong: %v", err)
 	}
-	if len(c.FleetName) > 128 {
-		k.bad("fleet.name", "must be at most 128 bytes long")
+	if len(c.FleetName) > 128 || strings.ContainsFunc(c.FleetName, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		k.bad("fleet.name", "must be at most 128 bytes long, without control characters")
 	}
 	if strings.Contains(c.FleetEngine, "://") {
 		k.bad("fleet.engine_file", "is a URL: write the URL into a file that only the daemon may read, and name that file here; "+

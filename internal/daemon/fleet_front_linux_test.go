@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 func exists(path string) bool {
@@ -85,7 +87,9 @@ func (h *nemesisHost) save(agent, run string, n int) reply {
 func (h *nemesisHost) lost(engine *pgtest.Server) {
 	h.t.Helper()
 	h.kill()
-	engine.Wait("the lease is over", `SELECT count(*) = 1 FROM fleet_hosts WHERE name = '`+h.name+`' AND lease_until + interval '1100 ms' < clock_timestamp()`)
+	expect.Soon(h.t, "the lease of "+h.name+" is over", func() bool {
+		return engine.Rows("fleet", `SELECT lease_until + interval '1100 ms' < clock_timestamp() FROM fleet_hosts WHERE name = '`+h.name+`'`)[0] == "true"
+	})
 }
 
 // TestFrontStored: what status says of the engine's contents is what psql shows, with keys and without.
@@ -113,5 +117,41 @@ func TestFrontStored(t *testing.T) {
 		if h.call(t.Context(), "GET", "/v1/fleet", nil, &s); s.Clear != readable || readable != (h == clear) || s.Clear == (len(s.Keys) > 0) {
 			t.Errorf("host %s says stored_in_the_clear %v, sealed_with %q; pg_dump shows the state: %v", h.name, s.Clear, s.Keys, readable)
 		}
+	}
+}
+
+// TestFrontCheck: an ordinary role with the grants of docs/FLEET.md is told that a standby streams, and what
+// it lacks to see more. No text about an engine that is away has a control character.
+func TestFrontCheck(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one")
+	engine.Standby()
+	engine.Exec("fleet", `CREATE ROLE plain LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain`)
+	check := func() string {
+		t.Helper()
+		r, err := host.Check(t.Context(), strings.Replace(engine.URL("fleet"), "postgres@", "plain@", 1))
+		if err != nil || !r.Replicated {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r.How + "; " + strings.Join(r.Notes, "; ")
+	}
+	if got := check(); strings.Contains(got, "no standby") || !strings.Contains(got, "connected standbys: 1") || !strings.Contains(got, "pg_monitor") {
+		t.Errorf("without pg_monitor: %s", got)
+	}
+	engine.Exec("fleet", `GRANT pg_monitor TO plain`)
+	if got := check(); !strings.Contains(got, "1 standbys count now") {
+		t.Errorf("with pg_monitor: %s", got)
+	}
+	two := []byte("postgres://plain@127.0.0.1:1,127.0.0.1:2/fleet") // two servers, and none of them is there
+	if err := osfile.Write(filepath.Join(hosts[0].folder, "engine"), two, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	engine.Stop()
+	var s struct{ Error string }
+	expect.Soon(t, "the status tells that the engine is away", func() bool {
+		return hosts[0].call(t.Context(), "GET", "/v1/fleet", nil, &s) == http.StatusOK && strings.Contains(s.Error, "cannot be reached")
+	})
+	if strings.ContainsFunc(s.Error, unicode.IsControl) {
+		t.Errorf("the status has control characters: %q", s.Error)
 	}
 }

@@ -114,8 +114,9 @@ func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 	if fsync == "off" {
 		r.Problems = append(r.Problems, "fsync is off: the engine forgets commits when its machine stops")
 	}
-	var standing int
-	if err := e.conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')`).Scan(&standing); err != nil {
+	var standbys, seen, standing int // those that are connected, whose state this role may see, and that count
+	if err := e.conn.QueryRow(ctx, `SELECT count(*), count(s.sync_state), count(u.sync_state) FROM pg_stat_replication s
+		LEFT JOIN pg_stat_replication u ON u.pid = s.pid AND u.sync_state IN ('sync', 'quorum')`).Scan(&standbys, &seen, &standing); err != nil {
 		return err
 	}
 	switch {
@@ -124,8 +125,11 @@ func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 		r.Notes = append(r.Notes, "what is shipped is lost with the engine's machine: good enough to look at, not for durability: fleet")
 	case commit == "off" || commit == "local":
 		r.How = "synchronous_commit is " + commit + ", so a commit waits for no standby"
+	case seen < standbys:
+		r.Replicated, r.How = true, fmt.Sprintf("synchronous_standby_names is %s; connected standbys: %d", names, standbys)
+		r.Notes = append(r.Notes, "this role may not see which standbys count: GRANT pg_monitor TO the role")
 	case standing == 0:
-		r.Replicated, r.How = true, "synchronous_standby_names is "+names+", and no standby that counts is connected now, or this role may not see it"
+		r.Replicated, r.How = true, "synchronous_standby_names is "+names+", and no standby that counts is connected now"
 		r.Notes = append(r.Notes, "commits wait until a standby is back")
 	default:
 		r.Replicated, r.How = true, fmt.Sprintf("synchronous_standby_names is %s; %d standbys count now", names, standing)

@@ -63,13 +63,22 @@ func Dial(ctx context.Context, url string) (*Engine, error) {
 		config.RuntimeParams["application_name"] = "ckptsidecar"
 	}
 	if e.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
-		return nil, fmt.Errorf("the engine cannot be reached: %w", err)
+		return nil, &unreachable{err}
 	}
 	if err := e.prepare(ctx); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
+}
+
+// unreachable is why there is no connection. The driver names each server on a line of its own.
+type unreachable struct{ error }
+
+func (e *unreachable) Unwrap() error { return e.error }
+
+func (e *unreachable) Error() string {
+	return "the engine cannot be reached: " + strings.Join(strings.Fields(e.error.Error()), " ")
 }
 
 // Address returns where a URL leads: servers and a database, but neither the user nor
