@@ -556,7 +556,7 @@ CREATE TABLE IF NOT EXISTS spans (
     said   TEXT,          -- JSON: what was taken over, while it waits
     PRIMARY KEY (owner, trace, span)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS spans_of_run ON spans (run_id);
+CREATE INDEX IF NOT EXISTS spans_of_run ON spans (run_id, call);
 
 -- Runs that are observed through OpenTelemetry. Nobody says when one is over.
 CREATE TABLE IF NOT EXISTS observed (

@@ -350,6 +350,7 @@ func TestNestedSpansOfOneCallAreOneStep(t *testing.T) {
 		"together":      func(o *observing) { o.send(inner, outer) },
 		"one by one":    func(o *observing) { o.send(inner); o.settle(); o.send(outer) },
 		"outside first": func(o *observing) { o.send(outer); o.settle(); o.send(inner) },
+		"inside alone":  func(o *observing) { o.send(outer); o.settle(); o.send(inner); o.settle() },
 	} {
 		o := openObserving(t)
 		send(o)

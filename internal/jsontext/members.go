@@ -100,3 +100,30 @@ func (m *Map) endOf(p int) int {
 	}
 	return 0
 }
+
+// Elements calls visit with each element of a JSON array, in order, until visit returns false, and says whether the text is an
+// array and was read to its end or to the place where visit stopped. Like Members, it is for texts that Check has accepted.
+func Elements(array []byte, visit func(value []byte) bool) bool {
+	p := skipSpace(array, 0)
+	if p >= len(array) || array[p] != '[' {
+		return false
+	}
+	p = skipSpace(array, p+1)
+	if p < len(array) && array[p] == ']' {
+		return true
+	}
+	for {
+		begin := p
+		if p = passValue(array, p, nil); p < 0 {
+			return false
+		}
+		if !visit(array[begin:p:p]) {
+			return true
+		}
+		p = skipSpace(array, p)
+		if p >= len(array) || array[p] != ',' {
+			return p < len(array) && array[p] == ']'
+		}
+		p = skipSpace(array, p+1)
+	}
+}

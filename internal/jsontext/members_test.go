@@ -19,6 +19,26 @@ func membersOf(text string) (map[string]string, bool) {
 	return got, ok
 }
 
+func TestElements(t *testing.T) {
+	for text, want := range map[string][]string{
+		`[]`: nil, ` [ ] `: nil, `[1]`: {"1"}, "[ {\"a\":[2,\"]\"]} ,\n\"x\", [], null ]": {`{"a":[2,"]"]}`, `"x"`, "[]", "null"},
+	} {
+		var got []string
+		if ok := jsontext.Elements([]byte(text), func(value []byte) bool { got = append(got, string(value)); return true }); !ok || !cmp.Equal(want, got) {
+			t.Errorf("%s: %t, %q", text, ok, got)
+		}
+	}
+	for _, text := range []string{``, `{}`, `1`, `[`, `[1`, `[1,`, `["x`, `[1 2]`} {
+		if jsontext.Elements([]byte(text), func([]byte) bool { return true }) {
+			t.Errorf("%s was read to its end", text)
+		}
+	}
+	n := 0
+	if !jsontext.Elements([]byte(`[1,2,3]`), func([]byte) bool { n++; return n < 2 }) || n != 2 {
+		t.Errorf("it was stopped after %d of 2", n)
+	}
+}
+
 func TestMembers(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		`{}`:      {},

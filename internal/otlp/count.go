@@ -1,6 +1,8 @@
 package otlp
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -19,7 +21,8 @@ const (
 const (
 	MaxBody     = 16 << 20 // as it was sent, and also inflated
 	maxMessages = 100_000
-	maxDepth    = 32 // of a value
+	maxDepth    = 32     // of a value
+	maxTold     = 10_000 // calls that messages tell of; one span may go beyond that
 )
 
 // message is a kind of message of the protocol. It says which of its fields are
@@ -53,7 +56,7 @@ var exportRequest = func() *message {
 
 // Weigh returns how much memory a body can need at most while it is read. It refuses a
 // body that would need too much. It allocates nothing.
-func Weigh(body []byte, form Form) (bytes int64, err error) {
+func Weigh(body []byte, form Form) (most int64, err error) {
 	if len(body) > MaxBody {
 		return 0, tooLarge
 	}
@@ -65,18 +68,21 @@ func Weigh(body []byte, form Form) (bytes int64, err error) {
 		err = c.count(exportRequest, body, 0)
 		messages = c.messages
 	}
-	return perByte*int64(len(body)) + perMessage*int64(messages), err
+	told := min(bytes.Count(body, []byte(toldWord)), maxTold+mostTold)
+	return perByte*int64(len(body)) + perMessage*int64(messages) + perTold*int64(told), err
 }
 
 // WeighAtMost returns how much memory a body of a size can need, whatever it contains.
 func WeighAtMost(size int64) int64 {
-	return perByte*size + perMessage*min(size/2+1, maxMessages)
+	return perByte*size + perMessage*min(size/2+1, maxMessages) + perTold*min(size/int64(len(toldWord)), maxTold+mostTold)
 }
 
-// The memory that a byte and a message of a body take.
+// The memory that a byte and a message of a body take, and a call that a model's messages tell of. Each has the word.
 const (
 	perByte    = 8
 	perMessage = 512
+	perTold    = 2048
+	toldWord   = "tool_call"
 )
 
 // counter counts the messages of a body.

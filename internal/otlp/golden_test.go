@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // recorded is a minute after the spans of testdata were made.
 var recorded = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute)
 
-// TestGoldenSpansOfEmitters: claude-code-2.1.332.json was recorded from that program. The other spans of testdata were written
-// by hand from the attributes that each emitter documents.
+// TestGoldenSpansOfEmitters: the bodies with a version in their names were recorded from that version of an emitter for Node; only
+// their times were moved. The other spans of testdata were written by hand from the attributes that each emitter documents.
 func TestGoldenSpansOfEmitters(t *testing.T) {
 	bodies, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(bodies) < 7 {

@@ -98,7 +98,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if batch.All != len(batch.Spans)+batch.Ignored+batch.Refused {
+		if batch.All != len(batch.Spans)-batch.told+batch.Ignored+batch.Refused {
 			t.Errorf("%d spans are %d, %d ignored and %d refused", batch.All, len(batch.Spans), batch.Ignored, batch.Refused)
 		}
 		for _, span := range batch.Spans {
@@ -178,6 +178,44 @@ func TestWrongIDInJSONRefusesOneSpan(t *testing.T) {
 	} {
 		if batch, err := Read([]byte(body), Options{Form: JSON, Now: recorded}); ckpt.CodeOf(err) != ckpt.CodeInvalid {
 			t.Errorf("%s: %+v, %v", name, batch, err)
+		}
+	}
+}
+
+// TestWhatToldCallsTakeIsKnown: messages can tell of many calls with few bytes.
+func TestWhatToldCallsTakeIsKnown(t *testing.T) {
+	attribute := func(key, value string) []byte {
+		return field(9, append(field(1, []byte(key)), field(2, field(1, []byte(value)))...))
+	}
+	now := uint64(recorded.UnixNano())
+	times := protowire.AppendFixed64(protowire.AppendTag(nil, 7, protowire.Fixed64Type), now)
+	times = protowire.AppendFixed64(protowire.AppendTag(times, 8, protowire.Fixed64Type), now)
+	const call, answer = `{"type":"tool_call","id":"a","name":"b"}`, `{"role":"tool","parts":[{"type":"tool_call_response","id":"a","response":"<"}]}`
+	model := func(calls, turns int) []byte {
+		turn := `{"role":"assistant","parts":[` + strings.Repeat(call+",", calls-1) + call + `]},` + answer
+		return field(2, bytes.Join([][]byte{field(1, bytes.Repeat([]byte{1}, 16)), field(2, bytes.Repeat([]byte{2}, 8)), times,
+			attribute("gen_ai.operation.name", "chat"), attribute(inputMessages, "["+strings.Repeat(turn+",", turns-1)+turn+"]")}, nil))
+	}
+	for name, c := range map[string]struct {
+		spans []byte
+		told  int
+	}{
+		"many spans":   {bytes.Repeat(model(mostTold, 1), 4000), maxTold + mostTold - maxTold%mostTold},
+		"many calls":   {model(100_000, 1), mostTold},
+		"many answers": {model(1, 100_000), 1},
+	} {
+		body := request(c.spans)
+		most, err := Weigh(body, Binary)
+		if err != nil || most > WeighAtMost(int64(len(body))) {
+			t.Fatalf("%s: %d of at most %d, %v", name, most, WeighAtMost(int64(len(body))), err)
+		}
+		var batch *Batch
+		used := allocated(func() { batch, err = Read(body, Options{Content: observed.Keep, Now: recorded}) })
+		if err != nil || batch.told != c.told {
+			t.Fatalf("%s: %d calls, not %d, %v", name, batch.told, c.told, err)
+		}
+		if used > uint64(most) {
+			t.Errorf("%s: %d bytes may need %d and took %d", name, len(body), most, used)
 		}
 	}
 }

@@ -23,6 +23,7 @@ var marks = []mark{
 	{Kind: observed.Inference, Attribute: "openinference.span.kind", Values: []string{"LLM"}},
 	{Kind: observed.Agent, Attribute: "openinference.span.kind", Values: []string{"AGENT"}},
 	{Kind: observed.Structure, Attribute: "openinference.span.kind", Values: []string{"CHAIN", "RETRIEVER"}},
+	{Kind: observed.Inference, Attribute: "llm.request.type", Values: []string{"chat", "completion"}},
 	{Kind: observed.Tool, Values: []string{"ai.toolCall", "claude_code.tool"}},
 	{Kind: observed.Inference, Values: []string{"ai.*.doGenerate", "ai.*.doStream", "claude_code.llm_request"}},
 	{Kind: observed.Agent, Values: []string{"ai.generateText", "ai.streamText"}, Root: true},

@@ -34,11 +34,12 @@ type Options struct {
 
 // Batch is the content of a body.
 type Batch struct {
-	Spans   []observed.Span // the spans that mean something, including structure
+	Spans   []observed.Span // the spans that mean something, including structure, and the calls that messages tell of
 	All     int
 	Ignored int
 	Refused int
 	Why     string // the reason of the first refusal
+	told    int    // so many of Spans are calls that messages tell of
 }
 
 // Read decodes a body and translates its spans. It returns errors about the whole body,
@@ -93,7 +94,8 @@ func serviceOf(r *trace.ResourceSpans) string {
 
 func (b *Batch) add(s *trace.Span, service string, o *Options) {
 	b.All++
-	read, known, err := translate(s, service, o)
+	attributes, messages := splitFlat(s.GetAttributes())
+	read, known, err := translate(s, attributes, service, o)
 	switch {
 	case err != "":
 		if b.Refused++; b.Why == "" {
@@ -103,18 +105,24 @@ func (b *Batch) add(s *trace.Span, service string, o *Options) {
 		b.Ignored++
 	default:
 		b.Spans = append(b.Spans, read)
+		if read.Kind == observed.Inference && b.told < maxTold {
+			calls := callsTold(&read, find(attributes, inputMessages), messages, o.Content)
+			b.told += len(calls)
+			b.Spans = append(b.Spans, calls...)
+		}
 	}
 }
 
 // translate reads one span. If it refuses the span, it returns why.
-func translate(s *trace.Span, service string, o *Options) (read observed.Span, known bool, why string) {
+func translate(s *trace.Span, attributes []*common.KeyValue, service string, o *Options) (read observed.Span, known bool, why string) {
 	if s == nil {
 		return read, false, ""
 	}
 	if len(s.TraceId) != 16 || isZero(s.TraceId) || len(s.SpanId) != 8 || isZero(s.SpanId) || len(s.ParentSpanId) != 0 && len(s.ParentSpanId) != 8 {
 		return read, false, "A span has no trace id of 16 bytes, or no span id of 8."
 	}
-	attributes := s.Attributes[:min(len(s.Attributes), maxAttributes)]
+	many := len(attributes) > maxAttributes
+	attributes = attributes[:min(len(attributes), maxAttributes)]
 	root := isZero(s.ParentSpanId)
 	read.Kind = kindOf(s, attributes, root)
 	if read.Kind == "" && root {
@@ -136,7 +144,7 @@ func translate(s *trace.Span, service string, o *Options) (read observed.Span, k
 	}
 	read.Began, read.Ended, read.Service = ckpt.At(began), ckpt.At(ended), service
 	read.BeganNS, read.EndedNS = began.UnixNano(), ended.UnixNano()
-	read.Partial = s.DroppedAttributesCount > 0 || len(s.Attributes) > maxAttributes || sampled(s.TraceState)
+	read.Partial = s.DroppedAttributesCount > 0 || many || sampled(s.TraceState)
 	for i := range fields {
 		if field := &fields[i]; applies(field, s, attributes, read.Kind) {
 			take(&read, field, attributes, o.Content)
@@ -310,8 +318,11 @@ func exceptionOf(s *trace.Span) string {
 			return kind
 		}
 	}
-	return "_OTHER"
+	return otherError
 }
+
+// otherError is OpenTelemetry's word for an error whose type is not known.
+const otherError = "_OTHER"
 
 // sampled reports whether the emitter leaves out spans: then tracestate has a
 // threshold.

@@ -15,8 +15,10 @@ import (
 // read converts a span to the form that is kept while it waits.
 func (s *Spans) read(ctx context.Context, span observed.Span, content observed.Content) said {
 	s.screenNames(&span)
-	took := span.Ended.Sub(span.Began.Time).Milliseconds()
-	span.DurationMS = &took
+	if !span.Told {
+		took := span.Ended.Sub(span.Began.Time).Milliseconds()
+		span.DurationMS = &took
+	}
 	kept := said{Span: span}
 	if span.Kind != observed.Tool {
 		kept.Args, kept.Result = nil, nil

@@ -110,11 +110,11 @@ func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Coun
 		case err != nil:
 			return err
 		case n == 0:
-			if r.Kind != observed.Structure {
+			if r.Kind != observed.Structure && !r.Told {
 				o.Duplicates++
 			}
 			continue
-		case r.Kind == observed.Structure: // it is counted as ignored
+		case r.Kind == observed.Structure, r.Told: // the one is counted as ignored, the other is no span
 		case r.Kind == observed.Tool:
 			o.Steps++
 		default:

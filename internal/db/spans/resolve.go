@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp/observed"
@@ -29,6 +30,9 @@ func resolve(id string, spans []*said, known *trace, former *bound) []*group {
 	agent, fallback := agentOf(spans, known, former), fallbackOf(id, spans, known, former)
 	groups := map[string]*group{}
 	var list []*group
+	for _, span := range spans {
+		span.inner = span.Kind == observed.Inference && above(span, known, func(l link) bool { return l.model }) != ""
+	}
 	turns := turnsOf(spans, known)
 	for _, span := range spans {
 		name := conversation(span, known)
@@ -126,6 +130,7 @@ func agentOf(spans []*said, known *trace, former *bound) string {
 
 // turnsOf finds for each tool the model's answer that it came from: the last one that ended before
 // the tool began, below the same agent. A tool without such an answer is a turn of its own.
+// A call that messages tell of can have begun as soon as that answer was there.
 func turnsOf(spans []*said, known *trace) map[string]string {
 	answers := map[string][]turn{} // by agent, in the order in which they ended
 	for _, answer := range append(slices.Clone(known.turns), answersOf(spans, known)...) {
@@ -140,22 +145,37 @@ func turnsOf(spans []*said, known *trace) map[string]string {
 			continue
 		}
 		from, list := span.ID, answers[below(span, known)]
+		if span.Told {
+			from = unknownTurn + span.Parent // all that were told at once
+		}
 		if n := sort.Search(len(list), func(i int) bool { return list[i].ended > span.BeganNS }); n > 0 {
 			from = list[n-1].span
+			if span.Told {
+				span.BeganNS = list[n-1].ended
+				span.Began = ckpt.At(time.Unix(0, span.BeganNS))
+			}
 		}
 		turns[span.Key()] = "span:" + from
 	}
 	return turns
 }
 
+// unknownTurn begins the turn of calls that messages tell of, if no span of the answer that made them is known.
+const unknownTurn = "before:"
+
 // below is the agent's span that a span lies below, "" if none is known.
 func below(span *said, known *trace) string {
+	return above(span, known, func(l link) bool { return l.agent })
+}
+
+// above is the nearest span above a span that is one of these, "" if none is known.
+func above(span *said, known *trace, is func(link) bool) string {
 	for id, steps := span.Parent, 0; id != "" && steps < mostLinks; steps++ {
-		l, is := known.links[id]
-		if !is {
+		l, there := known.links[id]
+		if !there {
 			return ""
 		}
-		if l.agent {
+		if is(l) {
 			return id
 		}
 		id = l.parent
@@ -166,7 +186,7 @@ func below(span *said, known *trace) string {
 // answersOf are the turns from which later spans of the trace may have come.
 func answersOf(spans []*said, known *trace) (list []turn) {
 	for _, span := range spans {
-		if span.Kind == observed.Inference {
+		if span.Kind == observed.Inference && !span.inner {
 			list = append(list, turn{span.ID, below(span, known), span.EndedNS})
 		}
 	}

@@ -45,6 +45,7 @@ const (
 // said is what is known of a span while it waits.
 type said struct {
 	observed.Span
+	inner      bool   // it is below a span of the same call of a model, which has its usage
 	Sig        string `json:"sig,omitempty"`
 	Res        string `json:"res,omitempty"`
 	Cause      string `json:"cause,omitempty"`

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
@@ -162,19 +164,9 @@ func (t *teller) addSpans() error {
 			t.tx.GotOn()
 		}
 		t.partial = t.partial || span.Partial
-		key := ckpt.Ref("")
-		if span.Kind == observed.Tool && !t.owned {
-			in := outer[span]
-			key = ckpt.Ref(in.Key())
-			if in == span {
-				if key = ckpt.Ref(t.earlierCall(span)); key == "" {
-					key = ckpt.Ref(span.Key())
-					if err := t.addStep(span); err != nil {
-						return err
-					}
-				}
-			}
-		} else if err := t.addUsage(span); err != nil {
+		t.note(span)
+		key, err := t.addSpan(span, outer[span])
+		if err != nil {
 			return err
 		}
 		if err := t.tx.Exec(`UPDATE spans SET run_id = ?, step = ?, said = NULL WHERE owner = ? AND trace = ? AND span = ?`,
@@ -185,12 +177,50 @@ func (t *teller) addSpans() error {
 	return nil
 }
 
+// addSpan adds a span, and returns the key of the step that it is in, "" for none. outer is the outermost span of its call.
+func (t *teller) addSpan(span, outer *said) (key ckpt.Ref, err error) {
+	switch {
+	case span.Kind != observed.Tool || t.owned:
+		return "", t.addUsage(span)
+	case span.Told:
+		key, err = t.toldBefore(span)
+	case outer != span:
+		return ckpt.Ref(outer.Key()), nil
+	default:
+		key = ckpt.Ref(t.earlierCall(span))
+	}
+	if err != nil || key != "" {
+		return key, err
+	}
+	return ckpt.Ref(span.Key()), t.addStep(span)
+}
+
+// toldBefore returns the key of the step of a call that messages tell of, "" if it has none yet. Earlier messages can have told of
+// it, or it has a span: with its id, or with no id but with the name of its tool.
+func (t *teller) toldBefore(span *said) (key ckpt.Ref, err error) {
+	since := span.Began
+	if strings.HasPrefix(t.group.turns[span.Key()], "span:"+unknownTurn) {
+		since = ckpt.At(time.Unix(0, 0))
+	}
+	_, err = t.tx.Get(&key, `SELECT key FROM steps WHERE run_id = ?1 AND key = ?2
+		UNION ALL SELECT x.key FROM spans p JOIN steps x ON x.run_id = p.run_id AND x.key = p.step
+			WHERE p.run_id = ?1 AND p.call = ?3 AND x.key GLOB 'span:*' AND x.ended_at BETWEEN ?4 AND ?5
+		UNION ALL SELECT x.key FROM (SELECT key FROM steps WHERE run_id = ?1 AND started_at BETWEEN ?4 AND ?5 AND name = ?6 AND key GLOB 'span:*'
+				ORDER BY started_at DESC LIMIT 0 + ?7) x
+			JOIN spans p ON p.owner = ?8 AND p.trace = substr(x.key, 6, 32) AND p.span = substr(x.key, 39) AND p.call IS NULL
+		LIMIT 1`, t.run.ID, span.Key(), ckpt.Ref(span.Call), since, span.Ended, span.Name, nearby, t.owner)
+	return key, err
+}
+
+// nearby is how many of the newest steps of one tool can be the step of a call that messages tell of.
+const nearby = 64
+
 // outermost finds for each span of a tool the outermost span of the same call, which becomes the
 // step. Frameworks nest spans of one call: they have the same trace and call id, and overlap in
 // time. A call id alone is no identity, because local models use the same one again and again.
 func (t *teller) outermost() map[*said]*said {
 	outer := map[*said]*said{}
-	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != observed.Tool })
+	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != observed.Tool || s.Told })
 	slices.SortFunc(tools, func(a, b *said) int {
 		return cmp.Or(cmp.Compare(a.BeganNS, b.BeganNS), cmp.Compare(b.EndedNS, a.EndedNS), cmp.Compare(a.ID, b.ID))
 	})
@@ -302,7 +332,6 @@ func (t *teller) addStep(span *said) error {
 		return err
 	}
 	t.steps++
-	t.note(span)
 	print := span.print(turn)
 	print.Tool, print.AfterSeq = name, t.run.LastSeq
 	return t.store.SeeObserved(tx, t.agent, t.run, t.watched, print, how, t.partial)
@@ -312,10 +341,9 @@ const insertStep = `INSERT INTO steps (run_id, key, name, status, args, result, 
 	stretch, sig, res, cause, unparsable, turn, outcome, shape, effect) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // addUsage counts the usage of a model. The usage in an agent's span is the sum of the spans below
-// it, and is not counted again.
+// it, and is not counted again. Nor is that of a span inside a span of a model: an emitter has wrapped a client that emits, too.
 func (t *teller) addUsage(span *said) error {
-	t.note(span)
-	if span.Kind != observed.Inference {
+	if span.Kind != observed.Inference || span.inner {
 		return nil
 	}
 	t.input, t.output, t.cost = t.input+used(span.InputTokens), t.output+used(span.OutputTokens), t.cost+used(span.CostUSD)

@@ -22,6 +22,7 @@ type link struct {
 	parent string
 	run    string // the conversation that it names
 	agent  bool   // it is a span of an agent
+	model  bool   // it is a span of a model, and says how many tokens the model took
 }
 
 // turn is an answer of a model.
@@ -68,7 +69,7 @@ func (t *traces) hear(owner string, spans []observed.Span, kept map[string]int, 
 			}
 		}
 		if len(at.links) < mostLinks {
-			at.links[span.ID] = link{span.Parent, span.Run, span.Kind == observed.Agent}
+			at.links[span.ID] = link{span.Parent, span.Run, span.Kind == observed.Agent, span.Kind == observed.Inference && span.InputTokens != nil}
 		}
 	}
 	for id, n := range kept {

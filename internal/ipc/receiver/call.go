@@ -77,7 +77,7 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 	done, err := r.observe(ctx, who, batch.Spans)
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeQuota: // another attempt would have the same result
-		batch.Refused += len(batch.Spans)
+		batch.Refused = batch.All - batch.Ignored
 		batch.Why = "The owner's quota is reached: none of this was stored."
 		done = &observed.Counts{}
 	case err != nil:

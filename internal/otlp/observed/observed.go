@@ -50,17 +50,23 @@ type Span struct {
 	Failed    bool      `json:"failed,omitempty"`
 	Error     string    `json:"error,omitempty"`   // the type of the error, never its message
 	Partial   bool      `json:"partial,omitempty"` // the emitter samples, or dropped attributes
+	Told      bool      `json:"told,omitempty"`    // the messages of a model, its parent, tell of this call: it ended before the model was called, and when it began is not known
 	Args      ckpt.JSON `json:"args,omitempty"`
 	Result    ckpt.JSON `json:"result,omitempty"`
 	ckpt.Measures
 }
 
-// Key returns the key of the step that a span of a tool becomes.
-func (s *Span) Key() string { return "span:" + s.Trace + "/" + s.ID }
+// Key returns the key of the step that a call becomes. A call that messages tell of has the same key in every trace of its run.
+func (s *Span) Key() string {
+	if s.Told {
+		return "call:" + s.ID
+	}
+	return "span:" + s.Trace + "/" + s.ID
+}
 
 // Counts counts what happened to the spans of a request.
 type Counts struct {
-	Steps      int // spans of tools that were stored
+	Steps      int // spans of tools that were stored; calls that messages tell of are no spans, and are not counted
 	Usage      int // spans of models and agents that were stored
 	Ignored    int // spans that mean nothing here, or are only structure, also roots that are stored
 	Duplicates int // spans that were stored already
