@@ -95,6 +95,10 @@ var arrows = map[string][]string{
 		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
 		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
+	"internal/db/copy": {
+		root, "internal/delta", "internal/liveness", "internal/db/sqlite", "internal/db/audit", "internal/db/blob", "internal/db/files",
+		"internal/db/ledger", "internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
+	},
 	"internal/db/journal":  {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet", "internal/retention"},
 	"internal/db/policies": {root, "internal/db/ledger", "internal/db/sqlite", "internal/wellformed"},
 	"internal/db/surveys":  {root, "internal/db/ledger", "internal/retention", "internal/survey"},
@@ -445,6 +449,9 @@ var tables = map[string][]string{
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes"},
 	"internal/db/archive": {
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
+	},
+	"internal/db/copy": {
+		"acts", "agents", "audit_head", "checkpoint_trees", "checkpoints", "content_uses", "contents", "meta", "observed", "operations", "run_segments", "runs", "segments", "tree_files", "trees",
 	},
 	"internal/db": {
 		"agents", "checkpoint_trees", "checkpoints", "content_leases", "content_secrets", "content_uses", "contents", "deliveries", "event_batches", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "scrub_owed", "segments", "steps", "tokens", "tree_files", "trees",

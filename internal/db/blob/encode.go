@@ -101,3 +101,15 @@ func (e *Encoded) sizesOf(list []delta.Piece) map[int64]int64 {
 	}
 	return sizes
 }
+
+// Kept is a state whose bytes come in the form in which they are stored, from another database. In pieces, delta.New is
+// the segment of fresh bytes that data has.
+func Kept(size int64, sha256 string, body []byte, pieces []delta.Piece, fresh int64, data []byte) Encoded {
+	if pieces == nil && body == nil {
+		body = []byte{}
+	}
+	return Encoded{Size: size, Sha256: sha256, Body: body, pieces: pieces, fresh: fresh, data: data}
+}
+
+// Parts are the bytes of a state that Encode has prepared: a body, or a segment of fresh bytes.
+func (e *Encoded) Parts() (body []byte, fresh int64, data []byte) { return e.Body, e.fresh, e.data }

@@ -101,6 +101,21 @@ func inherit(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledge
 	return nil
 }
 
+// Imported refuses an import whose contents take an agent over its limit.
+func (s *Files) Imported(tx *ledger.Tx, agent *ledger.AgentRow) error {
+	tx.OnCommit(func() { s.stored.Delete(agent.ID) })
+	most := s.Opt.MaxAgentFiles
+	if most <= 0 {
+		return nil
+	}
+	var stored int64
+	if _, err := tx.Get(&stored, SelectStored, agent.ID); err != nil || stored <= most {
+		return err
+	}
+	return ckpt.Errorf(ckpt.CodeQuota, "the files of agent %s would take %d bytes more than the %d that an agent may have: "+
+		"export without files", agent.Name, stored-most, most)
+}
+
 // NameImported lets an imported checkpoint name trees. It does nothing if retention has already
 // removed the checkpoint.
 func (s *Files) NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint string, sums []string) error {

@@ -70,6 +70,10 @@ var actInserts = func() map[int]string {
 	return all
 }()
 
+// WriteLog writes the rows of the log so far, so that a long transaction does not hold all of them in memory. A row that
+// is written can no longer be amended.
+func (tx *Tx) WriteLog() error { return tx.writeLog() }
+
 // writeLog writes the rows of the log that the transaction has collected, many at once, because a
 // statement costs more than a row.
 func (tx *Tx) writeLog() error {

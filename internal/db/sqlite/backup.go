@@ -204,3 +204,12 @@ func fillNew(ctx context.Context, path string, fill func(*sqlx.Conn) error) erro
 	defer conn.Close()
 	return fill(conn)
 }
+
+// Fill makes a new database file that nobody else has, and lets fill write it. Nothing is synced to disk.
+func Fill(ctx context.Context, path string, fill func(*sqlx.Conn) error) error {
+	file, err := osfile.OpenPlain(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), fillNew(ctx, path, fill))
+}
