@@ -66,7 +66,7 @@ BEGIN
 	FOR t, own IN VALUES
 		('fleet_hosts', 'db = fleet_me()'), ('fleet_marks', 'db = fleet_me()'), ('fleet_audit', 'db = fleet_me()'),
 		('fleet_erasures', 'db = fleet_me()'), ('fleet_erased', 'db = fleet_me()'), ('fleet_confirmations', 'host = fleet_me()'),
-		('fleet_rejoined', 'db = fleet_me()'), ('fleet_janitor', 'db = fleet_me()'), ('fleet_cleanings', 'by_db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me()'),
+		('fleet_rejoined', 'db = fleet_me()'), ('fleet_janitor', 'db = fleet_me()'), ('fleet_cleanings', 'by_db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me() OR from_db = fleet_me()'),
 		('fleet_agents', 'host = fleet_me()'), ('fleet_runs', 'host = fleet_me()'),
 		('fleet_checkpoints', 'db = fleet_me()'), ('fleet_segments', 'db = fleet_me()'),
 		('fleet_rows', 'run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me())')

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -153,5 +154,142 @@ func TestFrontCheck(t *testing.T) {
 	})
 	if strings.ContainsFunc(s.Error, unicode.IsControl) {
 		t.Errorf("the status has control characters: %q", s.Error)
+	}
+}
+
+// TestFrontBirth: two hosts that begin a run of one name at the same moment, by a start, by a first save or by
+// a resume, are one owner and one that is refused. Nothing is acknowledged to the other one, and no run of it
+// goes on beside the owner's. Later, a host that begins the run is told who has it, and both ways on.
+func TestFrontBirth(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one", "two")
+	begin := map[string]func(h *nemesisHost, run string) reply{
+		"start": func(h *nemesisHost, run string) reply {
+			return h.ask("POST", "/v1/agents/pay/runs", map[string]any{"run": run})
+		},
+		"save": func(h *nemesisHost, run string) reply { return h.save("pay", run, 1) },
+		"resume": func(h *nemesisHost, run string) reply {
+			return h.ask("POST", "/v1/agents/pay/runs/"+run+"/resume", map[string]any{})
+		},
+		"operation": func(h *nemesisHost, run string) reply {
+			return h.ask("POST", "/v1/agents/pay/runs/"+run+"/operations", map[string]any{"key": "pay", "name": "pay"})
+		},
+	}
+	for _, h := range hosts {
+		h.policy("pay", "fleet")
+	}
+	for how, do := range begin {
+		for round := range 4 {
+			run := fmt.Sprint(how, "-", round)
+			var answers [2]reply
+			var both sync.WaitGroup
+			for i, h := range hosts {
+				both.Go(func() { answers[i] = do(h, run) })
+			}
+			both.Wait()
+			owners := 0
+			for i, a := range answers {
+				if a.status/100 == 2 {
+					owners++
+				} else if a.Code != "fenced" && a.Code != "conflict" {
+					t.Errorf("%s of %s on %s: %v", how, run, hosts[i].name, a)
+				}
+			}
+			if owners != 1 {
+				t.Errorf("%s of %s has %d owners: %v", how, run, owners, answers)
+			}
+		}
+	}
+	one, two := hosts[0], hosts[1]
+	if a := one.save("pay", "main", 1); a.status != http.StatusCreated || a.Durability != "fleet" {
+		t.Fatalf("the first host saves: %v", a)
+	}
+	for how, do := range begin {
+		a := do(two, "main")
+		want := []string{"host one", "has run main of pay", "`ckptsidecar fleet claim pay/main`", "`ckptsidecar resume pay --here`"}
+		if how == "resume" {
+			want = []string{"host one", "owns run main of pay", "holds its lease"}
+		}
+		for _, text := range want {
+			if a.status != http.StatusConflict || !strings.Contains(a.Detail, text) {
+				t.Errorf("a %s on the second host: %v, want %q", how, a, text)
+			}
+		}
+	}
+	if a := two.ask("POST", "/v1/agents/pay/runs/main/resume", map[string]any{"fleet": false}); a.status != http.StatusConflict {
+		t.Errorf("a run is begun anew while its host holds its lease: %v", a)
+	}
+	one.lost(engine)
+	if a := two.ask("POST", "/v1/agents/pay/runs/main/resume", map[string]any{"fleet": false}); a.Verdict != "fresh" || !a.Claimed {
+		t.Errorf("--here, when the lease of the first host is over: %v", a)
+	}
+	if a := two.save("pay", "main", 2); a.status != http.StatusCreated || a.Durability != "fleet" {
+		t.Errorf("the run that was begun anew: %v", a)
+	}
+	one.start()
+	one.ready()
+	if a := one.save("pay", "main", 2); a.Code != "fenced" || a.Host != "two" {
+		t.Errorf("the first host is back, and saves: %v", a)
+	}
+}
+
+// TestFrontFresh: with the default policy, a resume on another host does not begin anew beside the run of a
+// dead host, unless the caller says so.
+func TestFrontFresh(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one", "two")
+	one, two := hosts[0], hosts[1]
+	if a := two.save("coder", "other", 1); a.status != http.StatusCreated { // the agent is known there
+		t.Fatalf("%v", a)
+	}
+	if a := one.save("coder", "main", 1); a.status != http.StatusCreated {
+		t.Fatalf("%v", a)
+	}
+	expect.Soon(t, "the run is in the engine", func() bool {
+		return len(engine.Rows("fleet", `SELECT uid FROM fleet_runs WHERE run = 'main' AND status <> ''`)) == 1
+	})
+	one.lost(engine)
+	a := two.ask("POST", "/v1/agents/coder/runs/main/resume", map[string]any{})
+	if a.status != http.StatusConflict || !strings.Contains(a.Detail, "host one has run main of coder and is silent for") ||
+		!strings.Contains(a.Detail, "`ckptsidecar fleet claim coder/main` brings it here, or `ckptsidecar resume coder --here` begins anew") {
+		t.Errorf("a resume while the run lies with a dead host: %v", a)
+	}
+	if a := two.ask("POST", "/v1/agents/coder/runs/main/resume", map[string]any{"fleet": false}); a.Verdict != "fresh" || !a.Claimed {
+		t.Errorf("--here: %v", a)
+	}
+}
+
+// TestFrontUnacknowledged: what a host has written of a run after another host has claimed the run, and has
+// acknowledged to nobody, does not keep the run from coming back.
+func TestFrontUnacknowledged(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one", "two")
+	one, two := hosts[0], hosts[1]
+	for _, h := range hosts {
+		h.policy("pay", "fleet")
+	}
+	if a := one.save("pay", "main", 1); a.status != http.StatusCreated {
+		t.Fatalf("%v", a)
+	}
+	letGo := one.relay.Hold(t)
+	for n := range 3 { // none of them is acknowledged
+		if a := one.save("pay", "main", 2+n); a.status/100 == 2 {
+			t.Fatalf("a save without the engine: %v", a)
+		}
+	}
+	resume := func(h *nemesisHost) reply {
+		return h.ask("POST", "/v1/agents/pay/runs/main/resume", map[string]any{"standby": true})
+	}
+	expect.Soon(t, "the second host has the run", func() bool { return resume(two).Claimed })
+	if a := two.save("pay", "main", 2); a.status != http.StatusCreated || a.Durability != "fleet" {
+		t.Fatalf("%v", a)
+	}
+	letGo()
+	one.ready()
+	two.lost(engine)
+	var last reply
+	expect.Soon(t, "the first host has the run again", func() bool { last = resume(one); return last.Claimed || last.status == http.StatusConflict })
+	if !last.Claimed {
+		t.Errorf("the run does not come back: %v", last)
 	}
 }

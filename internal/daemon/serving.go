@@ -34,7 +34,7 @@ func (s *service) newServer() *server.Server {
 		Settings: func() []survey.Setting { return *s.settings.Load() },
 		Observe:  m.observe,
 		Durable:  s.fleet.Durable,
-		MayBegin: s.fleet.MayBegin,
+		Before:   s.fleet.Before,
 		Lease:    s.fleet.TellLease,
 		Place:    s.fleet.TellPlace,
 		Began:    s.fleet.Began,

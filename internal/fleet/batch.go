@@ -80,6 +80,7 @@ type Run struct {
 	UID, AgentUID, Owner, Agent, Name string
 
 	Principal string // of the owner
+	Named     bool   // no other run of the principal may have the name in the whole fleet
 	Term      int64
 	AsOf      int64 // the row of the audit log up to which this copy of the run is current
 	Status    string

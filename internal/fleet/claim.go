@@ -17,6 +17,7 @@ type Claimable struct {
 	Lease    *float64 // seconds until the owner's lease is over, by the engine's clock; nil for a host that holds no lease
 	Released bool     // the owner has let go of the run
 	Drained  bool     // the owner has let go of all of its runs
+	Named    bool     // no other run of the principal may have the name
 	Sure     bool     // nothing can have happened to the run that the engine does not know
 	SeenAgo  float64  // seconds since the engine last heard from the owner, by the engine's clock
 	Seen     any      // when that was, in the engine's own type: a claim compares it
@@ -42,6 +43,7 @@ type Claim struct {
 	To     string // the claimant's database
 	By     string // the user who asked for it
 	Ground Ground
+	Anew   bool          // the run loses its name: the claimant begins a run of its own under it
 	Grace  time.Duration // for GroundLease: for how long the lease must have been over
 }
 
@@ -96,6 +98,7 @@ const (
 	HowClaimed    = "claimed"
 	HowReleased   = "released"
 	HowForced     = "forced"
+	HowBorn       = "born"        // nobody has claimed it: both hosts began a run of this name, and the other one has it
 	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has told it again
 	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined again, and its former id owns the run
 )
@@ -230,6 +233,7 @@ type Strand struct {
 	Status      string `json:"status"`
 	Checkpoints int64  `json:"checkpoints"`
 	Rows        int64  `json:"audit_rows"`       // rows of the audit log that name the run
+	Changed     bool   `json:"-"`                // the agent's policy has changed meanwhile
 	Newest      string `json:"newest,omitempty"` // its newest checkpoint; a clean one if there is one
 	Seq         int64  `json:"newest_seq,omitempty"`
 }

@@ -93,6 +93,7 @@ func (r *reading) addAgent(id agentID, a *archive.Agent) error {
 	if id.uid == "" {
 		return nil
 	}
+	id.named = line.policy != nil && TakesNames(line.policy)
 	if r.ids[p] = id; r.choice.ByPolicy && r.asked[p] {
 		r.all[p] = full // until now it may have stayed on this host
 	}

@@ -14,8 +14,12 @@ type Choice struct {
 
 // Ships says whether agents with a policy are shipped: those whose writes wait for the engine, or
 // whose runs are taken over by other hosts automatically.
-func (c *Choice) Ships(p *ckpt.Policy) bool {
-	return !c.ByPolicy || p.Durability == ckpt.DurabilityFleet || p.Takeover == ckpt.TakeoverAuto
+func (c *Choice) Ships(p *ckpt.Policy) bool { return !c.ByPolicy || TakesNames(p) }
+
+// TakesNames says whether the runs of agents with a policy have names of their own in the whole
+// fleet. The other runs begin without asking the engine, so two hosts can have a run of one name.
+func TakesNames(p *ckpt.Policy) bool {
+	return p.Durability == ckpt.DurabilityFleet || p.Takeover == ckpt.TakeoverAuto
 }
 
 // shipsStored is Ships for a stored policy. It is true for a policy that cannot be read, because

@@ -78,8 +78,9 @@ func (r *reading) tooMuch(p place) bool {
 
 // agentID has the ids of an agent on this host and in the fleet.
 type agentID struct {
-	id  int64
-	uid string
+	id    int64
+	uid   string
+	named bool // its runs have names of their own in the whole fleet
 }
 
 // found is a run that is being read.

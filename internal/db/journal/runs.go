@@ -113,7 +113,7 @@ func (r *reading) place(run *found, p place) {
 	t := r.runs[p]
 	run.place, run.touched, run.Term = p, t, fleet.TermOf(run.Term)
 	run.AgentUID, run.Owner, run.Agent, run.Name = r.ids[p.ofAgent()].uid, p.owner, p.agent, p.run
-	run.AsOf, run.Whole, run.Gone = r.Head, t.whole, r.gone[p]
+	run.AsOf, run.Whole, run.Gone, run.Named = r.Head, t.whole, r.gone[p], r.ids[p.ofAgent()].named
 }
 
 // readRows reads the steps, operations, events and other rows that have changed, or all of them.

@@ -7,15 +7,17 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // Fence makes this host refuse, from now on, writes to runs that other hosts have claimed, and
-// returns the names of these runs. It skips runs that are not stored here.
-func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []string, err error) {
+// returns these hosts by the names of the runs. It skips runs that are not stored here.
+func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (hosts map[string]string, err error) {
 	runs := map[int64]ledger.Elsewhere{}
+	hosts = map[string]string{}
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
 		for i := range taken {
 			var id int64
@@ -28,7 +30,7 @@ func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []strin
 			if err != nil {
 				return err
 			}
-			names = append(names, fleet.RunName(owner, agent, run))
+			hosts[fleet.RunName(owner, agent, run)] = taken[i].Host
 			runs[id] = ledger.Elsewhere{Host: taken[i].Host, Term: taken[i].Term}
 		}
 		return nil
@@ -36,7 +38,7 @@ func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []strin
 	if err == nil {
 		j.core.SetElsewhere(runs)
 	}
-	return names, err
+	return hosts, err
 }
 
 // Strand returns what this host has of a run after the row of its audit log up to which the
@@ -55,6 +57,11 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 		}
 		err = q.GetContext(ctx, &s.Rows, `SELECT count(*) FROM audit_log WHERE n > ? AND owner = ? AND agent = ? AND run = ? AND outcome = 'done'`,
 			t.From, s.Owner, s.Agent, s.Run)
+		if err != nil {
+			return err
+		}
+		err = q.GetContext(ctx, &s.Changed, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE n > ? AND owner IN (?, ?) AND (agent = ? OR agent IS NULL)
+			AND action LIKE '%set!_%policy' ESCAPE '!')`, t.From, s.Owner, ckpt.AllOwners, s.Agent)
 		if err != nil {
 			return err
 		}

@@ -6,16 +6,31 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
-// MayBegin refuses what must not begin while another host may own this host's runs. These
+// Before refuses what must not begin: runs whose names other hosts have, and what
+// mayBegin refuses.
+func (m *Member) Before(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, what server.Beginning) error {
+	if what != server.BeginRun && what != server.BeginSave {
+		if err := m.mayBegin(sc, ref.Agent, what); err != nil {
+			return err
+		}
+	}
+	if m.shipper == nil || what == server.BeginResume {
+		return nil
+	}
+	return m.claims().mayBeBorn(ctx, sc, ref, what)
+}
+
+// mayBegin refuses what must not begin while another host may own this host's runs. These
 // are steps and operations of agents whose runs move to other hosts by themselves,
 // resumptions of agents that stop without a lease, and operations of agents that need the
 // engine's confirmation. All other agents go on.
-func (m *Member) MayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
+func (m *Member) mayBegin(sc ckpt.Scope, agent string, what server.Beginning) error {
 	if m.lease().Held() {
 		return nil
 	}
@@ -87,14 +102,14 @@ func (m *Member) TellLease(sc ckpt.Scope, run *ckpt.Run) {
 	}
 }
 
-// Began waits until the engine knows that this host works on a run again, if the agent's
-// runs can move to other hosts. Before the engine knows, another host may claim a run
-// that had ended.
+// Began waits until the engine knows that this host works on a run, if the run has a name
+// of its own in the whole fleet. Before the engine knows, another host may begin a run of
+// this name, or claim a run that had ended.
 func (m *Member) Began(ctx context.Context, sc ckpt.Scope, agent, run string) error {
 	if m.lease() == nil {
 		return nil
 	}
-	if p, err := m.store.FleetPolicyOf(sc.Whose(), agent); err == nil && p.Takeover != ckpt.TakeoverAuto {
+	if p, err := m.store.FleetPolicyOf(sc.Whose(), agent); err == nil && !journal.TakesNames(p) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.writeTimeout)

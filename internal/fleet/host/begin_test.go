@@ -114,7 +114,7 @@ func TestARestartLosesNoLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := make(chan error, 1)
-	go func() { began <- h.s.MayBegin(fleetUser, "a", server.BeginStep) }()
+	go func() { began <- h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: "a"}, server.BeginStep) }()
 	beat := make(chan ckpt.Run, 1)
 	go func() {
 		run := ckpt.Run{Agent: "a"}
@@ -152,7 +152,7 @@ func TestNobodyWaitsForALeaseThatNeverComes(t *testing.T) {
 	} {
 		h.s.shipper.note(c.why)
 		for agent, want := range c.want {
-			err := h.s.MayBegin(fleetUser, agent, server.BeginResume)
+			err := h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: agent}, server.BeginResume)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %s is answered %v", c.why, agent, err)
 			}
@@ -160,7 +160,7 @@ func TestNobodyWaitsForALeaseThatNeverComes(t *testing.T) {
 				t.Errorf("%s is told to try again: %v", agent, err)
 			}
 		}
-		if err := h.s.MayBegin(fleetUser, "plain", server.BeginResume); err != nil {
+		if err := h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: "plain"}, server.BeginResume); err != nil {
 			t.Errorf("%v: an agent that needs no lease is answered %v", c.why, err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestWhoeverNeedsNoLeaseWaitsForNone(t *testing.T) {
 	go func() {
 		var all []error
 		for _, what := range []server.Beginning{server.BeginStep, server.BeginOperation, server.BeginResume} {
-			all = append(all, h.s.MayBegin(fleetUser, "plain", what))
+			all = append(all, h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: "plain"}, what))
 		}
 		run := ckpt.Run{Agent: "plain"}
 		if h.s.TellLease(fleetUser, &run); run.Lease != "" || run.OnLeaseLost != ckpt.LeaseLostContinue {

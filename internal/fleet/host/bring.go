@@ -37,8 +37,11 @@ func (c *claimant) BringThread(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 // engine knows.
 func (c *claimant) bringFor(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest, sure bool) (err error) {
 	defer func() { err = c.engineFailed(ctx, sc, err) }()
-	if r.Fleet != nil && !*r.Fleet || r.Check() != nil || sc.Whose() == ckpt.AllOwners {
+	if r.Check() != nil || sc.Whose() == ckpt.AllOwners {
 		return nil
+	}
+	if r.Fleet != nil && !*r.Fleet {
+		return c.anew(ctx, sc, r)
 	}
 	if ask, err := c.mayBeElsewhere(ctx, sc, r); err != nil || !ask {
 		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
@@ -82,6 +85,9 @@ func (c *claimant) ask(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest
 		}
 		return nil, nil, nil
 	}
+	if err := c.letGoOfBirth(ctx, e, sc, r); err != nil {
+		return e, nil, err
+	}
 	return c.bring(ctx, e, sc, r, sure, all)
 }
 
@@ -91,7 +97,7 @@ func (c *claimant) find(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReques
 	if err != nil {
 		return nil, nil, err
 	}
-	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Takeover: string(ckpt.TakeoverAuto), Principal: c.who().Principal(sc.Whose())}
+	ask := fleet.ClaimRequest{Agent: r.Agent, Run: runOr(r.Run), Principal: c.who().Principal(sc.Whose())}
 	if sc.Admin {
 		ask.OrOwner = sc.Whose()
 	}
@@ -103,9 +109,8 @@ func (c *claimant) find(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReques
 }
 
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be
-// asked about a run that is not here, unless its agent is known here and its runs do not
-// move. It must also be asked about a run that another host has claimed, and about the
-// remains of a claim that was interrupted.
+// asked about a run that is not here, about a run that another host has claimed, and about
+// the remains of a claim that was interrupted.
 func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
 	j := journal.New(c.store.Core)
 	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
@@ -119,11 +124,7 @@ func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Re
 		}
 		return j.IsHalf(ctx, sc.Whose(), r.Agent, runOr(r.Run))
 	}
-	if r.Standby {
-		return true, nil
-	}
-	known, err := j.HasAgent(ctx, sc.Whose(), r.Agent)
-	return err == nil && (!known || c.moves(sc, r.Agent)), err
+	return true, nil
 }
 
 func runOr(name string) string {
@@ -171,6 +172,10 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 			return e, nil, err
 		case same && run.DB == c.host.DB, named && !same: // it is here, or another run of its name is
 			return e, nil, nil
+		case run.DB != c.host.DB && run.Takeover != string(ckpt.TakeoverAuto) && (same || r.Standby): // fenced, or for a person
+			continue
+		case run.DB != c.host.DB && run.Takeover != string(ckpt.TakeoverAuto):
+			return e, nil, c.hasName(&run)
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
 			return e, nil, c.stillOwned(&run, "")
 		case r.DryRun:
@@ -267,8 +272,7 @@ func planOf(run *fleet.Claimable) *ckpt.PlanFleet {
 }
 
 // clear removes what is left here of a run that another host had claimed from this one,
-// so that the run can come back. What the other host did not get is a strand: a person
-// must decide about it first.
+// so that the run can come back.
 func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *fleet.Claimable) error {
 	taken, err := c.takenFrom(ctx, e)
 	if err != nil {
@@ -278,26 +282,7 @@ func (c *claimant) clear(ctx context.Context, e *pg.Engine, sc ckpt.Scope, run *
 		if taken[i].UID != run.UID {
 			continue
 		}
-		s, err := journal.New(c.store.Core).Strand(ctx, &taken[i])
-		if err != nil {
-			return err
-		}
-		if s != nil && s.Decided == "" && (s.Checkpoints > 0 || s.Rows > 0 && !c.acknowledgesNothing(run)) {
-			return ckpt.Errorf(ckpt.CodeConflict,
-				"run %s of %s was claimed from this host, and what it did here after that no other host has (checkpoints: %d): "+
-					"an administrator decides about it with `ckptsidecar fleet strands`; then resume it", run.Run, run.Agent, s.Checkpoints)
-		}
-		admin := sc
-		admin.Admin, admin.Target, admin.Reason = true, run.Here, fmt.Sprintf("it comes back from host %s of the fleet", run.Host)
-		_, err = c.store.DeleteRun(ctx, admin, ckpt.RunRef{Agent: run.Agent, Run: run.Run}, true)
-		return err
+		return c.letGo(ctx, sc, &taken[i], run.Agent, run.Run)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is here and on host %s: delete it here, then resume it", run.Run, run.Agent, run.Host)
-}
-
-// acknowledgesNothing reports whether this host confirms no step and no operation to the
-// agent before the engine has it.
-func (c *claimant) acknowledgesNothing(run *fleet.Claimable) bool {
-	p, err := c.store.FleetPolicyOf(run.Here, run.Agent)
-	return err == nil && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse
 }

@@ -48,7 +48,7 @@ func roamingHost(t *testing.T, url, name string, change ...func(*shipper)) *roam
 		t.Fatal(err)
 	}
 	t.Cleanup(r.s.shipper.keeper.hangUp)
-	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.Durable, MayBegin: r.s.MayBegin, Lease: r.s.TellLease, Place: r.s.TellPlace, Began: r.s.Began, Fleet: r.s.API()})
+	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.Durable, Before: r.s.Before, Lease: r.s.TellLease, Place: r.s.TellPlace, Began: r.s.Began, Fleet: r.s.API()})
 	r.fleetHost.api = r.api.HandlerFor(fleetUser.Caller)
 	return r
 }
@@ -102,7 +102,9 @@ func TestResumeClaims(t *testing.T) {
 			t.Errorf("another user gets %+v, %v", request.Claimed, err)
 		}
 	}
-	two.claimsNothing("a policy that says manual", "stays", `{}`, "fresh")
+	if p := two.resume("stays", `{}`); p.status != 409 || !strings.Contains(p.Detail, "`ckptsidecar fleet claim stays/main` brings it here") {
+		t.Errorf("a policy that says manual: %+v", p)
+	}
 	two.claimsNothing("a caller who looks at this host only", "held", `{"fleet":false}`, "fresh")
 	if p := two.resume("moves", `{"dry_run":true}`); p.status != 409 || !strings.Contains(p.Detail, "on host one") {
 		t.Errorf("a dry run: %+v", p)
@@ -134,20 +136,6 @@ func TestResumeClaims(t *testing.T) {
 
 	t.Run("and back", func(t *testing.T) {
 		leaseOver(server, two.store.ID)
-		if p := one.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "an administrator decides about it with `ckptsidecar fleet strands`") {
-			t.Fatalf("before anybody has decided about the strand: %+v", p)
-		}
-		strands, err := one.s.API().Strands(t.Context(), fleetAdmin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range strands.Strands {
-			if s.Agent == "moves" {
-				if _, err := one.s.API().Decide(t.Context(), fleetAdmin, s.UID, fleet.StrandDecision{Decision: fleet.Dropped}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 		p := one.resume("moves", `{}`)
 		if p.Verdict != "repair" || p.Fleet == nil || p.Fleet.FromHost != "two" || p.Epoch>>20 != 2 || p.Fleet.AcknowledgedTo != 2 {
 			t.Fatalf("claimed back as %+v, %+v", p, p.Fleet)
@@ -286,13 +274,13 @@ func TestANewRunOfAFencedName(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitShipped(t, one)
-	if a := one.save("a", ""); a.status != 201 || a.Seq != 1 || a.Durability != "fleet" {
+	if a := one.save("a", ""); a.Code != "conflict" || !strings.Contains(a.Detail, "host two has run main of a") {
 		t.Errorf("a new run of that name saves: %+v", a)
 	}
 
 	w := newWaiters()
 	w.confirmed(1, nil, []string{"refused"}, "")
-	for _, taken := range [][]string{{"erased"}, nil} {
+	for _, taken := range []map[string]string{{"erased": "two"}, nil} {
 		w.fence(taken)
 		if err := w.owned("erased"); (err != nil) != (taken != nil) {
 			t.Errorf("while other hosts have claimed %q, it is answered %v", taken, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,8 @@ type claimant struct {
 	learn   func(ctx context.Context, e *pg.Engine, run string) error // is told of a run that this host now owns
 	failing func() bool                                               // the last attempt to reach the engine failed
 	turns   *turns
+	here    sync.Map // the names of runs that are stored here, as far as this claimant has looked
+	hereN   atomic.Int64
 	brought *brought // nil to tell of a claim only once
 	log     *slog.Logger
 	told    atomic.Value // the error that was logged last, a string; "" after a claim

@@ -22,6 +22,9 @@ type Member struct {
 	store        *db.Store
 	shipper      *shipper      // nil if no engine is set
 	writeTimeout time.Duration // how long a request waits for the engine
+
+	once  sync.Once
+	claim *claimant
 }
 
 // New makes the member for a store. From then on, the member refuses writes to runs that other
@@ -96,13 +99,21 @@ func (m *Member) API() server.Fleet {
 	if m.shipper == nil {
 		return nil
 	}
-	s := m.shipper
 	return struct {
 		*claimant
 		*view
-	}{&claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper, healer: s.healer, remember: s.remember,
-		grace: s.grace, shipped: s.shippedTo, learn: s.owns, failing: func() bool { return s.told().failing },
-		turns: newTurns(), brought: &s.brought, log: s.log}, newView(s, m.store)}
+	}{m.claims(), newView(m.shipper, m.store)}
+}
+
+// claims returns what asks the engine for runs. There must be an engine.
+func (m *Member) claims() *claimant {
+	s := m.shipper
+	m.once.Do(func() {
+		m.claim = &claimant{url: s.url, store: m.store, host: s.host, who: s.identities, keys: s.keys, lease: m.lease(), keeper: s.keeper, healer: s.healer, remember: s.remember,
+			grace: s.grace, shipped: s.shippedTo, learn: s.owns, failing: func() bool { return s.told().failing },
+			turns: newTurns(), brought: &s.brought, log: s.log}
+	})
+	return m.claim
 }
 
 // Metrics returns the metrics of the fleet, nil without an engine.

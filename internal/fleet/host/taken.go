@@ -15,8 +15,8 @@ func (s *shipper) learnTaken(ctx context.Context) error {
 }
 
 // heedRefused learns which hosts own the runs that the engine has refused. If an engine
-// that went back has lost the claim of a run, this host notes in the engine that the run
-// is not its own.
+// that went back has lost the claim of a run, or if another host has a run of the same name, this
+// host notes in the engine that the run is not its own.
 func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []string) error {
 	if len(fenced) == 0 {
 		return nil
@@ -26,16 +26,20 @@ func (s *shipper) heedRefused(ctx context.Context, c *fleet.Changes, fenced []st
 	}
 	taken := s.takenRuns()
 	var unclaimed []fleet.RunTerm
+	var unborn []fleet.Run
 	for i := range c.Runs {
 		r := &c.Runs[i]
 		if !taken[r.UID] && slices.Contains(fenced, fleet.RunName(r.Owner, r.Agent, r.Name)) {
-			unclaimed = append(unclaimed, fleet.RunTerm{UID: r.UID, Term: r.Term})
+			unclaimed, unborn = append(unclaimed, fleet.RunTerm{UID: r.UID, Term: r.Term}), append(unborn, *r)
 		}
 	}
 	if len(unclaimed) == 0 {
 		return nil
 	}
 	if err := s.engine.Outrun(ctx, s.host.DB, unclaimed); err != nil {
+		return err
+	}
+	if err := s.engine.Unborn(ctx, s.host.DB, unborn); err != nil {
 		return err
 	}
 	return s.learnTaken(ctx)

@@ -115,7 +115,7 @@ func TestAThreadComesWhenItsGraphReadsIt(t *testing.T) {
 	if g := two.readGraph("local", "get", get); g.status != 409 || !strings.Contains(g.Detail, "`ckptsidecar resume local --run "+root.RunName()+"`") {
 		t.Errorf("a thread that may have done more than was shipped: %+v", g)
 	}
-	if g := two.readGraph("stays", "get", get); g.status != 200 || len(g.Tuples) != 0 {
+	if g := two.readGraph("stays", "get", get); g.status != 409 || !strings.Contains(g.Detail, "`ckptsidecar fleet claim stays/"+root.RunName()+"`") {
 		t.Errorf("a policy that says manual: %+v", g)
 	}
 	for body, name := range map[string]string{get: root.RunName(), subgraph: sub.RunName()} {

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,10 +22,10 @@ type waiters struct {
 
 	mu     sync.Mutex
 	list   map[*waiter]bool
-	mark   int64           // the row up to which the engine has this host's audit log, replicated; or unsure
-	away   bool            // the last attempt to ship has failed
-	fenced map[string]bool // runs that another host owns, as Ship names them
-	taken  []string        // those of them that the engine has named last, in its list of claimed runs
+	mark   int64             // the row up to which the engine has this host's audit log, replicated; or unsure
+	away   bool              // the last attempt to ship has failed
+	fenced map[string]string // runs that another host owns, as Ship names them, with its name, "" if it is not known
+	taken  map[string]string // those of them that the engine has named last, in its list of claimed runs
 
 	gathering
 }
@@ -37,7 +39,7 @@ type waiter struct {
 }
 
 func newWaiters() *waiters {
-	return &waiters{wake: make(chan struct{}, 1), list: map[*waiter]bool{}, mark: unsure, fenced: map[string]bool{}}
+	return &waiters{wake: make(chan struct{}, 1), list: map[*waiter]bool{}, mark: unsure, fenced: map[string]string{}}
 }
 
 // Wait waits until the engine has a row of the audit log. It returns nil, or why the
@@ -78,10 +80,11 @@ func (w *waiters) forget(one *waiter) {
 
 // verdict returns how to answer a waiter, and whether the answer is known now.
 func (w *waiters) verdict(one *waiter) (err error, done bool) {
+	host, fenced := w.fenced[one.run]
 	switch {
-	case w.fenced[one.run]:
-		return &ckpt.Error{Code: ckpt.CodeFenced, Outcome: ckpt.OutcomeSaved,
-			Message: "another host of the fleet owns this run now: the write is on this host's disk alone, stop this process"}, true
+	case fenced:
+		return &ckpt.Error{Code: ckpt.CodeFenced, Outcome: ckpt.OutcomeSaved, Host: host,
+			Message: hostNamed(host) + " owns this run now: the write is on this host's disk alone, stop this process"}, true
 	case w.mark >= one.n && w.lease.Held():
 		return nil, true
 	case one.degrade && !w.lease.Held():
@@ -114,10 +117,12 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, run := range came {
-		delete(w.fenced, run)
+		if !slices.Contains(fenced, run) {
+			delete(w.fenced, run)
+		}
 	}
 	for _, run := range fenced {
-		w.fenced[run] = true
+		w.fenced[run] = w.fenced[run]
 	}
 	w.mark, w.away, w.expect = mark, false, len(w.list)
 	if refuse != "" {
@@ -128,16 +133,14 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 
 // fence notes all runs that other hosts have claimed. A run that is no longer among them
 // has come back, or was deleted here: its name may be that of a new run.
-func (w *waiters) fence(taken []string) {
+func (w *waiters) fence(taken map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, run := range w.taken {
+	for run := range w.taken {
 		delete(w.fenced, run)
 	}
 	w.taken = taken
-	for _, run := range taken {
-		w.fenced[run] = true
-	}
+	maps.Copy(w.fenced, taken)
 	w.tell("")
 }
 
@@ -145,10 +148,18 @@ func (w *waiters) fence(taken []string) {
 func (w *waiters) owned(run string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.fenced[run] {
-		return ckpt.Errorf(ckpt.CodeFenced, "another host of the fleet owns this run now: stop this process")
+	if host, fenced := w.fenced[run]; fenced {
+		return &ckpt.Error{Code: ckpt.CodeFenced, Host: host, Message: hostNamed(host) + " owns this run now: stop this process"}
 	}
 	return nil
+}
+
+// hostNamed names a host of the fleet, "" for one whose name is not known.
+func hostNamed(name string) string {
+	if name == "" {
+		return "another host of the fleet"
+	}
+	return "host " + name + " of the fleet"
 }
 
 // forgive forgets that another host owned a run.

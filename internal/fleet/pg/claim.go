@@ -34,20 +34,20 @@ const (
 		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
 	// takeRun sets as_of_n to 0 until the new owner ships the run: before that, no row of the new
 	// owner's audit log says anything about it.
-	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1, released = NULL, as_of_n = 0 WHERE uid = $1 AND term = $2 AND host = $3
+	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1, released = NULL, as_of_n = 0, named = named * $6 WHERE uid = $1 AND term = $2 AND host = $3
 		AND ($5 <> 'released' OR released = 1)`
 	needRun = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND term = $2 + 1 AND host = $3`
 
 	findRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.doc,
 		coalesce(r.principal, ''), coalesce(r.key_id, ''), r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp(),
-		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(a.takeover, ''),
+		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(r.named, 0), coalesce(a.takeover, ''),
 		coalesce(c.how, ''), coalesce(c.from_db, ''), coalesce(f.name, c.from_db, ''), c.at, o.seen_at
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
 		LEFT JOIN fleet_claims c ON c.run_uid = r.uid AND c.term = r.term AND c.to_db = r.host
 		LEFT JOIN fleet_hosts f ON f.db = c.from_db LEFT JOIN fleet_marks o ON o.db = c.from_db
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		AND ($5 = '' OR r.uid = $5) AND ($6 = '' OR a.takeover = $6) AND ($7 = '' OR r.principal = $7 OR $8 <> '' AND r.owner = $8)
-		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
+		ORDER BY coalesce(r.named, 0) DESC, r.updated_at DESC, r.uid LIMIT 20`
 
 	// takenRuns also returns runs that no host has any more, because the last owner has removed
 	// them. The former owner is still fenced, so that no act of the new owner is done twice.
@@ -79,10 +79,10 @@ func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claima
 	var c fleet.Claimable
 	var seen, now time.Time
 	var until, claimed, former *time.Time
-	var drained, released int64
+	var drained, released, named int64
 	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.DB, &c.Host, &c.Owner, &c.Agent, &c.Run, &c.Status, &c.Term, &c.Seq, &c.UpdatedAt, &c.AsOf, &c.Doc,
-		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now, &until, &drained, &released, &c.Takeover, &c.How, &c.FromDB, &c.FromHost, &claimed, &former}, func() error {
-		c.Lease, c.Drained, c.Released = secondsFrom(now, until), drained == 1, released == 1
+		&c.Principal, &c.KeyID, &c.AgentUID, &c.AgentDoc, &seen, &now, &until, &drained, &released, &named, &c.Takeover, &c.How, &c.FromDB, &c.FromHost, &claimed, &former}, func() error {
+		c.Lease, c.Drained, c.Released, c.Named = secondsFrom(now, until), drained == 1, released == 1, named == 1
 		c.Seen, c.SeenAgo, c.FromSilent = seen, now.Sub(seen).Seconds(), 0
 		for _, since := range []*time.Time{claimed, former} {
 			if since != nil {
@@ -107,7 +107,7 @@ func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err erro
 	b.Queue(lockMark, c.Run.DB, c.Run.Seen, anyTime)
 	b.Queue(needSeen, c.Run.DB, c.Run.Seen, anyTime)
 	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, c.Ground.How(), c.By)
-	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To, string(c.Ground))
+	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To, string(c.Ground), bit(!c.Anew))
 	b.Queue(needRun, c.Run.UID, c.Run.Term, c.To)
 	b.Queue(beat, c.To) // a transaction that wrote nothing would not wait for the standby
 	if err := e.send(ctx, b, nil); err != nil {

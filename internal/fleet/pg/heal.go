@@ -38,6 +38,12 @@ const (
 	putOutrun = `INSERT INTO fleet_rejoined (db, run_uid, from_n, at) SELECT $3, r.uid, 0, clock_timestamp()
 		FROM fleet_runs r JOIN unnest($1::text[], $2::bigint[]) AS u(uid, term) ON r.uid = u.uid
 		WHERE r.term >= u.term AND r.host <> $3 ON CONFLICT (db, run_uid) DO NOTHING`
+	// putBorn notes runs that the engine has never taken, because other runs have their names.
+	putBorn = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
+		SELECT u.uid, u.term, $1::text, o.host, clock_timestamp(), 'born', 0, 'daemon'
+		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[]) AS u(uid, term, principal, agent, run)
+		JOIN fleet_runs o ON o.named = 1 AND o.principal = u.principal AND o.agent = u.agent AND o.run = u.run
+		WHERE o.host <> $1 AND NOT u.uid IN (SELECT r.uid FROM fleet_runs r) ON CONFLICT (run_uid, term) DO NOTHING`
 	takeBack = `UPDATE fleet_runs SET host = $3, term = $4, released = NULL, as_of_n = 0 WHERE uid = $1 AND term = $2`
 	needBack = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND term = $3`
 )
@@ -153,6 +159,23 @@ func (e *Engine) Outrun(ctx context.Context, db string, runs []fleet.RunTerm) er
 	list, terms := listsOf(runs)
 	b := &pgx.Batch{}
 	b.Queue(putOutrun, list, terms, db)
+	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
+	return e.send(ctx, b, nil)
+}
+
+// Unborn notes which of these runs the engine has never taken, because other hosts have runs of
+// their names. From then on, Taken returns them.
+func (e *Engine) Unborn(ctx context.Context, db string, runs []fleet.Run) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var uid, principal, agent, run []string
+	var term []int64
+	for i := range runs {
+		r := &runs[i]
+		uid, term, principal, agent, run = append(uid, r.UID), append(term, r.Term), append(principal, r.Principal), append(agent, r.Agent), append(run, r.Name)
+	}
+	b := &pgx.Batch{}
+	b.Queue(putBorn, db, uid, term, principal, agent, run)
 	b.Queue(beat, db) // a transaction that wrote nothing would not wait for the standby
 	return e.send(ctx, b, nil)
 }

@@ -25,12 +25,15 @@ var schema = []string{
 		uid text NOT NULL, host text NOT NULL, owner text NOT NULL, agent text NOT NULL, v bigint NOT NULL, doc text NOT NULL, takeover text,
 		principal text, key_id text,
 		PRIMARY KEY (uid))`,
-	// released is 1 if the owner has let go of the run, so that another host may claim the run at once.
+	// released is 1 if the owner has let go of the run, so that another host may claim the run at once. named is 1 if no other run
+	// of the principal may have the name.
 	`CREATE TABLE IF NOT EXISTS fleet_runs (
 		uid text NOT NULL, agent_uid text NOT NULL, host text NOT NULL, owner text NOT NULL, agent text NOT NULL, run text NOT NULL, term bigint NOT NULL,
 		as_of_n bigint NOT NULL, status text NOT NULL, updated_at text NOT NULL, seq bigint NOT NULL, v bigint NOT NULL, doc text NOT NULL,
-		released bigint, principal text, key_id text,
+		released bigint, principal text, key_id text, named bigint,
 		PRIMARY KEY (uid))`,
+	// A name has one run in the whole fleet, from the transaction that ships the run first.
+	`CREATE UNIQUE INDEX IF NOT EXISTS fleet_runs_names ON fleet_runs (principal, agent, run) WHERE named = 1`,
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_host ON fleet_runs (host, owner, agent, run)`,
 	`CREATE INDEX IF NOT EXISTS fleet_agents_of_host ON fleet_agents (host, owner, agent)`,
 	`CREATE TABLE IF NOT EXISTS fleet_checkpoints (

@@ -238,11 +238,11 @@ func (s *shipping) agents() {
 func (s *shipping) runs() {
 	var agentUID, owner, agent, run, status, updated, doc, principal []string
 	var key []*string
-	var asOf, seq []int64
+	var asOf, seq, named []int64
 	var released []*int64
 	var fresh struct {
-		uid, agentUID, owner, agent, run []string
-		term                             []int64
+		uid, agentUID, owner, agent, run, principal []string
+		term, named                                 []int64
 	}
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
@@ -251,16 +251,18 @@ func (s *shipping) runs() {
 		if _, there := s.has.runs[r.UID]; r.Whole || !there {
 			fresh.uid, fresh.agentUID, fresh.term = append(fresh.uid, r.UID), append(fresh.agentUID, r.AgentUID), append(fresh.term, r.Term)
 			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
+			fresh.principal, fresh.named = append(fresh.principal, r.Principal), append(fresh.named, bit(r.Named))
 		}
 		status, updated, doc = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc)
 		asOf, seq = append(asOf, r.AsOf), append(seq, r.Seq)
 		principal, key, released = append(principal, r.Principal), append(key, orNull(r.KeyID)), append(released, freed(r))
+		named = append(named, bit(r.Named))
 	}
 	if len(fresh.uid) > 0 {
-		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
+		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term, fresh.principal, fresh.named)
 	}
 	s.fence = s.Len()
-	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key, released)
+	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run, principal, key, released, named)
 }
 
 // freed returns 1 for a run that its owner has ended, and 0 for one that is running. It

@@ -36,21 +36,26 @@ const (
 		ON CONFLICT (uid) DO UPDATE SET doc = excluded.doc, owner = excluded.owner, agent = excluded.agent, principal = excluded.principal,
 		takeover = excluded.takeover, key_id = excluded.key_id
 		WHERE fleet_agents.host = excluded.host`
-	// makeRuns leaves out runs that were erased, and runs that another host was given: if that host has
-	// removed such a run since, the run does not come back to this one.
-	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, as_of_n, status, updated_at, seq, v, doc)
-		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, 0, '', '', 0, 2, ''
-		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[]) AS u(uid, agent_uid, owner, agent, run, term)
+	// makeRuns leaves out runs that were erased, runs whose names other runs have, and runs that another host
+	// was given: if that host has removed such a run since, the run does not come back to this one.
+	makeRuns = `INSERT INTO fleet_runs (uid, agent_uid, host, owner, agent, run, term, principal, named, as_of_n, status, updated_at, seq, v, doc)
+		SELECT u.uid, u.agent_uid, $1, u.owner, u.agent, u.run, u.term, u.principal, u.named, 0, '', '', 0, 2, ''
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+		AS u(uid, agent_uid, owner, agent, run, term, principal, named)
 		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e)
 		AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db <> $1 AND c.term >= u.term)
 		AND NOT EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = $1 AND j.run_uid = u.uid
-			AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db = $1)) ON CONFLICT (uid) DO NOTHING`
+			AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db = $1)) ON CONFLICT DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
-		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = coalesce(u.released, fleet_runs.released)
+		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = coalesce(u.released, fleet_runs.released),
+		named = u.named
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],
 		$11::text[], $12::text[], $13::text[],
-		$14::text[], $15::bigint[]) AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id, released)
-		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term RETURNING fleet_runs.uid`
+		$14::text[], $15::bigint[], $16::bigint[])
+		AS u(uid, term, as_of, status, updated, seq, doc, agent_uid, owner, agent, run, principal, key_id, released, named)
+		WHERE fleet_runs.uid = u.uid AND fleet_runs.host = $1 AND fleet_runs.term = u.term
+		AND (u.named = 0 OR NOT EXISTS (SELECT 1 FROM fleet_runs o WHERE o.named = 1 AND o.principal = u.principal AND o.agent = u.agent
+			AND o.run = u.run AND o.uid <> u.uid)) RETURNING fleet_runs.uid`
 
 	held = `SELECT f.uid FROM fleet_runs f JOIN unnest($2::text[], $3::bigint[]) AS h(uid, term) ON f.uid = h.uid AND f.term = h.term WHERE f.host = $1`
 

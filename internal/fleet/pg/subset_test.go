@@ -17,7 +17,7 @@ import (
 // PostgreSQL 13, CockroachDB, YugabyteDB, Aurora and AlloyDB have in common. Advisory locks, LISTEN, SEQUENCE,
 // TRIGGER, FUNCTION, SKIP LOCKED, large objects and two-phase commits are not allowed.
 var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT GROUP UNION ALL
-	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN REPLACE VIEW
+	RETURNING CREATE TABLE UNIQUE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN REPLACE VIEW
 	unnest coalesce count sum octet_length clock_timestamp excluded text bigint bytea timestamptz interval version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum pid
 	idle_in_transaction_session_timeout lock_timeout statement_timeout transaction_timeout tcp_user_timeout

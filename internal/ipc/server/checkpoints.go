@@ -30,7 +30,11 @@ func (c *call) putCheckpoint() error {
 func (c *call) save(r *ckpt.SaveRequest) error {
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	if err := c.beginAnew(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r.Epoch); err != nil {
+	ref := ckpt.RunRef{Agent: r.Agent, Run: r.Run}
+	if err := c.before(ref, r.Epoch, BeginSave); err != nil {
+		return err
+	}
+	if err := c.beginAnew(ref, r.Epoch); err != nil {
 		return err
 	}
 	saved, err := c.server.store.Save(ctx, c.scope, r)

@@ -21,6 +21,9 @@ func (c *call) appendEvents() error {
 	if err := c.decodeUpTo(maxValues, &events); err != nil {
 		return err
 	}
+	if err := c.before(ref, ref.Epoch, BeginSave); err != nil {
+		return err
+	}
 	if err := c.beginAnew(ref, ref.Epoch); err != nil {
 		return err
 	}

@@ -19,6 +19,9 @@ func (c *call) putGraph() error {
 		return err
 	}
 	r.Agent = c.agent
+	if err := c.before(ckpt.RunRef{Agent: c.agent, Run: r.RunName()}, nil, BeginSave); err != nil {
+		return err
+	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
 	saved, err := c.server.store.GraphPut(ctx, c.scope, r)
@@ -41,6 +44,9 @@ func (c *call) putGraphWrites() error {
 		return err
 	}
 	r.Agent = c.agent
+	if err := c.before(ckpt.RunRef{Agent: c.agent, Run: r.RunName()}, nil, BeginSave); err != nil {
+		return err
+	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
 	written, err := c.server.store.GraphPutWrites(ctx, c.scope, r)

@@ -15,7 +15,7 @@ func (c *call) beginOperation() error {
 	if err := c.takeState(&r.State); err != nil {
 		return err
 	}
-	if err := c.may(BeginOperation); err != nil {
+	if err := c.before(c.ref(), r.Epoch, BeginOperation); err != nil {
 		return err
 	}
 	if err := c.beginAnew(c.ref(), r.Epoch); err != nil {

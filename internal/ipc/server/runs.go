@@ -81,6 +81,9 @@ func (c *call) startRun() error {
 	if err := c.decodeOptional(maxSmallBody, &r); err != nil {
 		return err
 	}
+	if err := c.before(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r.Epoch, BeginRun); err != nil {
+		return err
+	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Run, bool, error) {
 		run, replayed, err := c.server.store.StartRun(ctx, c.scope, r)
 		if err == nil {
@@ -174,12 +177,14 @@ func (c *call) awaitOwnership(run string) error {
 	return c.server.began(ctx, c.scope, c.agent, run)
 }
 
-// may returns an error if this kind of work may not begin now.
-func (c *call) may(what Beginning) error {
-	if c.server.mayBegin == nil {
+// before returns an error if this kind of work may not begin now. A write that names an epoch begins no run.
+func (c *call) before(ref ckpt.RunRef, epoch *int64, what Beginning) error {
+	if c.server.before == nil || epoch != nil && what == BeginSave {
 		return nil
 	}
-	return c.server.mayBegin(c.scope, c.agent, what)
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	return c.server.before(ctx, c.scope, ref, what)
 }
 
 func (c *call) beat() error {
@@ -223,7 +228,7 @@ func (c *call) resume() error {
 		return err
 	}
 	if !r.DryRun {
-		if err := c.may(BeginResume); err != nil {
+		if err := c.before(ref, nil, BeginResume); err != nil {
 			return err
 		}
 	}

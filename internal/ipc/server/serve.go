@@ -17,7 +17,7 @@ func NewServer(o Options) *Server {
 	limits := o.Limits.withDefaults()
 	s := &Server{
 		store: o.Store, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
-		ready: o.Ready, observe: o.Observe, durable: o.Durable, mayBegin: o.MayBegin, lease: o.Lease, place: o.Place, began: o.Began,
+		ready: o.Ready, observe: o.Observe, durable: o.Durable, before: o.Before, lease: o.Lease, place: o.Place, began: o.Began,
 		fleet: o.Fleet, settings: o.Settings, peerOf: o.peerOf,
 		owners: newOwners(limits), stopped: make(chan struct{}),
 	}

@@ -29,8 +29,9 @@ type Options struct {
 	// Durable, if set, is called after each save, step, operation and batch of events, and returns how safe it is. If
 	// wait is not nil, the answer waits for it.
 	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
-	// MayBegin, if set, is asked before a step or an operation begins, and before a run is resumed.
-	MayBegin func(sc ckpt.Scope, agent string, what Beginning) error
+	// Before, if set, is asked before a run, a step or an operation begins, before a write without an epoch, which may begin
+	// a run, and before a run is resumed.
+	Before func(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, what Beginning) error
 	// Began, if set, waits after the start or resume of a run until this host may work on it.
 	Began func(ctx context.Context, sc ckpt.Scope, agent, run string) error
 	// Lease, if set, adds the state of this host's lease in a fleet to the answer to a heartbeat.
@@ -45,7 +46,7 @@ type Options struct {
 	peerOf func(net.Conn) (endpoint.Peer, bool) // nil means endpoint.PeerOf; tests use it to simulate other owners
 }
 
-// Beginning is a kind of work that a host may begin only while it holds its lease.
+// Beginning is a kind of work that a host may begin only while no other host has the run.
 type Beginning int
 
 // The kinds of work.
@@ -53,6 +54,8 @@ const (
 	BeginStep Beginning = iota
 	BeginOperation
 	BeginResume
+	BeginRun
+	BeginSave
 )
 
 // Observation is one answered request, for metrics.
@@ -83,7 +86,7 @@ type Server struct {
 	ready    func(context.Context) error
 	observe  func(Observation)
 	durable  func(ckpt.Scope, string, string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error))
-	mayBegin func(ckpt.Scope, string, Beginning) error
+	before   func(context.Context, ckpt.Scope, ckpt.RunRef, Beginning) error
 	began    func(context.Context, ckpt.Scope, string, string) error
 	lease    func(ckpt.Scope, *ckpt.Run)
 	place    func(context.Context, *ckpt.Run) error

@@ -15,10 +15,12 @@ func (c *call) beginStep() error {
 		return err
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
-	if r.Status == "" || r.Status == ckpt.StepStarted { // a step that has ended is only recorded
-		if err := c.may(BeginStep); err != nil {
-			return err
-		}
+	what := BeginStep
+	if r.Status != "" && r.Status != ckpt.StepStarted { // a step that has ended is only recorded
+		what = BeginSave
+	}
+	if err := c.before(c.ref(), r.Epoch, what); err != nil {
+		return err
 	}
 	if err := c.beginAnew(c.ref(), r.Epoch); err != nil {
 		return err
