@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -291,5 +292,39 @@ func TestFrontUnacknowledged(t *testing.T) {
 	expect.Soon(t, "the first host has the run again", func() bool { last = resume(one); return last.Claimed || last.status == http.StatusConflict })
 	if !last.Claimed {
 		t.Errorf("the run does not come back: %v", last)
+	}
+}
+
+// TestFrontRestart: after a restart while the engine is away, the status does not tell rows as not shipped that
+// the engine has.
+func TestFrontRestart(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one")
+	one := hosts[0]
+	for n := range 50 {
+		if a := one.save("coder", "main", n); a.status != http.StatusCreated {
+			t.Fatalf("%v", a)
+		}
+	}
+	rows := func() int64 {
+		s := struct {
+			Unshipped int64 `json:"unshipped_rows"`
+		}{-1}
+		one.call(t.Context(), "GET", "/v1/fleet", nil, &s)
+		return s.Unshipped
+	}
+	expect.Soon(t, "everything is shipped", func() bool { return rows() == 0 })
+	engine.Stop()
+	if err := one.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = one.cmd.Wait()
+	one.start()
+	expect.Soon(t, "the daemon is back", func() bool { return rows() >= 0 })
+	if a := one.save("coder", "main", 50); a.status != http.StatusCreated {
+		t.Fatalf("%v", a)
+	}
+	if got := rows(); got < 1 || got > 10 { // the save, and the end and the start of the daemon
+		t.Errorf("after a restart and one save, %d rows are told as not shipped", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +53,9 @@ func beFleetHost(folder string) {
 	if keys := filepath.Join(folder, "keys"); exists(keys) {
 		c.FleetKeys = keys
 	}
-	if err := (&Daemon{Config: c, Version: "test"}).Run(context.Background()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := (&Daemon{Config: c, Version: "test"}).Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

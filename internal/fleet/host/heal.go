@@ -132,6 +132,7 @@ func (s *shipper) keepHealer(wait time.Duration) {
 	if w.Database == s.host.DB {
 		s.healer.know(w.Engine, w.Beats)
 		s.engineID, s.word, s.gap, s.kept = w.Engine, w.Mark, w.Gap, kept{w.Engine, w.Mark, w.Taken, w.Gap}
+		s.tally.mark = w.Mark
 	}
 }
 

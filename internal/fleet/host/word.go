@@ -21,7 +21,7 @@ const wordSuffix = ".fleet"
 
 // wordEvery is how often that file is written while batches are shipped. An old word is
 // never wrong: the engine has at least what it says.
-const wordEvery = 10 * time.Second
+const wordEvery = time.Second
 
 // word is what an engine has acknowledged about a database.
 type word struct {
