@@ -52,7 +52,6 @@ var alertCases = []alertCase{
 	{"FleetFails", "20m", []string{`ckptsidecar_fleet_failing=1x30`}, []string{`ckptsidecar_fleet_failing=0x30`}, "ships nothing"},
 	{"FleetWentBack", "20m", []string{`ckptsidecar_fleet_went_back_total=0+1x30`}, []string{`ckptsidecar_fleet_went_back_total=1x30`}, "shipped it again"},
 	{"FleetErasureWaits", "26h", []string{`ckptsidecar_fleet_erasures_waiting=1x1600`}, []string{`ckptsidecar_fleet_erasures_waiting=0x1600`}, "has not confirmed"},
-	{"FleetPrincipalFull", "20m", []string{`ckptsidecar_fleet_principals_full=1x30`}, []string{`ckptsidecar_fleet_principals_full=0x30`}, "used up"},
 	{"FleetLeaseOver", "10m", []string{`ckptsidecar_fleet_lease_left_seconds=0x30`}, []string{`ckptsidecar_fleet_lease_left_seconds=5x30`}, "has lost its lease"},
 	{"FleetStrand", "20m", []string{`ckptsidecar_fleet_strands=1x30`}, []string{`ckptsidecar_fleet_strands=0x30`}, "1 runs"},
 	{"SavesAreSlow", "20m", []string{`ckptsidecar_commit_p99_seconds=2x30`}, []string{`ckptsidecar_commit_p99_seconds=0.1x30`}, "takes 2s"},

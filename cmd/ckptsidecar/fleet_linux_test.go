@@ -70,8 +70,7 @@ func newFleetWorld(t *testing.T, url string) *fleetWorld {
 	ended := make(chan int)
 	var log bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"serve", "--db", filepath.Join(folder, "ckpt.db"), "--socket", w.socket, "--set", "fleet.engine_file=" + file, "--set", "fleet.name=seen-host",
-			"--set", "limits.principal_bytes=1GiB"},
+		ended <- run(ctx, []string{"serve", "--db", filepath.Join(folder, "ckpt.db"), "--socket", w.socket, "--set", "fleet.engine_file=" + file, "--set", "fleet.name=seen-host"},
 			process{stdin: strings.NewReader(""), stdout: &log, stderr: &log, env: w.env})
 	}()
 	t.Cleanup(func() {
@@ -144,7 +143,7 @@ func TestFleetSeen(t *testing.T) {
 	for second, agent := range []string{"first", "second", "third"} { // they may have been saved in the same millisecond
 		engine.Exec("fleet", fmt.Sprintf(`UPDATE fleet_runs SET updated_at = '2026-01-01T00:00:0%d.000Z' WHERE agent = '%s'`, second, agent))
 	}
-	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "shipping", "seen-host", "PostgreSQL", "127.0.0.1:", "0 rows", "1.07 GB for each principal")
+	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "shipping", "seen-host", "PostgreSQL", "127.0.0.1:", "0 rows")
 	w.wants(t, cli.ExitDone, []string{"fleet", "status", "--jq", ".state"}, "shipping")
 	if got := w.wants(t, cli.ExitDone, []string{"fleet", "hosts"}, "seen-host (here)"); !regexp.MustCompile(`just now| (s|min) ago`).MatchString(got.stdout) {
 		t.Errorf("it does not say when the host was seen:\n%s", got.stdout)

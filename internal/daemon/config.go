@@ -77,7 +77,6 @@ type Config struct {
 	FleetHealWait ckpt.Duration
 
 	FleetJanitorAfter ckpt.Duration // how long a host must be lost before its runs are cleaned up
-	PrincipalBytes    Size          // the most bytes that the engine stores for one principal
 
 	FleetPrincipals NamesText // the principals of this host's users in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory assigns on every host

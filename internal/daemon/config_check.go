@@ -98,9 +98,6 @@ func (k *checking) limits() {
 	if c.OwnerBytes < 0 {
 		k.bad("limits.owner_bytes", "is negative: give a size, or 0 for no limit")
 	}
-	if c.PrincipalBytes < 0 {
-		k.bad("limits.principal_bytes", "is negative: give a size, or 0 for no limit")
-	}
 	if c.AgentFiles < 0 {
 		k.bad("limits.agent_files", "is negative: give a size, or 0 for no limit")
 	}

@@ -65,7 +65,7 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
 		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace),
 		HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
-		JanitorAfter: time.Duration(c.FleetJanitorAfter), PrincipalBytes: int64(c.PrincipalBytes),
+		JanitorAfter: time.Duration(c.FleetJanitorAfter),
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,
 			Version: version, WriteTimeout: time.Duration(c.WriteTimeout),

@@ -57,9 +57,6 @@ func (c *Config) Settings() []Setting {
 			"write-ahead log. 0 for none.", start, &c.Reserve},
 		{"limits.owner_bytes", "", "How many bytes one user may store, in states, steps, events, policies and rows of the audit log together; " +
 			"0 for no limit.", start, &c.OwnerBytes},
-		{"limits.principal_bytes", "", "How many bytes the fleet's engine may have of one principal, of all hosts together. Agents with " +
-			"`durability: fleet` of a principal with more get `quota` on this host; all others go on. Set it alike on all hosts. 0 for no " +
-			"limit.", start, &c.PrincipalBytes},
 		{"limits.free_floor", "", "How much free space, on the disk and below limits.max_database, is kept for users who store little: when less is free, " +
 			"a user who stores more than limits.owner_minimum gets `quota`, and the daemon is `degraded`. At most a tenth of the disk counts. " +
 			"0 for none.", start, &c.FreeFloor},

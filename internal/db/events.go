@@ -37,9 +37,6 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err != nil {
 			return nil, err
 		}
-		if err := s.MayAddToFleet(agent.Owner, agent.Name); err != nil {
-			return nil, err
-		}
 		if err := s.Enter(tx, agent, run, events, e); err != nil {
 			return nil, err
 		}

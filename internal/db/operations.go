@@ -133,9 +133,6 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 			done.Replayed = true
 			return &done.Operation, nil
 		}
-		if err := s.MayAddToFleet(agent.Owner, agent.Name); err != nil {
-			return nil, err
-		}
 		if err := s.mayBegin(tx, sc, agent, run, &r, e); err != nil {
 			return nil, err
 		}

@@ -36,9 +36,6 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			old.Replayed = true
 			return &old.Step, nil
 		}
-		if err := s.MayAddToFleet(sc.Whose(), ref.Agent); err != nil {
-			return nil, err
-		}
 		return putStep(tx, run, old, r, print, e)
 	})
 }

@@ -24,16 +24,11 @@ type statusCmd struct{}
 func (*statusCmd) Help() string {
 	return `The daemon answers. It does not ask the engine: it tells what it knows.
 The exit code is 1 if nothing is shipped, and 4 if this host belongs to no fleet.
-A user who is not an administrator sees how much the engine has of his own, if limits.principal_bytes is set.
 Without a daemon, ckptsidecar fleet check asks the engine itself.`
 }
 
 func (c *statusCmd) Run(ctx context.Context, a *cli.App) error {
-	o := client.Operator{Client: a.Client()}
-	s, err := o.Fleet(ctx)
-	if ckpt.CodeOf(err) == ckpt.CodeDenied {
-		return ownUsage(ctx, a, o)
-	}
+	s, err := client.Operator{Client: a.Client()}.Fleet(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +102,6 @@ func statusText(a *cli.App, s *fleet.Status) {
 	for _, realm := range slices.Sorted(maps.Keys(s.Realms)) {
 		p.Add("realm", realm+" has "+s.Realms[realm])
 	}
-	usageText(a, p, &s.Usage)
 	if s.Janitor {
 		p.Add("janitor", "this host; "+term.Count(s.Cleaned, "run")+" of lost hosts cleaned up since the daemon began")
 	}
@@ -121,43 +115,6 @@ func statusText(a *cli.App, s *fleet.Status) {
 		p.Add("sealed with", strings.Join(s.Keys, ", "))
 	}
 	p.Write(a.Stdout, a.Out)
-}
-
-// ownUsage shows users how much the engine stores for them.
-func ownUsage(ctx context.Context, a *cli.App, o client.Operator) error {
-	u, err := o.FleetUsage(ctx)
-	if err != nil {
-		return err
-	}
-	if a.JSON {
-		return a.WriteJSON(u)
-	}
-	p := &term.Pairs{}
-	usageText(a, p, u)
-	p.Write(a.Stdout, a.Out)
-	if u.Limit == 0 {
-		term.Printf(a.Stdout, "no quota: limits.principal_bytes is 0; only administrators see the rest\n")
-	}
-	return nil
-}
-
-// usageText shows how much the engine stores for each principal, if that is limited.
-func usageText(a *cli.App, p *term.Pairs, u *fleet.Usage) {
-	if u.Limit == 0 {
-		return
-	}
-	when := "not counted yet"
-	if u.CountedAgo >= 0 {
-		when = fmt.Sprintf("counted %.0f s ago", u.CountedAgo)
-	}
-	p.Add("quota", term.Bytes(u.Limit)+" for each principal, "+when)
-	for _, of := range u.Principals {
-		text := fmt.Sprintf("%s, here %s: %s", of.Principal, of.Owner, term.Bytes(of.Bytes))
-		if of.Full {
-			text += ", " + a.Out.Red("used up")
-		}
-		p.Add("", text)
-	}
 }
 
 func leaseText(a *cli.App, s *fleet.Status) string {

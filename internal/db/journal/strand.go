@@ -78,14 +78,6 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 	return s, err
 }
 
-// HasAgent says whether an owner has an agent with this name here.
-func (j *Journal) HasAgent(ctx context.Context, owner, agent string) (is bool, err error) {
-	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.GetContext(ctx, &is, `SELECT EXISTS (SELECT 1 FROM agents WHERE owner = ? AND name = ?)`, owner, agent)
-	})
-	return is, err
-}
-
 // Terms returns the runs of this host with their terms: the terms of claims and restores that gave
 // runs to this host, and zero for runs that began here.
 func (j *Journal) Terms(ctx context.Context) (all []fleet.RunTerm, err error) {

@@ -64,9 +64,6 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 		if answer.Written, err = insertGraphWrites(tx, run, r.Checkpoint, rows, r.Special()); err != nil || answer.Written == 0 {
 			return err
 		}
-		if err := s.MayAddToFleet(sc.Whose(), r.Agent); err != nil { // repeated writes are still answered
-			return err
-		}
 		e.Detail = map[string]any{"task": r.Writes[0].Task, "writes": answer.Written}
 		return tx.Audit(e)
 	}})

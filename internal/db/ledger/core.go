@@ -29,7 +29,6 @@ type Core struct {
 	chainKey   string    // the secret in the hashes of the audit log
 	agents     agentCache
 	elsewhere  elsewhere
-	fullOwners fullOwners
 	fleetID    atomic.Pointer[string] // nil if it is the database's own ID
 	newest     newestOf               // the newest checkpoint of each agent
 	States     *blob.States

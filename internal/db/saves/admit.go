@@ -12,9 +12,6 @@ func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
 	if err := s.Admit(tx, v, c.known); err != nil {
 		return err
 	}
-	if err := s.MayAddToFleet(v.Scope.Whose(), v.Request.Agent); err != nil {
-		return err
-	}
 	if err := s.mayNameTrees(tx, v, c.agent); err != nil {
 		return err
 	}

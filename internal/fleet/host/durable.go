@@ -18,8 +18,6 @@ func (m *Member) Durable(sc ckpt.Scope, agent, run string) (ckpt.Durability, fun
 		return "", nil // there is no fleet, and the policy does not ask for one
 	case err == nil && want == ckpt.DurabilityLocal:
 		return ckpt.DurabilityLocal, nil
-	case err == nil && outage == ckpt.OutageDegrade && m.store.FullInFleet(sc.Whose()) != nil:
-		return ckpt.DurabilityLocal, nil // it is shipped, but the quota is used up
 	}
 	n := m.store.Committed()
 	return "", func(ctx context.Context) (ckpt.Durability, error) {

@@ -51,9 +51,6 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	if c.JanitorAfter > 0 {
 		m.shipper.janitor = m.newJanitor(c.JanitorAfter)
 	}
-	if c.PrincipalBytes > 0 {
-		m.shipper.quota = m.newQuota(c.PrincipalBytes)
-	}
 	return m
 }
 
@@ -70,13 +67,7 @@ func (m *Member) noteCleaning(c *fleet.CleaningNoted) error {
 		"dropped": c.Drop, "removed": json.RawMessage(c.Doc)}, c.Why)
 }
 
-// newQuota limits how much the engine may hold for each principal.
-func (m *Member) newQuota(limit int64) *quota {
-	s := m.shipper
-	return &quota{limit: limit, line: line{url: s.url}, ids: s.identities, owners: s.reader.Owners, full: m.store.SetFull, log: s.log}
-}
-
-// Run ships, renews the lease, counts for quotas and cleans up until ctx ends. Without an engine
+// Run ships, renews the lease and cleans up until ctx ends. Without an engine
 // it returns at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.shipper == nil {
@@ -87,9 +78,6 @@ func (m *Member) Run(ctx context.Context) {
 	all.Go(func() { _ = m.shipper.keeper.Run(ctx) })
 	if m.shipper.janitor != nil {
 		all.Go(func() { _ = m.shipper.janitor.Run(ctx) })
-	}
-	if m.shipper.quota != nil {
-		all.Go(func() { _ = m.shipper.quota.Run(ctx) })
 	}
 	all.Wait()
 }

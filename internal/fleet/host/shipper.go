@@ -64,7 +64,6 @@ type shipper struct {
 
 	brought   brought
 	janitor   *janitor // nil for a host that never is the janitor
-	quota     *quota   // nil for a host that limits no principal
 	healer    *healer  // nil for a host that does not check whether the engine went back
 	keeper    *keeper  // nil for a host that holds no lease
 	grace     time.Duration

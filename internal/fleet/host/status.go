@@ -50,7 +50,6 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	ids := v.shipper.identities()
 	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
 	v.shipper.keeper.tell(st)
-	st.Usage = *v.shipper.quota.Usage()
 	if j := v.shipper.janitor; j != nil {
 		st.Janitor, st.Cleaned = j.holds.Load(), j.runs.Load()
 	}

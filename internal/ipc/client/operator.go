@@ -159,14 +159,6 @@ func (o Operator) Fleet(ctx context.Context) (*fleet.Status, error) {
 	return orNil(v, err)
 }
 
-// FleetUsage reads how much the fleet's engine stores for principals. A user sees only their
-// own usage.
-func (o Operator) FleetUsage(ctx context.Context) (*fleet.Usage, error) {
-	v := new(fleet.Usage)
-	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/usage", repeatable: true}, v)
-	return orNil(v, err)
-}
-
 // FleetHosts lists the hosts of the fleet. For administrators.
 func (o Operator) FleetHosts(ctx context.Context) (*fleet.Hosts, error) {
 	v := new(fleet.Hosts)

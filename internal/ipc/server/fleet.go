@@ -9,14 +9,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Fleet is what the server needs from the engine that the hosts share. FleetUsage, FleetRuns, FleetPrompts,
+// Fleet is what the server needs from the engine that the hosts share. FleetRuns, FleetPrompts,
 // FleetCheckpoint, Claim, Bring, BringThread and Release are for all users. All other calls are for administrators; the
 // implementation refuses other callers.
 type Fleet interface {
 	// FleetStatus returns the status of shipping. It does not ask the engine.
 	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
-	// FleetUsage returns how much the engine stores for principals. A user sees only their own usage.
-	FleetUsage(ctx context.Context, sc ckpt.Scope) (*fleet.Usage, error)
 	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
 	// FleetRuns lists the runs that the scope may see.
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
@@ -64,13 +62,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 		return nil, n.refuse(sc)
 	}
 	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Healing: []string{},
-		Principals: map[string]string{}, Realms: map[string]string{},
-		Usage: fleet.Usage{CountedAgo: -1, Principals: []fleet.PrincipalUsed{}}}, nil
-}
-
-func (n noFleet) FleetUsage(_ context.Context, sc ckpt.Scope) (*fleet.Usage, error) {
-	sc.Admin = true // every user may ask about their own usage, and learns that there is no fleet
-	return nil, n.refuse(sc)
+		Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
 func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
@@ -200,10 +192,6 @@ func (c *call) decideStrand(decision string) error {
 
 func (c *call) getFleet() error {
 	return read(c, false, func(ctx context.Context) (*fleet.Status, error) { return c.server.fleet.FleetStatus(ctx, c.scope) })
-}
-
-func (c *call) getFleetUsage() error {
-	return read(c, false, func(ctx context.Context) (*fleet.Usage, error) { return c.server.fleet.FleetUsage(ctx, c.scope) })
 }
 
 func (c *call) listFleetHosts() error {

@@ -609,7 +609,6 @@ func (a *api) daemon() {
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/settings"))
 	a.as(ckpt.Caller{Owner: "uid:7", Admin: true}).want(404, get("/v1/settings"))
 	a.want(200, get("/v1/fleet")) // this host has no fleet
-	a.want(409, get("/v1/fleet/usage"))
 	a.want(409, get("/v1/fleet/hosts"))
 	a.want(409, get("/v1/fleet/runs?host=h&agent=a&status=running&limit=2&before=2026-11-24T00%3A00%3A00.000Z%2Fu"))
 	a.want(400, get("/v1/fleet/runs?status=bad"))

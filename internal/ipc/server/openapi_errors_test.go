@@ -116,8 +116,6 @@ func (f failing) Recorder(context.Context, ckpt.Scope, ckpt.RunRef, survey.Recor
 
 func (f failing) FleetStatus(context.Context, ckpt.Scope) (*fleet.Status, error) { return nil, f.err }
 
-func (f failing) FleetUsage(context.Context, ckpt.Scope) (*fleet.Usage, error) { return nil, f.err }
-
 func (f failing) FleetHosts(context.Context, ckpt.Scope) (*fleet.Hosts, error) { return nil, f.err }
 
 func (f failing) FleetRuns(context.Context, ckpt.Scope, fleet.RunsQuery) (*fleet.Runs, error) {

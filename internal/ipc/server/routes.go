@@ -109,7 +109,6 @@ var routes = []route{
 	{name: "archive_audit", method: "POST", path: "/v1/audit/archive", write: true, do: (*call).archiveAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "fleet", method: "GET", path: "/v1/fleet", do: (*call).getFleet},
-	{name: "fleet_usage", method: "GET", path: "/v1/fleet/usage", do: (*call).getFleetUsage},
 	{name: "fleet_hosts", method: "GET", path: "/v1/fleet/hosts", do: (*call).listFleetHosts},
 	{name: "fleet_runs", method: "GET", path: "/v1/fleet/runs",
 		params: []string{"host", "principal", "agent", "status", "before", "limit"}, do: (*call).listFleetRuns},
