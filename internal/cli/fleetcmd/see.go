@@ -61,7 +61,7 @@ func statusText(a *cli.App, s *fleet.Status) {
 	}
 	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("fleet"), state)
 	if s.Error != "" {
-		term.Printf(a.Stdout, "  %s %s\n", a.Out.Red("!"), s.Error)
+		a.Out.Hanging(a.Stdout, "  "+a.Out.Red("!")+" ", term.Escape(s.Error))
 	}
 	p := &term.Pairs{}
 	p.Add("host", s.Name+", database "+s.DB)
@@ -101,9 +101,6 @@ func statusText(a *cli.App, s *fleet.Status) {
 	}
 	for _, realm := range slices.Sorted(maps.Keys(s.Realms)) {
 		p.Add("realm", realm+" has "+s.Realms[realm])
-	}
-	if s.Janitor {
-		p.Add("janitor", "this host; "+term.Count(s.Cleaned, "run")+" of lost hosts cleaned up since the daemon began")
 	}
 	p.Add("lease", leaseText(a, s))
 	switch {
