@@ -19,8 +19,8 @@
 --
 -- A host may read everything, because it may take over every run; seals keep it from
 -- reading realms whose keys it does not have. It writes its own rows only. Of other hosts
--- it may take runs and agents over, which leaves a claim. While it is the janitor it may also
--- remove what lost hosts have shipped. It may do nothing else.
+-- it may take runs and agents over, which leaves a claim. It may do nothing
+-- else.
 
 \set ON_ERROR_STOP on
 
@@ -42,19 +42,9 @@ CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timesta
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_hosts h WHERE h.db = of AND h.incarnation = number
 		AND h.lease_until IS NOT DISTINCT FROM until AND (h.restored_by IS NOT DISTINCT FROM by OR by = fleet_me())) $$;
 
--- The janitor removes what policies no longer keep of the runs of a host that is lost: that
--- has no lease, and was not heard of for a minute at least.
-CREATE OR REPLACE FUNCTION fleet_cleans(of text) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_janitor j JOIN fleet_hosts h ON h.db = of JOIN fleet_marks m ON m.db = of
-		WHERE j.db = fleet_me() AND j.until > clock_timestamp() AND m.seen_at + interval '1 minute' < clock_timestamp()
-		AND (h.lease_until IS NULL OR h.lease_until + interval '1 minute' < clock_timestamp())) $$;
--- A host becomes the janitor where nobody is, and stays it.
-CREATE OR REPLACE FUNCTION fleet_may_clean() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-	AS $$ SELECT NOT EXISTS (SELECT 1 FROM fleet_janitor j WHERE j.db <> fleet_me() AND j.until > clock_timestamp()) $$;
-
 GRANT SELECT ON fleet_meta TO ckpt_hosts;
 GRANT SELECT, INSERT ON fleet_erasures, fleet_erased, fleet_confirmations TO ckpt_hosts;
-GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims, fleet_rejoined, fleet_heals, fleet_janitor, fleet_cleanings TO ckpt_hosts;
+GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims, fleet_rejoined, fleet_heals TO ckpt_hosts;
 GRANT SELECT, INSERT, UPDATE, DELETE ON fleet_agents, fleet_runs, fleet_checkpoints, fleet_segments, fleet_rows TO ckpt_hosts;
 
 DO $$
@@ -66,7 +56,7 @@ BEGIN
 	FOR t, own IN VALUES
 		('fleet_hosts', 'db = fleet_me()'), ('fleet_marks', 'db = fleet_me()'), ('fleet_audit', 'db = fleet_me()'),
 		('fleet_erasures', 'db = fleet_me()'), ('fleet_erased', 'db = fleet_me()'), ('fleet_confirmations', 'host = fleet_me()'),
-		('fleet_rejoined', 'db = fleet_me()'), ('fleet_janitor', 'db = fleet_me()'), ('fleet_cleanings', 'by_db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me() OR from_db = fleet_me()'),
+		('fleet_rejoined', 'db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me() OR from_db = fleet_me()'),
 		('fleet_agents', 'host = fleet_me()'), ('fleet_runs', 'host = fleet_me()'),
 		('fleet_checkpoints', 'db = fleet_me()'), ('fleet_segments', 'db = fleet_me()'),
 		('fleet_rows', 'run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me())')
@@ -80,8 +70,6 @@ END $$;
 
 CREATE POLICY changes ON fleet_audit FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_heals FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
-CREATE POLICY changes ON fleet_janitor FOR UPDATE TO ckpt_hosts USING (fleet_may_clean()) WITH CHECK (db = fleet_me());
-CREATE POLICY changes ON fleet_cleanings FOR UPDATE TO ckpt_hosts USING (host = fleet_me() OR by_db = fleet_me());
 CREATE POLICY changes ON fleet_rejoined FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_claims FOR UPDATE TO ckpt_hosts USING (from_db = fleet_me() OR to_db = fleet_me());
 CREATE POLICY changes ON fleet_checkpoints FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
@@ -94,10 +82,10 @@ CREATE POLICY changes ON fleet_marks FOR UPDATE TO ckpt_hosts USING (true) WITH 
 CREATE POLICY changes ON fleet_hosts FOR UPDATE TO ckpt_hosts USING (true)
 	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until, restored_by));
 -- What belongs to a run goes with the run, whoever has shipped it.
-CREATE POLICY removes ON fleet_runs FOR DELETE TO ckpt_hosts USING (host = fleet_me() OR fleet_cleans(host));
+CREATE POLICY removes ON fleet_runs FOR DELETE TO ckpt_hosts USING (host = fleet_me());
 CREATE POLICY removes ON fleet_agents FOR DELETE TO ckpt_hosts USING (host = fleet_me());
-CREATE POLICY removes ON fleet_rows FOR DELETE TO ckpt_hosts USING (run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me() OR fleet_cleans(r.host)));
+CREATE POLICY removes ON fleet_rows FOR DELETE TO ckpt_hosts USING (run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me()));
 CREATE POLICY removes ON fleet_checkpoints FOR DELETE TO ckpt_hosts
-	USING (db = fleet_me() OR run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me() OR fleet_cleans(r.host)));
+	USING (db = fleet_me() OR run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me()));
 CREATE POLICY removes ON fleet_segments FOR DELETE TO ckpt_hosts
-	USING (db = fleet_me() OR run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me() OR fleet_cleans(r.host)));
+	USING (db = fleet_me() OR run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me()));

@@ -76,8 +76,6 @@ type Config struct {
 	FleetGrace    ckpt.Duration
 	FleetHealWait ckpt.Duration
 
-	FleetJanitorAfter ckpt.Duration // how long a host must be lost before its runs are cleaned up
-
 	FleetPrincipals NamesText // the principals of this host's users in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory assigns on every host
 
@@ -136,7 +134,6 @@ func Default(system bool, env Environment) Config {
 		FleetGrace:           ckpt.Duration(5 * time.Second),
 		FleetHealWait:        ckpt.Duration(10 * time.Minute),
 		OwnerMinimum:         16 << 20,
-		FleetJanitorAfter:    ckpt.Duration(10 * time.Minute),
 		OTLPContent:          string(observed.Hash),
 		OTLPStrangers:        256,
 		OTLPTokenTime:        ckpt.Duration(5 * time.Second),

@@ -23,9 +23,6 @@ func (k *checking) fleet() {
 	k.between("fleet.lease", c.FleetLease, 5*time.Second, 10*time.Minute)
 	k.between("fleet.grace", c.FleetGrace, time.Second, 10*time.Minute)
 	k.between("fleet.heal_wait", c.FleetHealWait, time.Second, 24*time.Hour)
-	if c.FleetJanitorAfter != 0 {
-		k.between("fleet.janitor_after", c.FleetJanitorAfter, time.Minute, 30*24*time.Hour)
-	}
 	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
 		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
 	}
@@ -65,7 +62,6 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
 		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace),
 		HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
-		JanitorAfter: time.Duration(c.FleetJanitorAfter),
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,
 			Version: version, WriteTimeout: time.Duration(c.WriteTimeout),

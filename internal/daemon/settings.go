@@ -120,9 +120,6 @@ func (c *Config) Settings() []Setting {
 			"clock skew between the engine's own machines, over which the engine may fail over.", start, &c.FleetGrace},
 		{"fleet.heal_wait", "", "How long no host claims by itself after the engine went back, " +
 			"while hosts have not registered again that may have claims which the engine has lost.", start, &c.FleetHealWait},
-		{"fleet.janitor_after", "", "How long a host must be silent, and its lease over, before the janitor of the fleet " +
-			"removes what its policies no longer keep by age. Any host may be the janitor; 0s for never this one. " +
-			"See docs/FLEET.md.", start, &c.FleetJanitorAfter},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +

@@ -39,8 +39,6 @@ type Status struct {
 	LeaseSpan  float64           `json:"lease_seconds"`
 	Grace      float64           `json:"grace_seconds"` // how much longer this host waits before it claims
 	LeaseError string            `json:"lease_error"`   // why the lease is not renewed, "" if it is
-	Janitor    bool              `json:"janitor"`       // this host cleans up after hosts that are lost
-	Cleaned    int64             `json:"cleaned_runs"`  // runs of lost hosts, since the daemon began
 }
 
 // Which agents are shipped.

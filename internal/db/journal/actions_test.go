@@ -65,7 +65,6 @@ func TestCopyOfEachAction(t *testing.T) {
 		{"set_owner_policy", func() error { _, err := s.SetOwnerPolicy(ctx, ann, []byte(`{"pre_operation_keep":"50h"}`)); return err }},
 		{"set_daemon_policy", func() error { return s.SetDaemonPolicy([]byte(`{"recovery_keep":"48h"}`)) }},
 		{"set_principals", func() error { return s.SetIdentityMap(`{"principals":{"uid:1000":"acme/build"},"realms":{}}`) }},
-		{"clean_fleet", func() error { return s.NoteCleaned(map[string]any{"host": "lost"}, "why") }},
 		{"drop_strand", func() error {
 			s.NoteDropped(admin, ann.Caller.Owner, ref, "uid", map[string]any{"term": 1})
 			return nil

@@ -77,17 +77,6 @@ func (s *Core) SetFleetID(id, why string) error {
 	return err
 }
 
-// NoteCleaned notes in the audit log what this host, as the janitor of a fleet, has removed of a
-// run of a lost host. That run does not belong to this host, so only the row's detail names it.
-func (s *Core) NoteCleaned(detail map[string]any, why string) error {
-	if s.Engine.ReadOnly() != "" {
-		return nil
-	}
-	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
-		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "clean_fleet", Outcome: OutcomeDone, Detail: detail, Reason: why})
-	}})
-}
-
 // NoteDropped notes in the audit log that an administrator has dropped the strand of a run, and why. The subject of the
 // row is the identity of the run.
 func (s *Core) NoteDropped(sc ckpt.Scope, owner string, run ckpt.RunRef, uid string, detail map[string]any) {

@@ -22,8 +22,6 @@ type Config struct {
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
 
-	JanitorAfter time.Duration // how long a host must be lost before its runs are cleaned up; 0 for never
-
 	Env   func(name string) string // tells in which folder systemd puts credentials
 	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
 }

@@ -61,14 +61,7 @@ func (c *claimant) mustOpen(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	if err != nil || partly {
 		return agent, err
 	}
-	r := agent.Runs[0]
-	if err := e.FillJudged(ctx, &r); err != nil {
-		return nil, err
-	}
-	if o.Run(&r); seal.Lacks(&r) != "" {
-		return nil, unopened(sc, run, seal.Lacks(&r), hint)
-	}
-	names, err := e.KeysOfParts(ctx, &r)
+	names, err := e.KeysOfParts(ctx, run.UID)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -48,26 +47,10 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
 	m.shipper.keepHealer(c.HealWait)
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
-	if c.JanitorAfter > 0 {
-		m.shipper.janitor = m.newJanitor(c.JanitorAfter)
-	}
 	return m
 }
 
-// newJanitor makes a janitor that cleans up after hosts that have been lost for the given time.
-func (m *Member) newJanitor(after time.Duration) *janitor {
-	s := m.shipper
-	return &janitor{after: after, line: line{url: s.url}, host: s.host, lease: s.keeper.lease, incarnation: s.keeper.last.Load, keys: s.keys,
-		note: m.noteCleaning, log: s.log}
-}
-
-// noteCleaning writes into the audit log what this host has cleaned of another host.
-func (m *Member) noteCleaning(c *fleet.CleaningNoted) error {
-	return m.store.NoteCleaned(map[string]any{"host": c.Name, "db": c.Host, "owner": c.Owner, "agent": c.Agent, "run": c.Run, "uid": c.UID,
-		"dropped": c.Drop, "removed": json.RawMessage(c.Doc)}, c.Why)
-}
-
-// Run ships, renews the lease and cleans up until ctx ends. Without an engine
+// Run ships and renews the lease until ctx ends. Without an engine
 // it returns at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.shipper == nil {
@@ -76,9 +59,6 @@ func (m *Member) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = m.shipper.Run(ctx) })
 	all.Go(func() { _ = m.shipper.keeper.Run(ctx) })
-	if m.shipper.janitor != nil {
-		all.Go(func() { _ = m.shipper.janitor.Run(ctx) })
-	}
 	all.Wait()
 }
 

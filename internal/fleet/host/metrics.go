@@ -27,8 +27,6 @@ var (
 	backDesc = prometheus.NewDesc("ckptsidecar_fleet_went_back_total",
 		"How often the fleet's engine had lost what it had acknowledged.", nil, nil)
 	erasuresDesc = prometheus.NewDesc("ckptsidecar_fleet_erasures_waiting", "Erasures of the fleet that some host has not confirmed.", nil, nil)
-	cleanedDesc  = prometheus.NewDesc("ckptsidecar_fleet_cleaned_runs_total",
-		"Runs of lost hosts that this host has cleaned up as the janitor of the fleet, since the daemon began.", nil, nil)
 )
 
 // behind returns how many rows are newer than a mark, and for how many seconds the oldest
@@ -44,7 +42,7 @@ func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float
 // Describe implements prometheus.Collector.
 func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{lagDesc, leaseDesc, fencedDesc, strandsDesc, rowsDesc,
-		batchDesc, batchesDesc, failingDesc, backDesc, erasuresDesc, cleanedDesc} {
+		batchDesc, batchesDesc, failingDesc, backDesc, erasuresDesc} {
 		ch <- d
 	}
 }
@@ -62,9 +60,6 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(failingDesc, prometheus.GaugeValue, failing)
 	ch <- prometheus.MustNewConstMetric(backDesc, prometheus.CounterValue, float64(t.wentBack))
 	ch <- prometheus.MustNewConstMetric(erasuresDesc, prometheus.GaugeValue, float64(len(t.erasures)))
-	if s.janitor != nil {
-		ch <- prometheus.MustNewConstMetric(cleanedDesc, prometheus.CounterValue, float64(s.janitor.runs.Load()))
-	}
 	if s.keeper != nil {
 		ch <- prometheus.MustNewConstMetric(leaseDesc, prometheus.GaugeValue, s.keeper.lease.Left().Seconds())
 	}

@@ -11,9 +11,7 @@ import (
 
 // settle ships the runs that the engine lacks, and removes those that it should not have,
 // if no row of the audit log tells the shipper to. That happens if fleet.ship has changed,
-// if such rows were archived before they were shipped, or if the janitor has cleaned up
-// while this host was away. What the janitor has removed is shipped again, because this
-// host's own retention decides. settle works once for each connection, when everything else
+// or if such rows were archived before they were shipped. settle works once for each connection, when everything else
 // is shipped.
 func (s *shipper) settle(ctx context.Context) error {
 	if !s.strays {
@@ -31,9 +29,6 @@ func (s *shipper) settle(ctx context.Context) error {
 		if s.whole.note(n, err); err != nil {
 			return err
 		}
-	}
-	if err := s.engine.AnswerCleanings(ctx, s.host.DB); err != nil {
-		return err
 	}
 	s.strays, s.gap, s.whole = false, false, whole{}
 	s.keepWord(true)
@@ -60,11 +55,7 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 	if err != nil {
 		return nil, err
 	}
-	cleaned, err := s.engine.Cleaned(ctx, s.host.DB, mine)
-	if err != nil {
-		return nil, err
-	}
-	names = slices.Concat(names, gone, lacks, cleaned)
+	names = slices.Concat(names, gone, lacks)
 	if s.gap {
 		names = append(names, s.whole.left(runs, names)...)
 	}

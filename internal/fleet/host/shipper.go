@@ -63,9 +63,8 @@ type shipper struct {
 	keptAt   time.Time
 
 	brought   brought
-	janitor   *janitor // nil for a host that never is the janitor
-	healer    *healer  // nil for a host that does not check whether the engine went back
-	keeper    *keeper  // nil for a host that holds no lease
+	healer    *healer // nil for a host that does not check whether the engine went back
+	keeper    *keeper // nil for a host that holds no lease
 	grace     time.Duration
 	questions atomic.Int64
 	heeding   sync.Mutex

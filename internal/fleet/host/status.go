@@ -50,9 +50,6 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	ids := v.shipper.identities()
 	st.Principals, st.Realms = orEmpty(ids.Named), orEmpty(ids.Realms)
 	v.shipper.keeper.tell(st)
-	if j := v.shipper.janitor; j != nil {
-		st.Janitor, st.Cleaned = j.holds.Load(), j.runs.Load()
-	}
 	if url, err := v.shipper.url(); err == nil {
 		st.Address = pg.Address(url)
 	}

@@ -76,7 +76,7 @@ func rightsTo(table string) []string {
 		return []string{"SELECT"}
 	case "fleet_erasures", "fleet_erased", "fleet_confirmations":
 		return []string{"SELECT", "INSERT"}
-	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims", "fleet_rejoined", "fleet_heals", "fleet_janitor", "fleet_cleanings":
+	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims", "fleet_rejoined", "fleet_heals":
 		return []string{"SELECT", "INSERT", "UPDATE"}
 	}
 	return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}

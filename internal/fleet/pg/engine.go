@@ -23,8 +23,7 @@ var (
 	// warning, or its answer did not come. The mark tells what happened.
 	ErrUnknown = errors.New("the engine does not say that the batch is replicated")
 	// ErrMoved means that the mark is not where this host left it.
-	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, the engine went back, " +
-		"or the janitor has cleaned runs of this host while it was silent")
+	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, or the engine went back")
 	// ErrSchema means that the tables do not exist, or have another version.
 	ErrSchema = errors.New("the engine's tables do not fit this program")
 	// ErrFull means that the engine has no room.
@@ -43,7 +42,6 @@ type Engine struct {
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 	has     memory
-	cleaned int64  // how often the janitor had cleaned runs of the database that registered last
 	before  before // what the engine knew about the database that registered last
 	heard   int64  // how often the engine had heard from the database, at its last acknowledgment
 }

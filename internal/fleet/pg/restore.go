@@ -37,7 +37,8 @@ const (
 	lostSegments = `SELECT id, size, data, coalesce(key_id, '') FROM fleet_segments WHERE run_uid = $1 AND db = $2`
 	lostRows     = `SELECT kind, key, ord, doc, coalesce(key_id, '') FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
 
-	keysOfParts = `SELECT s.key_id FROM fleet_segments s WHERE s.run_uid = $1 AND s.db = $2 AND s.key_id IS NOT NULL GROUP BY s.key_id
+	keysOfParts = `SELECT c.key_id FROM fleet_checkpoints c WHERE c.run_uid = $1 AND c.key_id IS NOT NULL GROUP BY c.key_id
+		UNION ALL SELECT s.key_id FROM fleet_segments s WHERE s.run_uid = $1 AND s.key_id IS NOT NULL GROUP BY s.key_id
 		UNION ALL SELECT s.key_id FROM fleet_rows s WHERE s.run_uid = $1 AND s.key_id IS NOT NULL GROUP BY s.key_id`
 )
 
@@ -119,12 +120,11 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 	return e.fillRows(ctx, lostRows, r)
 }
 
-// KeysOfParts returns the names of the keys that the segments and the rows of a run are sealed
-// with. FillJudged or Fill must have been called for the run.
-func (e *Engine) KeysOfParts(ctx context.Context, r *fleet.LostRun) ([]string, error) {
+// KeysOfParts returns the names of the keys that the contents of a run are sealed with.
+func (e *Engine) KeysOfParts(ctx context.Context, uid string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rows, err := e.conn.Query(ctx, keysOfParts, r.UID, r.DB)
+	rows, err := e.conn.Query(ctx, keysOfParts, uid)
 	if err != nil {
 		return nil, told(err)
 	}

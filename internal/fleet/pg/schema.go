@@ -15,9 +15,8 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_hosts (
 		db text NOT NULL, name text NOT NULL, version text NOT NULL, schema bigint NOT NULL, incarnation bigint NOT NULL,
 		registered_at timestamptz NOT NULL, restored_by text, lease_until timestamptz, drained bigint, PRIMARY KEY (db))`,
-	// cleaned is how often the janitor has cleaned runs of the host.
 	`CREATE TABLE IF NOT EXISTS fleet_marks (
-		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL, cleaned bigint,
+		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL,
 		PRIMARY KEY (db))`,
 	// takeover is what the agent's policy says about claims: auto, manual or never. principal owns the agent. key_id is the key that
 	// the contents of the row are sealed with; NULL: in the clear.
@@ -68,18 +67,11 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_heals (
 		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
-	`CREATE TABLE IF NOT EXISTS fleet_janitor (key text NOT NULL, db text NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (key))`,
-	`CREATE TABLE IF NOT EXISTS fleet_cleanings (
-		id text NOT NULL, run_uid text NOT NULL, host text NOT NULL, by_db text NOT NULL, at timestamptz NOT NULL, owner text NOT NULL,
-		agent text NOT NULL, run text NOT NULL, dropped bigint NOT NULL, doc text NOT NULL, why text NOT NULL, noted bigint, answered bigint,
-		PRIMARY KEY (id))`,
-	`CREATE INDEX IF NOT EXISTS fleet_cleanings_of_host ON fleet_cleanings (host, run_uid)`,
 	`CREATE INDEX IF NOT EXISTS fleet_rows_prompts ON fleet_rows (key) WHERE kind = 'prompt'`,
 }
 
 // tables are the tables that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals", "fleet_janitor",
-	"fleet_cleanings",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals",
 }

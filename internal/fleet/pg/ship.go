@@ -35,7 +35,7 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	if err := e.restored(ctx, h.DB); err != nil {
 		return "", m, err
 	}
-	err = e.conn.QueryRow(ctx, getMark, h.DB).Scan(&m.N, &m.Hash, &e.cleaned)
+	err = e.conn.QueryRow(ctx, getMark, h.DB).Scan(&m.N, &m.Hash)
 	return meta["engine_id"], m, told(err)
 }
 
@@ -137,7 +137,7 @@ func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	e.has.look(c)
-	s := &shipping{db: db, changes: c, has: &e.has, cleaned: e.cleaned, Batch: &pgx.Batch{}}
+	s := &shipping{db: db, changes: c, has: &e.has, Batch: &pgx.Batch{}}
 	s.all()
 	mine := map[string]bool{}
 	err = e.sendWord(ctx, s.Batch, func(i int, rows pgx.Rows) error {
@@ -167,7 +167,6 @@ type shipping struct {
 	db      string
 	changes *fleet.Changes
 	has     *memory
-	cleaned int64    // how often the janitor had cleaned runs of this host when it registered
 	fence   int      // the statement that returns which runs are still this host's; -1 for none
 	uids    []string // the uids of the runs, with their terms
 	terms   []int64
@@ -177,7 +176,7 @@ func (s *shipping) all() {
 	c := s.changes
 	s.fence = -1
 	s.Queue(moveMark, s.db, c.From.N, c.From.Hash, c.To.N, c.To.Hash)
-	s.Queue(needMark, s.db, c.To.N, c.To.Hash, s.cleaned)
+	s.Queue(needMark, s.db, c.To.N, c.To.Hash)
 	s.erasures()
 	s.names()
 	s.agents()

@@ -5,9 +5,8 @@ package pg
 const (
 	moveMark = `UPDATE fleet_marks SET mark_n = $4, mark_hash = $5, beats = beats + 1, seen_at = clock_timestamp()
 		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 RETURNING beats`
-	// needMark undoes the transaction if the mark was not where this host left it, or if the janitor has
-	// cleaned runs of this host since it connected.
-	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 AND coalesce(cleaned, 0) = $4`
+	// needMark undoes the transaction if the mark was not where this host left it.
+	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3`
 
 	// goneRuns are runs of this host whose names now mean other runs, or nothing. It leaves out runs that
 	// this host was given but has not shipped yet.
@@ -121,7 +120,7 @@ const (
 	putHost = `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ($1, $2, $3, $4, 1, clock_timestamp())
 		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema, registered_at = clock_timestamp()`
 	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp()) ON CONFLICT (db) DO NOTHING`
-	getMark = `SELECT mark_n, mark_hash, coalesce(cleaned, 0) FROM fleet_marks WHERE db = $1`
+	getMark = `SELECT mark_n, mark_hash FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
 	word    = beat + ` RETURNING beats`
 

@@ -28,7 +28,4 @@ var views = []string{
 	`CREATE OR REPLACE VIEW fleet_audit_erasures AS
 		SELECT e.db, e.n, e.owner, e.agent, e.at, c.host AS confirmed_by, c.at AS confirmed_at
 		FROM fleet_erasures e LEFT JOIN fleet_confirmations c ON c.db = e.db AND c.n = e.n`,
-	`CREATE OR REPLACE VIEW fleet_audit_cleanings AS
-		SELECT c.at, c.host AS db, h.name AS host, c.by_db, j.name AS by_host, c.run_uid, c.owner, c.agent, c.run, c.dropped, c.doc AS removed, c.why
-		FROM fleet_cleanings c LEFT JOIN fleet_hosts h ON h.db = c.host LEFT JOIN fleet_hosts j ON j.db = c.by_db`,
 }
