@@ -273,7 +273,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"token", "create", "--note", "n"}, {"token", "list"}, {"token", "revoke", "0123456789abcdef"},
 		{"agents"}, {"log", "a"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"fleet", "check", engine}, {"fleet", "migrate", engine}, {"fleet", "hosts", engine}, {"fleet", "verify", engine}, {"fleet", "rejoin", engine}, {"fleet", "runs", engine},
-		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "restore", "x", engine},
+		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "claim", "--host", "x", "--all"},
 		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"}, {"fleet", "keys", "retire", "a", "b", "--file", w.folder + "/keys"},
 		{"fleet", "release", "a"}, {"fleet", "drain", "--undo"}, {"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "it_did_not"}, {"drift", "dismiss", finding},

@@ -233,8 +233,11 @@ func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
 	w.wants(t, cli.ExitDamaged, []string{"fleet", "verify", w.url}, lost, "checkpoint", "of host "+name, "the engine has 1 problem")
 	w.wants(t, cli.ExitDamaged, []string{"fleet", "verify", w.url, "--jq", ".problems[].rule"}, "checkpoint")
 	host := engine.Rows("fleet", `SELECT db FROM fleet_hosts`)[0]
-	for _, more := range [][]string{nil, {"--json"}} {
-		args := append([]string{"fleet", "restore", host, w.url, "--force", "--db", filepath.Join(w.folder, "restored.db")}, more...)
-		w.wants(t, cli.ExitDamaged, args, lost[:13], "1 checkpoint left out: the engine's copy is damaged or does not open", "first")
-	}
+	other := newFleetWorld(t, w.url)
+	all := []string{"fleet", "claim", "--host", host, "--all", "--force"}
+	other.wants(t, cli.ExitConflict, all, "claimed", "is on this host now", lost[:13], "This was left out", "first", "refused", "2 runs did not come")
+	other.wants(t, cli.ExitConflict, append(all, "--jq", ".claimed|length"), "0", "2 runs did not come")
+	other.wants(t, cli.ExitNotFound, []string{"fleet", "claim", "--host", "nobody", "--all"}, "no run of another host")
+	other.wants(t, cli.ExitUsage, []string{"fleet", "claim", "--all"}, "--host")
+	other.wants(t, cli.ExitUsage, []string{"fleet", "claim"}, "name the run")
 }

@@ -37,10 +37,10 @@ CREATE OR REPLACE FUNCTION fleet_me() RETURNS text LANGUAGE sql STABLE SECURITY 
 -- A claim locks the rows of the former owner, and changes nothing that counts in them.
 CREATE OR REPLACE FUNCTION fleet_same_mark(of text, n bigint, hash text) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = of AND m.mark_n = n AND m.mark_hash = hash) $$;
-CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timestamptz, by text) RETURNS boolean
+CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timestamptz) RETURNS boolean
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_hosts h WHERE h.db = of AND h.incarnation = number
-		AND h.lease_until IS NOT DISTINCT FROM until AND (h.restored_by IS NOT DISTINCT FROM by OR by = fleet_me())) $$;
+		AND h.lease_until IS NOT DISTINCT FROM until) $$;
 
 GRANT SELECT ON fleet_meta TO ckpt_hosts;
 GRANT SELECT, INSERT ON fleet_erasures, fleet_erased, fleet_confirmations TO ckpt_hosts;
@@ -80,7 +80,7 @@ CREATE POLICY changes ON fleet_runs FOR UPDATE TO ckpt_hosts USING (true) WITH C
 CREATE POLICY changes ON fleet_agents FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (host = fleet_me());
 CREATE POLICY changes ON fleet_marks FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (db = fleet_me() OR fleet_same_mark(db, mark_n, mark_hash));
 CREATE POLICY changes ON fleet_hosts FOR UPDATE TO ckpt_hosts USING (true)
-	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until, restored_by));
+	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until));
 -- What belongs to a run goes with the run, whoever has shipped it.
 CREATE POLICY removes ON fleet_runs FOR DELETE TO ckpt_hosts USING (host = fleet_me());
 CREATE POLICY removes ON fleet_agents FOR DELETE TO ckpt_hosts USING (host = fleet_me());

@@ -143,8 +143,6 @@ func (v *fleetView) addHosts(hosts []fleet.HostShown) {
 	for _, h := range hosts {
 		row := fleetHost{HostShown: h, Seen: ageOf(h.SeenAgo), Href: v.Base + "fleet?host=" + url.QueryEscape(h.DB)}
 		switch {
-		case h.Restored != "":
-			row.Lease = draw.Badge{Icon: "done", Word: "restored"}
 		case h.Lease == nil:
 			row.Lease = draw.Badge{Icon: "pause", Word: "no lease"}
 		case *h.Lease > 0:

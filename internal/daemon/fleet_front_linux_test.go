@@ -328,3 +328,42 @@ func TestFrontRestart(t *testing.T) {
 		t.Errorf("after a restart and one save, %d rows are told as not shipped", got)
 	}
 }
+
+// TestFrontLostHost: what a claim of every run of a lost host brings goes on by itself, if its agent's policy lets nothing
+// be lost. Only the runs of other agents wait for a person.
+func TestFrontLostHost(t *testing.T) {
+	t.Parallel()
+	engine, hosts := frontHosts(t, "one", "two")
+	one, two := hosts[0], hosts[1]
+	one.policy("pay", "fleet")
+	want := map[string]string{"pay": "resume", "coder": "ask"}
+	for agent := range want {
+		if a := one.ask("POST", "/v1/agents/"+agent+"/runs", map[string]any{}); a.status != http.StatusCreated {
+			t.Fatalf("%v", a)
+		}
+		if a := one.save(agent, "main", 1); a.status != http.StatusCreated {
+			t.Fatalf("%v", a)
+		}
+	}
+	expect.Soon(t, "both runs are in the engine", func() bool {
+		return len(engine.Rows("fleet", `SELECT uid FROM fleet_runs WHERE seq = 1`)) == 2
+	})
+	one.lost(engine)
+	var page struct {
+		Runs []struct{ Agent, Run, DB string }
+	}
+	two.call(t.Context(), "GET", "/v1/fleet/runs?host=one", nil, &page)
+	if len(page.Runs) != 2 {
+		t.Fatalf("the lost host has %+v", page)
+	}
+	for _, r := range page.Runs {
+		if a := two.ask("POST", "/v1/fleet/claim", map[string]any{"agent": r.Agent, "run": r.Run, "host": r.DB}); a.status != http.StatusOK {
+			t.Errorf("the claim of %+v: %v", r, a)
+		}
+	}
+	for agent, verdict := range want {
+		if a := two.ask("POST", "/v1/agents/"+agent+"/runs/main/resume", map[string]any{}); a.Verdict != verdict {
+			t.Errorf("the run of %s: %v, want %s", agent, a, verdict)
+		}
+	}
+}

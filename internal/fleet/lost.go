@@ -32,20 +32,7 @@ type Unread struct {
 	Reason    string
 }
 
-// Restored says what a host got back.
-type Restored struct {
-	Host        string         `json:"host"` // the host whose runs they were
-	From        string         `json:"from"` // its database
-	Database    string         `json:"database"`
-	Agents      int            `json:"agents"`
-	Runs        int            `json:"runs"`
-	Checkpoints int            `json:"checkpoints"`
-	Uncertain   []UncertainRun `json:"uncertain"` // runs that a person must decide about
-
-	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds but nobody can read
-}
-
-// DamagedCheckpoint is a checkpoint, or another row, that a claim or a restore has left out.
+// DamagedCheckpoint is a checkpoint, or another row, that a claim has left out.
 type DamagedCheckpoint struct {
 	Kind   string `json:"kind"` // checkpoint, agent, run, or the kind of another row of a run
 	Owner  string `json:"owner"`
@@ -53,14 +40,6 @@ type DamagedCheckpoint struct {
 	Run    string `json:"run"`
 	ID     string `json:"id"`
 	Seq    int64  `json:"seq"`
-	Reason string `json:"reason"`
-}
-
-// UncertainRun is a run that must not continue by itself.
-type UncertainRun struct {
-	Owner  string `json:"owner"`
-	Agent  string `json:"agent"`
-	Run    string `json:"run"`
 	Reason string `json:"reason"`
 }
 

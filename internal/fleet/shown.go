@@ -60,15 +60,14 @@ const (
 
 // HostShown is a host as the engine knows it.
 type HostShown struct {
-	DB       string  `json:"db"`
-	Name     string  `json:"name"`
-	Version  string  `json:"version"`
-	SeenAt   string  `json:"seen_at"`
-	SeenAgo  float64 `json:"seen_seconds_ago"` // by the engine's clock
-	MarkN    int64   `json:"mark"`
-	Runs     int64   `json:"runs"`
-	This     bool    `json:"this_host"`
-	Restored string  `json:"restored_by,omitempty"` // the host that has its runs now
+	DB      string  `json:"db"`
+	Name    string  `json:"name"`
+	Version string  `json:"version"`
+	SeenAt  string  `json:"seen_at"`
+	SeenAgo float64 `json:"seen_seconds_ago"` // by the engine's clock
+	MarkN   int64   `json:"mark"`
+	Runs    int64   `json:"runs"`
+	This    bool    `json:"this_host"`
 
 	Lease *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil if it holds none
 }

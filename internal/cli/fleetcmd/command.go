@@ -17,14 +17,13 @@ type Command struct {
 	Status  statusCmd  `cmd:"" help:"Show how shipping to the engine goes."`
 	Hosts   hostsCmd   `cmd:"" help:"List the hosts of the fleet."`
 	Runs    runsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
-	Claim   claimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
+	Claim   claimCmd   `cmd:"" help:"Claim a run of a lost host, or all of its runs, and bring them to this host."`
 	Release releaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
 	Drain   drainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
 	Strands strandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Verify  verifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    keysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
 	Rejoin  rejoinCmd  `cmd:"" help:"Join the fleet anew, where an older copy of this host's database was put back, or is in use elsewhere."`
-	Restore restoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }
 
 type checkCmd struct {

@@ -202,9 +202,6 @@ func (c *hostsCmd) Run(ctx context.Context, a *cli.App) error {
 
 // seenText says when the engine heard from a host, by the engine's clock.
 func seenText(h *fleet.HostShown) string {
-	if h.Restored != "" {
-		return "restored elsewhere"
-	}
 	now := time.Now()
 	return term.Ago(now, now.Add(-time.Duration(h.SeenAgo*float64(time.Second))))
 }

@@ -47,28 +47,16 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 	return damaged, x.End()
 }
 
-// Kept are identities that an import must keep.
-type Kept = archive.Kept
-
-// KeepLost returns the identities that an import of the same agents must keep.
-func KeepLost(agents []fleet.LostAgent) archive.Kept {
-	k := archive.Kept{Agents: map[string]string{}, Runs: map[[2]string]archive.KeptRun{}}
+// KeepRuns returns the identities that an import of agents must keep: those of the runs. The agents
+// still belong to the host that had them: here, the runs join the agent of the same name and owner,
+// or a new agent.
+func KeepRuns(agents []fleet.LostAgent) archive.Kept {
+	k := archive.Kept{Runs: map[[2]string]archive.KeptRun{}}
 	for i := range agents {
-		a := &agents[i]
-		k.Agents[a.Name] = a.UID
-		for j := range a.Runs {
-			r := &a.Runs[j]
-			k.Runs[[2]string{a.Name, r.Name}] = archive.KeptRun{UID: r.UID, Epoch: fleet.FirstEpoch(r.Term)}
+		for _, r := range agents[i].Runs {
+			k.Runs[[2]string{agents[i].Name, r.Name}] = archive.KeptRun{UID: r.UID, Epoch: fleet.FirstEpoch(r.Term)}
 		}
 	}
-	return k
-}
-
-// KeepRuns returns only the identities of the runs. The agents still belong to the host that had
-// them: here, the runs join the agent of the same name and owner, or a new agent.
-func KeepRuns(agents []fleet.LostAgent) archive.Kept {
-	k := KeepLost(agents)
-	k.Agents = nil
 	return k
 }
 

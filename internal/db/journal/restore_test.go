@@ -53,18 +53,21 @@ func TestRestore(t *testing.T) {
 func (w *world) bringBack(s *db.Store) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	if _, _, err := w.engine.Register(ctx, fleet.Host{DB: s.ID, Name: "new"}); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.engine.Give(ctx, w.store.ID, s.ID); err != nil {
-		w.t.Fatal(err)
-	}
-	agents, err := w.engine.Lost(ctx, s.ID)
+	page, err := w.engine.Runs(ctx, fleet.RunsQuery{Limit: 1000})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	agents := map[string][]fleet.LostAgent{} // by owner
+	for _, r := range page.Runs {
+		found, err := w.engine.Find(ctx, fleet.ClaimRequest{Agent: r.Agent, UID: r.UID})
+		if err != nil || len(found) != 1 {
+			w.t.Fatalf("%+v, %v", found, err)
+		}
+		found[0].Here = r.Owner
+		agents[r.Owner] = append(agents[r.Owner], found[0].Lost(1))
+	}
 	for _, owner := range []string{"uid:1001", "uid:1002"} {
-		mine := slices.DeleteFunc(slices.Clone(agents), func(a fleet.LostAgent) bool { return a.Owner != owner })
+		mine := joined(agents[owner])
 		if len(mine) == 0 {
 			continue
 		}
@@ -73,10 +76,23 @@ func (w *world) bringBack(s *db.Store) {
 			w.t.Fatalf("%v, damaged are %+v", err, damaged)
 		}
 		root := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}, Target: owner}
-		if _, err := s.ImportKept(ctx, root, text, journal.KeepLost(mine)); err != nil {
+		if _, err := s.ImportKept(ctx, root, text, journal.KeepRuns(mine)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
+}
+
+// joined puts the runs of one agent together.
+func joined(runs []fleet.LostAgent) (agents []fleet.LostAgent) {
+	for _, a := range runs {
+		i := slices.IndexFunc(agents, func(b fleet.LostAgent) bool { return b.Name == a.Name })
+		if i < 0 {
+			agents = append(agents, a)
+			continue
+		}
+		agents[i].Runs = append(agents[i].Runs, a.Runs...)
+	}
+	return agents
 }
 
 // held describes what a restore must bring back.
@@ -87,7 +103,7 @@ func held(t *testing.T, s *db.Store) (list []string) {
 			return err
 		}
 		for _, query := range []string{
-			`SELECT 'agent ' || uid || ' ' || owner || ' ' || name || ' ' || policy FROM agents`,
+			`SELECT 'agent ' || owner || ' ' || name || ' ' || policy FROM agents WHERE id IN (SELECT agent_id FROM runs)`,
 			`SELECT 'run ' || uid || ' ' || name || ' ' || status || ' ' || last_seq || ' ' || last_event || ' ' || coalesce(head, '') FROM runs`,
 			`SELECT 'state ' || r.uid || ' ' || c.id || ' ' || c.seq || ' ' || c.kind || ' ' || c.suspect || ' ' || c.pinned || ' ' || c.labels || ' ' || c.sha256 FROM checkpoints c JOIN runs r ON r.id = c.run_id`,
 		} {

@@ -2,13 +2,11 @@ package host
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -65,9 +63,6 @@ const leaseIsOver = "this host's lease in the fleet is over, so another host may
 func (m *Member) leaseOver(code ckpt.Code, agent, do string) error {
 	when := "when `ckptsidecar fleet status` says held"
 	switch why := m.shipper.hindered(); {
-	case errors.Is(why, pg.ErrRestored):
-		return ckpt.Errorf(ckpt.CodeFenced, "the runs of this host were given to another host with `ckptsidecar fleet restore`: "+
-			"stop this process, and resume the runs of %s there", agent)
 	case why != nil:
 		when = "once an administrator has done what `ckptsidecar fleet status` says"
 	}

@@ -10,7 +10,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -148,16 +147,12 @@ func TestNobodyWaitsForALeaseThatNeverComes(t *testing.T) {
 	}{
 		{errors.New("the engine is away"), map[string]string{"stops": "says held", "moves": "says held"}},
 		{errSplit, map[string]string{"stops": "once an administrator", "moves": "once an administrator"}},
-		{pg.ErrRestored, map[string]string{"stops": "given to another host", "moves": "given to another host"}},
 	} {
 		h.s.shipper.note(c.why)
 		for agent, want := range c.want {
 			err := h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: agent}, server.BeginResume)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %s is answered %v", c.why, agent, err)
-			}
-			if errors.Is(c.why, pg.ErrRestored) && ckpt.CodeOf(err) != ckpt.CodeFenced {
-				t.Errorf("%s is told to try again: %v", agent, err)
 			}
 		}
 		if err := h.s.Before(t.Context(), fleetUser, ckpt.RunRef{Agent: "plain"}, server.BeginResume); err != nil {

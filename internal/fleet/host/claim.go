@@ -309,7 +309,7 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	if partly {
 		lacks = nil
 	}
-	report, damaged, err := importFilled(ctx, e, o, c.store, sc, agents, journal.KeepRuns(agents), lacks)
+	report, damaged, err := importFilled(ctx, e, o, c.store, sc, agents, lacks)
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
@@ -333,9 +333,9 @@ func reasonWith(reason, what string) string {
 // beside the database, so that the import makes all of its usual checks. It returns what
 // was left out. lacks is called for a run of which a key is missing; if it is nil, what
 // does not open is left out.
-func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept,
+func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent,
 	lacks func(r *fleet.LostRun, why string) error) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
-	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
+	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-claim-*")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -356,7 +356,7 @@ func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.S
 	if _, err := aside.Seek(0, 0); err != nil {
 		return nil, nil, err
 	}
-	report, err := store.ImportKept(ctx, sc, aside, kept)
+	report, err := store.ImportKept(ctx, sc, aside, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, nil, err
 	}

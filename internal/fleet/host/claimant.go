@@ -94,7 +94,7 @@ func (c *claimant) engineFailed(ctx context.Context, sc ckpt.Scope, err error) e
 		return err
 	case errors.Is(err, pg.ErrTaken):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "somebody else was faster: look again with `ckptsidecar fleet strands`")
-	case errors.Is(err, pg.ErrSchema), errors.Is(err, pg.ErrRestored):
+	case errors.Is(err, pg.ErrSchema):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)
 	case sc.Admin && (errors.Is(err, pg.ErrRights) || errors.Is(err, pg.ErrFull)):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)

@@ -97,9 +97,8 @@ func claims(t *testing.T, h *seenHost, caller ckpt.Caller, want ckpt.Code) *flee
 	return done
 }
 
-// TestFleetRestorePrincipals: restored agents belong to the local user who is
-// the same principal.
-func TestFleetRestorePrincipals(t *testing.T) {
+// TestClaimedPrincipals: claimed agents belong to the local user who is the same principal.
+func TestClaimedPrincipals(t *testing.T) {
 	t.Parallel()
 	_, url := fleetEngine(t)
 	lost := newSeenHost(t, url, "lost")
@@ -107,12 +106,8 @@ func TestFleetRestorePrincipals(t *testing.T) {
 	lost.has("uid:1002", "unmapped")
 	lost.has("uid:1003", "clash")
 	lost.mapped(map[string]string{"uid:1001": "acme/build"})
-	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", "")
-	c.Users.Named = map[string]string{"uid:1003": "acme/carl", "uid:4001": "acme/build"}
-	if _, err := Restore(t.Context(), url, "lost", true, c); err != nil {
-		t.Fatal(err)
-	}
-	s := openFleetStore(t, c.Store.Path)
+	s := openFleetStore(t, filepath.Join(t.TempDir(), "new.db"))
+	claimAll(t, url, s, "", map[string]string{"uid:1003": "acme/carl", "uid:4001": "acme/build"})
 	for agent, want := range map[string]string{"mapped": "uid:4001", "unmapped": "uid:1002", "clash": "host/" + lost.store.ID + "/uid:1003"} {
 		if got := ownerOf(t, s, agent); got != want {
 			t.Errorf("agent %s belongs to %q, want %s", agent, got, want)

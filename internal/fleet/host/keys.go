@@ -102,26 +102,3 @@ func keyMissing(sc ckpt.Scope, run *fleet.Claimable, key, hint string) *ckpt.Err
 	return ckpt.Errorf(ckpt.CodeConflict, "what the engine has of run %s of %s is sealed with the key %s, and this host does not have it: "+
 		"add it to fleet.key_file%s", run.Run, run.Agent, key, hint)
 }
-
-// mustOpenSome refuses to give a host's runs to this host if it can open none of them.
-func mustOpenSome(ctx context.Context, e *pg.Engine, o *seal.Opener, db string) error {
-	agents, err := e.Lost(ctx, db)
-	if err != nil {
-		return err
-	}
-	key := ""
-	for i := range agents {
-		for _, r := range agents[i].Runs {
-			if o.Has(r.KeyID) {
-				return nil
-			}
-			key = r.KeyID
-		}
-	}
-	if key == "" {
-		return nil
-	}
-	return ckpt.Errorf(ckpt.CodeConflict,
-		"all runs of this host are sealed, for example with the key %s, and this host has none of the keys: add them to fleet.key_file; nothing was changed",
-		key)
-}

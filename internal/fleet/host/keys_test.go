@@ -15,7 +15,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
@@ -128,7 +127,6 @@ func TestFleetSealed(t *testing.T) {
 			t.Errorf("without a key only %q of %q are there: this test sees nothing", got, words)
 		}
 	})
-	withoutKey(t, server, url, keyFile(t))
 	t.Run("a claim needs the key", func(t *testing.T) {
 		other := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "other.db")), url, "other")
 		ask := fleet.ClaimRequest{Agent: "a", Run: "main", Force: true}
@@ -140,12 +138,11 @@ func TestFleetSealed(t *testing.T) {
 		_, err = other.Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "a", Run: "main"})
 		wantRefused(t, err, ckpt.CodeNotFound, "no run that fits")
 	})
-	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keys)
-	done, err := Restore(t.Context(), url, "lost", true, c)
-	if err != nil || len(done.Damaged) != 0 || done.Runs != 1 {
-		t.Fatalf("with the key the restore answers %+v, %v", done, err)
+	new := openFleetStore(t, filepath.Join(t.TempDir(), "new.db"))
+	done, refused := claimAll(t, url, new, keys, nil)
+	if len(refused) != 0 || len(done) != 1 || len(done[0].Damaged) != 0 {
+		t.Fatalf("with the key the claims answer %+v, %v", done, refused)
 	}
-	new := openFleetStore(t, c.Store.Path)
 	text := &strings.Builder{}
 	if err := new.Export(t.Context(), fleetUser, "a", text); err != nil {
 		t.Fatal(err)
@@ -156,19 +153,6 @@ func TestFleetSealed(t *testing.T) {
 	newest, err := new.Latest(t.Context(), fleetUser, ckpt.CheckpointFilter{Agent: "a", Kind: ckpt.KindRoutine}, true)
 	if err != nil || !strings.Contains(string(newest.State), "canary-state2") {
 		t.Errorf("the newest state came back as %v, %v", newest, err)
-	}
-}
-
-// withoutKey checks that a restore is refused and fences nothing if no key here can open the rows of the host.
-func withoutKey(t *testing.T, server *pgtest.Server, url, foreign string) {
-	t.Helper()
-	for _, keys := range []string{"", foreign} {
-		c := configOf(filepath.Join(t.TempDir(), "none.db"), "none", keys)
-		_, err := Restore(t.Context(), url, "lost", true, c)
-		wantRefused(t, err, ckpt.CodeConflict, "nothing was changed")
-	}
-	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
-		t.Errorf("a restore that was refused left %s claims", got[0])
 	}
 }
 
@@ -220,13 +204,16 @@ func TestFleetSealChanged(t *testing.T) {
 	}
 	server.Exec("fleet", `UPDATE fleet_checkpoints SET body = o.body FROM fleet_checkpoints o JOIN fleet_runs r ON r.uid = o.run_uid AND r.run = 'second'
 		WHERE fleet_checkpoints.run_uid = (SELECT uid FROM fleet_runs WHERE run = 'moved')`)
-	c := configOf(filepath.Join(t.TempDir(), "new.db"), "new", keys)
-	done, err := Restore(t.Context(), url, "lost", true, c)
-	if err != nil || done.Runs != 5 {
-		t.Fatalf("the restore answers %+v, %v", done, err)
+	done, refused := claimAll(t, url, openFleetStore(t, filepath.Join(t.TempDir(), "new.db")), keys, nil)
+	if len(refused) != 0 || len(done) != 5 {
+		t.Fatalf("the claims answer %+v, %v", done, refused)
 	}
-	if len(done.Damaged) != 1 || done.Damaged[0].Run != "moved" || !strings.Contains(done.Damaged[0].Reason, "moved here from another row") {
-		t.Errorf("what is damaged is %+v", done.Damaged)
+	var damaged []fleet.DamagedCheckpoint
+	for _, d := range done {
+		damaged = append(damaged, d.Damaged...)
+	}
+	if len(damaged) != 1 || damaged[0].Run != "moved" || !strings.Contains(damaged[0].Reason, "moved here from another row") {
+		t.Errorf("what is damaged is %+v", damaged)
 	}
 }
 

@@ -152,9 +152,6 @@ func (k *keeper) connect(ctx context.Context) error {
 	}
 	_, _, err := k.healer.register(ctx, k.engine, k.host)
 	if err != nil {
-		if errors.Is(err, pg.ErrRestored) {
-			k.lease.LetGo()
-		}
 		return err
 	}
 	incarnation, err := k.engine.BeginLease(ctx, k.host.DB, k.lease.Span(), !k.begun, k.incarnation)

@@ -21,7 +21,7 @@ func (s *shipper) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.dropBrought(ctx, names); err != nil {
+	if err := s.dropBrought(ctx); err != nil {
 		return err
 	}
 	for _, n := range s.whole.inTurn(names) {
@@ -64,15 +64,14 @@ func (s *shipper) unsettled(ctx context.Context) ([]fleet.Name, error) {
 
 // dropBrought removes from the engine the runs of agents that stay on this host, if the host was given these runs and has
 // brought them here. No batch names them. What is not here yet stays in the engine.
-func (s *shipper) dropBrought(ctx context.Context, names []fleet.Name) error {
-	stay := map[fleet.Name]bool{}
-	for _, n := range names {
-		if n.Run == "" {
-			stay[fleet.Name{Owner: n.Owner, Agent: n.Agent}] = true
-		}
+func (s *shipper) dropBrought(ctx context.Context) error {
+	_, local, err := s.reader.Here(ctx, s.choice)
+	if err != nil || len(local) == 0 {
+		return err
 	}
-	if len(stay) == 0 {
-		return nil
+	stay := map[fleet.Name]bool{}
+	for _, n := range local {
+		stay[fleet.Name{Owner: n.Owner, Agent: n.Agent}] = true
 	}
 	runs, _, err := s.reader.Here(ctx, journal.Choice{})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/lease"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
@@ -42,8 +41,6 @@ func final(err error) string {
 	switch {
 	case errors.Is(err, errSplit):
 		return "the engine has another past of this host's database"
-	case errors.Is(err, pg.ErrRestored):
-		return "another host has been restored from what this one shipped"
 	}
 	return ""
 }
@@ -112,9 +109,6 @@ func (s *shipper) register(ctx context.Context) error {
 		return err
 	}
 	id, mark, err := s.healer.register(ctx, s.engine, s.host)
-	if errors.Is(err, pg.ErrRestored) {
-		return errors.Join(err, s.learnTaken(ctx))
-	}
 	if err != nil {
 		return err
 	}
@@ -185,7 +179,7 @@ func (s *shipper) keepLease(l *lease.Lease, grace time.Duration) {
 }
 
 // hindered returns why this host must not hold a lease, nil if it may: its database is
-// not the one that the engine knows, or another host has been restored from it.
+// not the one that the engine knows.
 func (s *shipper) hindered() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
@@ -184,7 +183,7 @@ func (s *shipper) note(err error) {
 	if s.problem == "" || what == "" {
 		s.since = time.Now()
 	}
-	s.problem, s.critical, s.failure = what, errors.Is(err, errSplit) || errors.Is(err, pg.ErrRestored), err
+	s.problem, s.critical, s.failure = what, errors.Is(err, errSplit), err
 }
 
 // Problem returns what an operator should know, "" for nothing. It allows the engine to

@@ -81,7 +81,7 @@ func stateOf(t *shipped) string {
 		return fleet.StateSplit
 	case errors.Is(err, pg.ErrFull):
 		return fleet.StateFull
-	case errors.Is(err, pg.ErrRestored), errors.Is(err, pg.ErrSchema), errors.Is(err, pg.ErrMoved), errors.Is(err, pg.ErrRights):
+	case errors.Is(err, pg.ErrSchema), errors.Is(err, pg.ErrMoved), errors.Is(err, pg.ErrRights):
 		return fleet.StateRefused
 	}
 	return fleet.StateUnreachable

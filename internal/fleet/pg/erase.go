@@ -31,19 +31,19 @@ const (
 	// listErasures lists the erasures of which other hosts may have copies, with the hosts that
 	// have not confirmed.
 	listErasures = `SELECT x.db, x.n, x.owner, x.agent, x.at, coalesce(h.name, ''), o.db, o.name
-		FROM fleet_erasures x LEFT JOIN fleet_hosts h ON h.db = x.db JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL
+		FROM fleet_erasures x LEFT JOIN fleet_hosts h ON h.db = x.db JOIN fleet_hosts o ON o.db <> x.db
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
 		WHERE c.host IS NULL AND ` + livesOn + ` AND (x.db, x.n) IN (SELECT e.db, e.n FROM fleet_erased e) ORDER BY x.at, x.db, x.n, o.name, o.db`
 	hasErasure = `SELECT EXISTS (SELECT 1 FROM fleet_erasures x WHERE x.db = $1 AND x.n = $2)`
 	listErased = `SELECT e.uid FROM fleet_erased e WHERE e.db = $1 AND e.n = $2`
 	confirm    = `INSERT INTO fleet_confirmations (db, n, host, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT (db, n, host) DO NOTHING`
 
-	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND o.restored_by IS NULL AND ` + livesOn + ` ORDER BY o.name, o.db`
+	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND ` + livesOn + ` ORDER BY o.name, o.db`
 	// livesOn leaves out the former id of a database that has joined again, unless the engine has
 	// heard from that id since: then another machine has a copy of the database.
 	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former WHERE j.former = o.db AND m.seen_at <= j.at)`
 	// oneErasure returns for each other host whether it has confirmed one erasure.
-	oneErasure = `SELECT o.name, coalesce(c.host, '') FROM fleet_erasures x JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL
+	oneErasure = `SELECT o.name, coalesce(c.host, '') FROM fleet_erasures x JOIN fleet_hosts o ON o.db <> x.db
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
 		WHERE x.db = $1 AND x.n = $2 AND (c.host = o.db OR ` + livesOn + ` AND (x.db, x.n) IN (SELECT e.db, e.n FROM fleet_erased e))
 		ORDER BY o.name, o.db`

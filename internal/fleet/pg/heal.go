@@ -21,7 +21,7 @@ const (
 	// missing are the hosts that claims wait for, since a host noticed that the engine went
 	// back. These are the hosts that the engine heard from in the last day of its older
 	// copy, and that have neither registered nor noticed it since.
-	missing = `FROM fleet_heals x JOIN fleet_hosts o ON o.db <> x.db AND o.restored_by IS NULL AND o.registered_at < x.noticed_at
+	missing = `FROM fleet_heals x JOIN fleet_hosts o ON o.db <> x.db AND o.registered_at < x.noticed_at
 		JOIN fleet_marks f ON f.db = o.db AND f.seen_at > x.horizon
 		WHERE x.until > clock_timestamp() AND NOT EXISTS (SELECT 1 FROM fleet_heals e WHERE e.db = o.db AND e.until > clock_timestamp())`
 	healing = `SELECT o.name, x.until, clock_timestamp() ` + missing + ` ORDER BY x.until DESC, o.name`

@@ -14,7 +14,7 @@ var schema = []string{
 	// the host has released all of its runs before maintenance.
 	`CREATE TABLE IF NOT EXISTS fleet_hosts (
 		db text NOT NULL, name text NOT NULL, version text NOT NULL, schema bigint NOT NULL, incarnation bigint NOT NULL,
-		registered_at timestamptz NOT NULL, restored_by text, lease_until timestamptz, drained bigint, PRIMARY KEY (db))`,
+		registered_at timestamptz NOT NULL, lease_until timestamptz, drained bigint, PRIMARY KEY (db))`,
 	`CREATE TABLE IF NOT EXISTS fleet_marks (
 		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL,
 		PRIMARY KEY (db))`,

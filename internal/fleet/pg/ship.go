@@ -32,9 +32,6 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	if err := e.sendWord(ctx, b, nil); err != nil {
 		return "", m, err
 	}
-	if err := e.restored(ctx, h.DB); err != nil {
-		return "", m, err
-	}
 	err = e.conn.QueryRow(ctx, getMark, h.DB).Scan(&m.N, &m.Hash)
 	return meta["engine_id"], m, told(err)
 }

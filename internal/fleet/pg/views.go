@@ -5,7 +5,7 @@ package pg
 // columns.
 var views = []string{
 	`CREATE OR REPLACE VIEW fleet_audit_hosts AS
-		SELECT h.db, h.name, h.version, h.registered_at, m.seen_at, m.mark_n, m.mark_hash, h.lease_until, h.drained, h.restored_by
+		SELECT h.db, h.name, h.version, h.registered_at, m.seen_at, m.mark_n, m.mark_hash, h.lease_until, h.drained
 		FROM fleet_hosts h LEFT JOIN fleet_marks m ON m.db = h.db`,
 	`CREATE OR REPLACE VIEW fleet_audit_agents AS
 		SELECT a.uid, a.host AS db, h.name AS host, a.owner, a.principal, a.agent, a.takeover, a.key_id
