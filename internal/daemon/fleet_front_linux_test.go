@@ -179,6 +179,7 @@ func TestFrontBirth(t *testing.T) {
 	for _, h := range hosts {
 		h.policy("pay", "fleet")
 	}
+	var ofOne []string // the runs that the first host has
 	for how, do := range begin {
 		for round := range 4 {
 			run := fmt.Sprint(how, "-", round)
@@ -192,6 +193,9 @@ func TestFrontBirth(t *testing.T) {
 			for i, a := range answers {
 				if a.status/100 == 2 {
 					owners++
+					if i == 0 {
+						ofOne = append(ofOne, run)
+					}
 				} else if a.Code != "fenced" && a.Code != "conflict" {
 					t.Errorf("%s of %s on %s: %v", how, run, hosts[i].name, a)
 				}
@@ -221,6 +225,11 @@ func TestFrontBirth(t *testing.T) {
 		t.Errorf("a run is begun anew while its host holds its lease: %v", a)
 	}
 	one.lost(engine)
+	for _, run := range ofOne { // the second host has begun them too, and has acknowledged nothing
+		if a := two.ask("POST", "/v1/agents/pay/runs/"+run+"/resume", map[string]any{}); !a.Claimed && a.Verdict != "ask" {
+			t.Errorf("run %s does not go on when its host is lost: %v", run, a)
+		}
+	}
 	if a := two.ask("POST", "/v1/agents/pay/runs/main/resume", map[string]any{"fleet": false}); a.Verdict != "fresh" || !a.Claimed {
 		t.Errorf("--here, when the lease of the first host is over: %v", a)
 	}

@@ -60,8 +60,9 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 		if err != nil {
 			return err
 		}
-		err = q.GetContext(ctx, &s.Changed, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE n > ? AND owner IN (?, ?) AND (agent = ? OR agent IS NULL)
-			AND action LIKE '%set!_%policy' ESCAPE '!')`, t.From, s.Owner, ckpt.AllOwners, s.Agent)
+		err = q.GetContext(ctx, &s.Changed, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE n > (SELECT min(n) FROM audit_log
+			WHERE n > ? AND owner = ? AND agent = ? AND run = ?) AND owner IN (?2, ?5) AND (agent = ?3 OR agent IS NULL) AND action LIKE '%set!_%policy' ESCAPE '!')`,
+			t.From, s.Owner, s.Agent, s.Run, ckpt.AllOwners)
 		if err != nil {
 			return err
 		}
