@@ -147,21 +147,29 @@ func (c *call) fewerPrompts(ctx context.Context) error {
 	if c.Prompts <= 0 {
 		return nil
 	}
-	page, err := c.Client.Checkpoints(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Kind: ckpt.KindPreOperation,
-		Labels: ckpt.Labels{"event": c.in.Event}, Limit: min(c.Prompts+mostDeleted, ckpt.MaxLimit)})
-	if err != nil {
-		return err
-	}
-	for i := c.Prompts; i < len(page.Checkpoints); i++ {
-		old := &page.Checkpoints[i]
-		if old.Pinned || old.Labels[promptLabel] == "" {
-			continue
-		}
-		if _, err := c.Client.Delete(ctx, old.ID); err != nil {
+	filter := ckpt.CheckpointFilter{Agent: c.Agent, Kind: ckpt.KindPreOperation, Labels: ckpt.Labels{"event": c.in.Event}, Limit: min(c.Prompts+mostDeleted, ckpt.MaxLimit)}
+	for kept, deleted := c.Prompts, 0; ; {
+		page, err := c.Client.Checkpoints(ctx, filter)
+		if err != nil {
 			return err
 		}
+		first := min(kept, len(page.Checkpoints))
+		kept -= first
+		for _, old := range page.Checkpoints[first:] {
+			if old.Pinned || old.Labels[promptLabel] == "" {
+				continue
+			}
+			if _, err := c.Client.Delete(ctx, old.ID); err != nil {
+				return err
+			}
+			if deleted++; deleted == mostDeleted {
+				return nil
+			}
+		}
+		if filter.Before = string(page.Next); filter.Before == "" {
+			return nil
+		}
 	}
-	return nil
 }
 
 // waitForPrompt waits until the files as they were at the prompt are kept, before a call that may change them.

@@ -93,6 +93,29 @@ func TestFilesOfPromptsStay(t *testing.T) {
 	}
 }
 
+// TestMorePromptsThanAPageStay: the limit of prompts may be more than a page of checkpoints.
+func TestMorePromptsThanAPageStay(t *testing.T) {
+	h, _ := withFiles(t)
+	h.Prompts = ckpt.MaxLimit + 1
+	for n := range h.Prompts + 1 {
+		_, err := h.Client.Save(t.Context(), &ckpt.SaveRequest{Agent: h.Agent, Run: "old", Kind: ckpt.KindPreOperation, State: []byte("{}"),
+			ContentType: ckpt.ContentTypeJSON, Labels: ckpt.Labels{"event": "UserPromptSubmit", "prompt": fmt.Sprint(n)}})
+		expect.OK(t, err)
+	}
+	tells(t, h, in("SessionStart", "s", map[string]any{"source": "startup"}))
+	tells(t, h, in("UserPromptSubmit", "s", map[string]any{"prompt": "one more"}))
+	old := 0
+	for f := (ckpt.CheckpointFilter{Agent: h.Agent, Run: "old", Limit: ckpt.MaxLimit}); ; {
+		page, err := h.Client.Checkpoints(t.Context(), f)
+		expect.OK(t, err)
+		old += len(page.Checkpoints)
+		if f.Before = string(page.Next); f.Before == "" {
+			break
+		}
+	}
+	expect.Equal(t, "earlier prompts with the newest one", old+1, h.Prompts)
+}
+
 // TestAChangingCallWaitsForTheFilesOfItsPrompt: a call that changes nothing does not.
 func TestAChangingCallWaitsForTheFilesOfItsPrompt(t *testing.T) {
 	h, f := withFiles(t)
