@@ -13,9 +13,10 @@ type Run struct {
 	Life               int64     `json:"life" db:"life"` // 1, 2, …; it never changes
 	Workflow           Ref       `json:"workflow" db:"workflow"`
 	Status             RunStatus `json:"status" db:"status"`
-	Epoch              int64     `json:"epoch" db:"epoch"`     // the fencing token in the writes of the owner
-	Attempt            int64     `json:"attempt" db:"attempt"` // the number of times that it was started or resumed
-	PID                int       `json:"pid" db:"pid"`         // of the owner; 0 if none is known
+	Epoch              int64     `json:"epoch" db:"epoch"`          // the fencing token in the writes of the owner
+	Attempt            int64     `json:"attempt" db:"attempt"`      // the number of times that it was started or resumed
+	PID                int       `json:"pid" db:"pid"`              // of the owner; 0 if none is known
+	PIDHere            int       `json:"pid_here,omitempty" db:"-"` // the number of the owner in the caller's process namespace, if that is another one
 	ParentRun          Ref       `json:"parent_run" db:"parent_run"`
 	ForkedFrom         Ref       `json:"forked_from" db:"forked_from"` // the checkpoint of another run that it began with
 	StartedAt          Time      `json:"started_at" db:"started_at"`

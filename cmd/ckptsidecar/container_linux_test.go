@@ -86,3 +86,35 @@ func TestOwnersInContainers(t *testing.T) {
 	endTwo()
 	expect.Soon(t, "the end of the second container is noticed", func() bool { return run("two").Status == ckpt.RunInterrupted })
 }
+
+// TestExecInAContainer: exec and its command have other numbers in their container than the daemon sees. A command that resumes its
+// run itself, or by a process that it has started, keeps the run, and exec does not stop it.
+func TestExecInAContainer(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	work := `ckptsidecar resume box --run %[1]s --json >/dev/null && grep NSpid /proc/$$/status && sleep 0.5 && ckptsidecar run end box completed --run %[1]s --epoch 2`
+	exec := "ckptsidecar exec --agent box --run %[1]s --heartbeat 50ms -- "
+	_, said, _ := s.inContainer(fmt.Sprintf("("+exec+"sh -c '"+work+"') 2>&1", "itself") +
+		fmt.Sprintf("; ("+exec+`sh -c 'sh -c "$1"; true' x '`+work+"') 2>&1", "below"))
+	for _, name := range []string{"itself", "below"} {
+		r, err := s.client.Run(t.Context(), ckpt.RunRef{Agent: "box", Run: name})
+		if err != nil || r.Status != ckpt.RunCompleted {
+			t.Errorf("run %s: %+v, %v; it said\n%s", name, r, err, said)
+		}
+	}
+	_, _, end := s.inContainer("(" + fmt.Sprintf(exec, "long") + "sleep 600 &) >/dev/null 2>&1")
+	var r *ckpt.Run
+	expect.Soon(t, "the daemon knows the command as the owner", func() bool {
+		var err error
+		r, err = s.client.Run(t.Context(), ckpt.RunRef{Agent: "box", Run: "long"})
+		return err == nil && r.PID != 0
+	})
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", r.PID)); err != nil || strings.TrimSpace(string(name)) == "sh" {
+		t.Errorf("the owner is process %d, %q, %v", r.PID, name, err)
+	}
+	end()
+	expect.Soon(t, "its end is noticed", func() bool {
+		r, err := s.client.Run(t.Context(), ckpt.RunRef{Agent: "box", Run: "long"})
+		return err == nil && r.Status == ckpt.RunInterrupted
+	})
+}

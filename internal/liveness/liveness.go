@@ -47,6 +47,9 @@ type Processes interface {
 	// another process namespace, whose numbers are its own. PID 0 where that cannot be
 	// told.
 	Named(caller, pid int) Process
+	// Here is the number that a caller in another process namespace sees of a process.
+	// It is 0 where the namespace is the same, or that cannot be told.
+	Here(caller, pid int) int
 	// Owner is whose process has a number now, as Caller.Owner has it: "" where
 	// that cannot be told.
 	Owner(pid int) string

@@ -108,6 +108,9 @@ type living struct {
 
 func (l *living) Owner(int) string { return "" }
 
+// Here knows one process namespace.
+func (l *living) Here(int, int) int { return 0 }
+
 func (l *living) Named(_, pid int) liveness.Process { return liveness.Process{PID: pid} }
 
 func (l *living) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }

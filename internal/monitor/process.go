@@ -31,12 +31,21 @@ func (p *Processes) Identify(pid int) liveness.Process {
 // Named returns the process that a caller means by a number. The kernel reports the number of the
 // caller as this process sees it, 0 if it cannot see the caller. A caller in another process
 // namespace, as of a container, counts its processes from 1, so the same number here is another
-// process. Named finds the caller itself and its ancestors there, and returns the zero Process for others.
+// process. Named finds the caller itself, its ancestors and its children there, and returns the zero Process for others.
 func (p *Processes) Named(caller, pid int) liveness.Process {
 	if !possible(caller) {
 		return liveness.Process{}
 	}
 	return p.Identify(translate(caller, pid))
+}
+
+// Here returns the number that a caller in another process namespace sees of a process, 0 if the caller is in the namespace of this
+// process or does not see the other one.
+func (p *Processes) Here(caller, pid int) int {
+	if !possible(caller) || !possible(pid) {
+		return 0
+	}
+	return here(caller, pid)
 }
 
 // Owner returns the user whose process has a number now, "" if that is not known.

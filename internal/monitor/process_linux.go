@@ -73,14 +73,63 @@ func translate(caller, pid int) int {
 		return pid // of the namespace of this process, or the caller cannot be seen
 	}
 	// A process is in the namespace of its parent or in one below. So an ancestor that is as deep is in the same one.
-	for deep, at := len(levels), caller; known && len(levels) == deep; {
+	deep := len(levels)
+	for at := caller; known && len(levels) == deep; {
 		if levels[deep-1] == pid {
 			return at
 		}
 		at = parent
 		levels, parent, known = namespacesOf(at)
 	}
+	for _, child := range childrenOf(caller) {
+		if levels, _, known := namespacesOf(child); known && len(levels) == deep && levels[deep-1] == pid {
+			return child
+		}
+	}
 	return 0
+}
+
+// childrenOf returns the children of a process, none if this kernel does not list them.
+func childrenOf(pid int) (children []int) {
+	lists, _ := filepath.Glob(filepath.Join(procfs, strconv.Itoa(pid), "task", "*", "children")) // the pattern is right
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for n := range bytes.FieldsSeq(text) {
+			if child, err := strconv.Atoi(string(n)); err == nil {
+				children = append(children, child)
+			}
+		}
+	}
+	return children
+}
+
+// here returns the number of a process in the namespace of a caller, 0 if that is the namespace of this process, or if the other
+// process is not in it. Both are in it if one ancestor of both is as deep as the caller.
+func here(caller, pid int) int {
+	levels, parent, known := namespacesOf(caller)
+	deep := len(levels)
+	if !known || deep < 2 {
+		return 0
+	}
+	same := map[int]bool{caller: true}
+	for at := parent; ; at = parent {
+		if levels, parent, known = namespacesOf(at); !known || len(levels) != deep {
+			break
+		}
+		same[at] = true
+	}
+	number := 0
+	for at := pid; ; at = parent {
+		if levels, parent, known = namespacesOf(at); !known || len(levels) < deep {
+			return 0
+		}
+		if at == pid {
+			number = levels[deep-1]
+		}
+		if same[at] {
+			return number
+		}
+	}
 }
 
 // namespacesOf returns the numbers that a process has in the namespaces from this one to its own, and

@@ -193,7 +193,11 @@ func wentBack(run *ckpt.Run, epoch int64) string {
 // adopt accepts a new epoch if the child itself, or one of its children, has resumed the
 // run again.
 func (s *supervisor) adopt(c *child, run *ckpt.Run) bool {
-	if run.Epoch < s.epoch || !c.owns(run.PID) {
+	pid := run.PIDHere
+	if pid == 0 && (c.told == 0 || c.told == c.owner()) {
+		pid = run.PID // the daemon counts as this process does
+	}
+	if run.Epoch < s.epoch || !c.owns(pid) && (run.PID == 0 || run.PID != c.told) {
 		return false
 	}
 	s.epoch = run.Epoch

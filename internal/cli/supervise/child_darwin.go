@@ -18,3 +18,6 @@ func (c *child) stopped() bool {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", c.pid())
 	return err == nil && info.Proc.P_stat == stoppedState
 }
+
+// otherNamespace returns false: this system has one space of process numbers.
+func otherNamespace() bool { return false }

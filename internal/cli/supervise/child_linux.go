@@ -50,3 +50,10 @@ func stat(pid string) (state byte, group int) {
 	group, _ = strconv.Atoi(string(fields[2]))
 	return fields[0][0], group
 }
+
+// otherNamespace reports whether this process is in a process namespace of its own, as in a container. The kernel gives the first
+// namespace of a machine a fixed number.
+func otherNamespace() bool {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && link != "pid:[4026531836]"
+}

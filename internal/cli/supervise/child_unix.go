@@ -40,6 +40,7 @@ type child struct {
 	cmd   *exec.Cmd
 	gate  *os.File
 	group bool // it has its own process group
+	told  int  // its number as the daemon has it, which can be in another process namespace; 0 if not known
 	ended chan *os.ProcessState
 }
 

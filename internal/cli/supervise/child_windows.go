@@ -28,6 +28,7 @@ type child struct {
 	cmd   *exec.Cmd
 	job   windows.Handle
 	group bool
+	told  int // its number as the daemon has it
 	ended chan *os.ProcessState
 }
 
@@ -145,3 +146,6 @@ func absoluteEndpoint(path string) (string, error) {
 
 // PlatformCommands are the commands that exist only on this system.
 type PlatformCommands struct{}
+
+// otherNamespace returns false: this system has one space of process numbers.
+func otherNamespace() bool { return false }

@@ -164,6 +164,11 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 		return nil, err
 	}
 	s.epoch = plan.Epoch
+	if otherNamespace() {
+		if run, err := s.client.Run(ctx, s.ref(nil)); err == nil && run.Epoch == s.epoch {
+			c.told = run.PID
+		}
+	}
 	file, err := s.writePlan(plan)
 	if err == nil {
 		err = c.begin(s.environment(socket, file, plan), s.path, s.cmd.Command)

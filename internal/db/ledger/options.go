@@ -85,6 +85,8 @@ func (noProcesses) Owner(int) string { return "" }
 
 func (noProcesses) Named(_, pid int) liveness.Process { return liveness.Process{PID: pid} }
 
+func (noProcesses) Here(int, int) int { return 0 }
+
 func (noProcesses) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
 func (noProcesses) Alive(liveness.Process) liveness.State { return liveness.Unknown }

@@ -320,7 +320,9 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 		return nil, err
 	}
 	s.AuditRead(sc, "read_run", ref.Agent, "")
-	return s.shownAt(row, ckpt.At(s.Opt.Now())), nil
+	run := s.shownAt(row, ckpt.At(s.Opt.Now()))
+	run.PIDHere = s.Opt.Processes.Here(sc.PID, run.PID)
+	return run, nil
 }
 
 // FindRun finds a run for a read.
