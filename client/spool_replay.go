@@ -245,7 +245,7 @@ type lockNote struct {
 
 func takeLock(ctx context.Context, dir string) (*lock, error) {
 	l := &lock{filepath.Join(dir, lockName), uuid.NewString()}
-	host, _ := os.Hostname()
+	host := lockHost()
 	note, err := json.Marshal(lockNote{os.Getpid(), host, l.token})
 	if err != nil {
 		return nil, err
@@ -275,6 +275,17 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 		case <-time.After(lockPause):
 		}
 	}
+}
+
+// lockHost names where a number names this process: the machine, and on Linux the process namespace too. Containers can have one name
+// of a machine, and the numbers of their processes are their own.
+func lockHost() string {
+	host, _ := os.Hostname()
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return host
+	}
+	return host + " " + namespace
 }
 
 func (l *lock) isStale(host string) bool {

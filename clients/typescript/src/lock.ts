@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { readlinkSync } from 'node:fs';
 import { open, readFile, stat, unlink, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
 
@@ -52,8 +53,17 @@ interface Holder {
   token: string;
 }
 
+/** Where a number names this process: the machine, and on Linux the process namespace too. Containers can have one name of a machine. */
+function lockHost(): string {
+  try {
+    return `${hostname()} ${readlinkSync('/proc/self/ns/pid')}`;
+  } catch {
+    return hostname();
+  }
+}
+
 async function make(path: string, token: string): Promise<'made' | 'there' | 'failed'> {
-  const holder: Holder = { pid: process.pid, host: hostname(), token };
+  const holder: Holder = { pid: process.pid, host: lockHost(), token };
   try {
     const file = await open(path, 'wx', 0o600);
     try {
@@ -85,7 +95,7 @@ async function isStale(file: string): Promise<boolean> {
     return isMissing(error);
   }
   const holder = await read(file);
-  return holder !== undefined && holder.host === hostname() && !isThere(holder.pid);
+  return holder !== undefined && holder.host === lockHost() && !isThere(holder.pid);
 }
 
 function isThere(pid: number): boolean {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import fsp from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { hostname } from 'node:os';
@@ -335,7 +335,14 @@ test('two replay at once and all is there once; a stale lock is broken', async (
   assert.deepEqual(kept, Array.from({ length: 30 }, (_, n) => n + 1));
   await world.stop();
   await agent.save({ n: 31 });
-  writeFileSync(lock, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), token: 'dead' }));
+  const namespace = process.platform === 'linux' ? ` ${readlinkSync('/proc/self/ns/pid')}` : '';
+  if (namespace) {
+    writeFileSync(lock, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), token: 'container' }));
+    await world.start();
+    await assert.rejects(world.client({ deadline: 300 }).replay(), { code: 'busy' }, 'a container with the same host name has it');
+    await world.stop();
+  }
+  writeFileSync(lock, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname() + namespace, token: 'dead' }));
   await world.start();
   assert.equal((await world.client().replay()).sent, 1, 'the lock of a process that is gone counts no more');
   await world.stop();

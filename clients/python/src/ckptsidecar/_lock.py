@@ -36,7 +36,7 @@ class Lock:
                 return True
             try:
                 with os.fdopen(descriptor, "w") as file:
-                    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "token": self._token}, file)
+                    json.dump({"pid": os.getpid(), "host": _host(), "token": self._token}, file)
                 self._held = True
             except OSError:
                 self._remove()  # nobody could tell whose it is
@@ -76,7 +76,15 @@ class Lock:
         except OSError:
             return True
         holder = self._holder()
-        return holder.get("host") == socket.gethostname() and not _alive(holder.get("pid"))
+        return holder.get("host") == _host() and not _alive(holder.get("pid"))
+
+
+def _host() -> str:
+    """Where a number names this process: the machine, and on Linux the process namespace too. Containers can have one name of a machine."""
+    try:
+        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
 
 
 def remove_file(path: str) -> None:
