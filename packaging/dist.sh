@@ -58,6 +58,8 @@ stage() { # GOARCH
 	generated
 	mkdir -p "$STAGE"
 	cp "$STAGES"/generated/* "$STAGE"
+	printf 'ckptsidecar (%s) stable; urgency=medium\n\n  * CHANGELOG.md in this folder lists what changed.\n\n -- %s  %s\n' "$VERSION" \
+		"$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$STAGE/changelog.gz"
 	build linux "$1" "$STAGE/ckptsidecar"
 }
 
