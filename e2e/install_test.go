@@ -12,7 +12,7 @@ import (
 // for one user, removes it and installs it again.
 func TestServiceCommand(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
-	m := boot(t, bookworm(t), program(t))
+	m := boot(t, bootable(t), program(t))
 	m.sh("useradd -m ann; mkdir -p /opt/here; cp /mnt/ckptsidecar /opt/here/")
 	t.Run("system", func(t *testing.T) { here := *m; here.t = t; here.serviceOfTheSystem(t) })
 	t.Run("user", func(t *testing.T) { here := *m; here.t = t; here.serviceOfAUser(t) })

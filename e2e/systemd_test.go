@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,14 +47,19 @@ func program(t *testing.T) string {
 	return dir
 }
 
-func bookworm(t *testing.T) string {
-	return debian(t, "bookworm", "bookworm", "--variant=minbase", "--include=systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,sqlite3,strace")
+// usualSuite is the Debian on which the packages are tested. CKPTSIDECAR_E2E_SUITE names another one.
+const usualSuite = "bookworm"
+
+func suite() string { return cmp.Or(os.Getenv("CKPTSIDECAR_E2E_SUITE"), usualSuite) }
+
+func bootable(t *testing.T) string {
+	return debian(t, suite(), suite(), "--variant=minbase", "--include=systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,sqlite3,strace")
 }
 
 // TestPackage tests the whole life of the package on one machine.
 func TestPackage(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
-	m := boot(t, bookworm(t), packages(t))
+	m := boot(t, bootable(t), packages(t))
 	for _, part := range []struct {
 		name string
 		does func(*machine, *testing.T)
@@ -93,7 +99,7 @@ func TestPackage(t *testing.T) {
 func TestPackageReboots(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
 	root := filepath.Join(t.TempDir(), "root")
-	if out, err := exec.Command("cp", "-a", bookworm(t), root).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", bootable(t), root).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	shared := packages(t)
@@ -126,7 +132,8 @@ func (m *machine) install(t *testing.T) {
 			t.Errorf("%s is %s", unit, state)
 		}
 	}
-	if out := m.run("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/ckptsidecar.service", "/usr/lib/systemd/system/ckptsidecar.socket"); out != "" {
+	// An older systemd does not know every directive.
+	if out, _ := m.try("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/ckptsidecar.service", "/usr/lib/systemd/system/ckptsidecar.socket"); out != "" && suite() == usualSuite {
 		t.Errorf("systemd-analyze verify says: %s", out)
 	}
 	if failed := m.run("systemctl", "--failed", "--plain", "--no-legend"); failed != "" {
