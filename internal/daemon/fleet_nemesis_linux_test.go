@@ -295,9 +295,11 @@ func (s *seen) settle(ctx context.Context, h *nemesisHost) {
 	}
 }
 
-// TestFleetNemesis is T2 and T6: three hosts count in one run. The owner of the
-// run is killed, frozen or cut off, or the engine fails over. Nothing that was
-// acknowledged is lost, and the effects of two owners never interleave.
+// TestFleetNemesis is T2 and T6: three hosts count in one run, and begin other
+// runs at the same moment. The owner of the run is killed, frozen or cut off, or
+// gets an older copy of its database, or the engine fails over. Nothing that was
+// acknowledged is lost, the effects of two owners never interleave, and a run has
+// one owner from its birth.
 func TestFleetNemesis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -317,17 +319,17 @@ func TestFleetNemesis(t *testing.T) {
 	}
 	s := &seen{answers: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
-	for h := hosts["one"]; h.call(ctx, "PUT", "/v1/agents/counter/policy", map[string]any{"durability": "fleet"}, nil) != http.StatusOK; {
-		if periodic.Wait(ctx, 50*time.Millisecond) != nil {
-			t.Fatal("the test has ended")
-		}
+	for _, h := range hosts {
+		h.setPolicies()
 	}
+	b := &births{codes: map[string]int{}}
 	var agents sync.WaitGroup
 	agents.Go(func() { s.agent(ctx, hosts["one"]) })
 	s.progress(t, 3)
 	for _, name := range []string{"two", "three"} {
 		agents.Go(func() { s.agent(ctx, hosts[name]) })
 	}
+	agents.Go(func() { b.begin(ctx, hosts) })
 	n := &nemesis{t: t, s: s, hosts: hosts, engine: primary, standby: standby}
 	for began, round := time.Now(), 0; time.Since(began) < *nemesisFor; round++ {
 		n.hit(round)
@@ -346,6 +348,7 @@ func TestFleetNemesis(t *testing.T) {
 	if s.interleaved() > 0 || s.lost > 0 || s.claims < 2 {
 		t.Error("acknowledged saves were lost, or effects interleaved, or nothing was claimed")
 	}
+	b.judge(t, hosts)
 }
 
 func rounded(list []time.Duration) (out []time.Duration) {
@@ -397,7 +400,9 @@ func (n *nemesis) hit(round int) {
 	var claims int
 	n.s.do(func() { claims = n.s.claims })
 	claimed := func() { n.s.until(n.t, "the run is claimed", func() bool { return n.s.claims > claims }) }
-	switch kind := round % 4; {
+	switch kind := round % 5; {
+	case kind == 4:
+		n.goBack(owner, claimed)
 	case kind == 0:
 		n.t.Logf("%s is killed", owner.name)
 		owner.kill()
