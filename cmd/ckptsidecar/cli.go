@@ -72,7 +72,7 @@ type grammar struct {
 	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs, and verify the copy."`
 	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Replace the database with a backup. The old database is kept."`
 	Spool         spoolCmd               `cmd:"" group:"daemon" help:"List or send writes that clients spooled while the daemon was away."`
-	Fleet         fleetcmd.Command       `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that hosts share; restore a lost host."`
+	Fleet         fleetcmd.Command       `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that hosts share; claim runs of lost hosts."`
 	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Report problems on this machine and how to fix them."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       service.Command        `cmd:"" group:"daemon" help:"Install and manage the daemon as a service of this machine."`

@@ -11,7 +11,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
@@ -35,7 +34,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := fleetcmd.Diff(ctx, a.App, first, second)
+	d, err := a.Client().Diff(ctx, first, second)
 	switch {
 	case err != nil:
 		return err
@@ -45,14 +44,14 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 		shortDiff(a, &d.Summary)
 		return nil
 	}
-	from, err := fleetcmd.Checkpoint(ctx, a.App, first, true)
+	from, err := a.Client().Checkpoint(ctx, first, true)
 	if err != nil {
 		return err
 	}
 	if !c.Unified {
 		return pathDiff(a, from.State, d.Patch)
 	}
-	to, err := fleetcmd.Checkpoint(ctx, a.App, second, true)
+	to, err := a.Client().Checkpoint(ctx, second, true)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
@@ -24,23 +23,12 @@ type promptsCmd struct {
 
 type promptsListCmd struct {
 	Answered bool `help:"Also those that have been answered."`
-	Fleet    bool `help:"List the open prompts of all hosts of the fleet, with the host of each."`
-	fleetcmd.PromptsQuery
 	cli.Paged
 }
 
 func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	if err := c.Paged.Check(); err != nil {
 		return err
-	}
-	if c.Fleet {
-		if c.Answered {
-			return cli.Usagef("--fleet lists open prompts: leave --answered out")
-		}
-		return c.PromptsQuery.List(ctx, a.App, c.Paged)
-	}
-	if c.PromptsQuery != (fleetcmd.PromptsQuery{}) {
-		return cli.Usagef("--host, --principal and --agent choose prompts of the fleet: they need --fleet")
 	}
 	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
 	var err error

@@ -9,7 +9,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
@@ -24,7 +23,7 @@ func (c *showCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	got, err := fleetcmd.Checkpoint(ctx, a.App, id, c.State)
+	got, err := a.Client().Checkpoint(ctx, id, c.State)
 	switch {
 	case err != nil:
 		return err

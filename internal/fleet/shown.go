@@ -119,19 +119,6 @@ type RunsQuery struct {
 // Asker is a user who may see the runs of the user's principal.
 type Asker struct{ Principal string }
 
-// HeldRow is a row of a run as the engine holds it.
-type HeldRow struct {
-	RunShown
-	Row
-}
-
-// HeldCheckpoint is one checkpoint as the engine holds it. It includes the segments that
-// its state needs, if the state is asked for.
-type HeldCheckpoint struct {
-	RunShown
-	LostRun
-}
-
 // After returns the run after which the page begins, "" for the first page.
 func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 	if q.Before == "" {

@@ -8,30 +8,9 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
-
-// ReadCheckpoint reads an unsealed checkpoint of the engine, with its state if state is set. It
-// checks the state against its hash.
-func ReadCheckpoint(h *fleet.HeldCheckpoint, state bool) (*ckpt.Checkpoint, error) {
-	held := &h.Checkpoints[0]
-	if held.Damage != "" {
-		return nil, errors.New(held.Damage)
-	}
-	c, err := archive.ReadCheckpoint(held.Doc)
-	if err != nil {
-		return nil, err
-	}
-	c.Owner, c.Agent, c.Run, c.Suspect = h.Owner, h.Agent, h.Run, held.Suspect
-	if state {
-		c.State, err = stateOf(segmentsOf(&h.LostRun), held)
-	}
-	return c, err
-}
 
 // segmentsOf returns the segments of a run by their ids.
 func segmentsOf(r *fleet.LostRun) map[int64]*fleet.Segment {
@@ -52,17 +31,6 @@ func stateOf(segments map[int64]*fleet.Segment, c *fleet.Checkpoint) ([]byte, er
 		}
 		return blob.Inflate(s.Data, s.Size)
 	})
-}
-
-// ReadPrompt reads an unsealed prompt of the engine, as it is at now.
-func ReadPrompt(h *fleet.HeldRow, now ckpt.Time) (*ckpt.Prompt, error) {
-	p, err := archive.ReadPrompt(h.Doc)
-	if err != nil {
-		return nil, err
-	}
-	p.Owner, p.Agent, p.Run = h.Owner, h.Agent, h.Run
-	p.Status = p.StatusAt(now, ledger.Daemon)
-	return p, nil
 }
 
 // ErasureOf is the row of the audit log of the last erasure of an agent, 0 if there is none.

@@ -174,30 +174,6 @@ func TestClaimOfAgentsThatStay(t *testing.T) {
 	}
 }
 
-// lostWithTwoKeys ships a host named lost, which then gets a second key and ships a change of run main and a run second.
-// It returns the key file, and a copy without the first key.
-func lostWithTwoKeys(t *testing.T, url string) (keys, newer string) {
-	t.Helper()
-	keys = keyFile(t)
-	first, err := Keys(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
-	work(t, lost)
-	shipOnce(t, lost, url, "lost", keysIn(keys))
-	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range []string{"main", "second"} {
-		if err := saveOne(lost, t, run, `{"n":2}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shipOnce(t, lost, url, "lost", keysIn(keys))
-	return keys, keysWithout(t, keys, "* "+first.Keys[0].ID)
-}
-
 // shipOnce ships everything of a store over a connection of its own.
 func shipOnce(t *testing.T, s *db.Store, url, name string, keys func() (*seal.Ring, error)) {
 	t.Helper()

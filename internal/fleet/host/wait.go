@@ -122,7 +122,9 @@ func (w *waiters) confirmed(mark int64, came, fenced []string, refuse string) {
 		}
 	}
 	for _, run := range fenced {
-		w.fenced[run] = w.fenced[run]
+		if _, known := w.fenced[run]; !known {
+			w.fenced[run] = ""
+		}
 	}
 	w.mark, w.away, w.expect = mark, false, len(w.list)
 	if refuse != "" {

@@ -67,7 +67,6 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_heals (
 		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
-	`CREATE INDEX IF NOT EXISTS fleet_rows_prompts ON fleet_rows (key) WHERE kind = 'prompt'`,
 }
 
 // tables are the tables that a daemon reads and writes.

@@ -146,12 +146,6 @@ func (o *Opener) checkpointDoc(r *fleet.LostRun, c *fleet.Checkpoint) (sha, doc 
 	return sha, doc, nil
 }
 
-// Row opens a row of a run.
-func (o *Opener) Row(h *fleet.HeldRow) (err error) {
-	h.Doc, err = o.Text(h.Doc, h.UID, rowPlace(h.UID, h.Kind, h.Key))
-	return err
-}
-
 // Audit opens the texts of a row of the audit log of a database.
 func (o *Opener) Audit(texts, db string, n int64) (string, error) {
 	return o.Text(texts, db, auditPlace(db, n))

@@ -8,7 +8,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // ClaimRun makes this host the owner of a run of another host, and moves the run here. For
@@ -76,31 +75,4 @@ func (o Operator) Erasure(ctx context.Context, n int64) (*ckpt.ErasedFleet, erro
 	v := new(ckpt.ErasedFleet)
 	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/erasures/" + strconv.FormatInt(n, 10), repeatable: true}, v)
 	return orNil(v, err)
-}
-
-// FleetPrompts lists one page of the open prompts of all hosts that the caller may see. It
-// uses the filter's Host, Principal, Agent, Before and Limit.
-func (o Operator) FleetPrompts(ctx context.Context, f fleet.RunsQuery) (*survey.FleetPrompts, error) {
-	var q values
-	q.add("host", f.Host)
-	q.add("principal", f.Principal)
-	q.add("agent", f.Agent)
-	q.add("before", f.Before)
-	q.addLimit(f.Limit)
-	v := new(survey.FleetPrompts)
-	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/prompts", query: q, repeatable: true}, v)
-	return orNil(v, err)
-}
-
-// FleetCheckpoint reads a checkpoint of any host of the fleet, by its id.
-func (o Operator) FleetCheckpoint(ctx context.Context, id string, state bool) (*ckpt.Checkpoint, error) {
-	if err := ckpt.CheckID(id); err != nil {
-		return nil, err
-	}
-	return o.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/checkpoints/" + id, query: stateQuery(nil, state), repeatable: true})
-}
-
-// FleetDiff compares two checkpoints of any hosts of the fleet.
-func (o Operator) FleetDiff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
-	return o.diff(ctx, "/v1/fleet/checkpoints/", from, to)
 }

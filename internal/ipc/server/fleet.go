@@ -6,11 +6,9 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// Fleet is what the server needs from the engine that the hosts share. FleetRuns, FleetPrompts,
-// FleetCheckpoint, Claim, Bring, BringThread and Release are for all users. All other calls are for administrators; the
+// Fleet is what the server needs from the engine that the hosts share. FleetRuns, Claim, Bring, BringThread and Release are for all users. All other calls are for administrators; the
 // implementation refuses other callers.
 type Fleet interface {
 	// FleetStatus returns the status of shipping. It does not ask the engine.
@@ -18,10 +16,6 @@ type Fleet interface {
 	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
 	// FleetRuns lists the runs that the scope may see.
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
-	// FleetPrompts lists the open prompts of all hosts that the scope may see.
-	FleetPrompts(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*survey.FleetPrompts, error)
-	// FleetCheckpoint reads a checkpoint of any host that the scope may see.
-	FleetCheckpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
 	// Claim makes this host the owner of a run of another host, and moves the run here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
 	// Erased returns which hosts have erased an agent that this host has just erased. It does not ask the
@@ -72,15 +66,6 @@ func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, err
 func (n noFleet) FleetRuns(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*fleet.Runs, error) {
 	sc.Admin = true // every user may ask about their own runs, and learns that there is no fleet
 	return nil, n.refuse(sc)
-}
-
-func (n noFleet) FleetPrompts(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*survey.FleetPrompts, error) {
-	sc.Admin = true // every user may ask about their own prompts, and learns that there is no fleet
-	return nil, n.refuse(sc)
-}
-
-func (noFleet) FleetCheckpoint(_ context.Context, _ ckpt.Scope, id string, _ bool) (*ckpt.Checkpoint, error) {
-	return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s on this host, and this daemon belongs to no fleet", id)
 }
 
 func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (*fleet.Claimed, error) {

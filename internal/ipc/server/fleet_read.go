@@ -6,7 +6,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // fleetQuery reads which rows of the fleet the client wants.
@@ -34,50 +33,6 @@ func (c *call) listFleetRuns() error {
 	}
 	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
 }
-
-// listFleetPrompts lists the open prompts of all hosts that the caller may see.
-func (c *call) listFleetPrompts() error {
-	q, err := c.fleetQuery()
-	if err != nil {
-		return err
-	}
-	if q.Before != "" {
-		if err := ckpt.CheckID(q.Before); err != nil {
-			return err
-		}
-	}
-	return read(c, true, func(ctx context.Context) (*survey.FleetPrompts, error) {
-		return c.server.fleet.FleetPrompts(ctx, c.scope, q)
-	})
-}
-
-// getFleetCheckpoint reads a checkpoint of any host.
-func (c *call) getFleetCheckpoint() error {
-	state, err := c.wantsState()
-	if err != nil {
-		return err
-	}
-	ck, err := c.fleetCheckpoint("id", state)
-	if err != nil {
-		return err
-	}
-	c.sendCheckpoint(ck, state)
-	return nil
-}
-
-// fleetCheckpoint reads the checkpoint that a part of the path names.
-func (c *call) fleetCheckpoint(part string, state bool) (*ckpt.Checkpoint, error) {
-	id := c.r.PathValue(part)
-	if err := ckpt.CheckID(id); err != nil {
-		return nil, err
-	}
-	ctx, cancel := c.reading(c.server.limits.LongTimeout)
-	defer cancel()
-	return c.server.fleet.FleetCheckpoint(ctx, c.scope, id, state)
-}
-
-// diffFleetCheckpoints compares checkpoints of any hosts.
-func (c *call) diffFleetCheckpoints() error { return c.diffWith(c.fleetCheckpoint) }
 
 // getErasure returns which hosts have confirmed an erasure of this host.
 func (c *call) getErasure() error {

@@ -122,14 +122,6 @@ func (f failing) FleetRuns(context.Context, ckpt.Scope, fleet.RunsQuery) (*fleet
 	return nil, f.err
 }
 
-func (f failing) FleetPrompts(context.Context, ckpt.Scope, fleet.RunsQuery) (*survey.FleetPrompts, error) {
-	return nil, f.err
-}
-
-func (f failing) FleetCheckpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Checkpoint, error) {
-	return nil, f.err
-}
-
 func (f failing) Claim(context.Context, ckpt.Scope, fleet.ClaimRequest) (*fleet.Claimed, error) {
 	return nil, f.err
 }
