@@ -91,22 +91,18 @@ var arrows = map[string][]string{
 		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/saves",
 		"internal/jsontext", "internal/wellformed",
 	},
-	"internal/db/archive": {
-		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
-		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
-	},
 	"internal/db/copy": {
 		root, "internal/delta", "internal/liveness", "internal/db/sqlite", "internal/db/audit", "internal/db/blob", "internal/db/files",
 		"internal/db/ledger", "internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
-	"internal/db/journal":  {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet", "internal/retention"},
+	"internal/db/journal":  {root, "internal/db/blob", "internal/db/copy", "internal/db/ledger", "internal/fleet", "internal/retention"},
 	"internal/db/policies": {root, "internal/db/ledger", "internal/db/sqlite", "internal/wellformed"},
 	"internal/db/surveys":  {root, "internal/db/ledger", "internal/retention", "internal/survey"},
 	"internal/db": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
 		"internal/db/files", "internal/db/policies", "internal/db/saves", "internal/db/spans", "internal/db/surveys",
-		"internal/db/langgraph", "internal/db/archive", "internal/survey", "internal/wellformed",
+		"internal/db/copy", "internal/db/langgraph", "internal/survey", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
 	"internal/drift": {
@@ -447,9 +443,6 @@ var tables = map[string][]string{
 	},
 	"internal/db/spans":     {"observed", "runs", "spans", "steps"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes"},
-	"internal/db/archive": {
-		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
-	},
 	"internal/db/copy": {
 		"acts", "agents", "audit_head", "checkpoint_trees", "checkpoints", "content_uses", "contents", "meta", "observed", "operations", "run_segments", "runs", "segments", "tree_files", "trees",
 	},

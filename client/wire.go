@@ -77,14 +77,14 @@ func (w *Wire) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep 
 	return w.client.Prune(ctx, r, key)
 }
 
-// Export writes an agent as NDJSON. After an error the text is incomplete, and
+// Export writes an agent as a SQLite file. After an error the file is cut off, and
 // Import refuses it.
 func (w *Wire) Export(ctx context.Context, agent string, to io.Writer) error {
 	return w.client.Export(ctx, agent, to)
 }
 
-// ExportAgents writes some agents as NDJSON, or all agents, or one run of an agent. After an error
-// the text is incomplete, and Import refuses it.
+// ExportAgents writes some agents as a SQLite file, or all agents, or one run of an agent. After an error
+// the file is cut off, and Import refuses it.
 func (w *Wire) ExportAgents(ctx context.Context, r ckpt.ExportRequest, to io.Writer) error {
 	return w.client.ExportAgents(ctx, r, to)
 }

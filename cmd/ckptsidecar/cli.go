@@ -55,7 +55,7 @@ type grammar struct {
 	Hook          hookcmd.Command        `cmd:"" group:"hosts" help:"Record Claude Code, Codex or Gemini CLI by their hooks."`
 	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Receive traces of agents that use OpenTelemetry."`
 	Token         tokenCmd               `cmd:"" group:"hosts" help:"Create, list and revoke tokens for senders of traces."`
-	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents with all that they have, as NDJSON with checksums."`
+	Export        transfercmd.Export     `cmd:"" group:"agents" help:"Export agents with all that they have, as a SQLite file."`
 	Import        transfercmd.Import     `cmd:"" group:"agents" help:"Import a file that export wrote, or files of other systems."`
 	Prune         pruneCmd               `cmd:"" group:"agents" help:"Apply the retention policies now."`
 	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase an agent and everything that belongs to it, for good."`

@@ -255,7 +255,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 	expect.OneThread(t)
 	w := newEvilWorld(t)
 	ids, prompt, finding := w.filled(t)
-	exported := filepath.Join(w.folder, "a.ndjson")
+	exported := filepath.Join(w.folder, "a.ckpt")
 	file, err := os.Create(exported)
 	must(t, err)
 	must(t, w.client.Export(t.Context(), "a", file))

@@ -1,9 +1,8 @@
 package db_test
 
 import (
-	"context"
+	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,8 +15,9 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
+
+var copies = flag.Int("copies", 0, "measure the export and the import of so many checkpoints")
 
 // costs are the time, the processor time and the memory of f: the most that the process had above what it had before.
 func costs(t testing.TB, f func()) string {
@@ -89,49 +89,26 @@ func TestMeasureCopy(t *testing.T) {
 			})
 		}
 		group.Wait()
-		for _, way := range ways(s) {
-			file := filepath.Join(folder, "export")
-			out, err := os.Create(file)
+		file := filepath.Join(folder, "export")
+		out, err := os.Create(file)
+		must(t, err)
+		exports := costs(t, func() { must(t, s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{}, out)) })
+		must(t, out.Close())
+		info, err := os.Stat(file)
+		must(t, err)
+		to := openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()))
+		in, err := os.Open(file)
+		must(t, err)
+		imports := costs(t, func() {
+			report, err := to.Import(t.Context(), ann, ckpt.ImportRequest{}, in)
 			must(t, err)
-			exports := costs(t, func() { must(t, way.export(s)(t.Context(), ann, ckpt.ExportRequest{}, out)) })
-			must(t, out.Close())
-			info, err := os.Stat(file)
-			must(t, err)
-			to := openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()))
-			in, err := os.Open(file)
-			must(t, err)
-			imports := costs(t, func() {
-				report, err := way.imports(to)(t.Context(), ann, ckpt.ImportRequest{}, in)
-				must(t, err)
-				if report.Imported != n {
-					t.Errorf("%d of %d checkpoints were imported", report.Imported, n)
-				}
-			})
-			must(t, in.Close())
-			must(t, to.Close())
-			t.Logf("%d checkpoints, %s, %s: a file of %d MiB; export %s; import %s", n, name, way.name, info.Size()>>20, exports, imports)
-		}
+			if report.Imported != n {
+				t.Errorf("%d of %d checkpoints were imported", report.Imported, n)
+			}
+		})
+		must(t, in.Close())
+		must(t, to.Close())
+		t.Logf("%d checkpoints, %s: a file of %d MiB; export %s; import %s", n, name, info.Size()>>20, exports, imports)
 		must(t, s.Close())
 	}
-}
-
-type way struct {
-	name    string
-	export  func(*db.Store) func(context.Context, ckpt.Scope, ckpt.ExportRequest, io.Writer) error
-	imports func(*db.Store) func(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Reader) (*ckpt.ImportReport, error)
-}
-
-func ways(*db.Store) []way {
-	return []way{{"old", func(s *db.Store) func(context.Context, ckpt.Scope, ckpt.ExportRequest, io.Writer) error {
-		return oldWay(s).ExportAgents
-	},
-		func(s *db.Store) func(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Reader) (*ckpt.ImportReport, error) {
-			return oldWay(s).Import
-		}},
-		{"new", func(s *db.Store) func(context.Context, ckpt.Scope, ckpt.ExportRequest, io.Writer) error {
-			return s.ExportAgents
-		},
-			func(s *db.Store) func(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Reader) (*ckpt.ImportReport, error) {
-				return s.Import
-			}}}
 }

@@ -2,8 +2,6 @@ package db_test
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -31,43 +29,6 @@ func exportOf(t testing.TB, s *db.Store, agents ...string) string {
 	var out bytes.Buffer
 	must(t, s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: agents}, &out))
 	return out.String()
-}
-
-// seal adds the last line of an export.
-func seal(body string) string {
-	type sums struct {
-		Lines  int64  `json:"lines"`
-		SHA256 string `json:"sha256"`
-	}
-	texts := map[string]string{}
-	for line := range strings.Lines(body) {
-		var l struct {
-			Type string `json:"type"`
-		}
-		if json.Unmarshal([]byte(line), &l) == nil {
-			texts[l.Type] += line
-		}
-	}
-	kinds := map[string]sums{}
-	for kind, text := range texts {
-		kinds[kind] = sums{int64(strings.Count(text, "\n")), hashOf(text)}
-	}
-	sum := sha256.Sum256([]byte(body))
-	end, err := json.Marshal(struct {
-		Type   string          `json:"type"`
-		Lines  int             `json:"lines"`
-		Kinds  map[string]sums `json:"kinds"`
-		SHA256 string          `json:"sha256"`
-	}{"end", strings.Count(body, "\n"), kinds, hex.EncodeToString(sum[:])})
-	if err != nil {
-		panic(err)
-	}
-	return body + string(end) + "\n"
-}
-
-// sealWithoutKinds adds a last line that has only the hash of all lines.
-func sealWithoutKinds(body string) string {
-	return body + fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hashOf(body))
 }
 
 // copyOf imports into another store on the same machine, with the same processes and the same clock.
@@ -116,8 +77,8 @@ func TestImportKeepsWhatAPersonMustDecide(t *testing.T) {
 	if diff := cmp.Diff(planOf(t, s, "a", "main"), planOf(t, other, "a", "main")); diff != "" {
 		t.Error(diff)
 	}
-	if again := exportOf(t, other, "a"); again != text {
-		t.Errorf("the export of the import is another:\n%s", cmp.Diff(text, again))
+	if again := rowsIn(t, exportOf(t, other, "a")); again != rowsIn(t, text) {
+		t.Errorf("the export of the import is another:\n%s", cmp.Diff(rowsIn(t, text), again))
 	}
 	if report.Runs != 1 || report.Imported != 2 || len(report.Uncertain) != 0 {
 		t.Errorf("the report: %+v", report)
@@ -182,7 +143,7 @@ func TestImportJoinsNoHistories(t *testing.T) {
 	before := exportOf(t, stranger, "a")
 	_, err = stranger.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
 	wantCode(t, err, ckpt.CodeConflict)
-	if exportOf(t, stranger, "a") != before {
+	if rowsIn(t, exportOf(t, stranger, "a")) != rowsIn(t, before) {
 		t.Error("the refused import changed something")
 	}
 }
@@ -284,13 +245,13 @@ func TestImportSaysWhatItCannotAdd(t *testing.T) {
 // present imports a file whose runs are all here already.
 func present(t *testing.T, s *db.Store, agent, text string) {
 	t.Helper()
-	before := exportOf(t, s)
+	before := rowsIn(t, exportOf(t, s))
 	report, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: agent}, strings.NewReader(text))
 	must(t, err)
 	if report.RunsPresent != 1 || report.Runs != 0 || report.Imported != 0 {
 		t.Errorf("the report: %+v", report)
 	}
-	if diff := cmp.Diff(before, exportOf(t, s)); diff != "" {
+	if diff := cmp.Diff(before, rowsIn(t, exportOf(t, s))); diff != "" {
 		t.Errorf("the import changed something:\n%s", diff)
 	}
 }
@@ -298,13 +259,13 @@ func present(t *testing.T, s *db.Store, agent, text string) {
 // refuses imports a file that has more of a run than the store.
 func refuses(t *testing.T, s *db.Store, agent, text, more string) {
 	t.Helper()
-	before := exportOf(t, s)
+	before := rowsIn(t, exportOf(t, s))
 	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: agent}, strings.NewReader(text))
 	wantCode(t, err, ckpt.CodeConflict)
 	if err != nil && !regexp.MustCompile(`has more of run main of agent \S+ than this database \(`+more+`\)`).MatchString(err.Error()) {
 		t.Errorf("the message: %v", err)
 	}
-	if diff := cmp.Diff(before, exportOf(t, s)); diff != "" {
+	if diff := cmp.Diff(before, rowsIn(t, exportOf(t, s))); diff != "" {
 		t.Errorf("the refused import changed something:\n%s", diff)
 	}
 }
@@ -389,8 +350,8 @@ func TestImportOfFilesThatAreNotHere(t *testing.T) {
 	refuses(t, without, "b", text, `the files of checkpoint \S+`)
 }
 
-// TestImportThatBreaksOffBeginsAnew: if an import ends between its transactions, nothing of it can be resumed, and
-// repeating the import brings everything.
+// TestImportThatBreaksOffBeginsAnew: if an import fails in its transaction, nothing of it stays, and repeating the
+// import brings everything.
 func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 	t.Parallel()
 	t.Run("a run that goes on", func(t *testing.T) { t.Parallel(); breaksOff(t, false) })
@@ -402,7 +363,7 @@ func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
 func breaksOffObserved(t *testing.T, ended bool) {
 	t.Helper()
 	o := openObserving(t)
-	spans := make([]observed.Span, 1500) // more than fits into one transaction
+	spans := make([]observed.Span, 1500)
 	for i := range spans {
 		spans[i] = toolSpan("a", i)
 	}
@@ -422,7 +383,7 @@ func breaksOffObserved(t *testing.T, ended bool) {
 	must(t, other.ExecForTest(`DROP TRIGGER test_fault`))
 	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
 	must(t, err)
-	if exportOf(t, other, "shop") != text {
+	if rowsIn(t, exportOf(t, other, "shop")) != rowsIn(t, text) {
 		t.Error("the second import is not whole")
 	}
 }
@@ -434,7 +395,7 @@ func breaksOff(t *testing.T, ended bool) {
 	policy.RoutineKeep = 0
 	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
 	must(t, err)
-	for i := range 100 { // more than fits into one transaction
+	for i := range 100 {
 		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	if ended {
@@ -445,18 +406,18 @@ func breaksOff(t *testing.T, ended bool) {
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 	o.Resume, o.Processes, o.Drift = resume.Make, p, drift.New()
 	other := openWith(t, o)
-	// A trigger simulates the fault: the checkpoint of the second transaction is refused.
+	// A trigger simulates the fault: one of the last checkpoints is refused.
 	must(t, other.ExecForTest(`CREATE TRIGGER test_fault BEFORE INSERT ON checkpoints WHEN NEW.seq = 90 BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`))
 	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err == nil {
 		t.Fatal("the import did not break off")
 	}
 	must(t, other.ExecForTest(`DROP TRIGGER test_fault`))
-	if plan := claim(t, other, 8, func(r *ckpt.ResumeRequest) { r.DryRun = true }); plan.Verdict != ckpt.VerdictFresh && plan.Verdict != ckpt.VerdictAsk {
-		t.Errorf("what was left answers %s", plan.Verdict)
+	if agents, err := other.Agents(t.Context(), ann, ckpt.AgentFilter{}); err != nil || len(agents.Agents) != 0 {
+		t.Errorf("left are %v, %v", agents, err)
 	}
 	_, err = other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
 	must(t, err)
-	if exportOf(t, other, "a") != text {
+	if rowsIn(t, exportOf(t, other, "a")) != rowsIn(t, text) {
 		t.Error("the second import is not whole")
 	}
 }
@@ -481,7 +442,7 @@ func TestExportOfOneRunAndOfAll(t *testing.T) {
 	}
 	all := exportOf(t, s)
 	other, report = copyOf(t, c, p, all)
-	if report.Runs != 4 || !slices.Equal(report.Agents, []string{"a", "b"}) || exportOf(t, other) != all {
+	if report.Runs != 4 || !slices.Equal(report.Agents, []string{"a", "b"}) || rowsIn(t, exportOf(t, other)) != rowsIn(t, all) {
 		t.Errorf("the report: %+v", report)
 	}
 	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "c"}, strings.NewReader(all))
@@ -641,16 +602,16 @@ func TestExportsOfRandomHistories(t *testing.T) {
 					t.Errorf("run %s of %s:\n%s", run.Run, run.Agent, diff)
 				}
 			}
-			again := exportOf(t, other)
-			if len(report.Uncertain) == 0 && again != text {
-				t.Errorf("the export of the import is another:\n%s", cmp.Diff(strings.Split(text, "\n"), strings.Split(again, "\n")))
+			was, again := rowsIn(t, text), rowsIn(t, exportOf(t, other))
+			if len(report.Uncertain) == 0 && again != was {
+				t.Errorf("the export of the import is another:\n%s", cmp.Diff(strings.Split(was, "\n"), strings.Split(again, "\n")))
 			}
 			if len(report.Pruned) > 0 {
 				t.Errorf("pruned: %v", report.Pruned)
 			}
 			sound(t, pathOf(other))
 			// The first import makes a renamed copy next to the original, and the second one repeats it.
-			if strings.Count(text, `"type":"agent"`) == 1 {
+			if len(report.Agents) == 1 {
 				for range 2 {
 					_, err := h.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "copy"}, strings.NewReader(text))
 					must(t, err)
@@ -658,26 +619,5 @@ func TestExportsOfRandomHistories(t *testing.T) {
 				sound(t, pathOf(h.Store))
 			}
 		})
-	}
-}
-
-// TestExportPutsAsideWhatIsLarge: data that does not fit into memory is written to a file that is removed
-// afterwards, and the export is the same.
-func TestExportPutsAsideWhatIsLarge(t *testing.T) {
-	t.Parallel()
-	expect.OneThread(t)
-	s, c, p := openRuns(t)
-	large := ckpt.JSON(`"` + strings.Repeat("long ", 600_000) + `"`)
-	for i := range 4 {
-		_, _, err := s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: fmt.Sprint(i), Name: "n", Status: ckpt.StepSucceeded, Result: large})
-		must(t, err)
-	}
-	text := exportOf(t, s, "a")
-	other, _ := copyOf(t, c, p, text)
-	if len(text) < 12_000_000 || exportOf(t, other, "a") != text {
-		t.Errorf("the export of the import is another, of %d bytes", len(text))
-	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(pathOf(s)), ".*-aside-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
 	}
 }

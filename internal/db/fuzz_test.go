@@ -14,27 +14,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
-// FuzzImport imports exports that no store wrote, with a correct last line,
+// FuzzImport imports lines that no store wrote, with a correct last line,
 // because an attacker would add one. The store accepts or refuses them, and is
 // intact in both cases.
 func FuzzImport(f *testing.F) {
-	path := filepath.Join(f.TempDir(), "ckpt.db")
-	s, err := db.Open(f.Context(), options(path, newClock()))
-	must(f, err)
-	for _, r := range []*ckpt.SaveRequest{request("a", ckpt.KindRoutine, `{"b":1.50}`), request("a", ckpt.KindRecovery, `"x"`), binary("a", ckpt.KindPreOperation, noise(1, 5000))} {
-		_, err := s.Save(f.Context(), ann, r)
-		must(f, err)
-	}
-	var out bytes.Buffer
-	must(f, s.Export(f.Context(), ann, "a", &out))
-	lines := strings.SplitAfter(out.String(), "\n")
-	f.Add(strings.Join(lines[:len(lines)-2], ""))
-	f.Add(lines[0])
-	f.Add(lines[0] + lines[1] + lines[1])
-	f.Add(strings.Replace(lines[0]+lines[1], `"routine"`, `"pre_operation"`, 1))
+	agent := `{"type":"agent","agent":"a","owner":"uid:1","created_at":"2026-01-01T00:00:00.000Z","policy_at":"2026-01-01T00:00:00.000Z","policy":{}}` + "\n"
+	begin := `{"type":"ckptsidecar_export","version":1}` + "\n"
+	f.Add(begin + agent + `{"type":"checkpoint","run":"main","row":{"id":"019a0000-0000-7000-8000-000000000001","seq":1,"kind":"routine","created_at":"2026-01-01T00:00:00.000Z","size":2,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","content_type":"application/json"},"state":{}}` + "\n" +
+		`{"type":"run","run":"main","row":{"status":"running","epoch":1,"attempt":1,"started_at":"2026-01-01T00:00:00.000Z","updated_at":"2026-01-01T00:00:00.000Z","life":1,"last_seq":1}}` + "\n")
+	f.Add(begin)
+	f.Add(begin + agent + agent)
 	f.Add("{}\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		body = seal(body)
+		body = sealLines(body)
 		into := filepath.Join(t.TempDir(), "ckpt.db")
 		s := openWith(t, options(into, newClock()))
 		_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(body))

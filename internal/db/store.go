@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/langgraph"
@@ -42,7 +42,7 @@ type Store struct {
 	*driftlog.Drifts
 	*saves.Saves
 	*langgraph.Threads
-	*archive.Archive
+	*copy.Copier
 	*spans.Spans
 	*files.Files
 	*surveys.Surveys
@@ -72,7 +72,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	v := saves.New(d)
 	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d),
 		Surveys: surveys.New(c), Policies: policies.New(c)}
-	s.Archive = archive.New(d, langgraph.GraphImported, s.Files)
+	s.Copier = copy.New(d, langgraph.GraphImported, s.Files.Imported)
 	v.Trees = s.Files
 	if err := c.Open(ctx); err != nil {
 		return nil, err

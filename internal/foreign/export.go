@@ -13,12 +13,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Export writes a plan as an export of its one run. The daemon imports it as a whole or
+// Export writes a plan as lines of JSON. The daemon imports it as a whole or
 // not at all, with the times of the files. docs/EXPORT.md describes the format. now is
 // used for everything to which the files give no time, and for the end of a run, so
 // that the agent's ended_keep counts from the import.
 func (p *Plan) Export(w io.Writer, owner string, now time.Time) error {
-	x := &exporter{to: w, sum: sha256.New(), kinds: map[string]*kindSum{}, run: p.Run}
+	x := &exporter{to: w, sum: sha256.New(), run: p.Run}
 	x.line("ckptsidecar_export", ordered{{"version", 1}})
 	x.line("agent", ordered{{"agent", p.Agent}, {"owner", owner}, {"created_at", ckpt.At(now)}, {"policy_at",
 		ckpt.At(now)}, {"policy", json.RawMessage("{}")}})
@@ -125,15 +125,9 @@ func (p *Plan) started(now time.Time) time.Time {
 type exporter struct {
 	to    io.Writer
 	sum   hash.Hash
-	kinds map[string]*kindSum
 	run   string
 	lines int
 	err   error
-}
-
-type kindSum struct {
-	lines int
-	sum   hash.Hash
 }
 
 func (x *exporter) line(kind string, o ordered) {
@@ -142,14 +136,9 @@ func (x *exporter) line(kind string, o ordered) {
 		x.fail(err)
 		return
 	}
-	if x.kinds[kind] == nil {
-		x.kinds[kind] = &kindSum{sum: sha256.New()}
-	}
 	x.lines++
-	x.kinds[kind].lines++
 	text = append(text, '\n')
 	x.sum.Write(text)
-	x.kinds[kind].sum.Write(text)
 	if x.err == nil {
 		_, x.err = x.to.Write(text)
 	}
@@ -243,10 +232,6 @@ func (x *exporter) step(p *Plan, i int, now time.Time) {
 }
 
 func (x *exporter) end() error {
-	kinds := map[string]any{}
-	for kind, k := range x.kinds {
-		kinds[kind] = ordered{{"lines", k.lines}, {"sha256", hex.EncodeToString(k.sum.Sum(nil))}}
-	}
-	x.line("end", ordered{{"lines", x.lines}, {"kinds", kinds}, {"sha256", hex.EncodeToString(x.sum.Sum(nil))}})
+	x.line("end", ordered{{"lines", x.lines}, {"sha256", hex.EncodeToString(x.sum.Sum(nil))}})
 	return x.err
 }

@@ -27,6 +27,7 @@ const (
 var (
 	TypeJSON   = []string{ckpt.ContentTypeJSON}
 	TypeNDJSON = []string{"application/x-ndjson"}
+	TypeSQLite = []string{"application/vnd.sqlite3"}
 	IsTrue     = []string{"true"}
 )
 

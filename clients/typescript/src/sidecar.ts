@@ -122,7 +122,7 @@ export class Sidecar {
     return understood(await this.delivery.call(ask), true);
   }
 
-  /** Some agents as text, or all of this user's: docs/EXPORT.md has the form. It is held in memory as a whole. */
+  /** Some agents as a SQLite file, or all of this user's: see docs/EXPORT.md. It is held in memory as a whole. */
   async export(agents: string[] = []): Promise<Buffer> {
     const ask = get('/v1/export', queryOf({ agents: agents.map(checkAgent).join(',') }));
     return (await this.delivery.call(ask)).body;
@@ -131,7 +131,7 @@ export class Sidecar {
   /** Brings in what `export` gave, under its own names or another. Doing it again changes nothing. */
   async import(exported: Buffer | string, { agent }: { agent?: string } = {}): Promise<ImportReport> {
     const query = queryOf({ agent: agent === undefined ? undefined : checkAgent(agent) });
-    const headers = { 'Content-Type': 'application/x-ndjson' };
+    const headers = { 'Content-Type': 'application/octet-stream' };
     const ask = { method: 'POST' as const, path: '/v1/import', query, headers, body: Buffer.from(exported), write: true, repeatable: true };
     return understood(await this.delivery.call(ask), true);
   }

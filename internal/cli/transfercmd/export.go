@@ -16,7 +16,7 @@ type Export struct {
 	All     bool     `help:"All agents of the owner, in one file."`
 	InRun   string   `name:"run" help:"Of a single agent, this run alone." placeholder:"RUN"`
 	NoFiles bool     `help:"Without the files that checkpoints name."`
-	Output  string   `short:"o" help:"Write to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
+	Output  string   `short:"o" help:"Write to this file, whole or not at all. - is standard output, which is the default if it is no terminal." placeholder:"FILE"`
 }
 
 // Run writes an export.
@@ -28,7 +28,10 @@ func (c *Export) Run(ctx context.Context, a *cli.App) error {
 	if c.All == (len(c.Agents) > 0) {
 		return cli.Usagef("name the agents to export, or add --all")
 	}
-	if c.Output == "" {
+	if c.Output == "" && a.Out.Terminal {
+		return cli.Usagef("an export is a database, not a text: name a file with -o FILE.ckpt")
+	}
+	if c.Output == "" || c.Output == "-" {
 		return a.Client().ExportAgents(ctx, r, a.Data())
 	}
 	p := a.Progress("exporting", term.ByBytes)

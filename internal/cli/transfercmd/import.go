@@ -16,16 +16,19 @@ import (
 type Import struct {
 	Files   []string `arg:"" optional:"" help:"${import_files}" placeholder:"FILE"`
 	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
-	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
+	DryRun  bool     `help:"Only say what would be imported. Only with a foreign format."`
 	Stopped bool     `help:"Assume that no loop runs any more, even if a process has its number. With fsm-loop."`
 }
 
-// importFormats are the possible formats of the files. The first is that of export.
-var importFormats = []string{"ndjson", "workflow-snapshot", "fsm-loop", "statement-checkpoint"}
+// ownFormat is the format of export.
+const ownFormat = "ckpt"
+
+// importFormats are the possible formats of the files.
+var importFormats = []string{ownFormat, "workflow-snapshot", "fsm-loop", "statement-checkpoint"}
 
 // Help returns the additional text of `import --help`.
 func (c *Import) Help() string {
-	return "--format says what the files are: ndjson (what export wrote; the default), workflow-snapshot, fsm-loop or statement-checkpoint."
+	return "--format says what the files are: ckpt (what export wrote; the default), workflow-snapshot, fsm-loop or statement-checkpoint."
 }
 
 // Run imports an export, or files of another system.
@@ -33,14 +36,14 @@ func (c *Import) Run(ctx context.Context, a *cli.App) error {
 	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
-	format := "ndjson"
+	format := ownFormat
 	if a.Format != "" && !cli.IsTemplate(a.Format) {
 		format = a.Format
 	}
 	switch {
 	case !slices.Contains(importFormats, format):
 		return cli.Usagef("--format must be one of %s; got %s", strings.Join(importFormats, ", "), format)
-	case format != "ndjson":
+	case format != ownFormat:
 		return c.runForeign(ctx, a, foreign.Format(format))
 	case c.DryRun || c.Stopped:
 		return cli.Usagef("--dry-run and --stopped work only with a foreign format: name one with --format")

@@ -36,6 +36,7 @@ type VerifyReport struct {
 }
 
 type verifier struct {
+	rowsOnly bool // the caller checks the bytes of states
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)

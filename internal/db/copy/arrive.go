@@ -55,24 +55,19 @@ func (im *importing) checkpoint(agent *ledger.AgentRow, a *agentSeen, r *runSeen
 		return err
 	}
 	row.N = tx.Head.N + 1
-	if row.ID, err = im.own(agent, row.ID, `SELECT r.agent_id`+ledger.OwnedTables+`?`, row.ID, agent.Owner); err != nil {
+	old := row.ID
+	if row.ID, err = im.own(agent, old, `SELECT r.agent_id`+ledger.OwnedTables+`?`, old, agent.Owner); err != nil {
 		return err
 	}
 	parentN := int64(0)
-	if row.Parent != "" {
-		parent, err := im.here(agent, string(row.Parent))
+	if parent := string(row.Parent); parent != "" && parent == r.old {
+		row.Parent, parentN = ckpt.Ref(r.parent), r.parentN
+	} else if parent != "" {
+		here, err := im.here(agent, parent)
 		if err != nil {
 			return err
 		}
-		if row.Parent = ckpt.Ref(parent); parent == r.parent {
-			parentN = r.parentN
-		}
-	}
-	if taken, err := tx.IDTaken(agent.Owner, row.ID); err != nil {
-		return err
-	} else if taken {
-		return ckpt.Errorf(ckpt.CodeConflict,
-			"agent %s already has checkpoint %s in another run: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
+		row.Parent = ckpt.Ref(here)
 	}
 	state, report, err := im.state(a, r, values)
 	if err != nil {
@@ -103,7 +98,7 @@ func (im *importing) checkpoint(agent *ledger.AgentRow, a *agentSeen, r *runSeen
 	if e.Save, err = tx.Facts(run, row, state, parentN); err != nil {
 		return err
 	}
-	r.parent, r.parentN = row.ID, row.N
+	r.old, r.parent, r.parentN = old, row.ID, row.N
 	if err := tx.Audit(e); err != nil {
 		return err
 	}

@@ -83,7 +83,8 @@ type arriving struct {
 	there    int64 // the id of the run that exists
 	disowned bool
 	run      *ledger.RunRow // that was made
-	parent   string         // its newest checkpoint so far, as it is called here, and the row of its save
+	old      string         // its newest checkpoint so far: in the file, here, and the row of its save
+	parent   string
 	parentN  int64
 	segments map[int64]placed // by the number in the file; those that the newest checkpoint uses
 	closed   map[int64]bool   // segments that no later checkpoint may use
@@ -107,9 +108,10 @@ func (s *Copier) stage(ctx context.Context, path string, body io.Reader) (*incom
 	case n > 0 && head[0] == '{':
 		err = s.stageLines(ctx, path, body)
 	default:
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "this is not an export of ckptsidecar: nothing was imported")
+		err = refused("this is not an export of ckptsidecar")
 	}
 	if err != nil {
+		_, _ = io.Copy(io.Discard, body) // a client that still writes would not read the answer
 		return nil, err
 	}
 	info, err := os.Stat(path)
@@ -157,7 +159,9 @@ func (in *incoming) open(ctx context.Context) error {
 	}
 	in.done = done
 	if in.q, err = db.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true}); err == nil {
-		err = in.check(ctx)
+		if _, err = in.q.ExecContext(ctx, `PRAGMA cache_size = -2048`); err == nil {
+			err = in.check(ctx)
+		}
 	}
 	var e *ckpt.Error
 	switch {
@@ -190,12 +194,22 @@ func checkHeader(path string) error {
 	if _, err := io.ReadFull(f, head); err != nil {
 		return refused("the export is cut off")
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	page := int64(binary.BigEndian.Uint16(head[16:]))
+	if page == 1 { // SQLite's 65536
+		page = 1 << 16
+	}
 	application, version := binary.BigEndian.Uint32(head[68:]), binary.BigEndian.Uint32(head[60:])
 	switch {
 	case int64(application) != ckpt.ApplicationID:
 		return refused("this is a database of another program (application_id %d)", application)
 	case int64(version) != ckpt.SchemaVersion:
 		return refused("the export has schema version %d, and this program reads version %d: use the ckptsidecar that made it", version, ckpt.SchemaVersion)
+	case info.Size() != page*int64(binary.BigEndian.Uint32(head[28:])):
+		return refused("the export is cut off, or something follows it")
 	case head[18] != 1 || head[19] != 1:
 		return refused("this is a database in use, not an export: make one with ckptsidecar export")
 	}
@@ -346,6 +360,11 @@ func (in *incoming) values(ctx context.Context) error {
 		if err == nil {
 			err = sumOfWrite(t, values)
 		}
+		for i := range t.columns {
+			if t.columns[i].no == leftOut && values[i] != nil {
+				err = fmt.Errorf("it has a value in %s, which no export has", t.columns[i].name)
+			}
+		}
 		if err != nil {
 			return refused("a row of %s in the export is wrong: %v", t.name, plain(err))
 		}
@@ -363,7 +382,7 @@ var late = []string{"routine_excess", "recovery_expired", "pre_operation_expired
 
 // verify checks the file as `ckptsidecar verify` does: every hash, and the chain of its log.
 func (in *incoming) verify(ctx context.Context) error {
-	report, err := audit.Verify(ctx, in.path, nil)
+	report, err := audit.VerifyRows(ctx, in.path)
 	if err != nil {
 		return err
 	}

@@ -151,11 +151,14 @@ func makeFile(ctx context.Context, path string, now time.Time, fill func(to *sql
 		if err != nil {
 			return err
 		}
-		sum, err := digest(ctx, to, string(text), func(*table, []any) error { return nil })
+		if err := do(`INSERT INTO meta (key, value) VALUES (?, ?)`, keyExport, string(text)); err != nil {
+			return err
+		}
+		sum, err := Sum(ctx, to)
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(`INSERT INTO meta (key, value) VALUES (?, ?), (?, ?)`, keyExport, string(text), keyRows, sum), do(ckpt.Schema),
+		return errors.Join(do(`INSERT INTO meta (key, value) VALUES (?, ?)`, keyRows, sum), do(ckpt.Schema),
 			do(fmt.Sprintf(`PRAGMA application_id = %d`, ckpt.ApplicationID)), do(fmt.Sprintf(`PRAGMA user_version = %d`, ckpt.SchemaVersion)), do(`COMMIT`))
 	})
 }

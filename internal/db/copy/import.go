@@ -24,11 +24,9 @@ func (s *Copier) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest
 	return s.imports(ctx, sc, r, body, Kept{})
 }
 
-// Kept are the identities of agents and runs that an import keeps: by the agent's name, and by its
-// name and the run's.
+// Kept are the identities of runs that an import keeps, by the agent's name and the run's.
 type Kept struct {
-	Agents map[string]string
-	Runs   map[[2]string]KeptRun
+	Runs map[[2]string]KeptRun
 }
 
 // KeptRun is the identity of a run, and the epoch with which it continues.
@@ -435,7 +433,7 @@ func (im *importing) target(a *agentSeen) (*ledger.AgentRow, error) {
 	}
 	e := ledger.Entry(im.scope, "set_policy", a.target)
 	e.Detail = map[string]any{"policy": json.RawMessage(a.policy)}
-	if err := im.InsertAgent(im.tx, owner, a.target, im.kept.Agents[a.target], a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
+	if err := im.InsertAgent(im.tx, owner, a.target, "", a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return nil, err
 	}
 	if err := im.tx.Audit(e); err != nil {
@@ -481,8 +479,20 @@ func (im *importing) here(agent *ledger.AgentRow, id string) (string, error) {
 }
 
 // own is idHere for the id of a row of the file itself, which the report names if it is another one here.
+// Another row of the agent may not have it.
 func (im *importing) own(agent *ledger.AgentRow, id, query string, args ...any) (string, error) {
-	to, err := im.idHere(agent, id, query, args...)
+	to, whose := id, int64(0)
+	found, err := im.tx.Get(&whose, query, args...)
+	if err == nil && found && whose != agent.ID {
+		to = otherID(id, agent)
+		im.ids[id] = to
+		args[0] = to
+		found, err = im.tx.Get(&whose, query, args...)
+	}
+	if err == nil && found {
+		err = ckpt.Errorf(ckpt.CodeConflict, "agent %s already has %s in another run: "+
+			"import into another agent with --agent; nothing was imported", agent.Name, to)
+	}
 	if err == nil && to != id {
 		if im.report.Renamed == nil {
 			im.report.Renamed = map[string]string{}

@@ -96,7 +96,10 @@ func (g *staging) read(body io.Reader) error {
 			if _, err := in.ReadByte(); err != io.EOF {
 				return refused("line %d comes after the end of the export", number+1)
 			}
-			return g.endAgent()
+			if err := g.endAgent(); err != nil && g.ctx.Err() == nil {
+				return refused("the export is wrong: %v", plain(err))
+			}
+			return g.ctx.Err()
 		}
 		if err == nil {
 			err = g.line(number, &line)

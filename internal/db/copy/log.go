@@ -123,6 +123,15 @@ var withoutRowid = map[*table]string{ownerChanges: "agent_id, n", runLabels: "ru
 	events: "run_id, seq", graphWrites: "run_id, checkpoint, task, idx", treeFiles: "tree_id, path", contentUses: "used, used_by",
 	checkpointTrees: "n, place"}
 
+// Sum is the hash of all rows of an export.
+func Sum(ctx context.Context, q sqlx.QueryerContext) (string, error) {
+	var said string
+	if err := sqlx.GetContext(ctx, q, &said, `SELECT value FROM meta WHERE key = ?`, keyExport); err != nil {
+		return "", err
+	}
+	return digest(ctx, q, said, func(*table, []any) error { return nil })
+}
+
 // digest hashes what a file says about itself and all rows of its tables, and calls see with each row. It is no
 // signature: it shows damage.
 func digest(ctx context.Context, q sqlx.QueryerContext, said string, see func(*table, []any) error) (string, error) {

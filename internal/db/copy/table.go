@@ -57,7 +57,7 @@ var (
 		external_session:text command:object labels:labels result:json error:text last_event:rising0 source:short partial:truth
 		waiting:left removed:counted stored_bytes:counted uid:uid`)
 	checkpoints = of("checkpoints", lineCheckpoint, ofRun, "slot", false, `id:own_id seq:natural kind:short parent:ref created_at:time size:count
-		sha256:hash content_type:content_type labels:labels metadata:metadata program:program step:short operation:short pinned:truth suspect:truth
+		sha256:short content_type:content_type labels:labels metadata:metadata program:program step:short operation:short pinned:truth suspect:truth
 		state_of:count slot:slot n:act run_id:run stored_size:stored pieces:segments body:state`)
 	ownerChanges = of("owner_changes", "", ofAgent, "n", false, `agent_id:agent n:act uid:uid agent:agent_name from_owner:owner to_owner:owner`)
 	runLabels    = of("run_labels", "", ofRun, "key", false, `run_id:run key:text value:text`)
@@ -121,12 +121,6 @@ var notOfAgents = map[string]string{
 	"scrub_owed":      "erasures of this database",
 	"spans":           "so that none is taken twice here",
 	"tokens":          "secrets of an owner for this host",
-}
-
-// ofTheFile are the tables that every database has about itself.
-var ofTheFile = map[string]string{
-	"audit_head": "the end of the log of the export",
-	"meta":       "what the export says about itself",
 }
 
 // The kinds of lines of rows as JSON.

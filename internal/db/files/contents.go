@@ -118,17 +118,6 @@ func (s *Files) PutContents(ctx context.Context, sc ckpt.Scope, agent string, ne
 		return nil, err
 	}
 	s.AuditForeign(sc, "put_contents", agent, "")
-	return s.store(ctx, sc, agent, mode, next)
-}
-
-// KeepContents is PutContents for contents that were screened for secrets when they were first
-// stored.
-func (s *Files) KeepContents(ctx context.Context, sc ckpt.Scope, agent string, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
-	return s.store(ctx, sc, agent, ckpt.SecretsOff, next)
-}
-
-func (s *Files) store(ctx context.Context, sc ckpt.Scope, agent string, mode ckpt.SecretsMode,
-	next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error) {
 	u := &upload{Files: s, ctx: ctx, sc: sc, agent: agent, mode: mode, answer: &ckpt.ContentsStored{Refused: []ckpt.ContentRefused{}}}
 	for {
 		content, err := next()

@@ -116,32 +116,6 @@ func (s *Files) Imported(tx *ledger.Tx, agent *ledger.AgentRow) error {
 		"export without files", agent.Name, stored-most, most)
 }
 
-// NameImported lets an imported checkpoint name trees. It does nothing if retention has already
-// removed the checkpoint.
-func (s *Files) NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint string, sums []string) error {
-	var at struct {
-		N     int64 `db:"n"`
-		RunID int64 `db:"run_id"`
-		Seq   int64 `db:"seq"`
-	}
-	found, err := tx.Get(&at, `SELECT c.n, c.run_id, c.seq`+ledger.OwnedTables+`? AND a.id = ?`, checkpoint, agent.Owner, agent.ID)
-	if err != nil || !found {
-		return err
-	}
-	trees, err := s.find(tx, agent, sums)
-	if err != nil {
-		return err
-	}
-	for i, t := range trees {
-		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT DO NOTHING`, at.N, i+1, at.RunID, at.Seq, t.ID)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // tellSecrets makes findings of what looks like a secret in a tree and was not reported yet.
 func (s *Files) tellSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, checkpoint string, t *named) error {
 	var rows []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
@@ -67,7 +67,7 @@ func (r *reading) readPresent(ctx context.Context, q *sqlx.Tx) (missing map[plac
 	defer rows.Close()
 	for rows.Next() {
 		var id agentID
-		var a archive.Agent
+		var a copy.Agent
 		if err := rows.Scan(&id.id, &id.uid, &a.Owner, &a.Name, &a.CreatedAt, &a.PolicyAt, &a.Policy); err != nil {
 			return missing, err
 		}
@@ -80,7 +80,7 @@ func (r *reading) readPresent(ctx context.Context, q *sqlx.Tx) (missing map[plac
 }
 
 // addAgent adds an agent to the batch. If the agent stays on this host, the engine drops it.
-func (r *reading) addAgent(id agentID, a *archive.Agent) error {
+func (r *reading) addAgent(id agentID, a *copy.Agent) error {
 	line, err := r.journal.agents.of(a)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
@@ -256,13 +256,13 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 		UID string
 	}
 	var runs []run
-	rows, err := q.QueryxContext(ctx, `SELECT r.id, r.uid, `+archive.RunColumns+` FROM runs r JOIN agents a ON a.id = r.agent_id WHERE `+chosen)
+	rows, err := q.QueryxContext(ctx, `SELECT r.id, r.uid, `+copy.RunColumns+` FROM runs r JOIN agents a ON a.id = r.agent_id WHERE `+chosen)
 	if err != nil {
 		return nil, err
 	}
 	for rows.Next() {
 		var r run
-		text, err := archive.ScanRuns(&r.ID, &r.UID).Scan(rows)
+		text, err := copy.ScanRuns(&r.ID, &r.UID).Scan(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -272,7 +272,7 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 		return nil, err
 	}
 	for _, r := range runs {
-		rows, err := archive.RowsOf(ctx, q, r.ID, nil)
+		rows, err := copy.RowsOf(ctx, q, r.ID, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func words(ctx context.Context, q *sqlx.Tx, byPolicy bool) (list []string, err e
 			list = append(list, fmt.Sprint(row.Kind, " ", r.UID, " ", row.Key, " ", row.Text))
 		}
 	}
-	var agents []archive.Agent
+	var agents []copy.Agent
 	if err := q.SelectContext(ctx, &agents, `SELECT owner, name, created_at AS createdat, policy_at AS policyat, policy FROM agents a WHERE `+chosen); err != nil {
 		return nil, err
 	}

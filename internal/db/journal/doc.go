@@ -7,6 +7,6 @@
 // Runs that must be read whole are read one by one, because they may be large. The line of an agent
 // is kept, with the whole row that it was made from as its key.
 //
-// This package may import the root package, internal/fleet, internal/db/archive and
+// This package may import the root package, internal/fleet, internal/db/copy and
 // internal/db/ledger; of others, jmoiron/sqlx.
 package journal

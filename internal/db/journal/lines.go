@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
@@ -12,7 +12,7 @@ import (
 // depends only on its row, so it never becomes stale.
 type agentLines struct {
 	mu   sync.Mutex
-	made map[archive.Agent]*agentLine
+	made map[copy.Agent]*agentLine
 }
 
 // agentLinesMost is how many lines are kept.
@@ -24,7 +24,7 @@ type agentLine struct {
 	policy        *ckpt.Policy // nil if it cannot be read
 }
 
-func (l *agentLines) of(a *archive.Agent) (*agentLine, error) {
+func (l *agentLines) of(a *copy.Agent) (*agentLine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if line := l.made[*a]; line != nil {
@@ -35,7 +35,7 @@ func (l *agentLines) of(a *archive.Agent) (*agentLine, error) {
 		return nil, err
 	}
 	if len(l.made) >= agentLinesMost || l.made == nil {
-		l.made = map[archive.Agent]*agentLine{}
+		l.made = map[copy.Agent]*agentLine{}
 	}
 	l.made[*a] = line
 	return line, nil
@@ -43,7 +43,7 @@ func (l *agentLines) of(a *archive.Agent) (*agentLine, error) {
 
 // lineOf makes the line of an agent. If its policy cannot be read, takeover is manual: a person
 // must move its runs to another host.
-func lineOf(a *archive.Agent) (*agentLine, error) {
+func lineOf(a *copy.Agent) (*agentLine, error) {
 	line := &agentLine{takeover: string(ckpt.TakeoverManual)}
 	if row, err := (&ledger.AgentRow{Policy: a.Policy}).Parsed(); err == nil {
 		line.policy, line.takeover = &row.Settings, string(row.Settings.Takeover)

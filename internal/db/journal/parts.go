@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 )
 
 // part says which part of a run must be read again because of a row of the log.
@@ -61,9 +61,9 @@ func (t *touched) touch(row *logRow) {
 	case whole:
 		t.whole = true
 	case step:
-		t.add(archive.KindStep, row.subject.String)
+		t.add(copy.KindStep, row.subject.String)
 	case operate:
-		t.add(archive.KindOperation, row.subject.String)
+		t.add(copy.KindOperation, row.subject.String)
 	case happened:
 		t.events(row.detail)
 	}
@@ -84,7 +84,7 @@ func (t *touched) events(detail string) {
 		return
 	}
 	for seq := d.First; seq <= d.Last; seq++ {
-		t.some[archive.KindEvent] = append(t.some[archive.KindEvent], strconv.FormatInt(seq, 10))
+		t.some[copy.KindEvent] = append(t.some[copy.KindEvent], strconv.FormatInt(seq, 10))
 	}
 }
 

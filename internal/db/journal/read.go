@@ -24,13 +24,18 @@ func segmentsOf(r *fleet.LostRun) map[int64]*fleet.Segment {
 // stateOf builds a state from its pieces.
 func stateOf(segments map[int64]*fleet.Segment, c *fleet.Checkpoint) ([]byte, error) {
 	row := &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}
-	return blob.Join(row, func(id int64) ([]byte, error) {
+	return blob.Join(row, inflated(segments))
+}
+
+// inflated returns the bytes of segments.
+func inflated(segments map[int64]*fleet.Segment) func(id int64) ([]byte, error) {
+	return func(id int64) ([]byte, error) {
 		s, there := segments[id]
 		if !there {
 			return nil, fmt.Errorf("segment %d is missing", id)
 		}
 		return blob.Inflate(s.Data, s.Size)
-	})
+	}
 }
 
 // ErasureOf is the row of the audit log of the last erasure of an agent, 0 if there is none.

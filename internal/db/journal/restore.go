@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
@@ -17,7 +17,7 @@ import (
 // run, which are dropped after they were written. If it sets the run's Damage, the run is left out.
 // WriteLost returns what was left out because the engine's copy of it is damaged.
 func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) (damaged []fleet.DamagedCheckpoint, err error) {
-	x := archive.NewCopyWriter(w)
+	x := copy.NewLineWriter(w)
 	for i := range agents {
 		a := &agents[i]
 		x.Damaged = func(run, id string, seq int64, why error) {
@@ -50,28 +50,25 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 // KeepRuns returns the identities that an import of agents must keep: those of the runs. The agents
 // still belong to the host that had them: here, the runs join the agent of the same name and owner,
 // or a new agent.
-func KeepRuns(agents []fleet.LostAgent) archive.Kept {
-	k := archive.Kept{Runs: map[[2]string]archive.KeptRun{}}
+func KeepRuns(agents []fleet.LostAgent) copy.Kept {
+	k := copy.Kept{Runs: map[[2]string]copy.KeptRun{}}
 	for i := range agents {
 		for _, r := range agents[i].Runs {
-			k.Runs[[2]string{agents[i].Name, r.Name}] = archive.KeptRun{UID: r.UID, Epoch: fleet.FirstEpoch(r.Term)}
+			k.Runs[[2]string{agents[i].Name, r.Name}] = copy.KeptRun{UID: r.UID, Epoch: fleet.FirstEpoch(r.Term)}
 		}
 	}
 	return k
 }
 
-func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
-	segments := make(map[int64]archive.KeptSegment, len(r.Segments))
-	for _, s := range r.Segments {
-		segments[s.ID] = archive.KeptSegment{Size: s.Size, Data: s.Data}
-	}
+func writeRun(x *copy.LineWriter, r *fleet.LostRun) {
+	segments := segmentsOf(r)
 	for i := range r.Checkpoints {
 		c := &r.Checkpoints[i]
 		if c.Damage != "" {
 			x.Lost(r.Name, c.ID, c.Seq, errors.New(c.Damage))
 			continue
 		}
-		x.Checkpoint(r.Name, c.Doc, c.Seq, &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, segments)
+		x.Checkpoint(r.Name, c.Doc, c.Seq, &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, inflated(segments))
 	}
 	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning) && !r.Sure || len(r.Unread) > 0)
 	inOrder(r.Rows)
@@ -84,7 +81,7 @@ func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
 // they began.
 func inOrder(rows []fleet.Row) {
 	kinds, began := map[string]int{}, map[string]string{}
-	for i, kind := range archive.Kinds() {
+	for i, kind := range copy.Kinds() {
 		kinds[kind] = i
 	}
 	for _, row := range rows {

@@ -14,7 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
@@ -131,7 +131,7 @@ func heldRows(ctx context.Context, q *sqlx.Tx, list *[]string) error {
 		return err
 	}
 	for _, r := range runs {
-		rows, err := archive.RowsOf(ctx, q, r.ID, nil)
+		rows, err := copy.RowsOf(ctx, q, r.ID, nil)
 		if err != nil {
 			return err
 		}

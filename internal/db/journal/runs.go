@@ -6,7 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
@@ -80,19 +80,17 @@ func (r *reading) find(ctx context.Context, q *sqlx.Tx, places []place) (list []
 	}
 	defer rows.Close()
 	var at int
-	var half bool
 	var run found
 	there := make([]bool, len(shipped))
-	lines := archive.ScanRuns(&at, &run.id, &run.UID, &run.Term, &run.Status, &run.UpdatedAt, &run.Seq, &run.FirstEvent, &half, &run.thread)
+	lines := copy.ScanRuns(&at, &run.id, &run.UID, &run.Term, &run.Status, &run.UpdatedAt, &run.Seq, &run.FirstEvent, &run.thread)
 	for rows.Next() {
 		if run.Doc, err = lines.Scan(rows); err != nil {
 			return nil, err
 		}
-		if there[at] = true; !half {
-			one := run
-			r.place(&one, shipped[at])
-			list = append(list, &one)
-		}
+		there[at] = true
+		one := run
+		r.place(&one, shipped[at])
+		list = append(list, &one)
 	}
 	for i, p := range shipped {
 		if !there[i] {
@@ -104,8 +102,7 @@ func (r *reading) find(ctx context.Context, q *sqlx.Tx, places []place) (list []
 
 // runsByName reads runs by their agents' numbers and their names.
 var runsByName = `SELECT e.key, r.id, r.uid, r.epoch, r.status, r.updated_at, r.last_seq,
-	coalesce((SELECT min(seq) FROM events v WHERE v.run_id = r.id), 0), ` + archive.IsHalf + `,
-	EXISTS (SELECT 1 FROM graph_threads g WHERE g.run_id = r.id), ` + archive.RunColumns + ` FROM json_each(?) e
+	coalesce((SELECT min(seq) FROM events v WHERE v.run_id = r.id), 0), EXISTS (SELECT 1 FROM graph_threads g WHERE g.run_id = r.id), ` + copy.RunColumns + ` FROM json_each(?) e
 	CROSS JOIN runs r ON r.agent_id = json_extract(e.value, '$[0]') AND r.name = json_extract(e.value, '$[1]')`
 
 // place completes a found run with what is known of it.
@@ -125,7 +122,7 @@ func (r *reading) readRows(ctx context.Context, q *sqlx.Tx, list []*found) error
 		} else if len(some) == 0 {
 			continue
 		}
-		rows, err := archive.RowsOf(ctx, q, run.id, some)
+		rows, err := copy.RowsOf(ctx, q, run.id, some)
 		if err != nil {
 			return err
 		}
@@ -143,6 +140,6 @@ func readWrites(ctx context.Context, q *sqlx.Tx, run *found) (err error) {
 		return nil
 	}
 	run.TrimWrites = true
-	run.Writes, err = archive.WriteKeys(ctx, q, run.id)
+	run.Writes, err = copy.WriteKeys(ctx, q, run.id)
 	return err
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // checkpointsAfter reads the checkpoints of runs, ?1, that came after a row of the audit log, ?2,
 // or all of them if ?3 is set. Older ones come without their states.
 var checkpointsAfter = `SELECT e.key, c.n, c.id, c.seq, c.kind, c.suspect, c.sha256, c.size, CASE WHEN c.n > ?2 THEN c.pieces END,
-	CASE WHEN c.n > ?2 THEN c.body END, ` + archive.CheckpointColumns + ` FROM json_each(?1) e
+	CASE WHEN c.n > ?2 THEN c.body END, ` + copy.CheckpointColumns + ` FROM json_each(?1) e
 	CROSS JOIN checkpoints c ON c.run_id = e.value AND (c.n > ?2 OR ?3)`
 
 // readStates reads the checkpoints of runs that came after the mark. If a run is read whole, it
@@ -31,7 +31,7 @@ func (r *reading) readStates(ctx context.Context, q *sqlx.Tx, list []*found) err
 	defer rows.Close()
 	var at int
 	var c fleet.Checkpoint
-	lines := archive.ScanCheckpoints(&at, &c.N, &c.ID, &c.Seq, &c.Kind, &c.Suspect, &c.SHA256, &c.Size, &c.Pieces, &c.Body)
+	lines := copy.ScanCheckpoints(&at, &c.N, &c.ID, &c.Seq, &c.Kind, &c.Suspect, &c.SHA256, &c.Size, &c.Pieces, &c.Body)
 	for last := 0; rows.Next(); last = at {
 		if c.Doc, err = lines.Scan(rows); err != nil {
 			return err

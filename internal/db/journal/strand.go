@@ -8,7 +8,6 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
@@ -121,24 +120,14 @@ func (j *Journal) Standing(ctx context.Context, owner, agent, run string) (statu
 	return status, term, seq, err
 }
 
-// HasRun says whether a run is stored here: same by its identity, and named by its name. The remains
-// of an import of that run that was interrupted do not count.
+// HasRun says whether a run is stored here: same by its identity, and named by its name.
 func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (same, named bool, err error) {
 	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		if err := q.GetContext(ctx, &same, `SELECT EXISTS (SELECT 1 FROM runs r WHERE r.uid = ? AND NOT `+archive.IsHalf+`)`, uid); err != nil {
+		if err := q.GetContext(ctx, &same, `SELECT EXISTS (SELECT 1 FROM runs WHERE uid = ?)`, uid); err != nil {
 			return err
 		}
 		return q.GetContext(ctx, &named, `SELECT EXISTS (SELECT 1 FROM runs r JOIN agents a ON a.id = r.agent_id
-			WHERE a.owner = ? AND a.name = ? AND r.name = ? AND NOT (r.uid = ? AND `+archive.IsHalf+`))`, owner, agent, run, uid)
+			WHERE a.owner = ? AND a.name = ? AND r.name = ?)`, owner, agent, run)
 	})
 	return same, named, err
-}
-
-// IsHalf says whether what is here of a run are the remains of an import that was interrupted.
-func (j *Journal) IsHalf(ctx context.Context, owner, agent, run string) (is bool, err error) {
-	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.GetContext(ctx, &is, `SELECT EXISTS (SELECT 1 FROM runs r JOIN agents a ON a.id = r.agent_id
-			WHERE a.owner = ? AND a.name = ? AND r.name = ? AND `+archive.IsHalf+`)`, owner, agent, run)
-	})
-	return is, err
 }

@@ -109,8 +109,7 @@ func (c *claimant) find(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReques
 }
 
 // mayBeElsewhere reports whether the engine must be asked where a run is. It must be
-// asked about a run that is not here, about a run that another host has claimed, and about
-// the remains of a claim that was interrupted.
+// asked about a run that is not here, and about a run that another host has claimed.
 func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
 	j := journal.New(c.store.Core)
 	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
@@ -119,10 +118,7 @@ func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Re
 	}
 	if named {
 		_, is, err := j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
-		if err != nil || is {
-			return is, err
-		}
-		return j.IsHalf(ctx, sc.Whose(), r.Agent, runOr(r.Run))
+		return is, err
 	}
 	return true, nil
 }

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"database/sql"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -156,32 +154,6 @@ func settled(t *testing.T, c *claimant) {
 	}
 }
 
-// halfImported turns a run of a store into the remains of an import that was killed, and
-// opens the store again.
-func halfImported(t *testing.T, s *db.Store, run string) *db.Store {
-	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	file, err := sql.Open("sqlite", s.Opt.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = file.ExecContext(t.Context(), `DELETE FROM operations WHERE key = 'ckptsidecar.import';
-		INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at)
-		SELECT id, 'ckptsidecar.import', 1, 'an import of this run that has not ended: do it again', 'uncertain', started_at, started_at
-		FROM runs WHERE name = ?`, run)
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s = openFleetStore(t, s.Opt.Path)
-	half, err := journal.New(s.Core).IsHalf(t.Context(), fleetUser.Owner, "a", run)
-	if err != nil || !half {
-		t.Fatalf("run %s is not the remains of an import: %v", run, err)
-	}
-	return s
-}
-
 // TestInterruptedClaim: if a host dies after the engine has given it a run,
 // repeating the claim brings the run. If two hosts claim at the same time, one
 // of them gets the run.
@@ -227,16 +199,6 @@ func TestInterruptedClaim(t *testing.T) {
 		}
 	}
 	again("the claimant died before it had anything of the run")
-	two.store = halfImported(t, two.store, "main")
-	again("the claimant died while the run was brought")
-	two.store = halfImported(t, two.store, "main")
-	resumption := ckpt.ResumeRequest{Agent: "a"}
-	if err := two.Bring(t.Context(), fleetAdminOf("uid:1001"), &resumption); err != nil || resumption.Claimed == nil || resumption.Claimed.FromHost != "one" {
-		t.Errorf("a resumption after that brings %+v, %v", resumption.Claimed, err)
-	}
-	if half, err := journal.New(two.store.Core).IsHalf(t.Context(), fleetUser.Owner, "a", "main"); err != nil || half {
-		t.Errorf("after that the run is still incomplete: %v", err)
-	}
 
 	ask.Run = "other"
 	var wg sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/copy"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
@@ -120,7 +120,7 @@ func (h *copied) here() (list []string) {
 			return err
 		}
 		for id, uid := range uids {
-			rows, err := archive.RowsOf(h.t.Context(), q, id, nil)
+			rows, err := copy.RowsOf(h.t.Context(), q, id, nil)
 			if err != nil {
 				return err
 			}
@@ -149,13 +149,13 @@ func (h *copied) ownRuns(q *sqlx.Tx, list *[]string) (map[int64]string, error) {
 	var id int64
 	var uid string
 	uids := map[int64]string{}
-	rows, err := q.QueryxContext(h.t.Context(), `SELECT r.id, r.uid, `+archive.RunColumns+` FROM runs r`)
+	rows, err := q.QueryxContext(h.t.Context(), `SELECT r.id, r.uid, `+copy.RunColumns+` FROM runs r`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		text, err := archive.ScanRuns(&id, &uid).Scan(rows)
+		text, err := copy.ScanRuns(&id, &uid).Scan(rows)
 		if err != nil {
 			return nil, err
 		}

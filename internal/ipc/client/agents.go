@@ -133,7 +133,7 @@ func (c *Client) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (re
 	return rep, ans.replayed(), nil
 }
 
-// Export writes an agent as NDJSON. After an error the text is incomplete, and
+// Export writes an agent as a SQLite file. After an error the file is cut off, and
 // Import refuses it.
 func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
 	if err := ckpt.CheckAgentName(agent); err != nil {
@@ -142,8 +142,8 @@ func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
 	return c.ExportAgents(ctx, ckpt.ExportRequest{Agents: []string{agent}}, w)
 }
 
-// ExportAgents writes some agents as NDJSON, or all agents, or one run of an agent. After
-// an error the text is incomplete, and Import refuses it.
+// ExportAgents writes some agents as a SQLite file, or all agents, or one run of an agent. After
+// an error the file is cut off, and Import refuses it.
 func (c *Client) ExportAgents(ctx context.Context, r ckpt.ExportRequest, w io.Writer) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -183,9 +183,9 @@ func (r *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Import reads what Export wrote.
+// Import reads what Export wrote, or rows of runs as lines of JSON.
 func (c *Client) Import(ctx context.Context, r ckpt.ImportRequest, from io.Reader) (*ckpt.ImportReport, error) {
-	a := &ask{method: http.MethodPost, path: "/v1/import", contentType: ipc.TypeNDJSON[0], write: true}
+	a := &ask{method: http.MethodPost, path: "/v1/import", contentType: ipc.TypeBytes, write: true}
 	a.query.add("agent", r.Agent)
 	body, err := c.stream(ctx, a, from)
 	if err != nil {

@@ -162,7 +162,7 @@ func (c *call) export(r ckpt.ExportRequest) error {
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	return c.server.store.ExportAgents(ctx, c.scope, r, stream{c, ipc.TypeNDJSON})
+	return c.server.store.ExportAgents(ctx, c.scope, r, stream{c, ipc.TypeSQLite})
 }
 
 func (c *call) importAgent() error {
@@ -196,14 +196,16 @@ func (c *call) importAgent() error {
 }
 
 // importBody is the body of an import. It remembers the error that ended the body, so that the
-// store needs to know nothing about HTTP. The store reads one line at a time into memory, so the
-// body takes the memory for its longest line.
+// store needs to know nothing about HTTP. If the body is lines of text, the store reads one line at a time into memory,
+// so the body takes the memory for its longest line. A database file is never in memory.
 type importBody struct {
 	call  *call
 	body  io.Reader
 	limit int64
 	line  int64 // bytes of the current line so far
 	held  int64 // bytes of the longest line, in the owner's share
+	begun bool
+	file  bool // it is a database file
 	err   error
 }
 
@@ -216,6 +218,12 @@ func (b *importBody) Read(p []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		b.err = bodyError(err, b.limit)
 		return n, b.err
+	}
+	if n > 0 && !b.begun {
+		b.begun, b.file = true, p[0] != '{'
+	}
+	if b.file {
+		return n, err
 	}
 	end, _, ends := bytes.Cut(p[:n], []byte("\n"))
 	b.line += int64(len(end))

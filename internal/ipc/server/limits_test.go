@@ -98,7 +98,7 @@ func TestLinesOfImportsAreBounded(t *testing.T) {
 	begin := func(n int64) net.Conn {
 		c := w.dial()
 		fmt.Fprintf(c, "POST /v1/import HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", most+3)
-		_, err := io.Copy(c, io.LimitReader(endless{}, n))
+		_, err := io.Copy(c, io.MultiReader(strings.NewReader("{"), io.LimitReader(endless{}, n-1)))
 		expect.OK(t, err)
 		return c
 	}
@@ -116,7 +116,7 @@ func TestLinesOfImportsAreBounded(t *testing.T) {
 	c.Close()
 	waitFor(t, free)
 	expect.Equal(t, "a line above the limit", readReply(t, "POST", begin(most+3)).problem(t).Code, ckpt.CodeTooLarge)
-	lines := strings.Repeat(strings.Repeat("x", linePart-2)+"\n", int(most/linePart)+2)
+	lines := "{" + strings.Repeat(strings.Repeat("x", linePart-2)+"\n", int(most/linePart)+2)
 	r := w.send("POST", "/v1/import", lines)
 	expect.Equal(t, "many lines are no long line", r.problem(t).Code, ckpt.CodeInvalid)
 }

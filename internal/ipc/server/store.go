@@ -63,8 +63,8 @@ type Store interface {
 
 	DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error)
 	ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error)
-	// ExportAgents writes NDJSON. After an error that follows the first byte, the text has no
-	// last line, and Import refuses it.
+	// ExportAgents writes a SQLite file. After an error that follows the first byte, the file is cut off, and Import
+	// refuses it.
 	ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error
 	Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error)
 
