@@ -40,6 +40,7 @@ func TestDriftModel(t *testing.T) {
 			start(t, m.Store, 1)
 			for range 250 {
 				m.step()
+				fresh(t, m.Store)
 			}
 			if st, err := m.Status(t.Context(), root); err != nil {
 				t.Fatal(err)

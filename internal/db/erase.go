@@ -126,7 +126,7 @@ func (s *Store) owe(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Erased, error)
 	if err != nil {
 		return nil, err
 	}
-	return erased, tx.Exec(`INSERT INTO scrub_owed (agent_id, owner, agent, began_at, erased) VALUES (?, ?, ?, ?, ?)`,
+	return erased, tx.Insert(`INSERT INTO scrub_owed (agent_id, owner, agent, began_at, erased) VALUES (?, ?, ?, ?, ?)`,
 		agent.ID, agent.Owner, agent.Name, tx.Now, string(b))
 }
 

@@ -33,6 +33,7 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{
 		Agent: ref.Agent, Key: key, Print: events, Size: eventBytes(events), Entry: e, Make: true, Secrets: c.Found,
 	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Appended, error) {
+		tx.Touches()
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -69,14 +70,14 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 			payload = ckpt.JSON("{}")
 		}
 		run.LastEvent++
-		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload, batch)
+		err := tx.Insert(`INSERT INTO events (run_id, seq, at, type, payload, batch)
 			VALUES (?, ?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload, batch)
 		if err != nil {
 			return nil, err
 		}
 	}
 	a.Last = run.LastEvent
-	err := tx.Exec(`INSERT INTO event_batches (owner, n, run_id, first, last) VALUES (?, ?, ?, ?, ?)`, agent.Owner, batch, run.ID, a.First, a.Last)
+	err := tx.Insert(`INSERT INTO event_batches (owner, n, run_id, first, last) VALUES (?, ?, ?, ?, ?)`, agent.Owner, batch, run.ID, a.First, a.Last)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		}
 	}
 	var gone []int64
-	if err := tx.List(&gone, deleteEvents, run.ID, over); err != nil {
+	if err := tx.Changes(&gone, deleteEvents, run.ID, over); err != nil {
 		return nil, err
 	}
 	for _, bytes := range gone {

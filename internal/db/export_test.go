@@ -2,12 +2,14 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
@@ -120,3 +122,54 @@ func (s *Store) SetRoom(left, total int64) { s.Usage.SetRoom(left, total) }
 
 // FillAndFree releases the reserve and makes it again, as on a full disk on which deletes free a little.
 func (s *Store) FillAndFree() error { return s.Engine.RemakeReserve() }
+
+// StaleRun says of a run in the run cache how it differs from the run on disk, "" for none that differs.
+func (s *Store) StaleRun() (stale string, err error) {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		for _, c := range s.RunCache {
+			run, agent, err := s.RunWithAgent(tx, c.Run.ID)
+			if err != nil {
+				return err
+			}
+			if run == nil {
+				stale = c.Run.Name + " is gone"
+				continue
+			}
+			is := ledger.CachedRun{Run: *run}
+			needs, err := tx.NeedsOf(run)
+			if err != nil {
+				return err
+			}
+			is.Needed = needs.By
+			if is.Rows, err = tx.PushableRows(run, agent.Settings.RoutineKeep); err != nil {
+				return err
+			}
+			if _, err := tx.Get(&is.Graph, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, run.ID); err != nil {
+				return err
+			}
+			if _, err := tx.Get(&is.HeadN, `SELECT n FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+				return err
+			}
+			if got, want := cachedText(c), cachedText(&is); got != want {
+				stale = fmt.Sprintf("%s is cached as\n%s\nand is\n%s", run.Name, got, want)
+			}
+		}
+		return nil
+	}})
+	return stale, err
+}
+
+// cachedText is what a save reads of a run in the run cache.
+func cachedText(c *ledger.CachedRun) string {
+	r := c.Run
+	r.UpdatedAt, r.HeartbeatAt, r.Progress, r.ProgressAt, r.LastEvent = ckpt.Time{}, ckpt.Time{}, nil, ckpt.Time{}, 0
+	text := fmt.Sprintf("%+v needed %v graph %v head %d", r, c.Needed, c.Graph, c.HeadN)
+	for _, row := range c.Rows {
+		row.Beside, row.CreatedAt = 0, ledger.Lenient[ckpt.Time]{Value: row.CreatedAt.Value}
+		if row.StateOf != nil {
+			row.StateOf = nil
+		}
+		text += fmt.Sprintf("\n%+v", row)
+	}
+	return text
+}

@@ -172,3 +172,11 @@ func forge(t testing.TB, path, statements string) {
 func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
+
+// fresh fails the test if the run cache has a run that is not so on disk.
+func fresh(t testing.TB, s *db.Store) {
+	t.Helper()
+	if stale, err := s.StaleRun(); err != nil || stale != "" {
+		t.Fatalf("a run in the run cache: %s (%v)", stale, err)
+	}
+}

@@ -64,17 +64,17 @@ func (s *Store) expire(ctx context.Context, table *keyTable, before time.Time, l
 	}
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		n = 0
+		tx.Touches()
 		owners := map[int64]string{}
 		for _, key := range old {
 			var bytes int64
-			gone, err := tx.Get(&bytes, table.delete, key.Key, key.Agent)
+			gone, err := tx.Change(&bytes, table.delete, key.Key, key.Agent)
 			if err != nil {
 				return err
 			}
 			if !gone {
 				continue
 			}
-			tx.Wrote = true
 			n++
 			owner, known := owners[key.Agent]
 			if !known {

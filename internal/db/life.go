@@ -41,7 +41,7 @@ func (s *Store) newLife(tx *ledger.Tx, agent *ledger.AgentRow, old *ledger.RunRo
 	if status == ckpt.RunRunning {
 		attempt, segment = attempt+1, tx.Now
 	}
-	err = tx.Exec(`INSERT INTO runs (id, agent_id, name, life, status, epoch, attempt, started_at, updated_at, heartbeat_at, segment_at, last_event,
+	err = tx.Insert(`INSERT INTO runs (id, agent_id, name, life, status, epoch, attempt, started_at, updated_at, heartbeat_at, segment_at, last_event,
 		heartbeat_timeout_ms, progress_timeout_ms, workflow, goal, labels, command, parent_run)
 		VALUES (`+ledger.NextRun+`, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`,
 		agent.ID, name, old.Life+1, string(status), epoch, attempt, tx.Now, segment, old.LastEvent,
@@ -85,6 +85,7 @@ func shiftLives(tx *ledger.Tx, run *ledger.RunRow) error {
 			return err
 		}
 	}
+	tx.ForgetRuns()
 	run.Name = ckpt.LifeName(run.Name, 1)
 	return nil
 }

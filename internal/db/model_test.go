@@ -273,6 +273,9 @@ func (h *harness) step(s *step) {
 	for _, check := range h.checks {
 		check()
 	}
+	if h.acks == nil {
+		fresh(h.t, h.store)
+	}
 	if h.n%10 == 0 {
 		h.same("checkpoints", rows(h.t, h.reader), h.rows())
 	}

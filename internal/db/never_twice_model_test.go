@@ -61,6 +61,7 @@ const selectShop = `SELECT o.life, o.key, o.attempt, o.status, o.ended_at, o.err
 // judge checks what must be true after each act.
 func (m *shopModel) judge(what string) {
 	m.t.Helper()
+	fresh(m.t, m.s)
 	var rows []shopAttempt
 	must(m.t, m.s.RO.SelectContext(m.t.Context(), &rows, selectShop))
 	happened := map[string]int{}

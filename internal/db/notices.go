@@ -33,11 +33,11 @@ func (s *Store) SetHooks(hooks []ledger.Hook) error {
 		known[h.Name] = true
 	}
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		tx.Touches()
 		for _, name := range waiting {
 			if known[name] {
 				continue
 			}
-			tx.Wrote = true
 			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is no longer in the settings'
 				WHERE hook = ? AND state = 'pending'`, tx.Now, name)
 			if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) NoteDelivered(_ context.Context, list []outbox.Attempt) error {
 		return nil
 	}
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
-		tx.Wrote = true
+		tx.Touches()
 		for _, d := range list {
 			next, done := ckpt.At(d.Next), tx.Now
 			if d.State == outbox.Pending {
@@ -108,7 +108,7 @@ func (s *Store) ForgetDelivered(ctx context.Context) error {
 		return sqlite.ReadError(err)
 	}
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
-		tx.Wrote = true
+		tx.Touches()
 		return tx.Exec(`DELETE `+over, delivered, dead)
 	}})
 }
@@ -116,6 +116,7 @@ func (s *Store) ForgetDelivered(ctx context.Context) error {
 // Announce queues a notice of the daemon itself, outside any other transaction.
 func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string) (tested *ckpt.NotifyTested, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		tx.Touches()
 		id, hooks, err := s.Notify(tx, kind, ckpt.NoticeData{Message: message})
 		tested = &ckpt.NotifyTested{ID: id, Hooks: append([]string{}, hooks...)}
 		return err
@@ -132,6 +133,7 @@ func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.Not
 		return nil, err
 	}
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		tx.Touches()
 		id, hooks, err := s.Notify(tx, ckpt.NoticeTest, ckpt.NoticeData{Message: "This is a test. Nothing has happened."})
 		if err != nil {
 			return err

@@ -91,7 +91,7 @@ func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRo
 		err = s.resolve(tx, agent, run, o, ckpt.OperationResolution{Key: r.Key, Choice: choice, Result: r.Result}, ckpt.ResolvedByOwner, resolveEntry(e, string(r.Error)))
 	default:
 		o.Status, o.Result, o.Error, o.EndedAt = r.Status, r.Result, r.Error, tx.Now
-		err = tx.Exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`, string(r.Status), tx.Now, r.Result, r.Error, o.ID)
+		err = tx.Fill(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`, string(r.Status), tx.Now, r.Result, r.Error, o.ID)
 		if err == nil {
 			e.Detail = map[string]any{"name": o.Name, "status": r.Status, "attempt": o.Attempt, "was": ckpt.OperationOpen}
 			err = tx.Audit(e)
@@ -161,7 +161,7 @@ func pastOf(status ckpt.OperationStatus) string {
 // becomeUncertain records that nobody knows how an open attempt ended, and asks a person if no other way is declared.
 func (s *Store) becomeUncertain(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, o *operationRow, evidence ckpt.Ref) error {
 	o.Status, o.EndedAt, o.Error = ckpt.OperationUncertain, tx.Now, evidence
-	err := tx.Exec(`UPDATE operations SET status = 'uncertain', ended_at = ?, error = ? WHERE id = ?`, tx.Now, evidence, o.ID)
+	err := tx.Fill(`UPDATE operations SET status = 'uncertain', ended_at = ?, error = ? WHERE id = ?`, tx.Now, evidence, o.ID)
 	if err != nil || o.Idempotent || o.SelfCheck {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Store) stillUncertain(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 		return err
 	}
 	if o.Error == "" && evidence != "" {
-		if err := tx.Exec(`UPDATE operations SET error = ? WHERE id = ?`, evidence, o.ID); err != nil {
+		if err := tx.Fill(`UPDATE operations SET error = ? WHERE id = ?`, evidence, o.ID); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Store) askAbout(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunR
 		return err
 	}
 	o.Prompt = ckpt.Ref(id.String())
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, operation, attempt, choices, asked_seq)
+	err = tx.Insert(`INSERT INTO prompts (id, run_id, at, question, reason, kind, operation, attempt, choices, asked_seq)
 		VALUES (?, ?, ?, '', '', 'operation', ?, ?, ?, ?)`, id.String(), run.ID, tx.Now, o.Key, o.Attempt, ckpt.OperationChoices, run.LastSeq)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func resolveEntry(e ledger.AuditEntry, reason string) ledger.AuditEntry {
 // resolve ends the uncertainty about an attempt, closes the question about it, and writes the audit row.
 func (s *Store) resolve(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, o *operationRow, r ckpt.OperationResolution,
 	by string, e ledger.AuditEntry) error {
-	err := tx.Exec(`UPDATE operations SET status = ?, result = ?, resolution = ?, resolved_at = ?, resolved_by = ? WHERE id = ?`,
+	err := tx.Fill(`UPDATE operations SET status = ?, result = ?, resolution = ?, resolved_at = ?, resolved_by = ? WHERE id = ?`,
 		string(r.Choice.Status()), r.Result, string(r.Choice), tx.Now, by, o.ID)
 	if err != nil {
 		return err
@@ -360,7 +360,7 @@ func (s *Store) resolve(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRo
 		choice = ""
 	}
 	tx.OnCommit(s.prompts.Tell)
-	err = tx.Exec(`UPDATE prompts SET choice = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ?
+	err = tx.Fill(`UPDATE prompts SET choice = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ?
 		WHERE run_id = ? AND kind = 'operation' AND operation = ? AND attempt = ? AND answered_at IS NULL`,
 		choice, r.Result, tx.Now, answered, run.LastSeq, run.ID, o.Key, o.Attempt)
 	if err != nil {

@@ -71,7 +71,7 @@ func mayLeave(tx *ledger.Tx, agent string, run *ledger.RunRow, leave bool, becau
 		e.Detail = map[string]any{}
 	}
 	e.Detail["left_uncertain"] = named(rows)
-	return tx.Exec(`UPDATE operations AS o SET left_uncertain = 1 WHERE run_id = ? AND `+isUnresolved, run.ID)
+	return tx.Fill(`UPDATE operations AS o SET left_uncertain = 1 WHERE run_id = ? AND `+isUnresolved, run.ID)
 }
 
 // named is what an audit row says of attempts.
@@ -201,7 +201,7 @@ func (s *Store) beginOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.Agent
 		if err := s.Admit(tx, before, nil); err != nil {
 			return nil, err
 		}
-		reply, err := s.InsertCheckpoint(tx, before, agent, run)
+		reply, err := s.Take(tx, before, agent, run)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (s *Store) beginOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.Agent
 	if _, err := tx.Get(&o.Attempt, `SELECT max(attempt) + 1 FROM operations WHERE run_id = ? AND key = ? HAVING count(*) > 0`, run.ID, r.Key); err != nil {
 		return nil, err
 	}
-	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, args, idempotent, self_check, result_schema, checkpoint, started_at, spooled_at)
+	err := tx.Insert(`INSERT INTO operations (run_id, key, attempt, name, status, args, idempotent, self_check, result_schema, checkpoint, started_at, spooled_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Args, o.Idempotent, o.SelfCheck, o.ResultSchema, o.Checkpoint, o.StartedAt, sc.Spooled)
 	if err != nil {
@@ -245,10 +245,7 @@ func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 		Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels,
 		Metadata: c.Metadata, Program: c.Program, ContentType: c.ContentType, State: c.State,
 	}
-	v := &saves.Save{
-		WatchedSave: driftlog.WatchedSave{Request: request},
-		State:       again, Entry: e, Operation: ckpt.Ref(r.Key),
-	}
+	v := &saves.Save{Request: request, State: again, Entry: e, Operation: ckpt.Ref(r.Key)}
 	v.Entry.Action = "save"
 	v.Scope.Target = agent.Owner
 	return v, v.EncodeProgram()

@@ -49,7 +49,7 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff, asked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = tx.Insert(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff, asked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff, run.LastSeq)
 	if err != nil {
 		return nil, err
@@ -67,14 +67,14 @@ func (s *Store) tellOfPrompt(tx *ledger.Tx, p *ckpt.Prompt) error {
 // needed. The run's own questions stay: a resumed run asks them again.
 func (s *Store) withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
-	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ?
+	return tx.Fill(`UPDATE prompts SET answered_at = ?, answered_by = ?
 		WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
 // withdrawPrompts closes the unanswered prompts of a run, except the questions about its operations.
 func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
 	tx.OnCommit(s.prompts.Tell)
-	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind <> 'operation' AND answered_at IS NULL`,
+	return tx.Fill(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind <> 'operation' AND answered_at IS NULL`,
 		tx.Now, ledger.Daemon, run.ID)
 }
 

@@ -55,11 +55,11 @@ func (p *pruning) run(id int64) error {
 	if err != nil {
 		return err
 	}
-	verdicts, err := p.tx.Judge(p.plan, agent.Settings, p.now, run, rows, p.tx.NeededBy)
+	needs, err := p.tx.NeedsOf(run)
 	if err != nil {
 		return err
 	}
-	return p.apply(agent, run, rows, verdicts)
+	return p.apply(agent, run, rows, ledger.Judge(p.plan, agent.Settings, p.now, run, rows, &needs))
 }
 
 // apply removes what the verdicts say, oldest first, up to the limit.

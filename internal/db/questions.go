@@ -82,7 +82,7 @@ func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequ
 	if r.Expires > 0 {
 		expires = ckpt.At(tx.Now.Add(time.Duration(r.Expires)))
 	}
-	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, key, choices, schema, expires_at, asked_seq)
+	err = tx.Insert(`INSERT INTO prompts (id, run_id, at, question, reason, kind, key, choices, schema, expires_at, asked_seq)
 		VALUES (?, ?, ?, ?, ?, 'question', ?, ?, ?, ?, ?)`,
 		id.String(), run.ID, tx.Now, r.Question, r.Reason, ckpt.Ref(r.Key), r.Choices, r.Schema, expires, run.LastSeq)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	case ckpt.PromptWithdrawn:
 		return nil, false, withdrawn(p)
 	}
-	err = tx.Exec(`UPDATE prompts SET answer = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ? WHERE id = ?`,
+	err = tx.Fill(`UPDATE prompts SET answer = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ? WHERE id = ?`,
 		ckpt.Ref(a.Choice), a.Data, tx.Now, sc.Caller.Owner, run.LastSeq, a.ID)
 	if err != nil {
 		return nil, false, err

@@ -198,7 +198,7 @@ func (s *Store) noteWaiting(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, r 
 		}
 		waiting = string(text)
 	}
-	return tx.Exec(`UPDATE runs SET command = coalesce(?, command), waiting = coalesce(?, waiting) WHERE id = ?`, r.Command, waiting, run.ID)
+	return tx.Update(`UPDATE runs SET command = coalesce(?, command), waiting = coalesce(?, waiting) WHERE id = ?`, r.Command, waiting, run.ID)
 }
 
 // claim makes the caller the owner.
@@ -230,7 +230,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	if plan.Checkpoint != nil {
 		head = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.Exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ?,
+	err = tx.Update(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ?,
 		command = coalesce(?, command), waiting = NULL WHERE id = ?`, run.Epoch, run.Attempt, tx.Now, head, r.Command, run.ID)
 	if err != nil {
 		return err

@@ -194,14 +194,13 @@ func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, 
 		` FROM checkpoints WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?`, run.ID, after, removedAtOnce); err != nil {
 		return 0, false, err
 	}
+	needs, err := tx.NeedsOf(run)
+	if err != nil {
+		return 0, false, err
+	}
 	for _, row := range rows {
 		last = row.Seq
-		by := ""
-		if !row.Pinned {
-			if by, err = tx.NeededBy(run, row.ID); err != nil {
-				return 0, false, err
-			}
-		}
+		by := needs.Of(row.ID)
 		if row.Pinned || by != "" && by != ledger.NextSave && by != ledger.BeginningDrift {
 			cleared.Kept++
 			continue

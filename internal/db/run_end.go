@@ -30,6 +30,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	past := s.ReadAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		tx.Touches()
 		agent, run, err := s.knownRun(tx, sc, ref)
 		if err == nil {
 			err = s.MayWrite(run, sc, ref.Epoch)
@@ -173,7 +174,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 			if err := s.Admit(tx, final, nil); err != nil {
 				return nil, err
 			}
-			if _, err := s.InsertCheckpoint(tx, final, agent, run); err != nil {
+			if _, err := s.Take(tx, final, agent, run); err != nil {
 				return nil, err
 			}
 		}
@@ -202,7 +203,7 @@ func (s *Store) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	run.AccumulatedMS = run.Accumulated(tx.Now.Time)
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt = r.Status, ended, ckpt.Time{}, ckpt.Time{}
 	run.PID, run.UpdatedAt = sql.NullInt64{}, tx.Now
-	return tx.Exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL,
+	return tx.Update(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL,
 		pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
 		WHERE id = ?`, string(r.Status), ended, run.AccumulatedMS, r.ContinuationPrompt, r.Error, r.Result, tx.Now, run.ID)
 }
@@ -210,7 +211,7 @@ func (s *Store) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 // leaveOpen marks the steps and operations that the owner left open, because it is not known how
 // they ended. evidence says what is known.
 func (s *Store) leaveOpen(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, evidence string) error {
-	err := tx.Exec(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.Now, run.ID)
+	err := tx.Fill(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.Now, run.ID)
 	if err != nil {
 		return err
 	}

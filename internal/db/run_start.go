@@ -84,7 +84,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	if err := ownRun(tx, agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return nil, err
 	}
-	err = tx.Exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
+	err = tx.Update(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
 		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END,
 		forked_from = coalesce(?5, forked_from),
 		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms), source = NULL, epoch = ?8 WHERE id = ?7`,

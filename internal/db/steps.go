@@ -99,6 +99,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			return wholeStep(tx, agent, ref, &r, result.(*ckpt.Step))
 		},
 	}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Step, error) {
+		tx.Touches() // a step changes nothing that a save reads
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			return step, err
 		}
 		if step.Replayed {
-			err := tx.Exec(`UPDATE steps SET calls = CASE WHEN calls_in = ?1 THEN calls ELSE 0 END + 1, calls_in = ?1, called_at = ?2 WHERE id = ?3`,
+			err := tx.Fill(`UPDATE steps SET calls = CASE WHEN calls_in = ?1 THEN calls ELSE 0 END + 1, calls_in = ?1, called_at = ?2 WHERE id = ?3`,
 				run.Stretch, tx.Now, old.ID)
 			if err != nil {
 				return nil, err
@@ -190,7 +191,7 @@ func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 			return nil, err
 		}
 	}
-	err := tx.Exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms,
+	err := tx.Insert(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms,
 		input_tokens, output_tokens, cost_usd, progress, after_seq,
 		stretch, failures, sig, res, cause, unparsable, turn, outcome, shape, effect)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
@@ -248,7 +249,7 @@ func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 		took := tx.Now.Sub(step.StartedAt.Time).Milliseconds()
 		step.DurationMS = &took
 	}
-	err := tx.Exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?,
+	err := tx.Fill(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?,
 		output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
 		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ?
 		WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens,

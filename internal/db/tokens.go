@@ -46,7 +46,7 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 		}
 		made = true
 		*token = ckpt.Token{ID: r.ID, Owner: sc.Whose(), Note: r.Note, CreatedAt: tx.Now}
-		if err := tx.Exec(`INSERT INTO tokens (id, owner, note, hash, created_at)
+		if err := tx.Insert(`INSERT INTO tokens (id, owner, note, hash, created_at)
 			VALUES (?, ?, ?, ?, ?)`, r.ID, token.Owner, r.Note, r.SHA256, tx.Now); err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
 	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		tx.Touches() // a removal forgets its run
 		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, listed: map[inAgent]bool{},
 			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		return p.runs(runs)
@@ -117,6 +118,7 @@ const trimRuns = 200
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict,
 	int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		tx.Touches() // a removal forgets its run
 		p := &pruning{
 			store: s, tx: tx, limit: limit, dry: dry, listed: map[inAgent]bool{},
 			who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") },
@@ -208,12 +210,14 @@ func (p *pruning) historyOf(id int64, index int, all map[heldIn]trimmed) (retent
 	if err != nil {
 		return retention.History{}, err
 	}
+	needs, err := p.tx.NeedsOf(run)
+	if err != nil {
+		return retention.History{}, err
+	}
 	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago()}
 	for _, row := range rows {
 		held := row.Held()
-		if err := p.tx.Complete(run, &row, &held); err != nil {
-			return h, err
-		}
+		held.NeededBy = needs.Of(row.ID)
 		h.Checkpoints = append(h.Checkpoints, held)
 		all[heldIn{index, row.ID}] = trimmed{agent, run, row}
 	}
@@ -224,10 +228,11 @@ func (p *pruning) historyOf(id int64, index int, all map[heldIn]trimmed) (retent
 // now, it removes a record that is ahead of the wall clock.
 func (s *Store) Judged(_ context.Context, at time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		tx.Touches()
 		if at.IsZero() {
 			return tx.Exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.Now)
 		}
-		return tx.Exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?)
+		return tx.Insert(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?)
 			ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
 	}})
 }

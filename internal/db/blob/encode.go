@@ -77,7 +77,7 @@ func (e *Encoded) Store(tx *sqlite.Tx, runID, id int64) (body, text any, list []
 		return e.Body, nil, nil, nil
 	}
 	if e.fresh > 0 {
-		err = tx.Exec(`INSERT INTO segments (id, run_id, size, data) VALUES (?, ?, ?, ?)`, id, runID, e.fresh, e.data)
+		err = tx.Insert(`INSERT INTO segments (id, run_id, size, data) VALUES (?, ?, ?, ?)`, id, runID, e.fresh, e.data)
 	}
 	list = make([]delta.Piece, len(e.pieces)) // a new list each time, because the transaction may be tried again
 	for i, p := range e.pieces {

@@ -55,7 +55,7 @@ func Sweep(tx *sqlite.Tx, runID, seq int64, pieces string) (freed int64, err err
 	}
 	for _, id := range slices.Sorted(maps.Keys(mine)) {
 		var size int64
-		if _, err := tx.Get(&size, `DELETE FROM segments WHERE id = ? AND run_id = ? RETURNING length(data)`, id, runID); err != nil {
+		if _, err := tx.Change(&size, `DELETE FROM segments WHERE id = ? AND run_id = ? RETURNING length(data)`, id, runID); err != nil {
 			return 0, err
 		}
 		freed += size

@@ -28,6 +28,7 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 	if err != nil {
 		return err
 	}
+	tx.Touches(run)
 	run.Progress = nil
 	run.Stretch++
 	which := `since_seq >= ?4`
@@ -51,7 +52,7 @@ func (s *Drifts) leaveStretch(tx *ledger.Tx, run *ledger.RunRow, closing ckpt.Cl
 	s.Watches.drop(run.ID)
 	tx.OnCommit(func() { s.Shared.forgetRun(run.ID) })
 	tx.Run0, tx.Watch0 = nil, nil
-	err := tx.Exec(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
+	err := tx.Fill(`UPDATE findings SET closed = ?1, closed_at = ?2, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ?3 END
 		WHERE run_id = ?5 AND closed IS NULL AND rule NOT IN ('secret', 'corruption') AND (`+which+`)`,
 		string(closing), tx.Now, run.LastSeq, seq, run.ID)
 	if err != nil {
@@ -63,6 +64,7 @@ func (s *Drifts) leaveStretch(tx *ledger.Tx, run *ledger.RunRow, closing ckpt.Cl
 // markDoubted marks the checkpoints of warnings about the state that are closed. While such a warning was open, a way back led before
 // its checkpoints.
 func markDoubted(tx *ledger.Tx, run *ledger.RunRow) error {
+	tx.Touches(run)
 	return tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND kind IN ('routine', 'pre_operation', 'recovery') AND suspect = 0
 		AND EXISTS (SELECT 1 FROM suspicions f WHERE f.run_id = ?1 AND checkpoints.seq > f.since_seq AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, run.ID)
 }
@@ -82,6 +84,7 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 		return err
 	}
 	stays := string(run.Head) == c.ID && !slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return f.SinceSeq != nil })
+	tx.Touches(run)
 	run.Head = ckpt.Ref(c.ID)
 	if err := tx.Exec(`UPDATE runs SET head = ?, updated_at = ? WHERE id = ?`, c.ID, tx.Now, run.ID); err != nil || stays {
 		return err
@@ -99,7 +102,7 @@ func (s *Drifts) closeOver(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	doubted := false
 	for i := range over {
 		f := &over[i]
-		err := tx.Exec(`UPDATE findings SET closed = 'recovered', closed_at = ?1, until_seq = ?2,
+		err := tx.Fill(`UPDATE findings SET closed = 'recovered', closed_at = ?1, until_seq = ?2,
 			closed_step = (SELECT steps_ended FROM runs WHERE id = ?3) WHERE id = ?4`, tx.Now, until, run.ID, f.ID)
 		doubted = doubted || f.Doubts() && !f.Marks()
 		if err != nil {

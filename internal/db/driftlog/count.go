@@ -8,44 +8,36 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-// SeeSave shows a checkpoint that is about to be inserted to the run's watch, once in a
-// transaction.
-func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {
-	if v.Seen.tx == tx {
-		return
-	}
-	v.Seen = seenSave{tx: tx, runID: run.ID}
-	v.Seen.until = run.LastSeq
+// Saved names a checkpoint that is about to be stored.
+type Saved struct {
+	ID   string
+	Seq  int64
+	Size int64 // bytes of its state
+}
+
+// SeeState shows a state that is about to be stored to the watch of its run.
+func (s *Drifts) SeeState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, p *Printed, r *ckpt.SaveRequest, at Saved) (saw Seen) {
 	mended := w.take(func(f *ckpt.Finding) bool { return f.Rule == ckpt.RuleCorruption && !f.Posted }) // this state is stored whole
-	if v.Drift == nil {
-		v.Seen.over = mended
-		return
+	if p == nil {
+		return Seen{over: mended, until: run.LastSeq}
 	}
-	print := v.Drift.state
-	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.Now.Time, v.Request.Kind, size
-	_, print.Compacted = v.Request.Labels[ckpt.LabelCompaction]
-	v.Seen.observed = s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.State(print) })
-	v.Seen.over = append(v.Seen.over, mended...)
+	print := p.state
+	print.ID, print.Seq, print.At, print.Kind, print.Size = at.ID, at.Seq, tx.Now.Time, r.Kind, at.Size
+	_, print.Compacted = r.Labels[ckpt.LabelCompaction]
+	saw = s.see(run, w, func(watch observer.RunWatch) []observer.Found { return watch.State(print) })
+	saw.over = append(saw.over, mended...)
 	s.show(tx, agent, w)
+	return saw
 }
 
-// Unsee drops the watch that has seen a save that was then not made, because it was refused or was
-// a repeated save.
-func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
-	if v.Seen.tx == tx {
-		s.Watches.drop(v.Seen.runID)
-	}
-}
-
-// FoundInSave handles what the watch saw in a save that has been inserted. It says whether
-// retention must be applied to the whole run, because some clean checkpoints have become suspect.
-func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
-	reply ledger.SavedReply) (all bool, err error) {
-	if all, err = s.find(tx, agent, run, w, v.Seen.observed, reply.ID); err != nil {
+// FoundInState writes what the watch saw in a state, when the state is stored as checkpoint id. It says whether a finding was critical:
+// clean checkpoints have become suspect.
+func (s *Drifts) FoundInState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, saw Seen, id string) (critical bool, err error) {
+	if critical, err = s.find(tx, agent, run, w, saw, id); err != nil {
 		return false, err
 	}
 	_, err = s.keepBack(tx, run, w)
-	return all, err
+	return critical, err
 }
 
 // WatchStep shows a step that has ended to the run's watch, notes its owner's sign of life, and

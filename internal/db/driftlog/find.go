@@ -12,23 +12,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// observed is what the watch of a run saw in one event: new findings, and open ones whose rule no
+// Seen is what the watch of a run saw in one event: new findings, and open ones whose rule no
 // longer holds.
-type observed struct {
+type Seen struct {
 	found []observer.Found
 	over  []ckpt.Finding
 	until int64 // the run's newest checkpoint at the event
 }
 
 // Any says whether the watch saw anything.
-func (o *observed) Any() bool { return len(o.found) > 0 || len(o.over) > 0 }
+func (o *Seen) Any() bool { return len(o.found) > 0 || len(o.over) > 0 }
 
 // find handles what was seen of a run. It closes the findings that are over. It writes a row for
 // each new finding, and for a critical one it secures a rollback target. It says whether a finding
 // was critical; then the run's retention must be applied.
 //
 // at is the checkpoint in which it was seen, if it was seen in one.
-func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, saw observed,
+func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, saw Seen,
 	at string) (critical bool, err error) {
 	if err := s.closeOver(tx, agent, run, saw.over, saw.until); err != nil {
 		return false, err
@@ -113,6 +113,7 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	tx.Made = append(tx.Made, *f)
 	marked := int64(0)
 	if critical {
+		tx.Touches(run)
 		marked, err = tx.ExecCount(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?
 			AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ? AND suspect = 0`, run.ID, *f.SinceSeq)
 		if err != nil {
@@ -144,7 +145,7 @@ func (s *Drifts) store(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	}
 	if before == nil {
 		f.Earlier = ckpt.JSON(`[]`)
-		return false, tx.Exec(`INSERT INTO findings
+		return false, tx.Insert(`INSERT INTO findings
 			(id, run_id, at, rule, severity, message, advice, evidence, checkpoint, about, posted, since_seq)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			f.ID, run.ID, f.At, f.Rule, string(f.Severity), f.Message, f.Advice, f.Evidence, f.Checkpoint, string(f.About), f.Posted, f.SinceSeq)
@@ -155,7 +156,7 @@ func (s *Drifts) store(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	if f.Checkpoint == "" {
 		f.Checkpoint = before.Checkpoint
 	}
-	err = tx.Exec(`UPDATE findings SET closed = NULL, closed_at = NULL, closed_step = NULL, until_seq = NULL, since_seq = ?1, checkpoint = ?2,
+	err = tx.Fill(`UPDATE findings SET closed = NULL, closed_at = NULL, closed_step = NULL, until_seq = NULL, since_seq = ?1, checkpoint = ?2,
 		earlier = json_insert(earlier, '$[#]', json_object('since_seq', since_seq, 'until_seq', until_seq, 'checkpoint', checkpoint))
 		WHERE id = ?3`, f.SinceSeq, f.Checkpoint, before.ID)
 	if err != nil {
@@ -248,7 +249,7 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return "", err
 	}
 	if len(c.Trees) > 0 { // its files are kept too
-		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT ?1, x.place, x.run_id, ?2, x.tree_id
+		err := tx.Insert(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT ?1, x.place, x.run_id, ?2, x.tree_id
 			FROM checkpoints k JOIN checkpoint_trees x ON x.n = k.n AND x.run_id = k.run_id
 			WHERE k.id = ?3 AND +k.run_id = ?4 AND x.tree_id IS NOT NULL`, row.N, row.Seq, c.ID, run.ID)
 		if err != nil {

@@ -19,7 +19,7 @@ func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if err != nil {
 		return err
 	}
-	if err := tx.Exec(`UPDATE runs SET goal = ?, first_goal = coalesce(first_goal, ?) WHERE id = ?`, goal, goal, run.ID); err != nil {
+	if err := tx.Update(`UPDATE runs SET goal = ?, first_goal = coalesce(first_goal, ?) WHERE id = ?`, goal, goal, run.ID); err != nil {
 		return err
 	}
 	return s.hearGoal(tx, agent, run, w, string(goal), false, e)
@@ -99,7 +99,7 @@ func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.R
 		if err != nil {
 			return err
 		}
-		if err := tx.Exec(`UPDATE runs SET goal = ?, first_goal = ? WHERE id = ?`, payload.Goal, payload.Goal, run.ID); err != nil {
+		if err := tx.Update(`UPDATE runs SET goal = ?, first_goal = ? WHERE id = ?`, payload.Goal, payload.Goal, run.ID); err != nil {
 			return err
 		}
 		if err := s.hearGoal(tx, agent, run, w, payload.Goal, true, e); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// printed is what was prepared from a state outside the writer, for the detectors.
-type printed struct {
+// Printed is what was prepared from a state outside the writer, for the detectors.
+type Printed struct {
 	state   observer.StatePrint
 	past    *past
 	Refused error             // the state breaks the agent's schema, and the policy refuses that
@@ -24,7 +24,7 @@ type printed struct {
 // PrintState prepares what the detectors need of a state, and refuses a state that breaks the
 // agent's schema. It runs in the caller's goroutine, and returns an error if the caller no longer
 // waits for the reply.
-func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRequest, e *blob.Encoded) (*printed, error) {
+func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRequest, e *blob.Encoded) (*Printed, error) {
 	if s.Opt.Drift == nil {
 		return nil, nil
 	}
@@ -35,7 +35,7 @@ func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRe
 	run, previous, release := s.ruleRun(key, &p, true)
 	defer release()
 	run.Map = e.Known.JSON
-	made := &printed{past: s.readAhead(key, &p)}
+	made := &Printed{past: s.readAhead(key, &p)}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
 		made.state, err = makePrint(s, key, func() (observer.StatePrint, error) {
 			return s.Opt.Drift.State(ctx, &p, run, e.State, previous, r.ContentType)
@@ -240,19 +240,20 @@ func (p *printedStep) PastOf() *past {
 	return p.past
 }
 
-func (v *WatchedSave) PastOf() *past {
-	if v.Drift == nil {
+// Past is what was read of the run's history, nil if that was not needed.
+func (p *Printed) Past() *past {
+	if p == nil {
 		return nil
 	}
-	return v.Drift.past
+	return p.past
 }
 
 // Shared returns the hashes of the values on which agents must agree.
-func (v *WatchedSave) Shared() map[string]string {
-	if v.Drift == nil {
+func (p *Printed) Shared() map[string]string {
+	if p == nil {
 		return nil
 	}
-	return v.Drift.shared
+	return p.shared
 }
 
 // Stored is the part of a fingerprint that is stored with the step.
@@ -272,18 +273,4 @@ func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.Ru
 	print.Began, print.Turn = step.StartedAt.Time, string(step.Turn)
 	print.Key, print.Tool, print.At, print.AfterSeq, print.Measures = step.Key, step.Name, now, run.LastSeq, step.Measures
 	return print
-}
-
-// seenSave is what the run's watch saw in a save, in one transaction.
-type seenSave struct {
-	tx    *ledger.Tx
-	runID int64
-	observed
-}
-
-// WatchedSave is the part of a save that the detectors look at.
-type WatchedSave struct {
-	Request *ckpt.SaveRequest
-	Drift   *printed // what they need of the state; nil if drift is not watched
-	Seen    seenSave
 }

@@ -438,7 +438,7 @@ func (s *Drifts) warnShared(key sharedKey, a *sharer, agents []*sharer, since ti
 		if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
 			return nil
 		}
-		saw := observed{found: []observer.Found{disagreementOf(key, a, agents, since)}}
+		saw := Seen{found: []observer.Found{disagreementOf(key, a, agents, since)}}
 		_, err = s.find(tx, agent, run, w, saw, a.values[key.pointer].checkpoint)
 		return err
 	}})

@@ -101,7 +101,7 @@ func (s *Drifts) guard(w *Watched, f func()) {
 
 // see shows something to the watch of a run. It returns what the watch found, and takes the open
 // findings whose rule no longer holds.
-func (s *Drifts) see(run *ledger.RunRow, w *Watched, show func(observer.RunWatch) []observer.Found) (saw observed) {
+func (s *Drifts) see(run *ledger.RunRow, w *Watched, show func(observer.RunWatch) []observer.Found) (saw Seen) {
 	saw.until = run.LastSeq
 	over := map[string]bool{}
 	s.guardWatch(w, func(watch observer.RunWatch) {

@@ -96,7 +96,8 @@ func (s *Files) leaseContents(sc ckpt.Scope, agent *ledger.AgentRow, ids []int64
 		some := ids[:min(len(ids), 5*batchRows)]
 		ids = ids[len(some):]
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
-			return tx.Exec(`INSERT INTO content_leases (content_id, until) `+SelectLeased+
+			tx.Touches()
+			return tx.Insert(`INSERT INTO content_leases (content_id, until) `+SelectLeased+
 				` ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`, list(some), leased(tx.Now), agent.ID)
 		}})
 		if err != nil {
@@ -318,6 +319,7 @@ func (u *upload) flush() error {
 	entry := ledger.Entry(u.sc, "put_contents", u.agent)
 	err := u.Submit(&ledger.Op{Owner: u.sc.Caller.Owner, Size: size, Entry: entry, Do: func(tx *ledger.Tx) error {
 		stored, known, bytes, takes = 0, 0, 0, 0
+		tx.Touches()
 		agent, err := u.MakeAgent(tx, u.sc.Whose(), u.agent)
 		if err != nil {
 			return err
@@ -361,7 +363,7 @@ func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) error {
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE
+	return tx.Insert(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE
 		SET until = max(until, excluded.until)`,
 		e.rowID, leased(tx.Now))
 }
@@ -392,19 +394,18 @@ func insertContent(tx *ledger.Tx, agent int64, e *encoded) (id int64, err error)
 	if list != nil {
 		pieces = blob.WritePieces(list)
 	}
-	_, err = tx.Get(&id, `INSERT INTO contents (agent_id, sha256, size, pieces, fresh, data) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
+	err = tx.InsertGet(&id, `INSERT INTO contents (agent_id, sha256, size, pieces, fresh, data) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
 		agent, e.sum, e.size, pieces, e.fresh, notNil(e.data))
 	if err != nil {
 		return 0, err
 	}
-	tx.Wrote = true
 	for _, used := range usesOf(list) {
-		if err := tx.Exec(`INSERT INTO content_uses (used, used_by) VALUES (?, ?)`, used, id); err != nil {
+		if err := tx.Insert(`INSERT INTO content_uses (used, used_by) VALUES (?, ?)`, used, id); err != nil {
 			return 0, err
 		}
 	}
 	if e.secret != "" {
-		err = tx.Exec(`INSERT INTO content_secrets (content_id, kind) VALUES (?, ?)`, id, e.secret)
+		err = tx.Insert(`INSERT INTO content_secrets (content_id, kind) VALUES (?, ?)`, id, e.secret)
 	}
 	return id, err
 }

@@ -67,7 +67,7 @@ func (s *Files) Name(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, 
 		return err
 	}
 	for i, t := range trees {
-		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)`, c.N, i+1, run.ID, c.Seq, t.ID)
+		err := tx.Insert(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)`, c.N, i+1, run.ID, c.Seq, t.ID)
 		if err == nil {
 			err = s.tellSecrets(tx, agent, run, c.ID, &t)
 		}
@@ -93,7 +93,7 @@ func inherit(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, c *ledge
 		return err
 	}
 	for i, id := range ids {
-		err := tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)`, c.N, i+1, run.ID, c.Seq, id)
+		err := tx.Insert(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) VALUES (?, ?, ?, ?, ?)`, c.N, i+1, run.ID, c.Seq, id)
 		if err != nil {
 			return err
 		}

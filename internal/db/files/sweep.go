@@ -34,7 +34,10 @@ func (s *Files) SweepFiles(ctx context.Context) error {
 
 // sweepWith runs one transaction of the sweep as the daemon.
 func (s *Files) sweepWith(do func(tx *ledger.Tx) error) error {
-	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: do})
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		tx.Touches() // trees and contents are not what a save reads
+		return do(tx)
+	}})
 }
 
 // goneNames are the names of trees by checkpoints that are gone. Another statement reads them
@@ -64,7 +67,7 @@ func (s *Files) sweepNames(ctx context.Context) (more bool, err error) {
 			if err := tx.Exec(`DELETE FROM checkpoint_trees WHERE n = ? AND place = ?`, row.N, row.Place); err != nil {
 				return err
 			}
-			tx.Tally.Add(row.Owner, -usage.RowLength(row.Gone))
+			tx.Tally.Add(row.Owner, -sqlite.RowLength(row.Gone))
 			if err := letGo(tx, row.Tree); err != nil {
 				return err
 			}
@@ -155,8 +158,7 @@ func removeTree(tx *ledger.Tx, t *treeGoing) (int64, error) {
 		return n, err
 	}
 	var row int64
-	_, err = tx.Get(&row, `DELETE FROM trees WHERE id = ? RETURNING `+usage.OfTree, t.ID)
-	tx.Wrote = true
+	_, err = tx.Change(&row, `DELETE FROM trees WHERE id = ? RETURNING `+usage.OfTree, t.ID)
 	tx.Tally.Add(t.Owner, -row)
 	if err != nil || t.Base == nil {
 		return n, err
@@ -194,11 +196,10 @@ func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, er
 		Content *int64 `db:"content_id"`
 		Bytes   int64  `db:"bytes"`
 	}
-	if err := tx.List(&gone, `DELETE FROM tree_files WHERE tree_id = ?1
+	if err := tx.Changes(&gone, `DELETE FROM tree_files WHERE tree_id = ?1
 		AND path IN (`+paths+`) RETURNING content_id, `+usage.OfTreeFile+` AS bytes`, id); err != nil {
 		return 0, err
 	}
-	tx.Wrote = true
 	ids := make([]int64, 0, len(gone))
 	var bytes int64
 	for _, g := range gone {
@@ -211,7 +212,7 @@ func removeFiles(tx *ledger.Tx, owner string, id int64, paths string) (int64, er
 	if len(ids) == 0 {
 		return int64(len(gone)), nil
 	}
-	return int64(len(gone)), tx.Exec(`INSERT INTO content_leases (content_id, until) SELECT DISTINCT value, ?2 FROM json_each(?1)
+	return int64(len(gone)), tx.Insert(`INSERT INTO content_leases (content_id, until) SELECT DISTINCT value, ?2 FROM json_each(?1)
 		WHERE true ON CONFLICT (content_id) DO NOTHING`, list(ids), tx.Now)
 }
 
@@ -265,7 +266,7 @@ func removeContent(tx *ledger.Tx, c *contentGoing) error {
 	if err := tx.Exec(`DELETE FROM content_leases WHERE content_id = ?`, c.ID); err != nil || c.Named {
 		return err
 	}
-	tx.Tally.Add(c.Owner, -usage.RowLength("2026-01-01T00:00:00.000Z"))
+	tx.Tally.Add(c.Owner, -sqlite.RowLength("2026-01-01T00:00:00.000Z"))
 	if err := tx.Exec(`DELETE FROM content_secrets WHERE content_id = ?`, c.ID); err != nil {
 		return err
 	}
@@ -287,7 +288,7 @@ func removeContent(tx *ledger.Tx, c *contentGoing) error {
 		if err := tx.Exec(`DELETE FROM content_uses WHERE used = ? AND used_by = ?`, used, c.ID); err != nil {
 			return err
 		}
-		tx.Tally.Add(c.Owner, -usage.RowLength())
+		tx.Tally.Add(c.Owner, -sqlite.RowLength())
 		var idle bool
 		_, err := tx.Get(&idle, `SELECT EXISTS (SELECT 1 FROM contents WHERE id = ?1 AND sha256 IS NULL) AND NOT EXISTS (SELECT 1
 			FROM content_uses WHERE used = ?1)`, used)
@@ -305,8 +306,7 @@ func removeContent(tx *ledger.Tx, c *contentGoing) error {
 
 func deleteContent(tx *ledger.Tx, owner string, id int64) error {
 	var bytes int64
-	_, err := tx.Get(&bytes, `DELETE FROM contents WHERE id = ? RETURNING `+usage.OfContent, id)
-	tx.Wrote = true
+	_, err := tx.Change(&bytes, `DELETE FROM contents WHERE id = ? RETURNING `+usage.OfContent, id)
 	tx.Tally.Add(owner, -bytes)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
 
@@ -232,13 +232,14 @@ func isTree(t *ckpt.Tree, entries []ckpt.TreeEntry) bool {
 func (p *planting) size() int64 {
 	n := int64(len(p.leftOut) + len(p.tree.Root))
 	for path := range p.own {
-		n += usage.RowLength(path)
+		n += sqlite.RowLength(path)
 	}
 	return n
 }
 
 // put stores the tree in the transaction.
 func (p *planting) put(tx *ledger.Tx) error {
+	tx.Touches()
 	agent, err := p.MakeAgent(tx, p.sc.Whose(), p.request.Agent)
 	if err != nil {
 		return err
@@ -295,14 +296,13 @@ func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 		return err
 	}
 	var id int64
-	_, err = tx.Get(&id, `INSERT INTO trees (agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until)
+	err = tx.InsertGet(&id, `INSERT INTO trees (agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, agent.ID, p.tree.ID, listID, p.tree.Root, p.tree.GitHead,
 		p.tree.CapturedAt, p.tree.Complete,
 		p.leftOut, p.tree.Files, p.tree.Bytes, leased(tx.Now))
 	if err != nil {
 		return err
 	}
-	tx.Wrote = true
 	known := &knownTree{
 		row: TreeRow{ID: id, AgentID: agent.ID, Sum: p.tree.ID, Base: listID}, entries: p.tree.Entries, doubts: p.doubts, used: tx.Now.Time,
 	}
@@ -370,11 +370,11 @@ func insertFiles(tx *ledger.Tx, owner string, id int64, entries []ckpt.TreeEntry
 		if e.Mode == ckpt.LinkMode {
 			rows[i][3] = e.Target
 		}
-		bytes += usage.RowLength(e.Path, e.Mode, e.Target)
+		bytes += sqlite.RowLength(e.Path, e.Mode, e.Target)
 	}
 	text := list(rows)
-	tx.Tally.Add(owner, bytes-usage.RowLength(text)) // the statement is counted by its argument
-	return tx.Exec(`INSERT INTO tree_files (tree_id, path, mode, content_id, target)
+	tx.Tally.Add(owner, bytes-sqlite.RowLength(text)) // the statement is counted by its argument
+	return tx.Insert(`INSERT INTO tree_files (tree_id, path, mode, content_id, target)
 		SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2)`, id, text)
 }
 

@@ -67,7 +67,7 @@ func (c *graphCopying) writes() error {
 		if _, err := tx.Get(&size, `SELECT coalesce(sum(length(data)), 0) FROM graph_writes WHERE run_id = ?`, c.from); err != nil {
 			return err
 		}
-		err = tx.Exec(`INSERT INTO graph_writes (run_id, checkpoint, `+graphWriteColumns+`) SELECT ?1, checkpoint, `+graphWriteColumns+`
+		err = tx.Insert(`INSERT INTO graph_writes (run_id, checkpoint, `+graphWriteColumns+`) SELECT ?1, checkpoint, `+graphWriteColumns+`
 			FROM graph_writes WHERE run_id = ?2 ON CONFLICT DO NOTHING`, run.ID, c.from)
 		if err != nil {
 			return err

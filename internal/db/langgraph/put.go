@@ -188,11 +188,11 @@ func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
 	if parent != nil && parent.Head != ckpt.Ref(parent.Checkpoint) {
 		p.Request.Parent = ckpt.Ref(parent.Checkpoint)
 	}
-	if err := s.Put(tx, p.Save); err != nil {
+	saved, err := s.Put(tx, p.Save)
+	if err != nil {
 		return err
 	}
-	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced = ckpt.Ref(p.Save.Saved.ID), p.Save.Saved.Seq, old != nil
-	p.saved.Drift = p.Save.Saved.Drift
+	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced, p.saved.Drift = ckpt.Ref(saved.ID), saved.Seq, old != nil, saved.Drift
 	return s.noteGraph(tx, agent, p, old, parent)
 }
 
@@ -255,10 +255,10 @@ func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, 
 		}
 		runID = run.ID
 	}
-	err := tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) SELECT slot, ?2, ?3, ?4, ?5 FROM checkpoints
+	err := tx.Insert(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) SELECT slot, ?2, ?3, ?4, ?5 FROM checkpoints
 		WHERE id = ?1 AND +run_id = ?2
 		ON CONFLICT (run_id, id) DO UPDATE SET slot = excluded.slot, parent = excluded.parent, channels = excluded.channels`,
-		p.Save.Saved.ID, runID, p.id, p.document.Parent, p.channels)
+		string(p.saved.Checkpoint), runID, p.id, p.document.Parent, p.channels)
 	if err != nil || old == nil {
 		return err
 	}
@@ -276,8 +276,8 @@ func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID in
 	if err != nil {
 		return err
 	}
-	by, err := tx.NeededBy(run, row.ID)
-	if err != nil || by != "" {
+	needs, err := tx.NeedsOf(run)
+	if err != nil || needs.Of(row.ID) != "" {
 		return err
 	}
 	_, err = s.Remove(tx, agent, run, []ledger.HeldRow{row}, []string{"LangGraph has put it again"}, p.Entry)
@@ -286,7 +286,8 @@ func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID in
 
 // graphThread notes the thread of a run.
 func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ckpt.GraphThread) error {
-	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?)
+	tx.Touches(run)
+	return tx.Insert(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
@@ -311,7 +312,7 @@ func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, se
 	if err := graphThread(tx, agent, run, d.GraphThread); err != nil {
 		return err
 	}
-	return tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?)
+	return tx.Insert(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`, ledger.Slot(run.ID, seq), run.ID, head.ID, d.Parent, channels)
 }
 

@@ -57,6 +57,7 @@ func (s *Threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 	var answer *ckpt.GraphWritten
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: size, Entry: e, Do: func(tx *ledger.Tx) error {
 		answer = &ckpt.GraphWritten{Run: e.Run}
+		tx.Touches()
 		_, run, err := s.graphRun(tx, sc, r.Agent, r.GraphThread)
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func insertGraphWrites(tx *ledger.Tx, run *ledger.RunRow, checkpoint string, row
 	}
 	for i := range rows {
 		w := &rows[i]
-		n, err := tx.ExecCount(query, run.ID, checkpoint, w.Task, w.Idx, w.Path, w.Channel, w.Type, w.Size, w.CRC, w.Data)
+		n, err := tx.InsertNew(query, run.ID, checkpoint, w.Task, w.Idx, w.Path, w.Channel, w.Type, w.Size, w.CRC, w.Data)
 		if err != nil {
 			return 0, err
 		}

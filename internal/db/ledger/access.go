@@ -17,10 +17,20 @@ func (s *Core) Submit(o *Op) error {
 	if o.Claim != sqlite.Frees {
 		s.Usage.RecountIfTight(o.Entry.Owner, o.Size)
 	}
-	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Zero: o.Zero, Do: o}
-	err := s.Engine.Write(&o.sent)
-	for _, damage := range o.damage {
-		s.ReportDamage(damage)
+	var damage []error
+	sent := &sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Zero: o.Zero, Do: func(*sqlite.Tx) (err error) {
+		damage, err = o.apply(s.present)
+		return err
+	}}
+	if o.Entry.Action != "" {
+		sent.Refused = func(_ *sqlite.Tx, refusal *ckpt.Error) error { return s.refused(o, refusal) }
+	}
+	if s.Usage.On() {
+		sent.Alone = func() bool { return s.Usage.Tight(o.Entry.Owner, o.Size) }
+	}
+	err := s.Engine.Write(sent)
+	for _, d := range damage {
+		s.ReportDamage(d)
 	}
 	return err
 }
@@ -79,12 +89,12 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 		tx.OnCommit(func() { s.Damages.forget(damage.ID) })
 		return nil
 	}
-	err = tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE
+	err = tx.Insert(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE
 		SET value = excluded.value`, damagedKey+damage.ID, damage.What)
 	if err != nil {
 		return err
 	}
-	tx.Store.RunCache.ForgetAll()
+	tx.ForgetRuns()
 	tx.OnCommit(func() { s.Damages.done(damage.ID) })
 	if at.Known {
 		return nil
@@ -98,7 +108,7 @@ func (s *Core) unmark(tx *Tx, id string) error {
 		return nil
 	}
 	tx.OnCommit(func() { s.Damages.forget(id) })
-	tx.Store.RunCache.ForgetAll()
+	tx.ForgetRuns()
 	return tx.Exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 

@@ -59,7 +59,7 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 		if r.ToN >= tx.Head.N {
 			return ckpt.Errorf(ckpt.CodeInvalid, "row %d of the audit log is its last row, which cannot be archived: choose an earlier time", r.ToN)
 		}
-		err := tx.Exec(`INSERT INTO audit_archives (to_n, from_n, hash, name, sha256, bytes, at, who) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		err := tx.Insert(`INSERT INTO audit_archives (to_n, from_n, hash, name, sha256, bytes, at, who) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			r.ToN, r.FromN, r.Hash, r.Name, r.SHA256, r.Bytes, tx.Now, e.Who)
 		if err != nil {
 			return err

@@ -38,10 +38,10 @@ const looksBack = 4096
 
 // brokenLink returns the first of the newest rows of the audit log whose hash does not match its
 // contents, 0 if there is none.
-func (h hooks) brokenLink(db *sqlx.DB) (n int64, err error) {
+func (s *Core) brokenLink(db *sqlx.DB) (n int64, err error) {
 	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
 		WHERE n > ? AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)
-		ORDER BY n`, h.Head.N-looksBack)
+		ORDER BY n`, s.Head.N-looksBack)
 	if err != nil {
 		return 0, err
 	}

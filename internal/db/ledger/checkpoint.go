@@ -36,14 +36,6 @@ func (c *CheckpointRow) Place(run *RunRow) blob.Place {
 	return blob.Place{N: c.N, RunID: run.ID, Seq: c.Seq, ID: c.ID}
 }
 
-// Insert writes a checkpoint and its state and counts it in its run.
-func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *blob.Encoded) error {
-	if _, err := tx.InsertRow(run, c, state); err != nil {
-		return err
-	}
-	return tx.NoteSaved(run)
-}
-
 // InsertRow writes a checkpoint and its state and returns the pieces. The caller must still write
 // the run's row.
 func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]delta.Piece, error) {
@@ -57,7 +49,7 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	} else if c.Seq > MaxSeq {
 		err = ckpt.Errorf(ckpt.CodeConflict, "run %s already has %d checkpoints, and cannot have more: begin another run", run.Name, run.LastSeq)
 	} else {
-		err = tx.Exec(insertCheckpoint, Slot(run.ID, c.Seq),
+		err = tx.Insert(insertCheckpoint, Slot(run.ID, c.Seq),
 			c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
 			c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.Of, c.Program, pieces, body)
 	}
@@ -73,6 +65,7 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 // take overwrites the row of a removed checkpoint with another checkpoint. A missing row is not the
 // caller's error: another program has changed the file.
 func (tx *Tx) take(row *HeldRow, columns ...any) error {
+	tx.Stored += sqlite.RowLength(columns...) + int64(len(ckpt.KindRoutine)) // the bytes of the removed checkpoint are subtracted apart
 	changed, err := tx.ExecCount(takeRow, append(columns, row.Slot, row.N)...)
 	if err == nil && changed != 1 {
 		err = &sqlite.FatalError{Err: fmt.Errorf(
@@ -84,12 +77,15 @@ func (tx *Tx) take(row *HeldRow, columns ...any) error {
 // NoteSaved writes the columns of a run that saves and removals change.
 func (tx *Tx) NoteSaved(run *RunRow) error {
 	tx.Store.RunCache.Forget(run)
-	return tx.NoteCachedSaved(run)
+	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 
-// NoteCachedSaved is NoteSaved for a save that keeps the run in the run cache up to date.
-func (tx *Tx) NoteCachedSaved(run *RunRow) error {
-	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
+// Held is the checkpoint in the form that retention needs.
+func (c *CheckpointRow) Held(run *RunRow, state *blob.Encoded) HeldRow {
+	return HeldRow{Slot: Slot(run.ID, c.Seq), N: c.N, ID: c.ID, Seq: c.Seq, Kind: c.Kind, CreatedAt: Lenient[ckpt.Time]{Value: c.CreatedAt},
+		StoredSize: state.Stored(), Pinned: c.Pinned, Suspect: c.Suspect, Operation: c.Operation, Inline: state.Body != nil,
+		Beside: sqlite.RowLength(c.ID, string(c.Kind), c.Parent, c.CreatedAt, state.Sha256, c.ContentType, c.Labels, c.Metadata, c.Step,
+			c.Operation, c.Program)}
 }
 
 func MetadataText(m json.RawMessage) string {

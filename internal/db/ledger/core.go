@@ -50,6 +50,8 @@ type Core struct {
 	// RolledBack forgets what a transaction may have changed in memory.
 	RolledBack func(tx *Tx)
 
+	present *Tx // the transaction that the writer is in, or was in last
+
 	hooks   atomic.Pointer[[]Hook] // the hooks and the notices that each gets
 	notices Changes
 
@@ -119,7 +121,7 @@ func (s *Core) GiveUp(behind time.Duration) { s.Engine.GiveUp(behind) }
 type agentCache struct{ rows sync.Map } // agentKey to *agentRow
 
 // Tx is the writer's transaction as the store sees it. It has one time, and carries the chain of
-// the audit log. The fields of present belong to the operation that is being applied.
+// the audit log. The fields of operation belong to the operation that is being applied.
 type Tx struct {
 	*sqlite.Tx
 	Store   *Core
@@ -131,28 +133,45 @@ type Tx struct {
 	Tally   usage.Tally            // what the transaction adds to each owner's bytes
 	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
 	Watched []int64                // runs whose watches it may have changed
-	present
+	operation
 }
 
-// present is what a transaction keeps for the operation that it is applying.
-type present struct {
+// operation is what a transaction keeps for the operation that it is applying.
+type operation struct {
 	Made   []ckpt.Finding // findings that it has made
 	Run0   *RunRow        // the run that it is about
 	Watch0 any            // what the watcher of that run keeps about it
 	damage []error        // checkpoints that it found damaged
 
-	touches *RunRow // the only run that it changes; nil if it may change others
+	declared bool      // Touches was called
+	touched  []*RunRow // the runs that Touches was called with
 }
 
-// Touches declares that the present operation changes no other run from here on, so the writer
-// forgets only what it knows of this run. Remove and NoteSaved may still change other runs: they
-// update the run cache themselves.
-func (tx *Tx) Touches(run *RunRow) { tx.touches = run }
+// Touches declares that, of what the run cache has, the present operation changes only these runs and those of other calls. The writer forgets
+// all runs after an operation that changes something and declares nothing.
+func (tx *Tx) Touches(runs ...*RunRow) {
+	tx.declared = true
+	tx.touched = append(tx.touched, runs...)
+}
 
-// statement is what the store must know of a statement.
-type statement struct {
-	usage.Statement
-	forgets bool // it changes what the run cache knows, and does not update the cache itself
+// ForgetRuns forgets what is known of all runs: their names or what they keep have changed.
+func (tx *Tx) ForgetRuns() {
+	tx.Store.RunCache.ForgetAll()
+	tx.Store.names.lives = nil
+}
+
+// forgetTouched forgets of the run cache what the present operation has changed.
+func (tx *Tx) forgetTouched() {
+	s := tx.Store
+	switch {
+	case !tx.Wrote:
+	case tx.declared:
+		for _, run := range tx.touched {
+			s.RunCache.Forget(run)
+		}
+	default:
+		tx.ForgetRuns()
+	}
 }
 
 // Op is one operation of the store for the writer. Do may run more than once, because a transaction
@@ -165,20 +184,15 @@ type Op struct {
 	Zero  bool       // see sqlite.Op
 	Entry AuditEntry // the entry that records a refusal; without an Action, none is recorded
 	Do    func(*Tx) error
-
-	damage []error // checkpoints that it found damaged
-	sent   sqlite.Op
 }
 
-// Apply is called by the engine.
-func (o *Op) Apply(t *sqlite.Tx) error {
-	tx := t.Domain.(*Tx)
-	tx.present = present{}
-	tx.Tally.Begin()
+// apply runs an operation in a transaction, and returns the damaged checkpoints that it found.
+func (o *Op) apply(tx *Tx) (damage []error, err error) {
+	tx.operation = operation{}
 	before := tx.Tally.Of(o.Entry.Owner)
-	defer func() { o.damage, tx.touches = tx.damage, nil }()
 	if err := o.Do(tx); err != nil {
-		return err
+		return tx.damage, err
 	}
-	return tx.Store.Usage.Check(&tx.Tally, before, o.Entry.Owner, o.Size, o.Claim)
+	tx.forgetTouched()
+	return tx.damage, tx.Store.Usage.Check(&tx.Tally, before, o.Entry.Owner, tx.Stored, o.Size, o.Claim)
 }

@@ -190,7 +190,10 @@ func (s *Core) Record(e AuditEntry) {
 	if e.Outcome != OutcomeDone && !s.recordable(&e) {
 		return
 	}
-	err := s.Submit(&Op{Owner: e.Who, Claim: sqlite.GoesOn, Do: func(tx *Tx) error { return tx.Audit(e) }})
+	err := s.Submit(&Op{Owner: e.Who, Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		tx.Touches()
+		return tx.Audit(e)
+	}})
 	if err != nil {
 		s.Log.Error("an audit row could not be written", "action", e.Action, "who", e.Who, "error", err)
 	}

@@ -26,7 +26,7 @@ func (s *Core) SetIdentityMap(text string) error {
 		return nil
 	}
 	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
-		err := tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, identityMapKey, text)
+		err := tx.Insert(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, identityMapKey, text)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (s *Core) loadFleetID(ctx context.Context) error {
 // SetFleetID gives this database another id in the fleet. The audit log records why.
 func (s *Core) SetFleetID(id, why string) error {
 	err := s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
-		err := tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, fleetIDKey, id)
+		err := tx.Insert(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, fleetIDKey, id)
 		if err != nil {
 			return err
 		}

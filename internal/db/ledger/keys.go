@@ -8,7 +8,6 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // replyRow is the first reply to a key.
@@ -78,7 +77,7 @@ func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error
 	if err != nil {
 		return err
 	}
-	return tx.Exec(insertKey, keyCell(key), agentID, short, string(reply), tx.Now.UnixMilli())
+	return tx.Insert(insertKey, keyCell(key), agentID, short, string(reply), tx.Now.UnixMilli())
 }
 
 // keyCell is a key as it is stored: a UUID as its bytes.
@@ -101,30 +100,18 @@ func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
 	if err != nil {
 		return err
 	}
-	return tx.Exec(`INSERT INTO ids (id, agent_id, n, print) VALUES (?, ?, ?, ?)`, key, agentID, n, short)
+	return tx.Insert(`INSERT INTO ids (id, agent_id, n, print) VALUES (?, ?, ?, ?)`, key, agentID, n, short)
 }
 
-// RememberNewID is RememberID for an id that is probably new. It returns false, and changes
-// nothing, if the id is not new. It spares a save a query.
-func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, error) {
-	if tx.Barred { // a repeated request still gets its reply
+// IDSeen says whether the id of a save is known: somebody has saved under it, or a checkpoint has it.
+func (tx *Tx) IDSeen(id string) (seen bool, err error) {
+	key, ok := UUIDBytes(id)
+	if !ok {
 		return false, nil
 	}
-	key, short, err := idRow(id, print)
-	if err != nil {
-		return false, err
-	}
-	wrote := tx.Wrote
-	count, err := tx.ExecCount(insertNewID, key, agentID, n, short, id)
-	if isTaken(err) || err == nil && count == 0 {
-		tx.Wrote = wrote // only the statement was undone
-		return false, nil
-	}
-	return true, err
+	_, err = tx.Get(&seen, `SELECT EXISTS (SELECT 1 FROM ids WHERE id = ?) OR EXISTS (SELECT 1 FROM checkpoints WHERE id = ?)`, key, id)
+	return seen, err
 }
-
-const insertNewID = `INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5) AND NOT EXISTS (SELECT 1 FROM ids WHERE id = ?1)`
 
 // IDTaken says whether an owner has a checkpoint of an id.
 func (tx *Tx) IDTaken(owner, id string) (taken bool, err error) {
@@ -236,15 +223,6 @@ func UUIDOf(column string) string {
 	h := "hex(" + column + ")"
 	return `lower(substr(` + h + `, 1, 8) || '-' || substr(` + h + `, 9, 4) || '-' || substr(` + h +
 		`, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
-}
-
-// isTaken says that a row was not inserted because its key exists.
-func isTaken(err error) bool {
-	switch sqlite.Code(err) {
-	case 1555, 2067: // CONSTRAINT_PRIMARYKEY, CONSTRAINT_UNIQUE
-		return true
-	}
-	return false
 }
 
 // SavedReply is the part of a save's reply that does not follow from the request. It is kept with

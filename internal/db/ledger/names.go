@@ -78,7 +78,7 @@ func (tx *Tx) name(ask, insert string, n int64, name ...any) (number int64, isNe
 	if err != nil || found {
 		return number, false, err
 	}
-	_, err = tx.Get(&number, insert, append([]any{n}, name...)...)
+	_, err = tx.Change(&number, insert, append([]any{n}, name...)...)
 	return number, true, err
 }
 

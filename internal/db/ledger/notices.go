@@ -57,7 +57,7 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 		return "", nil, err
 	}
 	if waiting.All >= mostPending || data.Owner != "" && waiting.Owner >= mostOwnerPending {
-		return "", nil, tx.Exec(`INSERT INTO meta (key, value) VALUES ('notices_dropped', '1') ON CONFLICT (key) DO UPDATE
+		return "", nil, tx.Insert(`INSERT INTO meta (key, value) VALUES ('notices_dropped', '1') ON CONFLICT (key) DO UPDATE
 			SET value = CAST(value + 1 AS TEXT)`)
 	}
 	made, err := uuid.NewV7()
@@ -76,17 +76,16 @@ func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id st
 	if err != nil {
 		return "", nil, err
 	}
-	_, err = tx.Get(&n, `INSERT INTO notices (id, at, type, owner, agent, run, life, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+	err = tx.InsertGet(&n, `INSERT INTO notices (id, at, type, owner, agent, run, life, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		notice.ID, tx.Now, string(kind), ckpt.Ref(data.Owner), ckpt.Ref(data.Agent), ckpt.Ref(ckpt.BaseRun(data.Run)), life, string(body))
 	if err != nil {
 		return "", nil, err
 	}
 	for _, name := range names {
-		if err := tx.Exec(`INSERT INTO deliveries (notice, hook, next_at) VALUES (?, ?, ?)`, n, name, tx.Now); err != nil {
+		if err := tx.Insert(`INSERT INTO deliveries (notice, hook, next_at) VALUES (?, ?, ?)`, n, name, tx.Now); err != nil {
 			return "", nil, err
 		}
 	}
-	tx.Wrote = true
 	tx.OnCommit(s.notices.Tell)
 	return notice.ID, names, nil
 }

@@ -32,7 +32,7 @@ func NewCore(opt Options) (*Core, error) {
 func (s *Core) Open(ctx context.Context) (err error) {
 	opt := &s.Opt
 	s.Engine, err = sqlite.Open(ctx, sqlite.Options{
-		Path: opt.Path, Mode: opt.Mode, Schema: schemaOf(opt.Now), Hooks: hooks{s}, Now: opt.Now, MaxBytes: opt.MaxBytes,
+		Path: opt.Path, Mode: opt.Mode, Schema: schemaOf(opt.Now), Hooks: s.engineHooks(), Now: opt.Now, MaxBytes: opt.MaxBytes,
 		WriteTimeout: opt.WriteTimeout, MaxWaiting: opt.MaxWaiting, MaxWaitBytes: opt.MaxWaitBytes, Readers: opt.Readers,
 		ReserveBytes: opt.ReserveBytes, Log: opt.Log, Lock: opt.Lock, Restoring: opt.Lock != nil,
 	})

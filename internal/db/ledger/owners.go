@@ -26,7 +26,7 @@ func (s *Core) GiveAgent(tx *Tx, agent *Given, to string, e AuditEntry) error {
 	if err != nil {
 		return err
 	}
-	err = tx.Exec(`INSERT INTO owner_changes (agent_id, n, uid, agent, from_owner, to_owner) VALUES (?, ?, ?, ?, ?, ?)`,
+	err = tx.Insert(`INSERT INTO owner_changes (agent_id, n, uid, agent, from_owner, to_owner) VALUES (?, ?, ?, ?, ?, ?)`,
 		agent.ID, tx.Head.N+1, agent.UID, agent.Name, from, to)
 	if err != nil {
 		return err

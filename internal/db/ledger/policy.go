@@ -27,7 +27,7 @@ func (s *Core) InsertAgent(tx *Tx, owner, name, uid string, createdAt ckpt.Time,
 			return err
 		}
 	}
-	return tx.Exec(insertAgent, owner, name, uid, createdAt, policy, own, policyAt, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
+	return tx.Insert(insertAgent, owner, name, uid, createdAt, policy, own, policyAt, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
 }
 
 func seconds(d ckpt.Duration) int64 { return int64(time.Duration(d).Seconds()) }
@@ -121,9 +121,10 @@ func (s *Core) StorePolicy(tx *Tx, sc ckpt.Scope, name string, own []byte, e Aud
 func (s *Core) WritePolicy(tx *Tx, agent *AgentRow) error {
 	p := &agent.Settings
 	p.Fill()
-	err := tx.Exec(`UPDATE agents SET policy = ?, policy_own = ?, policy_at = ?, recovery_keep_s = ?, pre_operation_keep_s = ? WHERE id = ?`,
+	err := tx.Update(`UPDATE agents SET policy = ?, policy_own = ?, policy_at = ?, recovery_keep_s = ?, pre_operation_keep_s = ? WHERE id = ?`,
 		agent.Policy, agent.Own, tx.Now, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep), agent.ID)
 	if err == nil {
+		tx.ForgetRuns()
 		s.ChangeAgent(tx, AgentKey{agent.Owner, agent.Name}, agent)
 	}
 	return err

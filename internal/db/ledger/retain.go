@@ -11,49 +11,16 @@ import (
 func (h *HeldRow) Held() retention.Held {
 	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize,
 		Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged,
-		Operation: h.Operation != ""}
+		Operation: h.Operation != "", Released: h.Released}
 }
 
-// RetainSaved applies the policy inside a save. If all is set, because the save made other
-// checkpoints suspect, it applies the policy to the whole run. Otherwise it works as retainRoutine.
-// The first own checkpoint of a fork releases the checkpoint that the fork came from.
-func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) (gone []string, err error) {
-	if all {
-		gone, err = s.RetainRun(tx, agent, run, e)
-	} else {
-		gone, err = s.retainRoutine(tx, agent, run, kind, e)
-	}
-	if err != nil || seq != 1 || run.ForkedFrom == "" {
-		return gone, err
-	}
-	freed, err := s.retainForked(tx, run, e.Into(0)) // the row of the save is not about the other run
-	return append(gone, freed...), err
+// Pushable says whether a routine save may push a checkpoint out under a policy that keeps so many routine ones.
+func (h *HeldRow) Pushable(keep int) bool {
+	return h.Kind == ckpt.KindRoutine && keep > 0 || h.Released && !h.Pinned
 }
 
-// retainRoutine removes what a save makes removable. The new checkpoint may push the oldest routine
-// checkpoint out. It also becomes the head and the rollback target, so a routine checkpoint, or one
-// whose operation succeeded, may be removable if only being head or rollback target kept it. Only
-// those are looked at, unless the new checkpoint is not routine or is suspect: then the rollback
-// target may be of another kind, and the whole run is looked at.
-func (s *Core) retainRoutine(tx *Tx, agent *AgentRow, run *RunRow, kind ckpt.Kind, e AuditEntry) ([]string, error) {
-	if run.LastSeq-run.Removed < 2 {
-		return []string{}, nil
-	}
-	keep := agent.Settings.RoutineKeep
-	rows, err := tx.RoutineRows(run, keep)
-	switch {
-	case err != nil:
-		return nil, err
-	case AllStay(rows, keep):
-		return []string{}, nil
-	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
-		return s.retain(tx, agent, run, rows, e)
-	}
-	return s.RetainRun(tx, agent, run, e)
-}
-
-// RoutineRows are the checkpoints that a routine save may push out, newest first.
-func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
+// PushableRows are the checkpoints of a run that are Pushable, newest first.
+func (tx *Tx) PushableRows(run *RunRow, keep int) (rows []HeldRow, err error) {
 	err = tx.List(&rows, `SELECT `+HeldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
 		UNION ALL SELECT `+HeldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
 		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
@@ -61,19 +28,9 @@ func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
 	return rows, err
 }
 
-// AllStay says that none of the rows needs to be judged.
-func AllStay(rows []HeldRow, keep int) bool {
-	for i := range rows {
-		if rows[i].Kind != ckpt.KindRoutine {
-			return false
-		}
-	}
-	return len(rows) <= keep
-}
-
-// retainForked applies the policy to the run from which a fork has just saved its first own
+// RetainForked applies the policy to the run from which a fork has just saved its first own
 // checkpoint: the fork no longer needs the other run's checkpoint.
-func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
+func (s *Core) RetainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
 	var id int64
 	found, err := tx.Get(&id, `SELECT c.run_id`+OwnedTables+`(SELECT owner FROM agents WHERE id = ?)`, fork.ForkedFrom, fork.AgentID)
 	if err != nil || !found || id == fork.ID {
@@ -92,7 +49,7 @@ func (s *Core) RetainRun(tx *Tx, agent *AgentRow, run *RunRow, e AuditEntry) ([]
 	if err != nil {
 		return nil, err
 	}
-	return s.retain(tx, agent, run, rows, e)
+	return s.Retain(tx, agent, run, rows, e)
 }
 
 // RetainAll applies the whole policy to every run of an agent.
@@ -120,12 +77,13 @@ func (tx *Tx) History(runID int64) ([]HeldRow, error) {
 	return rows, err
 }
 
-// retain asks the policy about rows, newest first, and removes the rows that it lists.
-func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e AuditEntry) ([]string, error) {
-	verdicts, err := tx.Judge(s.Opt.Retention, agent.Settings, tx.Trusted.Time, run, rows, tx.NeededBy)
+// Retain asks the policy about rows, newest first, and removes the rows that it lists.
+func (s *Core) Retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e AuditEntry) ([]string, error) {
+	needs, err := tx.NeedsOf(run)
 	if err != nil {
 		return nil, err
 	}
+	verdicts := Judge(s.Opt.Retention, agent.Settings, tx.Trusted.Time, run, rows, &needs)
 	_, gone, reasons := Sorted(rows, verdicts)
 	if len(gone) == 0 {
 		return []string{}, nil
@@ -147,81 +105,21 @@ func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow,
 	return stay, gone, reasons
 }
 
-// Judge asks the plan. It looks up who needs a checkpoint only for those that would otherwise be
-// removed.
-func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow,
-	neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
+// Judge asks the plan about checkpoints of a run, newest first.
+func Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, needs *Needs) []retention.Verdict {
 	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago(), Checkpoints: make([]retention.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].Held()
-		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
-			return nil, err
-		}
-		tx.gotOnAt(i)
+		h.Checkpoints[i].NeededBy = needs.Of(rows[i].ID)
 	}
-	verdicts := plan(h, p, now)
-	needed := false
-	for i, v := range verdicts {
-		if !v.Remove {
-			continue
-		}
-		by, err := neededBy(run, v.ID)
-		if err != nil {
-			return nil, err
-		}
-		h.Checkpoints[i].NeededBy = by
-		needed = needed || by != ""
-		tx.gotOnAt(i)
-	}
-	if needed {
-		verdicts = plan(h, p, now)
-	}
-	return verdicts, nil
+	return plan(h, p, now)
 }
 
-// gotOnAt reports progress at every hundredth row.
-func (tx *Tx) gotOnAt(i int) {
-	if i%100 == 99 {
-		tx.GotOn()
-	}
-}
-
-// Complete adds the facts about a checkpoint that are in other tables.
-func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *retention.Held) (err error) {
-	if err := tx.released(run.ID, row, held); err != nil {
-		return err
-	}
-	held.NeededBy, err = tx.NeededBy(run, row.ID)
-	return err
-}
-
-// released sets whether a pre_operation checkpoint's operation succeeded.
-func (tx *Tx) released(runID int64, row *HeldRow, held *retention.Held) error {
-	if row.Kind != ckpt.KindPreOperation || row.Operation == "" {
-		return nil
-	}
-	_, err := tx.Get(&held.Released, `SELECT EXISTS (SELECT 1 FROM operations
-		WHERE run_id = ? AND key = ? AND status = 'succeeded')`, runID, row.Operation)
-	return err
-}
-
-// NeededBy says who needs a checkpoint, like the view needed_checkpoints. It names the next save
-// only if nothing else needs the checkpoint: a delete can overrule that.
-func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
-	var by string
-	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations
-		WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
-		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
-		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = 0 AND f.ended_at IS NULL
-			AND a.owner = (SELECT owner FROM agents WHERE id = ?3)
-		LIMIT 1`, run.ID, id, run.AgentID)
-	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
-		by, err = tx.neededToGoBack(run, id)
-	}
-	if by == "" && string(run.Head) == id && run.EndedAt.IsZero() {
-		by = NextSave
-	}
-	return by, err
+// Needs says who needs checkpoints of a run, like the view needed_checkpoints.
+type Needs struct {
+	By   map[string]string // by the checkpoint's id: operations, prompts and forks
+	Back string            // the rollback target in case suspected drift becomes critical; "" for none
+	Head string            // the parent of the next save; "" for none
 }
 
 // The reasons that a person who deletes a checkpoint can overrule.
@@ -230,16 +128,62 @@ const (
 	BeginningDrift = "drift that may be beginning"
 )
 
-// neededToGoBack says whether a checkpoint is the rollback target in case suspected drift becomes
-// critical.
-func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
-	var is bool
-	_, err := tx.Get(&is, `SELECT id = ?3 FROM checkpoints WHERE slot = (SELECT slot FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
-		AND `+IsIntact+` ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
-	if err != nil || !is {
-		return "", err
+// Of says who needs a checkpoint, "" if nobody does. It names the next save only if nothing else needs the checkpoint: a delete can overrule
+// that.
+func (n *Needs) Of(id string) string {
+	switch {
+	case n.By[id] != "":
+		return n.By[id]
+	case id == n.Back:
+		return BeginningDrift
+	case id == n.Head:
+		return NextSave
 	}
-	return BeginningDrift, nil
+	return ""
+}
+
+// NeedsOf reads who needs checkpoints of a run.
+func (tx *Tx) NeedsOf(run *RunRow) (n Needs, err error) {
+	if n.By, err = tx.neededBy(run); err != nil || !run.EndedAt.IsZero() {
+		return n, err
+	}
+	n.Head = string(run.Head)
+	if run.BackSeq.Valid {
+		_, err = tx.Get(&n.Back, `SELECT id FROM checkpoints WHERE slot = (SELECT slot FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq <= ?
+			AND `+IsIntact+` ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq)
+	}
+	return n, err
+}
+
+// neededBy reads which checkpoints of a run are needed by operations, prompts and forks; nil for none.
+func (tx *Tx) neededBy(run *RunRow) (map[string]string, error) {
+	var rows []struct {
+		ID string `db:"id"`
+		By string `db:"needed_by"`
+	}
+	err := tx.List(&rows, `SELECT checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations
+		WHERE run_id = ?1 AND checkpoint IS NOT NULL AND status IN ('open', 'uncertain')
+		UNION ALL SELECT checkpoint, 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL
+		UNION ALL SELECT f.forked_from, 'a fork' FROM runs f JOIN checkpoints c ON c.id = f.forked_from JOIN agents a ON a.id = f.agent_id
+			WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL
+			AND a.owner = (SELECT owner FROM agents WHERE id = ?2)`, run.ID, run.AgentID)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	by := make(map[string]string, len(rows))
+	for _, row := range rows {
+		if by[row.ID] == "" {
+			by[row.ID] = row.By
+		}
+	}
+	return by, nil
+}
+
+// gotOnAt reports progress at every hundredth row.
+func (tx *Tx) gotOnAt(i int) {
+	if i%100 == 99 {
+		tx.GotOn()
+	}
 }
 
 // Remove removes checkpoints of one run, notes each in the audit log, and returns their ids.
@@ -314,8 +258,7 @@ func (tx *Tx) deleteInline(row *HeldRow) error {
 	if row.Beside > 0 {
 		return tx.Exec(deleteKnown, row.Slot)
 	}
-	_, err := tx.Get(&row.Beside, deleteInline, row.Slot)
-	tx.Wrote = true
+	_, err := tx.Change(&row.Beside, deleteInline, row.Slot)
 	return err
 }
 
@@ -331,10 +274,10 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 		Pieces *string `db:"pieces"`
 		Beside int64   `db:"beside"`
 	}
-	if _, err := tx.Get(&of, deleteCheckpoint, row.Slot); err != nil {
+	if _, err := tx.Change(&of, deleteCheckpoint, row.Slot); err != nil {
 		return 0, err
 	}
-	tx.Wrote, row.Beside = true, of.Beside
+	row.Beside = of.Beside
 	if of.Pieces == nil {
 		return row.StoredSize, nil
 	}

@@ -97,12 +97,14 @@ type HeldRow struct {
 	Inline     bool               `db:"inline"` // known to have its state in its row, without pieces
 	StateOf    *int64             `db:"state_of"`
 	Damaged    bool               `db:"damaged"`
+	Released   bool               `db:"released"` // the operation that it was taken for has succeeded
 	removed    bool               // its row is already deleted
 	Beside     int64              `db:"-"` // bytes of its row besides the state; 0 if unknown
 }
 
 const HeldColumns = `slot, n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
-	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
+	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged,
+	kind = 'pre_operation' AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = slot >> 32 AND o.key = operation AND o.status = 'succeeded') AS released`
 
 // damagedKey is the prefix of the key in the table meta that says that a checkpoint did not read
 // back intact. The value says why. It is no finding, because retention and resume must know it even

@@ -1,8 +1,7 @@
 package ledger
 
 import (
-	"slices"
-
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
@@ -10,14 +9,11 @@ import (
 // CachedRun is what the next save of a run must know, as it is on disk. It spares a save five
 // queries. Only the writer uses it.
 type CachedRun struct {
-	Run   RunRow    // only the columns that saves read or change
-	Whole bool      // whether the fields below are known
-	Rows  []HeldRow // the rows that a routine save passes to retention, newest first
-	// Quiet says that only the next save needs any of its checkpoints: there is no open operation,
-	// no prompt, no fork.
-	Quiet bool
-	Graph bool  // it is a LangGraph thread: rows in other tables name those of its checkpoints
-	HeadN int64 // the row of the save of Run.Head; 0 if that is gone
+	Run    RunRow            // only the columns that saves read or change
+	Rows   []HeldRow         // the rows that are Pushable, newest first
+	Needed map[string]string // the checkpoints that operations, prompts and forks need, by id
+	Graph  bool              // it is a LangGraph thread: rows in other tables name those of its checkpoints
+	HeadN  int64             // the row of the save of Run.Head; 0 if that is gone
 }
 
 // NewestIs says whether a state is known to be the newest of the run.
@@ -41,16 +37,19 @@ const (
 	CachedRowsMost = 64
 )
 
-// runCache has the runs that are being saved. The writer forgets all of them if a statement changes
-// a run, a checkpoint or who needs a checkpoint without updating the cache (see forgets), after a
-// rollback, and if another program writes.
+// runCache has the runs that are being saved. After each operation, the writer forgets the runs that the operation has changed (see
+// Tx.Touches). It forgets all after a rollback, and if another program writes. A save keeps its own run up to date.
 type runCache map[cachedKey]*CachedRun
 
 // Get returns what is known of a run, nil if nothing is.
 func (r runCache) Get(agent int64, name string) *CachedRun { return r[cachedKey{agent, name}] }
 
-// Put keeps a run of which everything is known.
+// Put keeps a run that is running and has few checkpoints. A run whose rollback target is kept for suspected drift is read each time.
 func (r runCache) Put(c *CachedRun) {
+	if c.Run.Status != ckpt.RunRunning || c.Run.BackSeq.Valid || len(c.Rows) > CachedRowsMost {
+		r.Forget(&c.Run)
+		return
+	}
 	if len(r) >= cachedMost {
 		r.ForgetAll()
 	}
@@ -61,8 +60,7 @@ func (r runCache) ForgetAll() { clear(r) }
 
 func (r runCache) Forget(run *RunRow) { delete(r, cachedKey{run.AgentID, run.Name}) }
 
-// The statements that change a run's history and update the run cache, or that change nothing that
-// the cache knows: a new run is not in it.
+// The statements of the path of a save.
 const (
 	insertAgent = `INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
 		VALUES (` + NextAgent + `, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`
@@ -95,14 +93,3 @@ var (
 	deleteInline     = `DELETE FROM checkpoints WHERE slot = ? RETURNING ` + usage.OfRuns["checkpoints"]
 	deleteCheckpoint = `DELETE FROM checkpoints WHERE slot = ? RETURNING pieces, ` + usage.OfRuns["checkpoints"] + ` AS beside`
 )
-
-var (
-	telling = []string{insertRun, insertAgent, insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun,
-		updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
-	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
-)
-
-// forgets says whether a statement changes what the run cache knows without updating it.
-func forgets(query string, tables []string) bool {
-	return !slices.Contains(telling, query) && slices.ContainsFunc(tables, func(table string) bool { return slices.Contains(watching, table) })
-}

@@ -60,7 +60,7 @@ const mostEpoch = 1 << 40
 // SpendEpoch notes the epoch of a run that was in a replaced database. Its owner may still be alive, so no later
 // owner of a run of its name may get that epoch.
 func (tx *Tx) SpendEpoch(epoch int64) error {
-	return tx.Exec(`INSERT INTO meta (key, value) VALUES ('spent_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
+	return tx.Insert(`INSERT INTO meta (key, value) VALUES ('spent_epoch', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1
 		WHERE CAST(value AS INTEGER) < ?1`, epoch)
 }
 
@@ -84,7 +84,7 @@ func (tx *Tx) MakeRun(agentID int64, name string, epoch *int64) (*RunRow, error)
 	if epoch != nil && *epoch > mostEpoch {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist: there is no run %s yet", *epoch, name)
 	}
-	if err := tx.Exec(insertRun, agentID, name, tx.Now, epoch); err != nil {
+	if err := tx.Insert(insertRun, agentID, name, tx.Now, epoch); err != nil {
 		return nil, err
 	}
 	return tx.Run(agentID, name)
@@ -254,6 +254,7 @@ func (s *Core) Revive(tx *Tx, run *RunRow, sc ckpt.Scope) error {
 	if !foundDead || !sc.Spooled.IsZero() {
 		return nil
 	}
+	tx.Touches(run)
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.Now
 	if run.PID.Valid && s.Opt.Processes.Identify(sc.PID) != run.Process() {
 		run.PID, run.ProcessStart, run.BootID = sql.NullInt64{}, "", ""

@@ -54,7 +54,7 @@ func (s *Policies) storeLayer(tx *ledger.Tx, owner string, set []byte) error {
 	if err := tx.Exec(`DELETE FROM policies WHERE owner = ?`, owner); err != nil || string(set) == "{}" {
 		return err
 	}
-	return tx.Exec(`INSERT INTO policies (owner, policy, set_at) VALUES (?, ?, ?)`, owner, string(set), tx.Now)
+	return tx.Insert(`INSERT INTO policies (owner, policy, set_at) VALUES (?, ?, ?)`, owner, string(set), tx.Now)
 }
 
 // mergedPolicy is the policy that counts for an agent, as its row stores it.

@@ -6,29 +6,38 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// mayPut refuses a save that breaks its agent's policy or schema, for which there is no space here
-// or in the fleet, that names a parent or a tree that does not exist, or whose writer was fenced.
-func (s *Saves) mayPut(tx *ledger.Tx, v *Save, c *coming) error {
-	if err := s.Admit(tx, v, c.known); err != nil {
+// mayPut refuses a save that breaks its agent's policy or schema, for which there is no space,
+// that names a parent or a tree that does not exist, whose id is taken, or whose writer was fenced.
+func (s *Saves) mayPut(tx *ledger.Tx, v *Save, t *target) error {
+	if err := s.Admit(tx, v, t.known); err != nil {
 		return err
 	}
-	if err := s.mayNameTrees(tx, v, c.agent); err != nil {
+	if err := s.mayNameTrees(tx, v, t.agent); err != nil {
 		return err
 	}
-	if c.run != nil {
-		if err := s.MayWrite(c.run, v.Scope, v.Request.Epoch); err != nil {
+	if t.run != nil {
+		if err := s.MayWrite(t.run, v.Scope, v.Request.Epoch); err != nil {
 			return err
 		}
 	}
 	if v.Request.ForkFrom != "" {
-		if err := v.checkFork(tx, c.run); err != nil {
+		if err := v.checkFork(tx, t.run); err != nil {
 			return err
 		}
 	}
-	if v.Request.Parent == "" {
+	if v.Request.Parent != "" {
+		if err := CheckParent(tx, t.agent, string(v.Request.Parent)); err != nil {
+			return err
+		}
+	}
+	if !t.idSeen {
 		return nil
 	}
-	return CheckParent(tx, c.agent, string(v.Request.Parent))
+	taken, err := tx.IDTaken(v.Scope.Whose(), v.Request.ID)
+	if err == nil && taken { // by another agent of the owner, or by this one so long ago that the key is forgotten
+		err = ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is already used: create a new UUID of version 7 for each save", v.Request.ID)
+	}
+	return err
 }
 
 // Admit refuses a save that breaks its agent's policy or schema, or for which its owner has no
@@ -37,8 +46,8 @@ func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
 	if v.State.Refused != nil {
 		return v.State.Refused
 	}
-	if v.Drift != nil && v.Drift.Refused != nil {
-		return v.Drift.Refused
+	if v.Printed != nil && v.Printed.Refused != nil {
+		return v.Printed.Refused
 	}
 	if !known.NewestIs(v.State.Base) {
 		if err := blob.Settle(tx.Tx, &v.State); err != nil {

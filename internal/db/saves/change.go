@@ -8,7 +8,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // ownedRow is a checkpoint with its run and its agent, for changes by id.
@@ -82,7 +81,7 @@ func labelBytes(labels *ckpt.Labels) int64 {
 	if labels == nil {
 		return 0
 	}
-	return usage.LengthOf(*labels)
+	return sqlite.LengthOf(*labels)
 }
 
 func checkPatch(id string, p ckpt.CheckpointPatch) error {
@@ -107,7 +106,7 @@ func (s *Saves) patch(tx *ledger.Tx, row *ownedRow, agent *ledger.AgentRow, run 
 		}
 		e.Detail["labels_hash"] = hash
 		e.Detail["labels"] = slices.Sorted(maps.Keys(*p.Labels)) // only their names: the log outlives an erasure
-		if err := tx.Exec(`UPDATE checkpoints SET labels = ? WHERE slot = ?`, *p.Labels, row.Slot); err != nil {
+		if err := tx.Update(`UPDATE checkpoints SET labels = ? WHERE slot = ?`, *p.Labels, row.Slot); err != nil {
 			return err
 		}
 	}
@@ -171,7 +170,8 @@ func mayDelete(tx *ledger.Tx, row *ownedRow, run *ledger.RunRow) error {
 	if row.Pinned {
 		return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is pinned: unpin it first", row.ID)
 	}
-	by, err := tx.NeededBy(run, row.ID)
+	needs, err := tx.NeedsOf(run)
+	by := needs.Of(row.ID)
 	if err != nil || by == "" || by == ledger.NextSave || by == ledger.BeginningDrift {
 		return err
 	}

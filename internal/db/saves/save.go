@@ -15,20 +15,19 @@ import (
 
 // Save is one save on its way: the request, prepared outside the writer.
 type Save struct {
-	driftlog.WatchedSave
 	Scope     ckpt.Scope
+	Request   *ckpt.SaveRequest // in the form to store
 	State     blob.Encoded
-	key       string // the idempotency key: from the client, or the checkpoint's id
-	print     string
-	program   any
-	Operation ckpt.Ref         // the key of the operation that it is taken for
-	secrets   []secrets.Secret // what looks like secrets in the state
-	id        string           // made here if the client made none
-	n         int64            // the row of the audit log that records it
+	Printed   *driftlog.Printed // what the detectors need of the state; nil if drift is not watched
+	Operation ckpt.Ref          // the key of the operation that it is taken for
 	Entry     ledger.AuditEntry
 	Leave     func() // lets the next save of the run begin; must be called when this one is done
 
-	Saved *ckpt.Saved
+	key     string // the idempotency key: from the client, or the checkpoint's id
+	print   string
+	program any
+	secrets []secrets.Secret // what looks like secrets in the state
+	id      string           // made here if the client made none
 }
 
 // NewSave does everything of a save that needs no transaction. It waits until no other save of the
@@ -38,7 +37,7 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if err != nil {
 		return nil, err
 	}
-	v := &Save{WatchedSave: driftlog.WatchedSave{Request: r}, Scope: sc, key: r.IdempotencyKey, Entry: ledger.Entry(sc, "save", r.Agent)}
+	v := &Save{Request: r, Scope: sc, key: r.IdempotencyKey, Entry: ledger.Entry(sc, "save", r.Agent)}
 	v.Entry.Run, v.Entry.Subject = ledger.RunName(r.Run), r.ID
 	if len(r.Trees) > 0 {
 		v.Entry.Detail = map[string]any{"trees": r.Trees}
@@ -62,7 +61,7 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 		return v, err
 	}
 	v.secrets = append(v.secrets, beside...)
-	if v.Drift, err = s.PrintState(ctx, key, r, &v.State); err != nil || v.key == "" {
+	if v.Printed, err = s.PrintState(ctx, key, r, &v.State); err != nil || v.key == "" {
 		return v, err
 	}
 	text, err := v.appendPrint(make([]byte, 0, 256))

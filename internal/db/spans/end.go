@@ -100,6 +100,7 @@ func (s *Spans) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	if err != nil || !there {
 		return err
 	}
+	tx.Touches(run)
 	if err := tx.Exec(`UPDATE observed SET ends_at = NULL WHERE run_id = ?`, run.ID); err != nil {
 		return err
 	}

@@ -57,6 +57,7 @@ func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []observed.Spa
 		e := ledger.Entry(sc, "observe_spans", "")
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: size, Entry: e, Do: func(tx *ledger.Tx) error {
 			clear(kept)
+			tx.Touches()
 			o.Steps, o.Usage, o.Duplicates = 0, 0, 0
 			return s.insert(tx, sc.Caller.Owner, rows, o, kept, e)
 		}})
@@ -105,7 +106,7 @@ func (s *Spans) withSpans(ctx context.Context, owner string, batch []observed.Sp
 func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *observed.Counts, kept map[string]int, e ledger.AuditEntry) error {
 	for i := range rows {
 		r := &rows[i]
-		n, err := tx.ExecCount(insertSpan, owner, r.Trace, r.ID, ckpt.Ref(r.Call), r.text)
+		n, err := tx.InsertNew(insertSpan, owner, r.Trace, r.ID, ckpt.Ref(r.Call), r.text)
 		switch {
 		case err != nil:
 			return err

@@ -237,6 +237,7 @@ func join(all, more []*group) []*group {
 func (s *Spans) drop(owner string, groups []*group, why ckpt.Code) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped := 0
+		tx.Touches()
 		for _, g := range groups {
 			for _, span := range g.spans {
 				if err := tx.Exec(`DELETE FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL`,

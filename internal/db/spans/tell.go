@@ -114,9 +114,11 @@ func (t *teller) open() (err error) {
 	} else {
 		err = t.openObserved()
 	}
-	if err == nil {
-		t.watched, err = t.watch(tx, t.agent, t.run)
+	if err != nil {
+		return err
 	}
+	tx.Touches(t.run)
+	t.watched, err = t.watch(tx, t.agent, t.run)
 	return err
 }
 
@@ -135,7 +137,7 @@ func (t *teller) openObserved() (err error) {
 		}
 	}
 	if t.run == nil {
-		err = tx.Exec(`INSERT INTO runs (id, agent_id, name, source, started_at, updated_at, heartbeat_at, segment_at)
+		err = tx.Insert(`INSERT INTO runs (id, agent_id, name, source, started_at, updated_at, heartbeat_at, segment_at)
 			VALUES (`+ledger.NextRun+`, ?1, ?2, ?3, ?4, ?5, ?5, ?4)`,
 			t.agent.ID, t.group.run, ckpt.SourceOTLP, began, tx.Now)
 		if err != nil {
@@ -324,7 +326,7 @@ func (t *teller) addStep(span *said) error {
 	if span.Negative {
 		outcome = ckpt.StepNegative
 	}
-	err := tx.Exec(insertStep, t.run.ID, span.Key(), name, string(status), span.Args, span.Result, ckpt.Ref(span.Error),
+	err := tx.Insert(insertStep, t.run.ID, span.Key(), name, string(status), span.Args, span.Result, ckpt.Ref(span.Error),
 		span.Began, span.Ended, span.DurationMS, t.run.LastSeq,
 		stretch, ckpt.Ref(span.Sig), ckpt.Ref(span.Res), ckpt.Ref(span.Cause), span.Unparsable, ckpt.Ref(turn), outcome,
 		ckpt.Ref(span.Shape), ckpt.Ref(span.Effect))
@@ -385,7 +387,7 @@ func (t *teller) close() error {
 		if t.group.trace != "" && t.group.rootEnded {
 			after = endTrace
 		}
-		if err := tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, ?3, ?4, ?5)
+		if err := tx.Insert(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, ?3, ?4, ?5)
 			ON CONFLICT (run_id) DO UPDATE SET ends_at = ?2, told_ns = max(told_ns, ?3), last_at = max(last_at, ?4), failed = ?5`,
 			t.run.ID, ckpt.At(tx.Now.Add(after)), t.toldNS, t.last.Ended, t.old.Failed); err != nil {
 			return err

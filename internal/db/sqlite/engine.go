@@ -110,7 +110,7 @@ func (w *writer) failed() error {
 
 // reading returns a Tx for statements outside a transaction.
 func (w *writer) reading() *Tx {
-	return &Tx{Ctx: context.Background(), Conn: w.conn, hooks: w.engine.opt.Hooks, stmts: w.stmts}
+	return &Tx{Ctx: context.Background(), Conn: w.conn, stmts: w.stmts}
 }
 
 // Readers returns the pool of connections that read.

@@ -20,27 +20,13 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// noHooks is a store that keeps nothing besides the tables.
-type noHooks struct{}
-
-func (noHooks) Begin(*Tx)                                 {}
-func (noHooks) OthersWrote(*Tx, bool) error               { return nil }
-func (noHooks) Prepared(string, []string) any             { return nil }
-func (noHooks) Runs(*Tx, any, []any)                      {}
-func (noHooks) BeforeCommit(*Tx) error                    { return nil }
-func (noHooks) Committed(*Tx)                             {}
-func (noHooks) RolledBack(*Tx)                            {}
-func (noHooks) Refused(*Tx, *Op, *ckpt.Error) error       { return nil }
-func (noHooks) Apart(batch []*Op) (together, alone []*Op) { return batch, nil }
-func (noHooks) Examine(_ *sqlx.DB, sound func() error) error {
-	return sound()
-}
-func (noHooks) Tick(context.Context, time.Time) {}
+// noHooks are those of a store that keeps nothing besides the tables.
+var noHooks = Hooks{Examine: func(_ *sqlx.DB, sound func() error) error { return sound() }}
 
 // optionsAt returns options for a database with one table, whose schema has the
 // version.
 func optionsAt(path string, version int64) Options {
-	return Options{Path: path, Hooks: noHooks{}, Schema: Schema{ApplicationID: 1, Version: version, Fingerprint: fmt.Sprint("f", version),
+	return Options{Path: path, Hooks: noHooks, Schema: Schema{ApplicationID: 1, Version: version, Fingerprint: fmt.Sprint("f", version),
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, _ int64) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS t (x, y);
 				CREATE TABLE IF NOT EXISTS meta (key PRIMARY KEY, value); INSERT OR REPLACE INTO meta VALUES ('schema', 'f%d');
@@ -255,7 +241,7 @@ func TestRoomProblems(t *testing.T) {
 func TestOlderVersionIsCopiedFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := openAt(t, path)
-	err := s.Write(&Op{Do: Func(func(t *Tx) error { return t.Exec(`INSERT INTO t VALUES (1, 'old')`) })})
+	err := s.Write(&Op{Do: func(t *Tx) error { return t.Exec(`INSERT INTO t VALUES (1, 'old')`) }})
 	if err == nil {
 		err = s.Close()
 	}
@@ -351,5 +337,36 @@ func TestBackupNamesThatCannotBe(t *testing.T) {
 		if !errors.As(err, &operator) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestLateRefusal: an operation that refuses after it has changed something changes nothing, and has its refusal recorded.
+func TestLateRefusal(t *testing.T) {
+	e := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	recorded := 0
+	for name, change := range map[string]func(*Tx) error{
+		"exec": func(tx *Tx) error { return tx.Exec(`INSERT INTO t VALUES (1, 'late')`) },
+		"change": func(tx *Tx) error {
+			_, err := tx.Change(new(int), `INSERT INTO t VALUES (1, 'late') RETURNING x`)
+			return err
+		},
+		"changes": func(tx *Tx) error {
+			return tx.Changes(&[]int{}, `INSERT INTO t VALUES (1, 'late') RETURNING x`)
+		},
+	} {
+		before := recorded
+		err := e.Write(&Op{Do: func(tx *Tx) error {
+			if err := change(tx); err != nil {
+				return err
+			}
+			return ckpt.Errorf(ckpt.CodeConflict, "too late")
+		}, Refused: func(*Tx, *ckpt.Error) error { recorded++; return nil }})
+		if ckpt.CodeOf(err) != ckpt.CodeConflict || recorded != before+1 {
+			t.Errorf("%s: answered %v, recorded %d times", name, err, recorded-before)
+		}
+	}
+	var left int
+	if err := e.Readers().Get(&left, `SELECT count(*) FROM t`); err != nil || left != 0 {
+		t.Errorf("%d rows are left, %v", left, err)
 	}
 }

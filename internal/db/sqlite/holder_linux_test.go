@@ -33,9 +33,9 @@ func TestOwnReadLockThatWasNotGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 40 {
-				err := s.Write(&Op{Owner: "test", Do: Func(func(tx *Tx) error {
+				err := s.Write(&Op{Owner: "test", Do: func(tx *Tx) error {
 					return tx.Exec(`INSERT INTO t (x, y) VALUES (hex(randomblob(8)), hex(zeroblob(20000)))`)
-				})})
+				}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,40 +9,31 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Hooks are what the store does inside the engine's transactions and between them. The leader calls
-// all of them except Tick, so they are never called at the same time.
-type Hooks interface {
-	// Begin is called before a transaction begins. It may set Tx.Domain.
-	Begin(t *Tx)
-	// OthersWrote is called at the beginning of a transaction if another connection has committed
-	// since the last one, and at the very first transaction. An error ends the transaction.
-	OthersWrote(t *Tx, first bool) error
-	// Prepared is called once for each statement, with the tables that it writes. The result is
-	// kept with the statement, for Runs.
-	Prepared(query string, tables []string) any
-	// Runs is called before a statement runs, also outside a transaction. kept is the result of
-	// Prepared.
-	Runs(t *Tx, kept any, args []any)
-	// BeforeCommit is called when all operations of a transaction are done. It can still write. An
-	// error rolls the transaction back.
-	BeforeCommit(t *Tx) error
-	// Committed is called when the transaction is on disk.
-	Committed(t *Tx)
-	// RolledBack is called if a transaction did not commit. It may be called for a transaction that
-	// never began.
-	RolledBack(t *Tx)
-	// Refused is called if an operation was refused and has changed nothing. It can record the
-	// refusal.
-	Refused(t *Tx, o *Op, refusal *ckpt.Error) error
-	// Apart splits a batch into operations that share a transaction and operations that each have
-	// their own.
-	Apart(batch []*Op) (together, alone []*Op)
-	// Examine checks whether a database file that another program has written is still the one that
-	// the store knows. sound runs SQLite's own check.
-	Examine(db *sqlx.DB, sound func() error) error
+// Hooks are what the store does inside the engine's transactions and between them. The leader calls all of them except Tick, so they are
+// never called at the same time. A field that is nil does nothing.
+type Hooks struct {
+	// Begin is called first in each transaction. An error ends the transaction.
+	Begin func(t *Tx, last LastWriter) error
+	// BeforeCommit is called when all operations of a transaction are done. It can still write. An error rolls the transaction back.
+	BeforeCommit func(t *Tx) error
+	// Ended is called after a transaction that Begin was called for, and says whether it is on disk.
+	Ended func(t *Tx, committed bool)
+	// Examine checks whether a database file that another program has written is still the one that the store knows. sound runs SQLite's
+	// own check.
+	Examine func(db *sqlx.DB, sound func() error) error
 	// Tick is called about twice a second by Maintain, not by the leader.
-	Tick(ctx context.Context, now time.Time)
+	Tick func(ctx context.Context, now time.Time)
 }
+
+// LastWriter says who has committed last before a transaction.
+type LastWriter int
+
+// The values of LastWriter.
+const (
+	This    LastWriter = iota // this connection
+	Nobody                    // it is the first transaction of this connection
+	Another                   // another connection
+)
 
 // Schema is what the engine creates in a new file and migrates an older file to.
 type Schema struct {
@@ -67,19 +58,6 @@ const (
 	Frees               // it frees space: it can use the reserve
 )
 
-// Operation is what an Op does inside a transaction. Apply may be called more than once, because a
-// transaction may be tried again: it must set its results anew each time. If it refuses, it must do
-// so before it changes anything.
-type Operation interface {
-	Apply(t *Tx) error
-}
-
-// Func makes a function an Operation.
-type Func func(*Tx) error
-
-// Apply calls the function.
-func (f Func) Apply(t *Tx) error { return f(t) }
-
 // Maintenance is the Owner of operations that no user asked for.
 const Maintenance = "daemon"
 
@@ -89,7 +67,13 @@ type Op struct {
 	Size  int64  // bytes that it carries
 	Claim Claim
 	Zero  bool // what it deletes is zeroed, although that writes more pages; not if there is no room for them
-	Do    Operation
+	// Do is the operation inside a transaction. It may be called more than once, because a transaction may be tried again: it must set its
+	// results anew each time. If it refuses, it must do so before it changes anything.
+	Do func(*Tx) error
+	// Refused records in a transaction that Do has refused and has changed nothing; nil records nothing.
+	Refused func(*Tx, *ckpt.Error) error
+	// Alone says, when the batch is made, that the operation needs a transaction of its own; nil for no.
+	Alone func() bool
 
 	outside func() error // instead of Do: the leader runs it outside a transaction
 	at      time.Time    // when it arrived
@@ -103,12 +87,11 @@ type Op struct {
 type Tx struct {
 	Ctx     context.Context
 	Conn    *sqlx.Conn
-	Retries int  // how often the transaction was begun again
-	Wrote   bool // whether the current operation has changed anything, so that a refusal needs a rollback
-	Barred  bool // whether the current operation must not write, because the disk is full
-	Domain  any  // what Hooks.Begin keeps with the transaction
+	Retries int   // how often the transaction was begun again
+	Wrote   bool  // whether the current operation has changed anything, so that a refusal needs a rollback
+	Barred  bool  // whether the current operation must not write, because the disk is full
+	Stored  int64 // bytes that the current operation has stored, as Insert, Update and Fill count them
 
-	hooks Hooks
 	stmts *statements
 	adds  int64    // upper bound of the bytes that operations of claim Adds stored
 	after []func() // called when the transaction is on disk

@@ -90,7 +90,9 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 		}
 	}
 	s.keepReserve(ctx, now)
-	s.opt.Hooks.Tick(ctx, now)
+	if s.opt.Hooks.Tick != nil {
+		s.opt.Hooks.Tick(ctx, now)
+	}
 }
 
 // copyWAL copies the log into the file on a connection of its own, beside the writer. It records
@@ -186,7 +188,7 @@ func (e *Engine) Vacuum(pages int64, all bool) (freed int64, err error) {
 		room = Frees
 	}
 	defer e.watch.vacuuming()()
-	err = e.Write(&Op{Owner: Maintenance, Claim: room, Do: Func(func(tx *Tx) error {
+	err = e.Write(&Op{Owner: Maintenance, Claim: room, Do: func(tx *Tx) error {
 		if err := tx.Exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(pages, before-leave))); err != nil {
 			return err
 		}
@@ -196,7 +198,7 @@ func (e *Engine) Vacuum(pages int64, all bool) (freed int64, err error) {
 		_, err := tx.Get(&count, `PRAGMA page_count`)
 		e.watch.willShrink(count * e.page)
 		return err
-	})})
+	}})
 	return max(before-after, 0), err
 }
 

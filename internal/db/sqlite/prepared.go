@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql/driver"
 	"fmt"
 
@@ -12,19 +11,13 @@ import (
 // statements are the prepared statements of the writer's connection. Each is prepared once for the
 // connection's life.
 type statements struct {
-	of     map[string]*statement // by query
-	schema *[sha256.Size]byte    // the schema's hash; nil until it is first needed
-	args   []driver.NamedValue   // a buffer for the arguments of one change
+	reads   map[string]*sqlx.Stmt // by query
+	changes map[string]change
+	args    []driver.NamedValue // a buffer for the arguments of one change
 }
 
-func newStatements() *statements { return &statements{of: map[string]*statement{}} }
-
-// statement is what is known of a query, with its prepared forms once a caller has needed them.
-type statement struct {
-	writes bool
-	kept   any // what Hooks.Prepared has returned
-	read   *sqlx.Stmt
-	change change
+func newStatements() *statements {
+	return &statements{reads: map[string]*sqlx.Stmt{}, changes: map[string]change{}}
 }
 
 // change is a statement of the driver itself. The writer's connection has one user, so a change
@@ -36,22 +29,21 @@ type change interface {
 }
 
 // prepareRead prepares a query whose rows the caller reads.
-func (tx *Tx) prepareRead(query string, args []any) (*sqlx.Stmt, error) {
-	s, err := tx.statement(query, args)
-	if err != nil {
-		return nil, err
+func (tx *Tx) prepareRead(query string) (*sqlx.Stmt, error) {
+	if stmt := tx.stmts.reads[query]; stmt != nil {
+		return stmt, nil
 	}
-	if s.read == nil {
-		s.read, err = tx.Conn.PreparexContext(tx.Ctx, query)
+	stmt, err := tx.Conn.PreparexContext(tx.Ctx, query)
+	if err == nil {
+		tx.stmts.reads[query] = stmt
 	}
-	return s.read, err
+	return stmt, err
 }
 
 // prepareChange prepares a query that returns no rows.
-func (tx *Tx) prepareChange(query string, args []any) (change, error) {
-	s, err := tx.statement(query, args)
-	if err != nil || s.change != nil {
-		return s.change, err
+func (tx *Tx) prepareChange(query string) (c change, err error) {
+	if c := tx.stmts.changes[query]; c != nil {
+		return c, nil
 	}
 	err = tx.Conn.Raw(func(conn any) error {
 		prepares, ok := conn.(driver.ConnPrepareContext)
@@ -62,31 +54,13 @@ func (tx *Tx) prepareChange(query string, args []any) (change, error) {
 		if err != nil {
 			return err
 		}
-		if s.change, ok = stmt.(change); !ok {
+		if c, ok = stmt.(change); !ok {
 			return fmt.Errorf("the SQLite driver has an unexpected type of statement: %T", stmt)
 		}
+		tx.stmts.changes[query] = c
 		return nil
 	})
-	return s.change, err
-}
-
-// statement looks up a query that is about to run. It refuses a query that writes if the operation
-// must not write.
-func (tx *Tx) statement(query string, args []any) (*statement, error) {
-	s := tx.stmts.of[query]
-	if s == nil {
-		writes, tables, err := tx.touches(query, args)
-		if err != nil {
-			return &statement{}, err
-		}
-		s = &statement{writes: writes, kept: tx.hooks.Prepared(query, tables)}
-		tx.stmts.of[query] = s
-	}
-	if tx.Barred && s.writes {
-		return s, ErrNoRoom
-	}
-	tx.hooks.Runs(tx, s.kept, args)
-	return s, nil
+	return c, err
 }
 
 // run makes the change and returns how many rows it has changed.
@@ -108,12 +82,10 @@ func (s *statements) run(ctx context.Context, c change, args []any) (int64, erro
 }
 
 func (s *statements) close() {
-	for _, one := range s.of {
-		if one.read != nil {
-			_ = one.read.Close()
-		}
-		if one.change != nil {
-			_ = one.change.Close()
-		}
+	for _, stmt := range s.reads {
+		_ = stmt.Close()
+	}
+	for _, c := range s.changes {
+		_ = c.Close()
 	}
 }

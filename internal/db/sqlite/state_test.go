@@ -10,19 +10,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// countingHooks count how often another program is said to have written.
-type countingHooks struct {
-	noHooks
-	others *int
-}
-
-func (h countingHooks) OthersWrote(_ *Tx, first bool) error {
-	if !first {
-		*h.others++
-	}
-	return nil
-}
-
 // stateOf is what a connection of the writer keeps from one transaction to the next.
 func stateOf(t *testing.T, e *Engine) string {
 	t.Helper()
@@ -46,7 +33,13 @@ func stateOf(t *testing.T, e *Engine) string {
 func TestStateAfterFailures(t *testing.T) {
 	others := 0
 	o := optionsAt(filepath.Join(t.TempDir(), "ckpt.db"), 1)
-	o.Hooks, o.MaxBytes = countingHooks{others: &others}, 4<<20
+	o.MaxBytes = 4 << 20
+	o.Hooks.Begin = func(_ *Tx, last LastWriter) error {
+		if last == Another {
+			others++
+		}
+		return nil
+	}
 	e, err := Open(t.Context(), o)
 	if err == nil {
 		err = e.Start(t.Context())
@@ -56,9 +49,9 @@ func TestStateAfterFailures(t *testing.T) {
 	}
 	defer e.Close()
 	write := func(o *Op) error { return e.Write(o) }
-	if err := write(&Op{Do: Func(func(tx *Tx) error {
+	if err := write(&Op{Do: func(tx *Tx) error {
 		return tx.Exec(`INSERT INTO t VALUES (1, zeroblob(700000))`)
-	})}); err != nil {
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	var set int
@@ -80,7 +73,7 @@ func TestStateAfterFailures(t *testing.T) {
 	for name, o := range operations {
 		for _, claim := range []Claim{Adds, GoesOn, Frees} {
 			for _, zero := range []bool{false, true} {
-				err := write(&Op{Claim: claim, Zero: zero, Do: Func(func(tx *Tx) error {
+				err := write(&Op{Claim: claim, Zero: zero, Do: func(tx *Tx) error {
 					if _, err := tx.Get(&set, `PRAGMA secure_delete`); err != nil {
 						return err
 					}
@@ -88,14 +81,14 @@ func TestStateAfterFailures(t *testing.T) {
 						t.Errorf("%s: secure_delete is %d in the transaction, zero %t", name, set, zero)
 					}
 					return o.do(tx)
-				})})
+				}})
 				if ckpt.CodeOf(err) != o.want {
 					t.Errorf("%s: %v", name, err)
 				}
 				if after := stateOf(t, e); after != before {
 					t.Errorf("%s, claim %d, zero %t: the connection was\n%sand is\n%s", name, claim, zero, before, after)
 				}
-				if err := write(&Op{Do: Func(func(tx *Tx) error { return tx.Exec(`INSERT INTO t VALUES (3, 3)`) })}); err != nil {
+				if err := write(&Op{Do: func(tx *Tx) error { return tx.Exec(`INSERT INTO t VALUES (3, 3)`) }}); err != nil {
 					t.Errorf("%s: the next write: %v", name, err)
 				}
 			}

@@ -115,7 +115,7 @@ func (w *writer) commit(batch []*Op) {
 	if len(batch) == 0 {
 		return
 	}
-	together, alone := w.engine.opt.Hooks.Apart(batch)
+	together, alone := apart(batch)
 	if len(together) > 0 {
 		err := w.tryAll(together)
 		if err != nil && len(together) > 1 && Classify(err) != ClassFatal && w.failed() == nil && !exhausted(err) {
@@ -132,6 +132,22 @@ func (w *writer) commit(batch []*Op) {
 	w.stats.noteRoom(batch)
 	w.mu.Unlock()
 	w.engine.maintainBetween(w)
+}
+
+// apart splits a batch into operations that share a transaction and operations that need their own.
+func apart(batch []*Op) (together, alone []*Op) {
+	is := func(o *Op) bool { return o.Alone != nil && o.Alone() }
+	if !slices.ContainsFunc(batch, is) {
+		return batch, nil
+	}
+	for _, o := range batch {
+		if is(o) {
+			alone = append(alone, o)
+		} else {
+			together = append(together, o)
+		}
+	}
+	return together, alone
 }
 
 func markDone(batch []*Op) {
@@ -217,8 +233,8 @@ func (e errRefusedLate) Unwrap() error { return e.error }
 func (w *writer) noteLate(batch []*Op, err error) {
 	var late errRefusedLate
 	var refusal *ckpt.Error
-	if len(batch) == 1 && errors.As(err, &late) && errors.As(err, &refusal) {
-		_ = w.tryAll([]*Op{{Do: Func(func(t *Tx) error { return w.engine.opt.Hooks.Refused(t, batch[0], refusal) })}})
+	if len(batch) == 1 && batch[0].Refused != nil && errors.As(err, &late) && errors.As(err, &refusal) {
+		_ = w.tryAll([]*Op{{Do: func(t *Tx) error { return batch[0].Refused(t, refusal) }}})
 	}
 }
 
@@ -232,20 +248,17 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 	if err := w.checkFiles(); err != nil {
 		return nil, err
 	}
-	t := &Tx{Ctx: context.Background(), Conn: w.conn, hooks: w.engine.opt.Hooks, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
+	t := &Tx{Ctx: context.Background(), Conn: w.conn, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
 	if err := w.zero(slices.ContainsFunc(batch, func(o *Op) bool { return o.Zero })); err != nil {
 		return nil, err
 	}
 	defer func() { _ = w.zero(false) }() // if that fails, the next transaction tries it again
-	hooks := w.engine.opt.Hooks
-	hooks.Begin(t)
-	defer func() {
-		if err != nil {
-			hooks.RolledBack(t)
-		}
-	}()
 	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
 		return nil, err
+	}
+	committed := false
+	if ended := w.engine.opt.Hooks.Ended; ended != nil {
+		defer func() { ended(t, committed) }()
 	}
 	if err := w.fill(t, batch); err != nil {
 		w.rollback(err)
@@ -256,7 +269,7 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 		w.rollback(err)
 		return nil, commitError(err)
 	}
-	hooks.Committed(t)
+	committed = true
 	if err := w.checkFiles(); err != nil {
 		return nil, &FatalError{errAtCommit{err}}
 	}
@@ -265,8 +278,15 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 
 // fill does everything of a transaction except its commit.
 func (w *writer) fill(t *Tx, batch []*Op) error {
-	if err := w.seeOthers(t); err != nil {
+	last, err := w.lastWriter(t)
+	if err != nil {
 		return err
+	}
+	hooks := &w.engine.opt.Hooks
+	if hooks.Begin != nil {
+		if err := hooks.Begin(t, last); err != nil {
+			return err
+		}
 	}
 	if err := w.applyAll(t, batch, w.engine.reserve.out.Load()); err != nil {
 		return err
@@ -276,21 +296,27 @@ func (w *writer) fill(t *Tx, batch []*Op) error {
 			return err
 		}
 	}
-	return w.engine.opt.Hooks.BeforeCommit(t)
-}
-
-// seeOthers tells the store if another program has committed.
-func (w *writer) seeOthers(t *Tx) error {
-	var version int64
-	if _, err := t.Get(&version, `PRAGMA data_version`); err != nil {
-		return err
-	}
-	if version == w.version {
+	if hooks.BeforeCommit == nil {
 		return nil
 	}
-	first := w.version == 0
+	return hooks.BeforeCommit(t)
+}
+
+// lastWriter asks SQLite whether another connection has committed since this one last did.
+func (w *writer) lastWriter(t *Tx) (LastWriter, error) {
+	var version int64
+	if _, err := t.Get(&version, `PRAGMA data_version`); err != nil {
+		return This, err
+	}
+	before := w.version
 	w.version = version
-	return w.engine.opt.Hooks.OthersWrote(t, first)
+	switch before {
+	case version:
+		return This, nil
+	case 0:
+		return Nobody, nil
+	}
+	return Another, nil
 }
 
 // applyAll runs the operations. An operation that refuses before it has changed anything gets its
@@ -299,9 +325,9 @@ func (w *writer) applyAll(t *Tx, batch []*Op, full bool) error {
 	defer func() { t.Barred = false }()
 	for _, o := range batch {
 		t.Barred = o.Claim == Adds && full
-		t.Wrote = false
+		t.Wrote, t.Stored = false, 0
 		mark := len(t.after)
-		err := guarded(func() error { return o.Do.Apply(t) })
+		err := guarded(func() error { return o.Do(t) })
 		t.gotOn()
 		var refusal *ckpt.Error
 		switch {
@@ -312,7 +338,10 @@ func (w *writer) applyAll(t *Tx, batch []*Op, full bool) error {
 			return errRefusedLate{err}
 		default:
 			t.after = t.after[:mark]
-			if err := w.engine.opt.Hooks.Refused(t, o, refusal); err != nil {
+			if o.Refused == nil {
+				break
+			}
+			if err := o.Refused(t, refusal); err != nil {
 				return err
 			}
 		}

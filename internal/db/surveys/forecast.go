@@ -22,7 +22,6 @@ const (
 		WHERE (owner = ?1 OR ?1 = '*') AND (?2 = '' OR name = ?2) ORDER BY owner, name`
 	selectAgentsRuns = `SELECT ` + ledger.RunColumns + ` FROM runs WHERE agent_id = ?1 AND last_seq > removed ORDER BY id`
 	selectHeld       = `SELECT ` + ledger.HeldColumns + ` FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY seq DESC`
-	selectSucceeded  = `SELECT DISTINCT key FROM operations WHERE run_id = ?1 AND status = 'succeeded'`
 	// What needs each checkpoint; a fork needs a checkpoint of another run of its owner.
 	selectNeeded = `SELECT n.id, n.needed_by, a.owner FROM (
 			SELECT run_id, checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations
@@ -214,21 +213,10 @@ func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h reten
 	if err := l.q.SelectContext(l.ctx, &rows, selectHeld, run.ID); err != nil {
 		return h, nil, err
 	}
-	succeeded := map[string]bool{}
-	if slices.ContainsFunc(rows, func(row ledger.HeldRow) bool { return row.Kind == ckpt.KindPreOperation && row.Operation != "" }) {
-		var keys []string
-		if err := l.q.SelectContext(l.ctx, &keys, selectSucceeded, run.ID); err != nil {
-			return h, nil, err
-		}
-		for _, key := range keys {
-			succeeded[key] = true
-		}
-	}
 	h = retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
 	goneBack := !run.BackSeq.Valid || !run.EndedAt.IsZero() // nothing is kept as a rollback target for possible drift
 	for i := range rows {
 		held := rows[i].Held()
-		held.Released = rows[i].Kind == ckpt.KindPreOperation && succeeded[string(rows[i].Operation)]
 		held.NeededBy = needed[held.ID]
 		if !goneBack && !held.Suspect && !held.Damaged && held.Seq <= run.BackSeq.Int64 {
 			goneBack = true

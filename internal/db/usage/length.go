@@ -2,54 +2,10 @@ package usage
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
-
-// rowCost is how many bytes a row uses besides its texts: its numbers, and its entries in the
-// indexes.
-const rowCost = 100
-
-// LengthOf is the length of an argument that is text or bytes, 0 for any other.
-func LengthOf(arg any) int64 {
-	switch v := arg.(type) {
-	case nil, int64, int, bool:
-		return 0
-	case string:
-		return int64(len(v))
-	case []byte:
-		return int64(len(v))
-	case ckpt.Ref:
-		return int64(len(v))
-	case ckpt.JSON:
-		return int64(len(v))
-	case ckpt.Time:
-		return timeLength
-	case ckpt.Labels:
-		n := int64(2)
-		for key, value := range v {
-			n += int64(len(key)+len(value)) + 6
-		}
-		return n
-	}
-	if v := reflect.ValueOf(arg); v.Kind() == reflect.String || v.Kind() == reflect.Slice {
-		return int64(v.Len())
-	}
-	return 0
-}
-
-// RowLength is how many bytes a row with these texts uses.
-func RowLength(texts ...any) int64 {
-	bytes := int64(rowCost)
-	for _, text := range texts {
-		bytes += LengthOf(text)
-	}
-	return bytes
-}
-
-const timeLength = 24 // of a stored time
 
 // actCost is how many bytes a row of the audit log uses besides its texts.
 const actCost = 160
@@ -58,7 +14,7 @@ const actCost = 160
 func ActLength(texts int) int64 { return actCost + int64(texts) }
 
 // PlaceLength is how many bytes the names of a new run use in the audit log.
-func PlaceLength(agent, run string) int64 { return rowCost + int64(len(agent)+len(run)) }
+func PlaceLength(agent, run string) int64 { return sqlite.RowCost + int64(len(agent)+len(run)) }
 
 // The same in SQL. logRows are the owners who have caused rows of the audit log after row ?1, and
 // the bytes of each row. ?2 is the daemon's name.
@@ -68,7 +24,7 @@ var (
 	LogBetween = `SELECT owner, sum(bytes) AS bytes FROM (` + strings.ReplaceAll(logBytes, "?2", "?3") + `) WHERE n BETWEEN ?1 AND ?2 GROUP BY owner`
 
 	logBytes = `SELECT a.n AS n, p.owner AS owner, ` + fmt.Sprint(actCost) + `
-			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(rowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
+			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(sqlite.RowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
 			+ coalesce((SELECT ` + OfTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
 		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE p.owner <> '' AND (w.who = p.owner OR w.who = ?2)`
 )
@@ -80,7 +36,7 @@ const OfTexts = `coalesce(octet_length(t.subject), 0) + coalesce(octet_length(t.
 // value that it measures.
 func lengths(columns ...string) string {
 	var b strings.Builder
-	fmt.Fprint(&b, rowCost)
+	fmt.Fprint(&b, sqlite.RowCost)
 	for _, column := range columns {
 		fmt.Fprintf(&b, " + coalesce(octet_length(%s), 0)", column)
 	}

@@ -197,13 +197,13 @@ func (m *Meter) Tight(owner string, size int64) bool {
 	return m.refuse(owner, m.used(owner), 2*size+tightBelow, 0) != nil
 }
 
-// Check refuses an operation that has stored more than its owner has space for. An operation that
-// only removes, and shows that by carrying nothing, is never refused.
-func (m *Meter) Check(t *Tally, before Use, owner string, size int64, claim sqlite.Claim) error {
+// Check counts the bytes that an operation has stored, and refuses the operation if that is more than its owner has space for. An
+// operation that only removes, and shows that by carrying nothing, is never refused.
+func (m *Meter) Check(t *Tally, before Use, owner string, stored, size int64, claim sqlite.Claim) error {
 	if t.uses == nil || owner == "" {
 		return nil
 	}
-	t.of(owner).rows += t.stored
+	t.of(owner).rows += stored
 	now := t.Of(owner)
 	if claim == sqlite.Frees && size == 0 {
 		return nil

@@ -89,7 +89,7 @@ func (m *Meter) Keep(tx *sqlite.Tx, t *Tally, n int64) error {
 	if err != nil {
 		return err
 	}
-	return tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, usageKey, string(text))
+	return tx.Insert(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, usageKey, string(text))
 }
 
 // kept returns the counts, with what other operations have stored in the same transaction.
