@@ -84,7 +84,7 @@ var arrows = map[string][]string{
 		"internal/otlp/observed",
 	},
 	"internal/db/saves": {
-		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog",
+		root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/retention", "internal/db/driftlog",
 		"internal/secrets", "internal/wellformed",
 	},
 	"internal/db/langgraph": {
