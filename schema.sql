@@ -97,7 +97,7 @@ CREATE TABLE IF NOT EXISTS runs (
     segment_at    TEXT,                       -- when the present segment began; NULL between two
     interrupted_at TEXT,                      -- when it was last found without its owner
     accumulated_ms INTEGER NOT NULL DEFAULT 0, -- time over all segments before
-    heartbeat_at  TEXT,
+    heartbeat_at  TEXT,                       -- the last sign of life; a heartbeat may be on disk 30 s late
     heartbeat_timeout_ms INTEGER NOT NULL DEFAULT 0, -- 0: not watched
     progress_timeout_ms  INTEGER NOT NULL DEFAULT 0,
     progress      REAL,

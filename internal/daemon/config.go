@@ -59,6 +59,7 @@ type Config struct {
 	AuditKeep         ckpt.Duration
 	AuditFolder       string
 	MonitorInterval   ckpt.Duration
+	Heartbeats        ckpt.Duration
 	DriftInterval     ckpt.Duration
 	WatchedRuns       int
 	StopTimeout       ckpt.Duration
@@ -123,6 +124,7 @@ func Default(system bool, env Environment) Config {
 		RetentionInterval:    ckpt.Duration(time.Minute),
 		RetentionKeys:        ckpt.Duration(retention.DefaultKeyKeep),
 		MonitorInterval:      ckpt.Duration(monitor.DefaultInterval),
+		Heartbeats:           ckpt.Duration(30 * time.Second),
 		DriftInterval:        ckpt.Duration(10 * time.Second),
 		WatchedRuns:          4000,
 		StopTimeout:          ckpt.Duration(5 * time.Second),

@@ -130,6 +130,9 @@ func (k *checking) times() {
 		k.between("audit.keep", c.AuditKeep, db.ArchiveMinAge, 3650*ckpt.Day)
 	}
 	k.between("monitor.interval", c.MonitorInterval, 50*time.Millisecond, time.Minute)
+	if c.Heartbeats != 0 {
+		k.between("monitor.heartbeats", c.Heartbeats, time.Second, 10*time.Minute)
+	}
 	k.between("drift.interval", c.DriftInterval, 100*time.Millisecond, 10*time.Minute)
 	k.between("stop_timeout", c.StopTimeout, 100*time.Millisecond, 5*time.Minute)
 	if c.StuckAfter != 0 {

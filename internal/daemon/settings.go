@@ -87,6 +87,8 @@ func (c *Config) Settings() []Setting {
 		{"audit.folder", "", "Where those files go; empty for the folder audit beside the database.", live, &c.AuditFolder},
 		{"monitor.interval", "", "How often the daemon checks the owners of runs. It notices a dead one after this time at " +
 			"most.", live, &c.MonitorInterval},
+		{"monitor.heartbeats", "", "How long a heartbeat may stay in memory before it is on disk, so that an agent that waits for its model costs no " +
+			"flush. A crash may lose it: the next daemon gives each run its whole time. 0s writes each heartbeat before its answer.", start, &c.Heartbeats},
 		{"drift.interval", "", "How often the daemon checks runs for what only time shows: overdue checkpoints, agents that do not " +
 			"agree.", start, &c.DriftInterval},
 		{"drift.watched_runs", "", "For how many runs the drift detectors keep their state in memory. For other runs it is read again at the " +

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -55,6 +56,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Secrets:       secrets.Scan{},
 		Drift:         s.drift,
 		Watches:       c.WatchedRuns,
+		BeatsKept:     cmp.Or(time.Duration(c.Heartbeats), -1),
 		Processes:     &s.processes,
 		Now:           s.daemon.Now,
 		Trusted:       s.trusted,
@@ -131,6 +133,9 @@ func (s *service) startWorkers(context.Context) error {
 	s.workers.Go(func() {
 		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
 	})
+	if c.Heartbeats > 0 {
+		s.workers.Go(func() { s.keepBeats(ctx) })
+	}
 	s.workers.Go(func() { _ = s.watchStorage(ctx) })
 	s.workers.Go(func() { s.sweepFiles(ctx) })
 	s.startFleet(ctx)

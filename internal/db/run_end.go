@@ -15,57 +15,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Beat takes a heartbeat. It makes no audit row: the next write, or the lack of one, says as much.
-// But a heartbeat that an administrator sends for another owner makes a row once a minute, because
-// the reply shows the run.
-func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
-	if err := ref.Check(); err != nil {
-		return nil, err
-	}
-	if err := b.Check(); err != nil {
-		return nil, err
-	}
-	ref.Epoch = b.Epoch
-	s.AuditRead(sc, "beat", ref.Agent, "")
-	past := s.ReadAheadFor(sc, ref)
-	var shown *ckpt.Run
-	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
-		tx.Touches()
-		agent, run, err := s.knownRun(tx, sc, ref)
-		if err == nil {
-			err = s.MayWrite(run, sc, ref.Epoch)
-		}
-		if err != nil {
-			return err
-		}
-		w, err := s.WatchRun(tx, agent, run, past)
-		if err != nil {
-			return err
-		}
-		stuck := isStuck(run, tx.Now.Time)
-		if err := noteProgress(tx, run, b.Progress); err != nil {
-			return err
-		}
-		if !stuck || !isStuck(run, tx.Now.Time) { // a heartbeat is not progress
-			if err := s.reviveFor(tx, run, sc, b.PID); err != nil {
-				return err
-			}
-		}
-		if err := tx.Exec(ledger.UpdateBeat, tx.Now, run.ID); err != nil {
-			return err
-		}
-		if err := s.WatchBeat(tx, agent, run, w, b.Progress); err != nil {
-			return err
-		}
-		if shown, err = tx.ShownRun(run.ID); err != nil {
-			return err
-		}
-		shown.Drift, err = s.Verdict(tx, run, w)
-		return err
-	}})
-	return shown, err
-}
-
 // reviveFor takes a heartbeat as proof that the process that it names is alive. If that process has
 // ended, the heartbeat says only when it was last alive.
 func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid int) error {
@@ -113,13 +62,16 @@ func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 	if progress == nil {
 		return nil
 	}
-	grew := run.ProgressAt
+	run.Progress, run.ProgressAt = progress, grownAt(run, progress, tx.Now)
+	return tx.Exec(ledger.UpdateProgress, run.Progress, run.ProgressAt, run.ID)
+}
+
+// grownAt is when the progress of a run last grew, if the run reports this progress now.
+func grownAt(run *ledger.RunRow, progress *float64, now ckpt.Time) ckpt.Time {
 	if run.Progress == nil || *progress > *run.Progress {
-		grew = tx.Now
+		return now
 	}
-	run.Progress, run.ProgressAt = progress, grew
-	tx.Store.RunCache.Forget(run) // so that the watch of the run is set up again from the database
-	return tx.Exec(ledger.UpdateProgress, progress, grew, run.ID)
+	return run.ProgressAt
 }
 
 // EndRun ends a run for good (completed, failed), or its current segment.

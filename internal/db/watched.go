@@ -50,6 +50,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness
 	for i := range rows {
 		r := &rows[i]
 		r.RunRow.StartedAt, r.RunRow.HeartbeatAt, r.RunRow.ProgressAt = r.StartedAt.Value, r.HeartbeatAt.Value, r.ProgressAt.Value
+		s.WithBeat(&r.RunRow)
 		runs[i] = liveness.Run{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
 			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond,
 			ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond, Asks: r.Asks}

@@ -60,6 +60,19 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 	return report, err
 }
 
+// ReadVerdict reads the verdict on a run.
+func (s *Drifts) ReadVerdict(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.DriftVerdict, error) {
+	var open []ckpt.Finding
+	if err := q.SelectContext(ctx, &open, openFindings, runID); err != nil {
+		return nil, err
+	}
+	v := verdictOf(open)
+	if len(open) == 0 {
+		return v, nil
+	}
+	return v, readWayBack(ctx, q, runID, open, v)
+}
+
 // readWayBack adds the checkpoint to go back to, while open findings doubt checkpoints.
 func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Finding, v *ckpt.DriftVerdict) error {
 	for i := range open {

@@ -60,7 +60,11 @@ func (s *Drifts) makeWatched(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return w, nil
 	}
 	w.partial = past == nil
-	all, err := readPast(tx, run, w.open, past)
+	now, err := tx.RunByID(run.ID) // the run cache does not know its progress
+	if err != nil {
+		return w, err
+	}
+	all, err := readPast(tx, now, w.open, past)
 	if err != nil {
 		return w, s.unwatched(w, err)
 	}

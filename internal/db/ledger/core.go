@@ -36,6 +36,7 @@ type Core struct {
 	Damages    damages       // checkpoints that are known to be damaged
 	Trust      trust         // what is known to be wrong with the audit log
 	Usage      *usage.Meter
+	Beats      beats
 	feed       feed
 	foreign    foreignReads // reads of administrators that are counted
 	acts       []act        // a buffer for the rows of a transaction; only for the writer

@@ -42,6 +42,7 @@ type Options struct {
 	Readers       int                                                     // read connections; 4
 	Watches       int                                                     // runs watched at the same time; 1000. Others are read at each write
 	ReserveBytes  int64                                                   // disk space that is kept for deletes; 4 MiB, below 0 for none
+	BeatsKept     time.Duration                                           // how long a heartbeat may stay in memory; 30 s, below 0 for not at all
 	LiveBytes     int64                                                   // memory for runs' newest states, for deltas; 64 MiB, below 0 for none
 	Log           *slog.Logger
 	Version       string
@@ -54,6 +55,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.WriteTimeout, 10*time.Second)
 	setDefault(&o.LiveBytes, 64<<20)
 	setDefault(&o.Watches, 1000)
+	setDefault(&o.BeatsKept, 30*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

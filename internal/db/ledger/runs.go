@@ -35,6 +35,7 @@ func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
 	if err != nil || !found {
 		return nil, err
 	}
+	tx.Store.WithBeat(&row)
 	return &row, nil
 }
 
@@ -284,8 +285,8 @@ const (
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 
-// shownAt is the run as callers see it at an instant.
-func (s *Core) shownAt(r *ReadRun, now ckpt.Time) *ckpt.Run {
+// Shown is the run as callers see it at an instant.
+func (s *Core) Shown(r *ReadRun, now ckpt.Time) *ckpt.Run {
 	run := r.Run
 	run.WaitingPID = s.WaitingPID(r.Waiting)
 	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
@@ -311,7 +312,7 @@ func (tx *Tx) ShownRun(id int64) (*ckpt.Run, error) {
 	if _, err := tx.Get(&row, `SELECT `+readRunColumns+readRunTables+`WHERE r.id = ?`, id); err != nil {
 		return nil, err
 	}
-	return tx.Store.shownAt(&row, tx.Now), nil
+	return tx.Store.Shown(&row, tx.Now), nil
 }
 
 // Run reads one run.
@@ -321,7 +322,7 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 		return nil, err
 	}
 	s.AuditRead(sc, "read_run", ref.Agent, "")
-	run := s.shownAt(row, ckpt.At(s.Opt.Now()))
+	run := s.Shown(row, ckpt.At(s.Opt.Now()))
 	run.PIDHere = s.Opt.Processes.Here(sc.PID, run.PID)
 	return run, nil
 }

@@ -111,7 +111,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
 	foreign := false
 	for i := range rows[:min(limit, len(rows))] {
-		page.Runs = append(page.Runs, *s.shownAt(&rows[i], ckpt.At(s.Opt.Now())))
+		page.Runs = append(page.Runs, *s.Shown(&rows[i], ckpt.At(s.Opt.Now())))
 		foreign = foreign || rows[i].Owner != sc.Caller.Owner
 	}
 	if len(rows) > limit {
