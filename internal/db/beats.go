@@ -17,7 +17,7 @@ import (
 // the reply shows the run.
 //
 // A heartbeat of a run that is known to run stays in memory, and is on disk within Options.BeatsKept. A heartbeat that changes more, because
-// the run was found dead, is on disk before the answer.
+// the run was found dead or because its progress changed, is on disk before the answer.
 func (s *Store) Beat(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (s *Store) Beat(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt
 	return s.writeBeat(sc, ref, b)
 }
 
-// keepBeat keeps a heartbeat in memory. It returns false if the heartbeat changes more than the sign of life of a run and progress that grew.
+// keepBeat keeps a heartbeat in memory. It returns false if the heartbeat changes more than the sign of life of a run.
 func (s *Store) keepBeat(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (shown *ckpt.Run, done bool, err error) {
 	if s.Opt.BeatsKept < 0 || s.Ready(ctx) != nil {
 		return nil, false, nil
@@ -49,7 +49,7 @@ func (s *Store) keepBeat(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, b 
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		var run ledger.RunRow
 		err := q.GetContext(ctx, &run, `SELECT `+ledger.RunColumns+` FROM runs WHERE id = ?`, row.ID)
-		if ledger.IsNoRows(err) || err == nil && run.Status != ckpt.RunRunning {
+		if ledger.IsNoRows(err) || err == nil && (run.Status != ckpt.RunRunning || b.Progress != nil && (run.Progress == nil || *b.Progress != *run.Progress)) {
 			return nil
 		}
 		if err == nil {
@@ -58,21 +58,8 @@ func (s *Store) keepBeat(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, b 
 		if err != nil {
 			return err
 		}
-		beat := &ledger.Beat{Epoch: run.Epoch, At: now, Disk: run.HeartbeatAt}
-		if last := s.Beats.Of(run.ID, run.Epoch, run.HeartbeatAt); last != nil {
-			beat.Progress, beat.Grew = last.Progress, last.Grew
-		}
-		s.WithBeat(&run)
-		if b.Progress != nil {
-			if run.Progress != nil && *b.Progress < *run.Progress {
-				return nil
-			}
-			beat.Progress, beat.Grew = b.Progress, grownAt(&run, b.Progress, now)
-			run.Progress = b.Progress
-		}
-		s.Beats.Note(run.ID, beat)
-		shown = s.Shown(row, now)
-		shown.Progress, done = run.Progress, true
+		s.Beats.Note(run.ID, &ledger.Beat{Epoch: run.Epoch, At: now, Disk: run.HeartbeatAt})
+		shown, done = s.Shown(row, now), true
 		shown.Drift, err = s.ReadVerdict(ctx, q, run.ID)
 		return err
 	})
@@ -174,10 +161,5 @@ func (s *Store) storeBeat(tx *ledger.Tx, id int64, beat *ledger.Beat) error {
 	if err := tx.Exec(ledger.UpdateBeat, beat.At, id); err != nil {
 		return err
 	}
-	if beat.Progress != nil {
-		if err := tx.Exec(ledger.UpdateProgress, beat.Progress, beat.Grew, id); err != nil {
-			return err
-		}
-	}
-	return s.WatchBeat(tx, agent, run, w, beat.Progress)
+	return s.WatchBeat(tx, agent, run, w, nil)
 }

@@ -62,16 +62,11 @@ func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 	if progress == nil {
 		return nil
 	}
-	run.Progress, run.ProgressAt = progress, grownAt(run, progress, tx.Now)
-	return tx.Exec(ledger.UpdateProgress, run.Progress, run.ProgressAt, run.ID)
-}
-
-// grownAt is when the progress of a run last grew, if the run reports this progress now.
-func grownAt(run *ledger.RunRow, progress *float64, now ckpt.Time) ckpt.Time {
 	if run.Progress == nil || *progress > *run.Progress {
-		return now
+		run.ProgressAt = tx.Now
 	}
-	return run.ProgressAt
+	run.Progress = progress
+	return tx.Exec(ledger.UpdateProgress, run.Progress, run.ProgressAt, run.ID)
 }
 
 // EndRun ends a run for good (completed, failed), or its current segment.

@@ -9,11 +9,9 @@ import (
 
 // Beat is a heartbeat that is not on disk yet.
 type Beat struct {
-	Epoch    int64
-	At       ckpt.Time
-	Disk     ckpt.Time // the sign of life of the run on disk when the heartbeat came
-	Progress *float64  // nil if no progress is reported
-	Grew     ckpt.Time // when the progress last grew
+	Epoch int64
+	At    ckpt.Time
+	Disk  ckpt.Time // the sign of life of the run on disk when the heartbeat came
 }
 
 // beats are the newest heartbeats of runs, by the numbers of the runs. A heartbeat need not survive a crash: the monitor gives each run its
@@ -71,12 +69,9 @@ func (b *beats) Done(due map[int64]*Beat) {
 	b.oldest = time.Now()
 }
 
-// WithBeat returns the row of a run with the heartbeat that is not on disk.
+// WithBeat sets the sign of life of a run to that of a heartbeat that is not on disk.
 func (s *Core) WithBeat(r *RunRow) {
 	if beat := s.Beats.Of(r.ID, r.Epoch, r.HeartbeatAt); beat != nil {
 		r.HeartbeatAt = beat.At
-		if beat.Progress != nil {
-			r.Progress, r.ProgressAt = beat.Progress, beat.Grew
-		}
 	}
 }
