@@ -35,7 +35,7 @@ func (im *importing) files(agent *ledger.AgentRow, a *agentSeen) error {
 			if err != nil {
 				return err
 			}
-			err = im.tx.Exec(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT c.n, ?1, c.run_id, c.seq, ?2 FROM checkpoints c
+			err = im.tx.Insert(`INSERT INTO checkpoint_trees (n, place, run_id, seq, tree_id) SELECT c.n, ?1, c.run_id, c.seq, ?2 FROM checkpoints c
 				WHERE c.run_id = ?3 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = ?4`, name.Place, id, r.run.ID, name.Seq)
 			if err != nil {
 				return err
@@ -96,13 +96,12 @@ func (im *importing) tree(agent *ledger.AgentRow, a *agentSeen, old int64, named
 	if !named {
 		until = im.tx.Now // the sweep looks whether it is named
 	}
-	_, err = im.tx.Get(&id, `INSERT INTO trees (agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until)
+	err = im.tx.InsertGet(&id, `INSERT INTO trees (agent_id, sha256, base, root, git_head, captured_at, complete, left_out, files, bytes, until)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, agent.ID, row.Sum, base, row.Root, row.GitHead, row.CapturedAt, row.Complete,
 		row.LeftOut, row.Files, row.Bytes, until)
 	if err != nil {
 		return 0, err
 	}
-	im.tx.Wrote = true
 	return id, im.list(agent, a, id, rows, list)
 }
 
@@ -149,7 +148,7 @@ func (im *importing) list(agent *ledger.AgentRow, a *agentSeen, id int64, query 
 			}
 			content = to
 		}
-		err := im.tx.Exec(`INSERT INTO tree_files (tree_id, path, mode, content_id, target) VALUES (?, ?, ?, ?, ?)`, id, f.Path, f.Mode, content, f.Target)
+		err := im.tx.Insert(`INSERT INTO tree_files (tree_id, path, mode, content_id, target) VALUES (?, ?, ?, ?, ?)`, id, f.Path, f.Mode, content, f.Target)
 		if err != nil {
 			return err
 		}
@@ -185,17 +184,16 @@ func (im *importing) content(agent *ledger.AgentRow, a *agentSeen, old int64) (i
 	if row.SHA256 == nil {
 		sum = nil
 	}
-	_, err = im.tx.Get(&id, `INSERT INTO contents (agent_id, sha256, size, pieces, fresh, data) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
+	err = im.tx.InsertGet(&id, `INSERT INTO contents (agent_id, sha256, size, pieces, fresh, data) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
 		agent.ID, sum, row.Size, row.Pieces, row.Fresh, append([]byte{}, row.Data...))
 	if err != nil {
 		return 0, err
 	}
-	im.tx.Wrote = true
 	im.numbers[contentNo][old], im.mine[id] = id, true
 	if len(used) == 0 {
 		return id, nil
 	}
-	return id, im.tx.Exec(`INSERT INTO content_uses (used, used_by) SELECT value, ?2 FROM json_each(?1)`, jsonList(used), id)
+	return id, im.tx.Insert(`INSERT INTO content_uses (used, used_by) SELECT value, ?2 FROM json_each(?1)`, jsonList(used), id)
 }
 
 // used replaces the numbers in the list of pieces of a content, and returns the contents whose rows it uses. If one of

@@ -292,7 +292,7 @@ func (im *importing) take(t *table, agent *ledger.AgentRow, a *agentSeen, r *run
 			}
 			im.report.Rows[t.kind]++
 		}
-		if err := im.tx.Exec(insert, args...); err != nil {
+		if err := im.tx.Insert(insert, args...); err != nil {
 			return err
 		}
 		return report()
@@ -375,16 +375,15 @@ func (im *importing) makeRun(agent *ledger.AgentRow, a *agentSeen, r *runSeen) e
 		}
 		var id int64
 		row := runs.lineValues(values)
-		if _, err := im.tx.Get(&id, insertRuns, append([]any{agent.ID, r.called, r.LastSeq, uid}, row...)...); err != nil {
+		if err := im.tx.InsertGet(&id, insertRuns, append([]any{agent.ID, r.called, r.LastSeq, uid}, row...)...); err != nil {
 			return err
 		}
-		im.tx.Wrote = true
 		im.report.Runs++
 		if r.run, err = im.tx.RunByID(id); err != nil {
 			return err
 		}
 		if runs.text(values, "source") != "" && !r.Ended { // nobody will say that it is over
-			err := im.tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, id, im.tx.Now)
+			err := im.tx.Insert(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, id, im.tx.Now)
 			if err != nil {
 				return err
 			}
@@ -548,7 +547,7 @@ func (im *importing) settle(agent *ledger.AgentRow, a *agentSeen, r *runSeen) er
 	}
 	if why != "" && !r.Ended {
 		im.report.Uncertain = append(im.report.Uncertain, ckpt.UncertainRun{Agent: agent.Name, Run: run.Name, Reason: why})
-		err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at)
+		err := tx.Insert(`INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at)
 			SELECT ?1, ?2, 1 + coalesce(max(attempt), 0), ?3, 'uncertain', ?4, ?4 FROM operations WHERE run_id = ?1 AND key = ?2`,
 			run.ID, doubtKey, why, tx.Now)
 		if err != nil {
