@@ -1100,7 +1100,7 @@ ranked AS (
     FROM intact WHERE kind = 'routine'
 ),
 pieces AS (
-    SELECT c.slot, c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
+    SELECT c.slot, c.run_id, c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
            json_extract(p.value, '$[2]') AS length
     FROM checkpoints c, json_each(c.pieces) p WHERE c.pieces IS NOT NULL
 ),
@@ -1162,8 +1162,8 @@ UNION ALL
 SELECT 'state_size', id, 'the body has ' || length(body) || ' bytes, the state ' || size
 FROM checkpoints WHERE body IS NOT NULL AND length(body) <> size
 UNION ALL
-SELECT 'piece_missing', p.id, 'segment ' || p.segment || ' is missing or too short'
-FROM pieces p LEFT JOIN segments s ON s.id = p.segment WHERE s.id IS NULL OR p.start < 0 OR p.start + p.length > s.size
+SELECT 'piece_missing', p.id, 'segment ' || p.segment || ' of its run is missing or too short'
+FROM pieces p LEFT JOIN segments s ON s.id = p.segment AND s.run_id = p.run_id WHERE s.id IS NULL OR p.start < 0 OR p.start + p.length > s.size
 UNION ALL
 SELECT 'state_size', id, 'the pieces have ' || sum(length) || ' bytes, the state ' || size
 FROM pieces GROUP BY slot HAVING sum(length) <> size

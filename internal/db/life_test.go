@@ -161,7 +161,7 @@ func TestReinitializedLifeStays(t *testing.T) {
 	if run.Status != ckpt.RunFailed || run.EndedAt.IsZero() || !strings.Contains(string(run.Error), "begun anew") {
 		t.Errorf("the life that was left behind is %+v", run)
 	}
-	last, err := s.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main~1"}, true)
+	last, err := s.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main~1"}, false)
 	must(t, err)
 	if string(last.State) != `{"old":2}` {
 		t.Errorf("its last state is %s", last.State)
@@ -296,4 +296,27 @@ func round(t *testing.T, s *db.Store, c *clock) {
 	must(t, err)
 	_, _, err = s.Drop(t.Context(), ids, retention.Over, c.Now())
 	must(t, err)
+}
+
+// TestALifeStandsAlone: a state of a run that was begun anew uses nothing of the life before, which can be removed alone.
+func TestALifeStandsAlone(t *testing.T) {
+	t.Parallel()
+	s, _, _ := openRuns(t)
+	run := start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, conversation(200))
+	_, _, err := s.EndRun(t.Context(), as(11), at(run.Epoch), ckpt.EndRequest{Status: ckpt.RunCompleted})
+	must(t, err)
+	start(t, s, 11)
+	saved := save(t, s, as(11), "a", ckpt.KindRoutine, conversation(201))
+	if violations := sqlite3(t, "-readonly", pathOf(s), `SELECT * FROM audit_violations`); violations != "" {
+		t.Error(violations)
+	}
+	_, err = s.DeleteRun(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: "main~1"}, false)
+	must(t, err)
+	c, err := s.Checkpoint(t.Context(), ann, saved.ID, true)
+	must(t, err)
+	if string(c.State) != conversation(201) {
+		t.Error("the state reads back otherwise")
+	}
+	sound(t, pathOf(s))
 }

@@ -198,7 +198,7 @@ func (s *Store) beginOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.Agent
 	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, Args: r.Args, Idempotent: r.Idempotent,
 		SelfCheck: r.SelfCheck, ResultSchema: r.ResultSchema, StartedAt: tx.Now}
 	if before != nil {
-		if err := s.Admit(tx, before, nil); err != nil {
+		if err := s.Admit(tx, before, run, nil); err != nil {
 			return nil, err
 		}
 		reply, err := s.Take(tx, before, agent, run)

@@ -118,7 +118,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 			}
 		}
 		if final != nil {
-			if err := s.Admit(tx, final, nil); err != nil {
+			if err := s.Admit(tx, final, run, nil); err != nil {
 				return nil, err
 			}
 			if _, err := s.Take(tx, final, agent, run); err != nil {

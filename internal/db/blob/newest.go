@@ -7,16 +7,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Settle makes sure that the base of a state still exists, is still the newest of its run (segments
+// Settle makes sure that the base of a state still exists, is still the newest of the run (segments
 // may only be taken from the newest, see Sweep), and is not in doubt. Otherwise the state is stored
-// whole.
-func Settle(tx *sqlite.Tx, e *Encoded) error {
+// whole. run is the row that the state is saved into, 0 for a new one: the base in memory can be that of an earlier life, which has a row of
+// its own and can be removed alone.
+func Settle(tx *sqlite.Tx, e *Encoded, run int64) error {
 	if e.Base == nil {
 		return nil
 	}
-	newest, err := isNewest(tx, e.Base)
-	if err != nil || newest {
-		return err
+	if e.Base.RunID == run {
+		newest, err := isNewest(tx, e.Base)
+		if err != nil || newest {
+			return err
+		}
 	}
 	e.describe(nil, nil)
 	return nil

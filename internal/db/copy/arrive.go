@@ -81,7 +81,13 @@ func (im *importing) checkpoint(agent *ledger.AgentRow, a *agentSeen, r *runSeen
 	run.LastSeq, run.Head = last, head // they are final since the run was made
 	run.Removed--
 	r.keep(row.N, list)
-	if row.ContentType == ckpt.ContentTypeGraph {
+	graph := row.ContentType == ckpt.ContentTypeGraph
+	if graph && im.logged { // a state whose row of LangGraph's the file does not have stays without one
+		if err := im.q.GetContext(im.ctx, &graph, `SELECT EXISTS (SELECT 1 FROM graph_checkpoints WHERE slot = ?)`, checkpoints.at(values, "slot")); err != nil {
+			return err
+		}
+	}
+	if graph {
 		if state.State == nil {
 			if state.State, err = blob.Decode(im.ctx, im.q, stateRow(values)); err != nil {
 				return err

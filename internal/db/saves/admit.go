@@ -9,7 +9,7 @@ import (
 // mayPut refuses a save that breaks its agent's policy or schema, for which there is no space,
 // that names a parent or a tree that does not exist, whose id is taken, or whose writer was fenced.
 func (s *Saves) mayPut(tx *ledger.Tx, v *Save, t *target) error {
-	if err := s.Admit(tx, v, t.known); err != nil {
+	if err := s.Admit(tx, v, t.run, t.known); err != nil {
 		return err
 	}
 	if err := s.mayNameTrees(tx, v, t.agent); err != nil {
@@ -41,8 +41,8 @@ func (s *Saves) mayPut(tx *ledger.Tx, v *Save, t *target) error {
 }
 
 // Admit refuses a save that breaks its agent's policy or schema, or for which its owner has no
-// space left. known is nil if nothing is known of the run.
-func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
+// space left. run is nil if there is none yet, and known if the run is not in the run cache.
+func (s *Saves) Admit(tx *ledger.Tx, v *Save, run *ledger.RunRow, known *ledger.CachedRun) error {
 	if v.State.Refused != nil {
 		return v.State.Refused
 	}
@@ -50,7 +50,11 @@ func (s *Saves) Admit(tx *ledger.Tx, v *Save, known *ledger.CachedRun) error {
 		return v.Printed.Refused
 	}
 	if !known.NewestIs(v.State.Base) {
-		if err := blob.Settle(tx.Tx, &v.State); err != nil {
+		id := int64(0)
+		if run != nil {
+			id = run.ID
+		}
+		if err := blob.Settle(tx.Tx, &v.State, id); err != nil {
 			return err
 		}
 	}
