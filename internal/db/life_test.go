@@ -161,7 +161,7 @@ func TestReinitializedLifeStays(t *testing.T) {
 	if run.Status != ckpt.RunFailed || run.EndedAt.IsZero() || !strings.Contains(string(run.Error), "begun anew") {
 		t.Errorf("the life that was left behind is %+v", run)
 	}
-	last, err := s.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main~1"}, false)
+	last, err := s.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main~1"}, true)
 	must(t, err)
 	if string(last.State) != `{"old":2}` {
 		t.Errorf("its last state is %s", last.State)
