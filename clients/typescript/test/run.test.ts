@@ -484,15 +484,22 @@ test('an agent is exported, erased and imported', async () => {
   const agent = sidecar.agent('moves');
   await agent.run((run) => run.step('once', () => ({ done: true })), { run: 'r1', initial: { n: 1 } });
   await agent.save({ n: 2 }, { run: 'r2' });
-  const text = await agent.export();
+  const all = async () => (await agent.list()).checkpoints.map((c) => [c.run, c.seq, c.kind, c.sha256, c.created_at]).sort();
+  const before = await all();
+  const file = await agent.export();
+  assert.equal(Buffer.from(file).subarray(0, 15).toString(), 'SQLite format 3');
   assert.equal((await agent.erase()).runs, 2);
   assert.equal((await agent.list()).checkpoints.length, 0);
-  const report = await sidecar.import(text);
+  const report = await sidecar.import(file);
   assert.deepEqual([report.runs, report.imported, report.rows], [2, 2, { step: 1 }]);
-  assert.deepEqual(await agent.export(), text, 'the export of the import is the same');
+  assert.deepEqual(await all(), before);
   assert.equal((await agent.info('r1')).status, 'completed');
   assert.equal((await sidecar.import(await agent.export({ run: 'r2' }), { agent: 'moved' })).runs, 1);
-  assert.equal(String(await sidecar.export(['moves', 'moved'])).split('"type":"agent"').length, 3);
+  const both = await sidecar.export(['moves', 'moved']);
+  await sidecar.agent('moved').erase();
+  await agent.erase();
+  assert.deepEqual((await sidecar.import(both)).runs, 3);
+  assert.deepEqual(await all(), before);
 });
 
 test('a run is forked, cleared and deleted', async () => {

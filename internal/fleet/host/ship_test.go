@@ -62,6 +62,11 @@ func TestShipper(t *testing.T) {
 		t.Fatal(err)
 	}
 	there(3)
+	// The engine has the row before the host knows of it.
+	expect.Soon(t, "the host knows that the last save is in the engine", func() bool {
+		rows, _, err := s.reader.Behind(t.Context(), s.told().mark.N)
+		return err == nil && rows == 0
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
