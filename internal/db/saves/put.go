@@ -69,7 +69,8 @@ func (s *Saves) take(tx *ledger.Tx, v *Save, t *target) (ledger.SavedReply, erro
 		return ledger.SavedReply{}, err
 	}
 	d := decide(f, s.Opt.Retention)
-	return d.reply, s.apply(tx, v, f, d)
+	err = s.apply(tx, v, f, d) // it completes the reply
+	return d.reply, err
 }
 
 // target is where a save goes.
