@@ -8,14 +8,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// ticker tells the drift detectors that time has passed. Its store decides what is due,
-// and bounds the work of a tick.
+// ticker does something for the store again and again: it tells the drift detectors that time has passed, or writes heartbeats that have
+// waited in memory. The store decides what is due, and bounds the work of a tick.
 type ticker struct {
-	store interface {
-		TickDrift(ctx context.Context) error
-	}
+	tick  func(ctx context.Context) error
 	every time.Duration
 	log   *slog.Logger
+	fails string // what is logged of a failure
 	said  string // the failure that was logged last
 }
 
@@ -26,7 +25,7 @@ func (t *ticker) run(ctx context.Context) {
 }
 
 func (t *ticker) once(ctx context.Context) {
-	err := t.store.TickDrift(ctx)
+	err := t.tick(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -35,6 +34,6 @@ func (t *ticker) once(ctx context.Context) {
 		text = err.Error()
 	}
 	if t.said = text; text != "" && text != said {
-		t.log.Warn("runs could not be checked for drift; the next round tries again", "error", err)
+		t.log.Warn(t.fails+"; the next round tries again", "error", err)
 	}
 }

@@ -72,7 +72,7 @@ func TestTickerGoesOn(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&ticker{store: store, every: time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil))}).run(ctx)
+		(&ticker{tick: store.TickDrift, every: time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil))}).run(ctx)
 	}()
 	for range 3 {
 		<-store.ticks

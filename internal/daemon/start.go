@@ -131,10 +131,13 @@ func (s *service) startWorkers(context.Context) error {
 	s.endUpkeep = cancel
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
 	s.workers.Go(func() {
-		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
+		(&ticker{tick: s.store.TickDrift, every: time.Duration(c.DriftInterval), log: s.log, fails: "runs could not be checked for drift"}).run(ctx)
 	})
 	if c.Heartbeats > 0 {
-		s.workers.Go(func() { s.keepBeats(ctx) })
+		keep := func(ctx context.Context) error { return s.store.KeepBeats(ctx, false) }
+		s.workers.Go(func() {
+			(&ticker{tick: keep, every: time.Second, log: s.log, fails: "heartbeats could not be written"}).run(ctx)
+		})
 	}
 	s.workers.Go(func() { _ = s.watchStorage(ctx) })
 	s.workers.Go(func() { s.sweepFiles(ctx) })

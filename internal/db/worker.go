@@ -214,14 +214,10 @@ func (p *pruning) historyOf(id int64, index int, all map[heldIn]trimmed) (retent
 	if err != nil {
 		return retention.History{}, err
 	}
-	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago()}
 	for _, row := range rows {
-		held := row.Held()
-		held.NeededBy = needs.Of(row.ID)
-		h.Checkpoints = append(h.Checkpoints, held)
 		all[heldIn{index, row.ID}] = trimmed{agent, run, row}
 	}
-	return h, nil
+	return ledger.HistoryOf(run, rows, &needs), nil
 }
 
 // Judged records when all ages were last checked, for audit_violations. If they cannot be checked

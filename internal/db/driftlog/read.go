@@ -33,15 +33,12 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 				return err
 			}
 		}
-		var open []ckpt.Finding
-		if err := q.SelectContext(ctx, &open, openFindings, row.ID); err != nil {
+		v, err := s.ReadVerdict(ctx, q, row.ID)
+		if err != nil {
 			return err
 		}
-		report.DriftVerdict = *verdictOf(open)
-		if err := readWayBack(ctx, q, row.ID, open, &report.DriftVerdict); err != nil {
-			return err
-		}
-		err := q.SelectContext(ctx, &report.Secrets, `SELECT `+FindingColumns+FindingTables+`
+		report.DriftVerdict = *v
+		err = q.SelectContext(ctx, &report.Secrets, `SELECT `+FindingColumns+FindingTables+`
 			WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.rule = 'secret' ORDER BY f.id DESC LIMIT 0 + ?`, row.ID, f.All, ckpt.MaxFindings)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -50,11 +51,7 @@ func (b *beats) Due(wait time.Duration) map[int64]*Beat {
 	if len(b.runs) == 0 || time.Since(b.oldest) < wait {
 		return nil
 	}
-	due := make(map[int64]*Beat, len(b.runs))
-	for run, beat := range b.runs {
-		due[run] = beat
-	}
-	return due
+	return maps.Clone(b.runs)
 }
 
 // Done forgets heartbeats that are on disk. Those that came meanwhile stay.

@@ -107,12 +107,17 @@ func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow,
 
 // Judge asks the plan about checkpoints of a run, newest first.
 func Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, needs *Needs) []retention.Verdict {
+	return plan(HistoryOf(run, rows, needs), p, now)
+}
+
+// HistoryOf is what the plan must know of a run.
+func HistoryOf(run *RunRow, rows []HeldRow, needs *Needs) retention.History {
 	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Ago: run.Ago(), Checkpoints: make([]retention.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].Held()
 		h.Checkpoints[i].NeededBy = needs.Of(rows[i].ID)
 	}
-	return plan(h, p, now)
+	return h
 }
 
 // Needs says who needs checkpoints of a run, like the view needed_checkpoints.

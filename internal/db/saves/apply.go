@@ -9,7 +9,8 @@ import (
 
 // apply writes a save as it was decided. It is the only function of a save that writes. If the watch of the run saw something, apply writes
 // the findings, and then lets retention judge the run as they left it.
-func (s *Saves) apply(tx *ledger.Tx, v *Save, f *facts, d *decision) error {
+func (s *Saves) apply(tx *ledger.Tx, f *facts, d *decision) error {
+	v := f.save
 	if v.Request.ID != "" {
 		if err := tx.RememberID(f.agent.ID, v.key, v.print, f.n); err != nil {
 			return err
@@ -25,7 +26,7 @@ func (s *Saves) apply(tx *ledger.Tx, v *Save, f *facts, d *decision) error {
 	if err := tx.RemoveInline(d.gone); err != nil {
 		return err
 	}
-	if err := s.insert(tx, v, f, d); err != nil {
+	if err := s.insert(tx, f, d); err != nil {
 		return err
 	}
 	if len(v.Request.Trees) > 0 || v.Request.ForkFrom != "" {
@@ -45,7 +46,9 @@ func (s *Saves) apply(tx *ledger.Tx, v *Save, f *facts, d *decision) error {
 		if err := tx.NoteSaved(f.run); err != nil {
 			return err
 		}
-		s.remember(f, d)
+		if f.cached {
+			s.remember(f, d)
+		}
 	}
 	if d.reply.Seq != 1 || f.run.ForkedFrom == "" {
 		return nil
@@ -56,7 +59,8 @@ func (s *Saves) apply(tx *ledger.Tx, v *Save, f *facts, d *decision) error {
 }
 
 // insert writes the row, the state, the audit row, and findings of secrets.
-func (s *Saves) insert(tx *ledger.Tx, v *Save, f *facts, d *decision) error {
+func (s *Saves) insert(tx *ledger.Tx, f *facts, d *decision) error {
+	v := f.save
 	list, err := tx.InsertRow(f.run, &d.row, &v.State)
 	if err != nil {
 		return err
@@ -86,31 +90,26 @@ func (s *Saves) applyFindings(tx *ledger.Tx, f *facts, d *decision, e ledger.Aud
 	}
 	d.reply.Suspect = f.watch.Covers(d.reply.Seq)
 	tx.AmendSave(f.n, d.reply.Suspect)
-	rows, err := s.judgedAfter(tx, f, critical)
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	d.reply.Pruned, err = s.Retain(tx, f.agent, f.run, rows, e)
+	d.reply.Pruned, err = s.retainAfter(tx, f, critical, e)
 	return err
 }
 
-// judgedAfter returns the checkpoints that the policy is asked about when findings have changed the run: all of them after a critical
-// finding.
-func (s *Saves) judgedAfter(tx *ledger.Tx, f *facts, critical bool) ([]ledger.HeldRow, error) {
+// retainAfter applies the policy to a run that findings have changed, and to all of it after a critical finding.
+func (s *Saves) retainAfter(tx *ledger.Tx, f *facts, critical bool, e ledger.AuditEntry) ([]string, error) {
 	if critical {
-		return tx.History(f.run.ID)
+		return s.RetainRun(tx, f.agent, f.run, e)
 	}
-	if f.run.LastSeq-f.run.Removed < 2 {
-		return nil, nil
-	}
-	rows, err := tx.PushableRows(f.run, f.agent.Settings.RoutineKeep)
+	keep := f.agent.Settings.RoutineKeep
+	rows, err := tx.PushableRows(f.run, keep)
 	switch {
-	case err != nil || allRoutine(rows, f.agent.Settings.RoutineKeep):
+	case err != nil:
 		return nil, err
+	case allRoutine(rows, keep):
+		return []string{}, nil
 	case f.judgesPushable() && !rows[0].Suspect:
-		return rows, nil
+		return s.Retain(tx, f.agent, f.run, rows, e)
 	}
-	return tx.History(f.run.ID)
+	return s.RetainRun(tx, f.agent, f.run, e)
 }
 
 // remember keeps in the run cache what the next save of the run must know. A rollback clears it.

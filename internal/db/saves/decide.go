@@ -23,6 +23,8 @@ type facts struct {
 	aged  time.Time // the time for ages; zero while the clock is not trusted
 	save  *Save
 
+	cached bool // the run cache gets the run, so that everything that the next save must know is read
+
 	watch    *driftlog.Watched
 	seen     driftlog.Seen // what the watch of the run saw in the state
 	drifting bool          // a critical finding about checkpoints is open
@@ -37,7 +39,7 @@ type facts struct {
 
 // factsOf reads the facts, from the run cache if the run is there, and shows the state to the watch of the run.
 func (s *Saves) factsOf(tx *ledger.Tx, v *Save, t *target) (f *facts, err error) {
-	f = &facts{agent: t.agent, run: t.run, id: cmp.Or(v.Request.ID, v.id), n: tx.Head.N + 1, now: tx.Now, aged: tx.Trusted.Time, save: v}
+	f = &facts{agent: t.agent, run: t.run, id: cmp.Or(v.Request.ID, v.id), n: tx.Head.N + 1, now: tx.Now, aged: tx.Trusted.Time, save: v, cached: t.cached}
 	if f.id == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -69,18 +71,21 @@ func (s *Saves) factsOf(tx *ledger.Tx, v *Save, t *target) (f *facts, err error)
 
 // read reads the history of the run.
 func (f *facts) read(tx *ledger.Tx) (err error) {
-	if f.needs, err = tx.NeedsOf(f.run); err != nil {
-		return err
-	}
 	if f.run.LastSeq > f.run.Removed {
 		if f.rows, err = tx.PushableRows(f.run, f.agent.Settings.RoutineKeep); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.Get(&f.graph, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, f.run.ID); err != nil {
+	if _, err := tx.Get(&f.headN, `SELECT c.n`+ledger.OwnedTables+`?`, f.run.Head, f.agent.Owner); err != nil {
 		return err
 	}
-	_, err = tx.Get(&f.headN, `SELECT c.n`+ledger.OwnedTables+`?`, f.run.Head, f.agent.Owner)
+	if !f.cached && f.onlyRoutine() { // nothing is judged
+		return nil
+	}
+	if f.needs, err = tx.NeedsOf(f.run); err != nil {
+		return err
+	}
+	_, err = tx.Get(&f.graph, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, f.run.ID)
 	return err
 }
 

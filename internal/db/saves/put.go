@@ -57,7 +57,8 @@ func (s *Saves) Put(tx *ledger.Tx, v *Save) (*ckpt.Saved, error) {
 	return saved, tx.RememberText(t.agent.ID, v.key, v.print, AppendReply(nil, &reply))
 }
 
-// Take writes a checkpoint that was admitted and has no key, with all consequences for its run.
+// Take writes a checkpoint that was admitted and has no key, with all consequences for its run. Its operation changes the run further, so the
+// run cache does not get the run.
 func (s *Saves) Take(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow) (ledger.SavedReply, error) {
 	return s.take(tx, v, &target{agent: agent, run: run})
 }
@@ -69,7 +70,7 @@ func (s *Saves) take(tx *ledger.Tx, v *Save, t *target) (ledger.SavedReply, erro
 		return ledger.SavedReply{}, err
 	}
 	d := decide(f, s.Opt.Retention)
-	err = s.apply(tx, v, f, d) // it completes the reply
+	err = s.apply(tx, f, d) // it completes the reply
 	return d.reply, err
 }
 
@@ -79,12 +80,13 @@ type target struct {
 	run   *ledger.RunRow    // nil if there is none yet
 	known *ledger.CachedRun // of the run cache; nil if the run is not there
 
+	cached bool // the run cache gets the run as the save leaves it
 	idSeen bool // somebody has saved under the id of the save
 }
 
 // find looks up the agent and the run of a save. If its operation has changed something before, the run cache may not know.
 func (s *Saves) find(tx *ledger.Tx, v *Save) (*target, error) {
-	t := &target{}
+	t := &target{cached: true}
 	var err error
 	if t.agent, err = s.Agent(tx, v.Scope.Whose(), v.Request.Agent); err != nil || t.agent == nil {
 		return t, err

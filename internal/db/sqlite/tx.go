@@ -65,7 +65,7 @@ func (tx *Tx) Change(dest any, query string, args ...any) (bool, error) {
 		return false, ErrNoRoom
 	}
 	tx.Wrote = true
-	return tx.get(dest, query, args)
+	return tx.Get(dest, query, args...)
 }
 
 // Changes runs a change and reads all rows of its RETURNING clause into the slice that dest points to.
@@ -74,7 +74,7 @@ func (tx *Tx) Changes(dest any, query string, args ...any) error {
 		return ErrNoRoom
 	}
 	tx.Wrote = true
-	return tx.list(dest, query, args)
+	return tx.List(dest, query, args...)
 }
 
 // InsertGet is Insert with a RETURNING clause.
@@ -86,13 +86,6 @@ func (tx *Tx) InsertGet(dest any, query string, args ...any) error {
 
 // Get reads one row into dest. It returns false if there is no row.
 func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
-	return tx.get(dest, query, args)
-}
-
-// List reads all rows into the slice that dest points to.
-func (tx *Tx) List(dest any, query string, args ...any) error { return tx.list(dest, query, args) }
-
-func (tx *Tx) get(dest any, query string, args []any) (bool, error) {
 	stmt, err := tx.prepareRead(query)
 	if err != nil {
 		return false, err
@@ -104,7 +97,8 @@ func (tx *Tx) get(dest any, query string, args []any) (bool, error) {
 	return err == nil, err
 }
 
-func (tx *Tx) list(dest any, query string, args []any) error {
+// List reads all rows into the slice that dest points to.
+func (tx *Tx) List(dest any, query string, args ...any) error {
 	stmt, err := tx.prepareRead(query)
 	if err != nil {
 		return err

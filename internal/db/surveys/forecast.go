@@ -214,17 +214,17 @@ func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h reten
 		return h, nil, err
 	}
 	h = retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
-	goneBack := !run.BackSeq.Valid || !run.EndedAt.IsZero() // nothing is kept as a rollback target for possible drift
+	needs := ledger.Needs{By: needed}
+	if run.EndedAt.IsZero() {
+		needs.Head = string(run.Head)
+	}
+	back := run.BackSeq.Valid && run.EndedAt.IsZero() // a rollback target is kept for drift that may be beginning
 	for i := range rows {
 		held := rows[i].Held()
-		held.NeededBy = needed[held.ID]
-		if !goneBack && !held.Suspect && !held.Damaged && held.Seq <= run.BackSeq.Int64 {
-			goneBack = true
-			held.NeededBy = cmp.Or(held.NeededBy, ledger.BeginningDrift)
+		if back && !held.Suspect && !held.Damaged && held.Seq <= run.BackSeq.Int64 {
+			needs.Back, back = held.ID, false
 		}
-		if string(run.Head) == held.ID && run.EndedAt.IsZero() {
-			held.NeededBy = cmp.Or(held.NeededBy, retention.NextSave)
-		}
+		held.NeededBy = needs.Of(held.ID)
 		h.Checkpoints[i] = held
 	}
 	return h, rows, nil
