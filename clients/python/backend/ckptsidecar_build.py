@@ -95,6 +95,8 @@ def _toml(text):
     """The tables of a TOML file that has nothing but strings, arrays, and tables of one member. Python has tomllib since 3.11 only."""
     tables, table, key, value = {}, {}, "", ""
     for line in text.splitlines():
+        if line.startswith("[tool."):
+            break  # what follows is for other programs
         header = re.match(r"\[([\w.-]+)\]", line)
         if header and not value:
             table = tables.setdefault(header.group(1), {})

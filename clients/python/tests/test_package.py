@@ -59,6 +59,8 @@ class Package(unittest.TestCase):
         want = tomllib.loads(text)
         nested = {f"project.{name}": want["project"].pop(name) for name in ("optional-dependencies", "urls")}
         self.assertEqual(backend._toml(text), {"build-system": want["build-system"], "project": want["project"], **nested})
+        self.assertEqual(want.keys(), {"build-system", "project", "tool"})
+        self.assertEqual(backend._toml('[project]\nname = "x"\n\n[tool.other]\nfast = true\n'), {"project": {"name": "x"}})
         with self.assertRaisesRegex(ValueError, "keywords has no end"):
             backend._toml('[project]\nkeywords = [\n  "a",\n')
         with self.assertRaisesRegex(ValueError, "cannot read"):

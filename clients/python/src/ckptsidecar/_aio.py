@@ -399,7 +399,11 @@ class AsyncRun:
                 return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative, True)
 
             return stepped
-        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
+        
+        def once(fn: Callable[..., Any], *a: Any, **kw: Any) -> Awaitable[Any]:
+            return self._do(key, fn, a, kw, name, args, measure, turn, negative)
+
+        return once
 
     async def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: Mapping[str, Any],

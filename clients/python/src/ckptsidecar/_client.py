@@ -19,6 +19,7 @@ from .models import Checkpoint, Diff, body_of, checkpoint_of, with_state
 from ._replay import Replayed
 from ._spool import Spool
 from ._spool_form import Lane
+from ._json import object_of
 
 DEFAULT_SPOOL_BYTES = 1 << 30
 
@@ -237,8 +238,7 @@ class Sidecar:
         return body_of(self._ask(ask))
 
     def _dict(self, ask: Ask) -> dict[str, Any]:
-        raw = self._json(ask)
-        return raw if isinstance(raw, dict) else {}
+        return object_of(self._json(ask))
 
     def _pages(
         self, path: str, name: str, *pairs: tuple[str, Any], limit: Optional[int] = None

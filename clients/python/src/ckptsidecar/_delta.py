@@ -145,7 +145,7 @@ class _Operations:
 
     def finish(self) -> tuple[list[Operation], list[bytes]]:
         operations: list[Operation] = []
-        literals = []
+        literals: list[bytes] = []
         for at, done, length in self._list:
             if at >= 0:
                 operations.append((at, length))
@@ -160,7 +160,8 @@ def apply(base: bytes, wire: bytes) -> bytes:
     import json
 
     line, _, literals = wire.partition(b"\n")
-    parts, used = [], 0
+    parts: list[bytes] = []
+    used = 0
     for op in json.loads(line):
         if isinstance(op, int):
             parts.append(literals[used : used + op])

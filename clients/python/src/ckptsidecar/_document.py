@@ -18,6 +18,7 @@ from .errors import CkptError, Conflict, Fenced, NotFound
 from .models import Checkpoint, body_of, plan_of
 from ._plans import is_away, refuse
 from ._transport import Ask
+from ._json import is_object
 
 _TRIES = 50  # to write, while others do
 _FIRST_PAUSE, _MOST_PAUSE = 0.02, 1.0  # seconds
@@ -171,7 +172,7 @@ class Document:
             raw = body_of(self._agent.sidecar._ask(_requests.get(self._path)))
         except NotFound:
             return None
-        return raw if isinstance(raw, dict) else None
+        return raw if is_object(raw) else None
 
     def _newest(self) -> Any:
         found = self._agent.latest(run=self._run, kind="routine")

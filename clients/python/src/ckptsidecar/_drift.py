@@ -6,9 +6,10 @@ import dataclasses
 import json
 import logging
 import threading
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Optional
 
 from ._http import Reply
+from ._json import is_object, object_of
 
 _log = logging.getLogger("ckptsidecar")
 _RANK = {"none": 0, "info": 1, "warn": 2, "critical": 3}
@@ -26,8 +27,8 @@ class Drift:
 
     verdict: str = "none"
     advice: Optional[str] = None
-    findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    secrets: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    findings: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    secrets: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
     clean: Optional[str] = None
     recovery: Optional[str] = None
     run: Optional[str] = None  # if the daemon was asked
@@ -52,7 +53,7 @@ OnDrift = Callable[[Drift], Any]
 def drift_of(raw: Any) -> Drift:
     """A verdict of an answer."""
     names = [field.name for field in dataclasses.fields(Drift)]
-    found = raw if isinstance(raw, dict) else {}
+    found = object_of(raw)
     return Drift(**{name: found[name] for name in names if found.get(name) is not None})
 
 
@@ -69,9 +70,9 @@ class DriftWatch:
         with self._lock:
             self._told = [*self._told, fn]
 
-    def note(self, raw: Optional[Mapping[str, Any]]) -> None:
+    def note(self, raw: Any) -> None:
         """Takes in the verdict of an answer, None where it had none."""
-        if not isinstance(raw, dict):
+        if not is_object(raw):
             return
         now = drift_of(raw)
         with self._lock:
@@ -92,4 +93,4 @@ class DriftWatch:
                 raw = json.loads(reply.body)
             except ValueError:
                 return  # who reads the answer says so
-            self.note(raw.get("drift") if isinstance(raw, dict) else None)
+            self.note(object_of(raw).get("drift"))

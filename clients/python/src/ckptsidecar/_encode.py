@@ -20,10 +20,10 @@ import re
 import threading
 from itertools import chain
 from math import isfinite
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Iterable, NamedTuple, Optional
 
 from .errors import NotSerializable
-from ._typed import BIG, TAG, WRITERS, Dropped, Steps, drive, items_of, read
+from ._typed import BIG, TAG, WRITERS, Dropped, Steps, drive, items_of, own_items, read, type_of
 
 MAX_DEPTH = 900  # levels of JSON; the daemon takes 1000
 
@@ -73,7 +73,7 @@ def loads(data: bytes) -> Any:
 
 def write_json(tree: Any) -> bytes:
     """The JSON of lists, dicts and atoms, tags being what they are."""
-    return _deeply(lambda: _any_text(tree)).encode()  # type: ignore[no-any-return]
+    return _deeply(lambda: _any_text(tree)).encode()
 
 
 def read_json(data: bytes) -> Any:
@@ -112,7 +112,7 @@ _KINDS = _ATOMS | _NUMBERS | {dict, list}
 def _plain(value: Any) -> bool:
     """Whether the fast encoder writes the value as it is. Each level of nesting is looked at as a whole, by loops in C."""
     seen: set[int] = set()
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         kinds = set(map(type, level))
         if kinds <= _ATOMS:
@@ -131,10 +131,11 @@ def _plain(value: Any) -> bool:
         if len(ids) < len(level) or not seen.isdisjoint(ids):  # shared, or inside itself
             return False
         seen |= ids
-        dicts = [x for x in level if type(x) is dict]
+        dicts: list[dict[Any, Any]] = [x for x in level if type(x) is dict]
         if dicts and (set(map(type, chain.from_iterable(dicts))) - {str} or any(TAG in x for x in dicts)):
             return False
-        inner = [x for x in level if type(x) is list] + [x.values() for x in dicts]
+        inner: list[Iterable[Any]] = [x for x in level if type_of(x) is list]
+        inner += [x.values() for x in dicts]
         level = list(chain.from_iterable(inner))
     return False
 
@@ -171,7 +172,7 @@ class _Writer:
         self._open: dict[int, str] = {}  # what is being written, and where it stands
 
     def write(self, value: Any, path: str, depth: int) -> Steps:
-        kind = type(value)
+        kind = type_of(value)
         if kind is str and value.isascii() or kind is bool or value is None:
             return value
         if kind is float and value - value == 0 or kind is int and -BIG <= value <= BIG:
@@ -186,14 +187,14 @@ class _Writer:
         finally:
             del self._open[id(value)]
 
-    def _compound(self, value: Any, kind: type, path: str, depth: int) -> Steps:
+    def _compound(self, value: Any, kind: type[Any], path: str, depth: int) -> Steps:
         if kind is list:
-            parts = []
+            parts: list[Any] = []
             for n, part in enumerate(value):
                 parts.append((yield self.write(part, f"{path}/{n}", depth + 1)))
             return parts
         if kind is dict and TAG not in value and all(type(k) is str and _sound(k) for k in value):
-            made = {}
+            made: dict[str, Any] = {}
             for key, part in value.items():
                 made[key] = yield self.write(part, f"{path}/{_escape(key)}", depth + 1)
             return made
@@ -201,31 +202,31 @@ class _Writer:
         if writer is None:
             return (yield self._other(value, kind, path, depth))
         try:
-            name, parts, rest = writer(value)
+            name, content, rest = writer(value)
         except (ValueError, TypeError, AttributeError) as error:
             return self._drop(value, path, f"cannot be saved: {error}")
         if name is None:
-            return parts  # it is plain after all
-        if parts is None:
+            return content  # it is plain after all
+        if content is None:
             return {TAG: name, **rest}
-        if isinstance(parts, items_of):
-            written = yield self._items(parts, path, depth + 3)
+        if isinstance(content, items_of):
+            written = yield self._items(content, path, depth + 3)
         else:
-            written = []
-            for n, part in enumerate(parts):
+            written: list[Any] = []
+            for n, part in enumerate(content):
                 written.append((yield self.write(part, f"{path}/{n}", depth + 2)))
             if name in ("set", "frozenset"):
                 written.sort(key=lambda part: json.dumps(part, sort_keys=True))  # the same set, the same bytes
         return {TAG: name, "value": written, **rest}
 
     def _items(self, items: items_of, path: str, depth: int) -> Steps:
-        pairs = []
+        pairs: list[list[Any]] = []
         for n, (key, part) in enumerate(items.pairs):
             at = f"{path}/{_escape(key) if isinstance(key, str) and _sound(key) else n}"
             pairs.append([(yield self.write(key, at, depth)), (yield self.write(part, at, depth))])
         return pairs
 
-    def _other(self, value: Any, kind: type, path: str, depth: int) -> Steps:
+    def _other(self, value: Any, kind: type[Any], path: str, depth: int) -> Steps:
         if type(value) is Dropped:  # it was dropped before: so it stays
             self.dropped.append(Trace(path, value.type, value.reason))
             return {TAG: "dropped", "type": value.type, "reason": value.reason}
@@ -241,7 +242,7 @@ class _Writer:
         return (yield self.write(plainer, path, depth))
 
     def _drop(self, value: Any, path: str, reason: str) -> Any:
-        trace = Trace(path, _name(type(value)), reason)
+        trace = Trace(path, _name(type_of(value)), reason)
         self.dropped.append(trace)
         return {TAG: "dropped", "type": trace.type, "reason": reason}
 
@@ -249,22 +250,21 @@ class _Writer:
 _NONE = object()
 
 
+def _own_parts(kind: Any) -> Callable[[Any], Any]:
+    return lambda v: kind(kind.__iter__(v))
+
+
 # How to see the plain value inside one of a subclass, by its own type's methods and no others.
-_PLAINER: list[tuple[type, Callable[[Any], Any]]] = [
-    (dict, lambda v: dict(dict.items(v))),
-    (list, lambda v: list(list.__iter__(v))),
-    (tuple, lambda v: tuple(tuple.__iter__(v))),
-    (set, lambda v: set(set.__iter__(v))),
-    (frozenset, lambda v: frozenset(frozenset.__iter__(v))),
+_PLAINER: list[tuple[type[Any], Callable[[Any], Any]]] = [
+    (dict, lambda v: dict(own_items(v))),
+    *((kind, _own_parts(kind)) for kind in (list, tuple, set, frozenset, bytes, bytearray)),
     (str, str.__str__),
     (int, int.__pos__),
     (float, float.__pos__),
-    (bytes, lambda v: bytes(bytes.__iter__(v))),
-    (bytearray, lambda v: bytearray(bytearray.__iter__(v))),
 ]
 
 
-def _plainer(value: Any, kind: type) -> Any:
+def _plainer(value: Any, kind: type[Any]) -> Any:
     """The plain value that one of another class stands for."""
     if issubclass(kind, enum.Enum):
         return value.value
@@ -291,7 +291,7 @@ def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _name(kind: type) -> str:
+def _name(kind: type[Any]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 

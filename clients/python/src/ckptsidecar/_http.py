@@ -112,7 +112,7 @@ class Connection:
                 raise ValueError("the answer is not HTTP/1.1")
             if int(status) >= 200:
                 break
-        headers = {}
+        headers: dict[str, str] = {}
         for line in lines[1:]:
             name, _, value = line.partition(":")
             headers[name.lower()] = value.strip()
@@ -126,7 +126,7 @@ class Connection:
         return self._exactly(int(headers["content-length"]) if "content-length" in headers else 0, until)
 
     def _chunks(self, until: float) -> list[bytes]:
-        parts = []
+        parts: list[bytes] = []
         while True:
             size = int(self._until(b"\r\n", until).split(b";")[0], 16)
             if size == 0:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ._endpoint import WINDOWS
 from ._ids import new_id
+from ._json import object_of
 
 _STALE = 120.0  # seconds after which an untouched lock counts no more
 
@@ -64,8 +65,7 @@ class Lock:
     def _holder(self) -> dict[str, Any]:
         try:
             with open(self._path, encoding="utf-8") as file:
-                holder = json.load(file)
-            return holder if isinstance(holder, dict) else {}
+                return object_of(json.load(file))
         except (OSError, ValueError):
             return {}
 

@@ -18,6 +18,7 @@ from ._plans import Check, Known, answer_of, error_text
 from ._steps import warn_of
 from ._typed import drive, read
 from ._types import Claimed
+from ._json import object_of
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -113,11 +114,11 @@ class Operation:
         }  # fmt: skip
         if declared.offline == "allow" and (declared.idempotent or self.key not in run._uncertain):
             reply = run._session.send(("operations",), body)
-            return {} if isinstance(reply, Kept) else self._answer(body_of(reply))
+            return {} if isinstance(reply, Kept) else object_of(body_of(reply))
         # A beginning of which the answer did not come is asked again as it was: the daemon may have it already.
         ask = run._begins.pop(self.key, None) or run._session.ask(("operations",), body)
         try:
-            return self._answer(body_of(run._session.direct(ask)))
+            return object_of(body_of(run._session.direct(ask)))
         except CkptError as error:
             if error.outcome == "unknown":
                 run._begins[self.key] = ask
@@ -130,10 +131,6 @@ class Operation:
                 '"ckptsidecar serve" and run this again, or say offline="allow" where the operation is written',
                 error,
             ) from error
-
-    @staticmethod
-    def _answer(raw: Any) -> dict[str, Any]:
-        return raw if isinstance(raw, dict) else {}
 
     def _check(self, refused: NeedsOperator) -> None:
         """Asks the operation's own check about the uncertain attempt; raises NeedsOperator where that cannot tell."""

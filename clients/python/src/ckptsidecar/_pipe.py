@@ -104,7 +104,7 @@ def _check_owner(handle: int) -> None:
 
 
 def _owner_of(handle: int) -> str:
-    advapi = ctypes.WinDLL("advapi32", use_last_error=True)  # type: ignore[attr-defined]
+    advapi = ctypes.WinDLL("advapi32", use_last_error=True)
     owner, descriptor = ctypes.c_void_p(), ctypes.c_void_p()
     get = advapi.GetSecurityInfo
     get.argtypes = [wintypes.HANDLE, ctypes.c_int, wintypes.DWORD, *[ctypes.c_void_p] * 5]
@@ -119,8 +119,8 @@ def _owner_of(handle: int) -> str:
 
 def own_sid() -> str:
     """The SID of this process's user, "" where it cannot be read."""
-    advapi = ctypes.WinDLL("advapi32", use_last_error=True)  # type: ignore[attr-defined]
-    kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+    advapi = ctypes.WinDLL("advapi32", use_last_error=True)
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     kernel.GetCurrentProcess.restype = wintypes.HANDLE
     advapi.OpenProcessToken.argtypes = [wintypes.HANDLE, wintypes.DWORD, ctypes.POINTER(wintypes.HANDLE)]
     token = wintypes.HANDLE()
@@ -151,7 +151,7 @@ def _text_of(advapi: Any, sid: Any) -> str:
 
 
 def _free(pointer: Any) -> None:
-    kernel = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined]
+    kernel = ctypes.WinDLL("kernel32")
     kernel.LocalFree.argtypes = [ctypes.c_void_p]
     kernel.LocalFree(pointer)
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, cast
 from urllib.parse import unquote
 
 from . import _requests
@@ -175,8 +175,10 @@ def answer_of(key: str, told: Any, who: str) -> Optional[Answer]:
         return Answer(key, False, None)
     if told == "succeeded":
         return Answer(key, True, None)
-    if isinstance(told, tuple) and len(told) == 2 and told[0] == "succeeded":
-        return Answer(key, True, told[1])
+    if isinstance(told, tuple):
+        said = cast("tuple[Any, ...]", told)
+        if len(said) == 2 and said[0] == "succeeded":
+            return Answer(key, True, said[1])
     raise ValueError(f"{who} answered {told!r}: it answers Done(result), NotDone(), or None where it cannot tell")
 
 
@@ -233,7 +235,7 @@ class _Known:
         part = request.path.split("/runs/", 1)[1].split("/")[1:]
         if part == ["end"]:
             if json.loads(request.body).get("status") in ("completed", "failed"):
-                self.__init__()  # type: ignore[misc]  # what comes begins anew
+                self.__init__()  # what comes begins anew
         elif part[0] == "steps":
             self._step(part, json.loads(request.body))
         elif part[0] == "operations":

@@ -12,6 +12,7 @@ from .errors import Invalid
 from ._ids import is_id, new_id
 from ._transport import Ask
 from ._spool_form import Lane
+from ._json import is_text
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -23,33 +24,33 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}\Z")
 _LIFE = re.compile(r"~[1-9][0-9]{0,8}\Z")
 
 
-def check_agent(name: str) -> str:
+def check_agent(name: Any) -> str:
     """Refuses what cannot be the name of an agent."""
-    if not isinstance(name, str) or not _AGENT.match(name):
+    if not is_text(name) or not _AGENT.match(name):
         raise Invalid(
             f"{name!r} is not an agent name: use 1 to 128 letters, digits and ._-, with a letter or digit first"
         )
     return name
 
 
-def check_run(name: str) -> str:
+def check_run(name: Any) -> str:
     """Refuses what cannot be the name of a run."""
-    if not isinstance(name, str) or not _RUN.match(name):
+    if not is_text(name) or not _RUN.match(name):
         raise Invalid(
             f"{name!r} is not a run name: use 1 to 255 letters, digits and ._:@+-, with a letter or digit first"
         )
     return name
 
 
-def check_life(name: str) -> str:
+def check_life(name: Any) -> str:
     """Refuses what cannot be the name of a run, or of an earlier life of one: ``main~1`` is the one before."""
-    check_run(_LIFE.sub("", name) if isinstance(name, str) else name)
+    check_run(_LIFE.sub("", name) if is_text(name) else name)
     return name
 
 
-def check_id(id: str) -> str:
+def check_id(id: Any) -> str:
     """Refuses what is no id."""
-    if not isinstance(id, str) or not is_id(id):
+    if not is_text(id) or not is_id(id):
         raise Invalid(f"{id!r} is not an id: an id is a UUID of version 7 in lower case")
     return id
 
@@ -61,7 +62,7 @@ def duration(seconds: Optional[float]) -> Optional[str]:
 
 def query(*pairs: tuple[str, Any]) -> str:
     """A query string of the pairs that have a value."""
-    parts = []
+    parts: list[str] = []
     for name, value in pairs:
         if value is None or value == "":
             continue
@@ -72,7 +73,7 @@ def query(*pairs: tuple[str, Any]) -> str:
 
 def finding(find: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The pairs of a query that finds runs: labels are a dict there."""
-    labels = find.get("labels") or {}
+    labels: Mapping[str, Any] = find.get("labels") or {}
     pairs = [(name, value) for name, value in find.items() if name != "labels"]
     return pairs + [("label", f"{key}={value}") for key, value in labels.items()]
 
@@ -109,7 +110,7 @@ def post(
 
 def members(body: Mapping[str, Any]) -> bytes:
     """A JSON object of the members that have a value. Bytes are JSON already."""
-    parts = []
+    parts: list[bytes] = []
     for name, value in body.items():
         if value is None:
             continue

@@ -288,9 +288,9 @@ class Run:
                 self._session.send(("end",), body)
         except NeedsOperator as refused:
             raise self._needs_operator(refused) from None
-        except CkptError as error:
-            if doubtful and error.code in AWAY:
-                raise self._needs_operator(None) from error
+        except CkptError as failed:
+            if doubtful and failed.code in AWAY:
+                raise self._needs_operator(None) from failed
             raise
         self._ended = True
 
@@ -493,7 +493,11 @@ class Run:
                 return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative, True)
 
             return stepped
-        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
+        
+        def once(fn: Callable[..., Any], *a: Any, **kw: Any) -> Any:
+            return self._do(key, fn, a, kw, name, args, measure, turn, negative)
+
+        return once
 
     def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: dict[str, Any],

@@ -35,7 +35,7 @@ class Spool:
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        self.told = ("", "")  # the file and the code of the last warning that the daemon does not accept it
+        self.told: tuple[str, str] = ("", "")  # the file and the code of the last warning that the daemon does not accept it
         self._owners: dict[str, Owner] = {}  # by name: what a file belongs to
         self._settled: set[str] = set()  # files that were sent or refused, and could not be moved
         self._used = (0, float("-inf"))  # bytes, and when they were counted
@@ -149,7 +149,7 @@ class Spool:
         self._owners = {name: self._owners[name] for name in names if name in self._owners}
         if lane is None and owns is None:
             return names
-        found = []
+        found: list[str] = []
         for name in names:
             if name not in self._owners:
                 self._owners[name] = self._owner_of(name)

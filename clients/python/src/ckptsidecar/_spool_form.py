@@ -7,6 +7,8 @@ import re
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from ._json import is_object
+
 VERSION = 1
 MOST_HEADER = 1 << 20
 NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f-]{36})\.ckpt\Z")
@@ -54,7 +56,7 @@ def read_header(line: bytes) -> dict[str, Any]:
         header = json.loads(line)
     except ValueError as error:
         raise Damaged("its first line is not JSON") from error
-    if not isinstance(header, dict) or not isinstance(header.get("version"), int):
+    if not is_object(header) or not isinstance(header.get("version"), int):
         raise Damaged("its first line is not a head")
     if header["version"] > VERSION:
         raise TooNew(f"it has the version {header['version']}: a newer program must replay it")
@@ -71,7 +73,7 @@ def read_request(name: str, header: dict[str, Any], body: bytes) -> Spooled:
         return value
 
     headers = header.get("headers")
-    if not isinstance(headers, dict) or not all(_sendable(k) and _sendable(v) for k, v in headers.items()):
+    if not is_object(headers) or not all(_sendable(k) and _sendable(v) for k, v in headers.items()):
         raise Damaged("its head has headers that cannot be sent")
     method, path, query = text("method"), text("path"), text("query")
     if not _allowed(method, path, query, headers):

@@ -11,10 +11,6 @@ from . import _endpoint
 from .errors import NoDaemon, Stranger
 from ._trust import StrangerListens
 
-if not _endpoint.WINDOWS:
-    import grp
-    import pwd
-
 PROGRAM = "ckptsidecar"
 INSTALL = "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest"
 
@@ -85,6 +81,9 @@ def _how_to_join(path: str) -> str:
     """Names the group that may connect, and the command that lets this user in."""
     if _endpoint.WINDOWS:
         return "the daemon's users are those of the access list of its pipe"
+    import grp
+    import pwd
+
     try:
         path = path.split(" (named by ")[0]
         try:

@@ -23,7 +23,7 @@ class Ask:
     method: str
     path: str  # escaped
     query: str = ""  # encoded
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     body: bytes = b""
     write: bool = False
     repeatable: bool = False  # making it twice does it once

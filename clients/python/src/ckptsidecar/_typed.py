@@ -15,6 +15,9 @@ from typing import Any, Callable, Generator, Iterable, Optional
 TAG = "$ckpt"
 BIG = 2**53 - 1  # beyond it other languages read whole numbers wrong
 
+own_items: Callable[[Any], Iterable[tuple[Any, Any]]] = dict[Any, Any].items  # of a subclass of dict too
+type_of: Callable[[Any], type[Any]] = type  # the same, for a checker of types: what is known of the value stays Any
+
 
 @dataclasses.dataclass(frozen=True)
 class Dropped:
@@ -32,6 +35,7 @@ class items_of:
 
     def __init__(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         self.pairs = pairs
+
 
 
 # A writer answers the name, the parts to write on (None for none), and the other members.
@@ -99,7 +103,7 @@ def _defaultdict(value: Any) -> Written:
     if factory is not None and factory not in _FACTORIES.values():
         raise ValueError("its factory cannot be saved")
     name = factory.__name__ if factory else None
-    return "defaultdict", items_of(dict.items(value)), {"factory": name}
+    return "defaultdict", items_of(own_items(value)), {"factory": name}
 
 
 WRITERS: dict[type, Callable[[Any], Written]] = {
@@ -123,9 +127,9 @@ WRITERS: dict[type, Callable[[Any], Written]] = {
     set: lambda value: ("set", value, {}),
     frozenset: lambda value: ("frozenset", value, {}),
     collections.deque: lambda value: ("deque", value, {"maxlen": value.maxlen}),
-    dict: lambda value: ("dict", items_of(value.items()), {}),
+    dict: lambda value: ("dict", items_of(own_items(value)), {}),
     collections.OrderedDict: lambda value: ("ordereddict", items_of(value.items()), {}),
-    collections.Counter: lambda value: ("counter", items_of(dict.items(value)), {}),
+    collections.Counter: lambda value: ("counter", items_of(own_items(value)), {}),
     collections.defaultdict: _defaultdict,
 }
 
@@ -215,16 +219,16 @@ def drive(work: Steps) -> Any:
 
 def read(value: Any) -> Steps:
     """Makes tagged objects what they stand for. One that is not known stays as it is."""
-    if type(value) is list:
-        made = []
+    if type_of(value) is list:
+        made: list[Any] = []
         for part in value:
             made.append((yield read(part)) if type(part) in (list, dict) else part)
         return made
-    if type(value) is not dict:
+    if type_of(value) is not dict:
         return value
     reader = READERS.get(value[TAG]) if isinstance(value.get(TAG), str) else None
     if reader is None:
-        plain = {}
+        plain: dict[str, Any] = {}
         for key, part in value.items():
             plain[key] = (yield read(part)) if type(part) in (list, dict) else part
         return plain

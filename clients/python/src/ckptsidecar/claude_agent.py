@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import importlib
 import json
 from typing import Any, Callable, Mapping, Optional
 
@@ -24,6 +25,7 @@ from ._document import Document, Form, Shelf, run_name
 from ._encode import Encoded
 from .errors import Invalid
 from .models import Checkpoint
+from ._json import is_array, is_object, is_text
 
 Key = Mapping[str, str]  # the SDK's SessionKey: project_key, session_id, and for a subagent subpath
 Entry = dict[str, Any]  # the SDK's SessionStoreEntry
@@ -59,7 +61,11 @@ class SidecarSessionStore:
             return
         own = json.loads(_json(entries))  # now: they are the caller's to change
         fold = None if key.get("subpath") is not None else self._folding()
-        await self._async.call(self._transcript(key).change, lambda old: _with_entries(old, own, key, fold))
+
+        def add(old: Any) -> Optional[dict[str, Any]]:
+            return _with_entries(old, own, key, fold)
+
+        await self._async.call(self._transcript(key).change, add)
 
     async def load(self, key: Key) -> Optional[list[Entry]]:
         """All entries in order, None where nothing was appended."""
@@ -78,11 +84,11 @@ class SidecarSessionStore:
         """
 
         def look() -> list[dict[str, Any]]:
-            found = []
+            found: list[dict[str, Any]] = []
             for run in self._sessions(project_key):
                 newest = self._shelf.agent.latest(run=run["run"], kind="routine", state=False)
                 data = newest.metadata.get(_SUMMARY) if newest is not None else None
-                if isinstance(data, dict):
+                if is_object(data):
                     found.append({"session_id": run["external_session"], "mtime": _ms(run["updated_at"]), "data": data})
             return found
 
@@ -106,9 +112,7 @@ class SidecarSessionStore:
         if not self._looked:
             self._looked = True
             try:
-                from claude_agent_sdk import fold_session_summary
-
-                self._fold = fold_session_summary
+                self._fold = getattr(importlib.import_module("claude_agent_sdk"), "fold_session_summary", None)
             except ImportError:
                 pass
         return self._fold
@@ -116,7 +120,7 @@ class SidecarSessionStore:
     def _transcript(self, key: Key) -> Document:
         for name in ("project_key", "session_id", "subpath"):
             value = key.get(name)
-            if (name != "subpath" or value is not None) and (not isinstance(value, str) or not value):
+            if (name != "subpath" or value is not None) and not is_text(value):
                 raise Invalid(f"the {name} of the session is {value!r}: it must be text that is not empty")
         names = [key["project_key"], key["session_id"]]
         about: dict[str, Any] = {"workflow": names[0], "external_session": names[1]}
@@ -146,11 +150,11 @@ class _Form(Form):
 
     def read(self, saved: Checkpoint) -> dict[str, Any]:
         state = json.loads(saved.state_bytes or b"null")
-        mine = isinstance(state, dict) and all(state.get(n) == self._head.get(n) for n in ("projectKey", "sessionId", "subpath"))
-        if not mine or not isinstance(state.get("entries"), list):
+        mine = is_object(state) and all(state.get(n) == self._head.get(n) for n in ("projectKey", "sessionId", "subpath"))
+        if not mine or not is_array(state.get("entries")):
             raise Invalid(f"run {saved.run} does not hold the session {self._head['sessionId']}: give another agent's name")
         data = saved.metadata.get(_SUMMARY)
-        return {"entries": state["entries"], "summary": data if isinstance(data, dict) else None}
+        return {"entries": state["entries"], "summary": data if is_object(data) else None}
 
     def write(self, content: dict[str, Any]) -> Encoded:
         return Encoded(_json({**self._head, "entries": content["entries"]}).encode(), [], [])
@@ -163,7 +167,7 @@ def _with_entries(old: Any, entries: list[Entry], key: Key, fold: Optional[Fold]
     """A transcript with more entries; None where all of them are there already."""
     before: list[Entry] = old["entries"] if old else []
     known = {e["uuid"] for e in before if isinstance(e.get("uuid"), str)}
-    added = []
+    added: list[Entry] = []
     for entry in entries:
         uuid = entry.get("uuid")
         if isinstance(uuid, str):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import importlib
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, cast
 
 from ._aio import AsyncSidecar
 from ._client import Sidecar
@@ -23,6 +23,7 @@ from ._document import Document, Form, Shelf, run_name
 from ._encode import Encoded, dumps, loads
 from .errors import Invalid
 from .models import Checkpoint
+from ._json import is_array, is_object, is_text, object_of
 
 Namespace = tuple[str, ...]
 _WORKFLOW = "store"
@@ -95,7 +96,7 @@ class SidecarStore:
     ) -> list[Any]:
         """The items of all namespaces that begin so and fit the filter, the last changed first."""
         made = _langgraph("SearchItem") or SearchItem
-        found = []
+        found: list[Any] = []
         for namespace, items in self._namespaces():
             if namespace[: len(namespace_prefix)] != tuple(namespace_prefix):
                 continue
@@ -171,7 +172,7 @@ class SidecarStore:
     # How it is kept
 
     def _item(self, namespace: Namespace, key: str) -> Any:
-        kept = (self._document(tuple(namespace)).read() or {}).get(key)
+        kept = object_of(self._document(tuple(namespace)).read()).get(key)
         return None if kept is None else _made(_langgraph("Item") or Item, tuple(namespace), key, kept)
 
     def _put(self, namespace: Namespace, values: Mapping[str, Any]) -> None:
@@ -180,7 +181,7 @@ class SidecarStore:
         told = {key: None if value is None else dumps(value, refuse=True) for key, value in values.items()}
 
         def put(old: Optional[dict[str, Any]]) -> Optional[dict[str, Any]]:
-            items = dict(old or {})
+            items: dict[str, Any] = dict(old or {})
             for key, value in told.items():
                 if value is None:
                     items.pop(key, None)
@@ -227,7 +228,7 @@ class _Form(Form):
 
 def _content(saved: Checkpoint) -> tuple[Namespace, dict[str, Any]]:
     state = saved.state
-    if not isinstance(state, dict) or not isinstance(state.get("namespace"), list) or not isinstance(state.get("items"), dict):
+    if not is_object(state) or not is_array(state.get("namespace")) or not is_object(state.get("items")):
         raise Invalid(f"run {saved.run} does not hold a namespace of a store: give another agent's name")
     return tuple(state["namespace"]), state["items"]
 
@@ -249,7 +250,7 @@ def _check(namespace: Namespace) -> None:
     wrong = None
     if not namespace:
         wrong = "Namespace cannot be empty."
-    elif any(not isinstance(label, str) or not label or "." in label for label in namespace):
+    elif any(not is_text(label) or "." in label for label in namespace):
         wrong = f"Namespace labels are text that is not empty and has no periods, not as in {namespace}"
     elif namespace[0] == "langgraph":
         wrong = f'Root label for namespace cannot be "langgraph". Got: {namespace}'
@@ -268,12 +269,16 @@ def _matches(kind: str, path: Any, namespace: Namespace) -> bool:
 
 def _fits(value: Any, wanted: Any) -> bool:
     """Whether a value fits a filter, which compares members, lists and operators."""
-    if isinstance(wanted, dict):
+    if is_object(wanted):
         if any(name.startswith("$") for name in wanted):
             return all(_compared(value, name, other) for name, other in wanted.items())
-        return isinstance(value, dict) and all(_fits(value.get(name), other) for name, other in wanted.items())
+        return is_object(value) and all(_fits(value.get(name), other) for name, other in wanted.items())
     if isinstance(wanted, (list, tuple)):
-        return isinstance(value, (list, tuple)) and len(value) == len(wanted) and all(map(_fits, value, wanted))
+        want = cast("Sequence[Any]", wanted)
+        if not isinstance(value, (list, tuple)):
+            return False
+        have = cast("Sequence[Any]", value)
+        return len(have) == len(want) and all(map(_fits, have, want))
     return bool(value == wanted)
 
 

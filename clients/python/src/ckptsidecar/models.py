@@ -33,15 +33,15 @@ class Checkpoint:
     stored_size: int = 0
     sha256: str = ""
     content_type: str = "application/json"
-    labels: dict[str, str] = dataclasses.field(default_factory=dict)
-    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    labels: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     step: Optional[str] = None
     operation: Optional[str] = None
     pinned: bool = False
     suspect: bool = False
     program: Optional[dict[str, Any]] = None
     state_bytes: Optional[bytes] = dataclasses.field(default=None, repr=False)  # None where it was not asked for
-    raw: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    raw: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any], repr=False)
 
     @property
     def state(self) -> Any:
@@ -60,7 +60,7 @@ class Files:
     count: int = 0
     bytes: int = 0
     complete: bool = False
-    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # by path, the reason
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])  # by path, the reason
     error: str = ""
 
 
@@ -73,13 +73,13 @@ class Saved(Checkpoint):
     and the user chose to drop it.
     """
 
-    pruned: list[str] = dataclasses.field(default_factory=list)  # what retention removed in the same transaction
+    pruned: list[str] = dataclasses.field(default_factory=list[str])  # what retention removed in the same transaction
     replayed: bool = False  # it was saved before under this id
     spooled: bool = False
     lost: bool = False
     why: Optional[Exception] = dataclasses.field(default=None, repr=False)  # why it is in the spool, or lost
-    dropped: list[Trace] = dataclasses.field(default_factory=list)  # what of the state could not be saved
-    simplified: list[Trace] = dataclasses.field(default_factory=list)
+    dropped: list[Trace] = dataclasses.field(default_factory=list[Trace])  # what of the state could not be saved
+    simplified: list[Trace] = dataclasses.field(default_factory=list[Trace])
     drift: Any = None  # the daemon's verdict
     files: Optional[Files] = None  # where ``files`` was asked for
 
@@ -108,10 +108,10 @@ class Plan:
     attempt: int = 1
     claimed: bool = False
     checkpoint: Optional[Checkpoint] = None
-    completed_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    interrupted_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    uncertain_operations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    skipped: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    completed_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    interrupted_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    uncertain_operations: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    skipped: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
     events_after: int = 0
     program: Optional[dict[str, Any]] = None
     continuation_prompt: Optional[str] = None
@@ -119,8 +119,8 @@ class Plan:
     external_session: Optional[str] = None
     memory_diff: Any = None
     prompt: Optional[dict[str, Any]] = None
-    questions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    raw: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    questions: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    raw: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any], repr=False)
 
     @property
     def state(self) -> Any:

@@ -19,6 +19,7 @@ from ._document import Document, Form, run_name
 from ._encode import Encoded, dumps, loads
 from .errors import Invalid
 from .models import Checkpoint
+from ._json import is_array, is_object, is_text
 
 Item = dict[str, Any]  # the SDK's TResponseInputItem
 
@@ -40,7 +41,7 @@ class SidecarSession:
         agent: str = "openai-agents-python",
         session_settings: Any = None,
     ) -> None:
-        if not isinstance(session_id, str) or not session_id:
+        if not is_text(session_id):
             raise Invalid("the session_id is empty: give the session a name")
         self.session_id = session_id
         self.session_settings = session_settings
@@ -63,7 +64,11 @@ class SidecarSession:
         if not items:
             return
         added = _plain(items)
-        await self._async.call(self._history.change, lambda old: [*(old or []), *added])
+
+        def add(old: Optional[list[Item]]) -> list[Item]:
+            return [*(old or []), *added]
+
+        await self._async.call(self._history.change, add)
 
     async def pop_item(self) -> Optional[Item]:
         """Removes the last item and answers it; None where there is none."""
@@ -89,9 +94,9 @@ class _Form(Form):
 
     def read(self, saved: Checkpoint) -> list[Item]:
         state = saved.state
-        if not isinstance(state, dict) or state.get("session") != self._session or not isinstance(state.get("items"), list):
+        if not is_object(state) or state.get("session") != self._session or not is_array(state.get("items")):
             raise Invalid(f"run {saved.run} does not hold the session {self._session!r}: give another agent's name")
-        return state["items"]  # type: ignore[no-any-return]
+        return state["items"]
 
     def write(self, content: list[Item]) -> Encoded:
         return dumps({"session": self._session, "items": content})
@@ -99,9 +104,9 @@ class _Form(Form):
 
 def _plain(items: list[Item]) -> list[Item]:
     """A copy of items as they come back when they have been saved; raises NotSerializable."""
-    return loads(dumps(items, refuse=True).data)  # type: ignore[no-any-return]
+    return loads(dumps(items, refuse=True).data)
 
 
 def _limit(settings: Any) -> Optional[int]:
-    found = settings.get("limit") if isinstance(settings, dict) else getattr(settings, "limit", None)
+    found = settings.get("limit") if is_object(settings) else getattr(settings, "limit", None)
     return found if isinstance(found, int) else None

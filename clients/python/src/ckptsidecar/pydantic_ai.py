@@ -14,6 +14,7 @@ JSON. The package is imported at the first use.
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any, Optional
 
@@ -23,6 +24,7 @@ from ._document import Document, Form, run_name
 from ._encode import Encoded
 from .errors import Invalid
 from .models import Checkpoint
+from ._json import is_array, is_object, is_text
 
 
 class SidecarHistory:
@@ -35,10 +37,10 @@ class SidecarHistory:
     def __init__(
         self, conversation: str, *, sidecar: Optional[Sidecar] = None, agent: str = "pydantic-ai", adapter: Any = None
     ) -> None:
-        if not isinstance(conversation, str) or not conversation:
+        if not is_text(conversation):
             raise Invalid("the conversation is empty: give it a name")
         self.conversation = conversation
-        self._given = adapter
+        self._given: Any = adapter
         client = sidecar if sidecar is not None else Sidecar()
         self._async = AsyncSidecar.over(client)
         about = {"workflow": "conversation", "external_session": conversation}
@@ -46,7 +48,7 @@ class SidecarHistory:
 
     def messages(self) -> list[Any]:
         """All messages, oldest first, for ``message_history``."""
-        return self._adapter.validate_json(_json(self._history.read() or []))  # type: ignore[no-any-return]
+        return self._adapter.validate_json(_json(self._history.read() or []))
 
     def add(self, result: Any) -> None:
         """Keeps the new messages of a run: its result, or a list of messages."""
@@ -81,10 +83,10 @@ class SidecarHistory:
 
     def _told(self, result: Any) -> list[Any]:
         """Messages as plain JSON."""
-        new = getattr(result, "new_messages_json", None)
-        text = new() if callable(new) else self._adapter.dump_json(list(result))
+        new: Any = getattr(result, "new_messages_json", None)
+        text: Any = new() if callable(new) else self._adapter.dump_json(list(result))
         told = json.loads(text)
-        if not isinstance(told, list):
+        if not is_array(told):
             raise Invalid("the value to keep is not a list of messages: give the result of a run, or its messages")
         return told
 
@@ -92,10 +94,9 @@ class SidecarHistory:
     def _adapter(self) -> Any:
         if self._given is None:
             try:
-                from pydantic_ai.messages import ModelMessagesTypeAdapter
-            except ImportError as error:
+                self._given = importlib.import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
+            except (ImportError, AttributeError) as error:
                 raise ImportError(f"ckptsidecar.pydantic_ai needs Pydantic AI ({error}): pip install pydantic-ai") from error
-            self._given = ModelMessagesTypeAdapter
         return self._given
 
 
@@ -107,9 +108,9 @@ class _Form(Form):
 
     def read(self, saved: Checkpoint) -> list[Any]:
         state = json.loads(saved.state_bytes or b"null")
-        if not isinstance(state, dict) or state.get("conversation") != self._conversation or not isinstance(state.get("messages"), list):
+        if not is_object(state) or state.get("conversation") != self._conversation or not is_array(state.get("messages")):
             raise Invalid(f"run {saved.run} does not hold {self._conversation!r}: give another agent's name")
-        return state["messages"]  # type: ignore[no-any-return]
+        return state["messages"]
 
     def write(self, content: list[Any]) -> Encoded:
         return Encoded(_json({"conversation": self._conversation, "messages": content}), [], [])

@@ -8,6 +8,7 @@ from .. import _requests
 from .._client import Sidecar
 from .._transport import Ask
 from ..models import body_of
+from .._json import object_of
 from .frames import FRAMED, Parts, json_of
 
 
@@ -31,8 +32,7 @@ class Calls:
         return Parts(self._sidecar._ask(self._ask(call, _requests.JSON, json_of(_given(members), call))).body)
 
     def _json(self, ask: Ask) -> dict[str, Any]:
-        raw = body_of(self._sidecar._ask(ask))
-        return raw if isinstance(raw, dict) else {}
+        return object_of(body_of(self._sidecar._ask(ask)))
 
     def _ask(self, call: str, content_type: str, body: bytes) -> Ask:
         return Ask("POST", self._path + call, "", {"Content-Type": content_type}, body, write=True, repeatable=True)

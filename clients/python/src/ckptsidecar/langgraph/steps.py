@@ -6,11 +6,12 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, cast
 
 from .. import _requests
 from .._encode import dumps
 from ..errors import CkptError
+from .._json import is_array, is_object, is_text, object_of
 
 _log = logging.getLogger("ckptsidecar")
 _MOST_CALLS = 10_000  # that are remembered, of all threads
@@ -86,28 +87,28 @@ def _body(key: str, name: str, call: dict[str, Any], message: Any) -> bytes:
     args = call.get("args")
     return _requests.members({
         "key": key, "name": name, "status": "failed" if failed else "succeeded", "turn": call.get("turn"),
-        "outcome": "negative" if isinstance(extra, dict) and extra.get("outcome") == "negative" else None, "error": error,
+        "outcome": "negative" if object_of(extra).get("outcome") == "negative" else None, "error": error,
         "args": None if args is None else dumps(args).data, "result": None if failed else dumps(content).data,
     })  # fmt: skip
 
 
 def _messages(value: Any) -> Iterator[Any]:
     """The messages in a value, which may be one, or a list of them."""
-    for one in value if isinstance(value, (list, tuple)) else [value]:
+    for one in cast("Iterable[Any]", value) if isinstance(value, (list, tuple)) else [value]:
         if one is not None and not isinstance(one, (str, bytes, int, float)):
             yield one
 
 
 def _member(of: Any, name: str) -> Any:
-    return of.get(name) if isinstance(of, dict) else getattr(of, name, None)
+    return of.get(name) if is_object(of) else getattr(of, name, None)
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return value if is_array(value) else []
 
 
 def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) and value else None
+    return value if is_text(value) else None
 
 
 def _put(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, AsyncIterable, Callable, Mapping, Optional, Sequence, Un
 from .._aio import AsyncRun
 from .._encode import Encoded, Trace, dumps, read_json, write_json
 from ..errors import CkptError, Invalid
+from .._json import is_object
 from ..models import is_json
 from .._run import Run
 from .._typed import drive, read
@@ -109,7 +110,7 @@ class StreamingExecutor:
         if foreign.is_foreign(state):
             self._adopt(checkpoint.program, state)
         elif checkpoint.program is not None:
-            if not isinstance(state, dict) or state.get("format") != FORMAT:
+            if not is_object(state) or state.get("format") != FORMAT:
                 raise CannotAdopt(
                     "the checkpoint has a program, and its state is not of a form that this executor reads: "
                     "start another run, or continue from it in another way"

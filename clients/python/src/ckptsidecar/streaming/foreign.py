@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from .._encode import Trace
 from ..errors import CkptError
+from .._json import is_object
 from .lost import Lost
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -20,10 +24,10 @@ class CannotAdopt(CkptError):
     code = "cannot_adopt"
 
 
-def is_foreign(state: Any) -> bool:
+def is_foreign(state: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a state is a checkpoint after a statement as another system writes it."""
     return (
-        isinstance(state, dict)
+        is_object(state)
         and {"checkpoint_id", "execution_state", "metadata"} <= state.keys()
         and isinstance(state["execution_state"], dict)
         and isinstance(state["metadata"], dict)
@@ -34,7 +38,7 @@ def variables_of(state: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of the program, those of its namespace first."""
     found: dict[str, Any] = {}
     for part in (state.get("namespace"), state["execution_state"].get("variables")):
-        if isinstance(part, dict):
+        if is_object(part):
             found.update({k: v for k, v in part.items() if k.isidentifier() and not k.startswith("__")})
     return found
 
@@ -55,7 +59,7 @@ def defines(node: ast.stmt) -> bool:
 
 def fill(namespace: dict[str, Any], executed: list[ast.stmt]) -> list[Trace]:
     """Puts into the namespace what raises at its use, for each name that the program has set and nobody kept."""
-    lost = []
+    lost: list[Trace] = []
     for node in executed:
         for name in sorted(_set_by(node)):
             if name not in namespace:
@@ -72,5 +76,5 @@ def _set_by(node: ast.AST) -> set[str]:
             names.add(child.id)
         if not isinstance(child, (*_SCOPES, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             names |= _set_by(child)
-    deleted = {t.id for t in node.targets if isinstance(t, ast.Name)} if isinstance(node, ast.Delete) else set()
+    deleted: set[str] = {t.id for t in node.targets if isinstance(t, ast.Name)} if isinstance(node, ast.Delete) else set()
     return names - deleted

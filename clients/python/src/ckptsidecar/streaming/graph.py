@@ -14,7 +14,7 @@ import types
 from typing import Any, Callable, NamedTuple, Optional
 
 from .._encode import MAX_DEPTH, Trace
-from .._typed import BIG, TAG, WRITERS, Steps, drive, items_of
+from .._typed import BIG, TAG, WRITERS, Steps, drive, items_of, own_items, type_of
 from .classes import Classes
 from .lost import Lost
 from .source import Source, offset_of, path_to
@@ -72,7 +72,7 @@ class Writer:
         for name, value in variables.items():
             self._count(value, name)
         written = {name: drive(self._emit(value, 0)) for name, value in variables.items()}
-        shared = {}
+        shared: dict[str, Any] = {}
         while self._todo:
             value = self._todo.pop()
             shared[str(self._ids[id(value)])] = drive(self._node(self._nodes[id(value)], 0))
@@ -106,7 +106,7 @@ class Writer:
             stack.extend((part, f"{path}/{label}") for part, label in zip(node.parts, labels))
 
     def _lose(self, value: Any, path: str, reason: str) -> Node:
-        kind = type(value)
+        kind = type_of(value)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         if isinstance(value, Lost):
             name, reason = value._type, value._reason
@@ -114,7 +114,7 @@ class Writer:
         return Node("lost", {"path": path, "type": name, "reason": reason}, [])
 
     def _describe(self, value: Any) -> Node:
-        kind = type(value)
+        kind = type_of(value)
         if id(value) in self._host:
             return Node("host", {"name": self._host[id(value)]}, [])
         if isinstance(value, Lost):
@@ -191,9 +191,9 @@ class Writer:
         return Node("slice", {}, [value.start, value.stop, value.step])
 
     def simple(self, value: Any) -> Node:
-        return Node("namespace", {}, [Attributes(vars(value))])
+        return Node("namespace", {}, [Attributes(value.__dict__)])
 
-    def _object(self, value: Any, kind: type) -> Node:
+    def _object(self, value: Any, kind: type[Any]) -> Node:
         if isinstance(value, type):
             place = self._classes.place_of(value)
             if place is None:
@@ -205,15 +205,17 @@ class Writer:
             return Node("exception", {}, [kind, tuple(value.args), Attributes(vars(value))])
         if self._classes.place_of(kind) is None:
             raise Unsaved("is of a type that cannot be saved")
-        content: Any = None
-        if isinstance(value, (dict, list, tuple)):
-            content = list(dict.items(value)) if isinstance(value, dict) else list(value)
-        elif _solid_base(kind) is not object:
-            raise Unsaved(f"is of a class built on {_solid_base(kind).__name__}")
         attributes = Attributes(getattr(value, "__dict__", {}))
         for slot in _slots(kind):
             if hasattr(value, slot):
                 attributes[slot] = getattr(value, slot)
+        content: Optional[list[Any]] = None
+        if issubclass(kind, dict):
+            content = list(own_items(value))
+        elif issubclass(kind, (list, tuple)):
+            content = list(value)
+        elif _solid_base(kind) is not object:
+            raise Unsaved(f"is of a class built on {_solid_base(kind).__name__}")
         return Node("object", {}, [kind, attributes, content])
 
     # Second look: writing
@@ -229,7 +231,7 @@ class Writer:
         return (yield self._node(self._nodes[id(value)], depth))
 
     def _node(self, node: Node, depth: int) -> Steps:
-        parts = []
+        parts: list[Any] = []
         for part in node.parts:
             parts.append((yield self._emit(part, depth + 1)))
         if node.keys is not None:
@@ -253,13 +255,13 @@ def _typed(writer: Any, value: Any) -> Node:
 
 
 def _atomic(value: Any) -> bool:
-    kind = type(value)
+    kind = type_of(value)
     if kind is str:
         return value.isascii() or _sound(value)
     if kind is int:
         return -BIG <= value <= BIG
     if kind is float:
-        return value - value == 0  # type: ignore[no-any-return]
+        return value - value == 0
     return kind is bool or value is None
 
 
@@ -280,7 +282,7 @@ def _solid_base(kind: type) -> type:
 
 
 def _slots(kind: type) -> list[str]:
-    found = []
+    found: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:

@@ -7,9 +7,10 @@ import functools
 import importlib
 import re
 import types
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, cast
 
-from .._typed import READERS, TAG, Steps, drive
+from .._typed import READERS, TAG, Steps, drive, type_of
+from .._json import is_array
 from .classes import CannotRebuild, Classes
 from .graph import Codec
 from .lost import Lost
@@ -21,13 +22,19 @@ OF_MODULE = frozenset(
 )
 
 _MUTABLE: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "set": lambda _: set(),
-    "deque": lambda node: collections.deque(maxlen=node["maxlen"]),
+    "set": lambda _: set[Any](),
+    "deque": lambda node: collections.deque[Any](maxlen=node["maxlen"]),
     "dict": lambda _: {},
-    "ordereddict": lambda _: collections.OrderedDict(),
-    "counter": lambda _: collections.Counter(),
+    "ordereddict": lambda _: collections.OrderedDict[Any, Any](),
+    "counter": lambda _: collections.Counter[Any](),
     "defaultdict": lambda node: READERS["defaultdict"]([], node),
 }
+
+
+# The methods of built-in classes, also for a subclass that has others of these names.
+_new_tuple: Callable[..., Any] = tuple[Any, ...].__new__
+_extend: Callable[[Any, list[Any]], None] = list[Any].extend
+_set_item: Callable[[Any, Any, Any], None] = dict[Any, Any].__setitem__
 
 
 class NeedsClass(Exception):
@@ -90,11 +97,11 @@ class Reader:
         return values
 
     def _read(self, node: Any) -> Steps:
-        if type(node) is list:
+        if type_of(node) is list:
             made: list[Any] = []
             self._first.append(lambda: made.extend(self._parts(node)))
             return made
-        if type(node) is not dict:
+        if type_of(node) is not dict:
             return node
         if TAG not in node:
             plain: dict[str, Any] = {}
@@ -106,7 +113,7 @@ class Reader:
         if id not in self._made:
             shared = self._written["shared"][str(id)]
             early = functools.partial(self._made.setdefault, id)
-            if type(shared) is dict and TAG in shared:
+            if type_of(shared) is dict and TAG in shared:
                 value = yield self._object(shared, early)
             else:
                 value = yield self._read(shared)
@@ -131,9 +138,9 @@ class Reader:
         reader = READERS.get(kind)
         if reader is None:
             raise CannotRebuild(f"the state has a value of the kind {kind!r}: a newer client has written it")
-        value = node.get("value")
-        if isinstance(value, list) and kind in ("tuple", "frozenset"):
-            parts = []
+        value: Any = node.get("value")
+        if is_array(value) and kind in ("tuple", "frozenset"):
+            parts: list[Any] = []
             for part in value:
                 parts.append((yield self._read(part)))
             value = parts
@@ -145,7 +152,7 @@ class Reader:
         if code is None:
             raise CannotRebuild(f"function {node['qualname']} is not in the source at byte {node['at']}")
         defaults, keywords, extra, *cells = node["value"]
-        closure = []
+        closure: list[Any] = []
         for cell in cells:
             closure.append((yield self._read(cell)))
         made = types.FunctionType(code, self._namespace, node["name"], None, tuple(closure))
@@ -178,9 +185,10 @@ class Reader:
         if not self._classes.imported(node["module"]):
             raise CannotRebuild(f"the program did not import {node['module']}")
         try:
-            found = importlib.import_module(node["module"])
-            for part in node["name"].split(".") if "name" in node else []:
-                found = getattr(found, part)
+            found: Any = importlib.import_module(node["module"])
+            if "name" in node:
+                for part in node["name"].split("."):
+                    found = getattr(found, part)
         except (ImportError, AttributeError) as error:
             raise CannotRebuild(f"an import of the program does not work here: {error}") from error
         return found
@@ -221,15 +229,15 @@ class Reader:
         kind = yield self._read(node["value"][0])
         content = node["value"][2]
         if issubclass(kind, tuple):
-            items = []
+            items: list[Any] = []
             for part in content:
                 items.append((yield self._read(part)))
-            made = tuple.__new__(kind, items)
+            made: Any = _new_tuple(kind, items)
         else:
             made = kind.__new__(kind)
             early(made)
             if issubclass(kind, list):
-                self._first.append(lambda: list.extend(made, self._parts(content)))
+                self._first.append(lambda: _extend(made, self._parts(content)))
             elif issubclass(kind, dict):
                 self._then.append(lambda: _fill(made, [x for pair in content for x in self._parts(pair["value"])]))
         self._attributes(made, node["value"][1])
@@ -246,7 +254,7 @@ class Reader:
         fn = yield self._read(node["value"][0])
         args = yield self._read(node["value"][1])
         names = node["value"][2]
-        keywords = {}
+        keywords: dict[str, Any] = {}
         for name in names:
             keywords[name] = yield self._read(names[name])
         return functools.partial(fn, *args, **keywords)
@@ -267,7 +275,7 @@ class Reader:
         return re.compile((yield self._read(node["value"][0])), node["flags"])
 
     def slice(self, node: dict[str, Any], early: Callable[[Any], Any]) -> Steps:
-        ends = []
+        ends: list[Any] = []
         for part in node["value"]:
             ends.append((yield self._read(part)))
         return slice(*ends)
@@ -284,12 +292,12 @@ def _plain(written: dict[str, Any], node: Any, like: Reader) -> Any:
 
 def _fill(made: Any, parts: list[Any]) -> None:
     if isinstance(made, set):
-        made.update(parts)
+        cast("set[Any]", made).update(parts)
     elif isinstance(made, collections.deque):
-        made.extend(parts)
+        cast("collections.deque[Any]", made).extend(parts)
     else:
         for key, value in zip(parts[::2], parts[1::2]):
-            dict.__setitem__(made, key, value)
+            _set_item(made, key, value)
 
 
 def _set_attributes(kind: type, attributes: dict[str, Any]) -> None:

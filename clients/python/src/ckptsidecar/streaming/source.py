@@ -63,7 +63,8 @@ class Source:
         for line in data.splitlines(keepends=True):
             starts.append(starts[-1] + len(line))
         nodes = ast.parse(text).body
-        found, at = [], 0
+        found: list[Statement] = []
+        at = 0
         for node, then in zip(nodes, [*nodes[1:], None]):
             assert node.end_lineno is not None
             if then is not None and then.lineno == node.end_lineno:
@@ -95,7 +96,7 @@ class Source:
             ast.Expression(node.value) if isinstance(node, ast.Expr) else ast.Module([node], [])
         )
         mode = "eval" if isinstance(node, ast.Expr) else "exec"
-        return compile(tree, name, mode, flags=flags, dont_inherit=True)  # type: ignore[no-any-return]
+        return compile(tree, name, mode, flags=flags, dont_inherit=True)
 
     def _futures(self, before: int) -> int:
         """The flags of the __future__ statements of the program."""
