@@ -62,7 +62,7 @@ var arrows = map[string][]string{
 	// Level 1: one package for each technology or question. They do not know each other.
 	"internal/db/sqlite": {root, "internal/osfile"},
 	"internal/db/blob":   {root, "internal/db/sqlite", "internal/delta", "internal/jsontext", "internal/secrets"},
-	"internal/db/usage":  {root, "internal/db/sqlite"},
+	"internal/db/usage":  {root, "internal/db/sqlite", "internal/drift/phrase"},
 	"internal/db/ledger": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed",
@@ -102,7 +102,7 @@ var arrows = map[string][]string{
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
 		"internal/db/files", "internal/db/policies", "internal/db/saves", "internal/db/spans", "internal/db/surveys",
-		"internal/db/copy", "internal/db/langgraph", "internal/survey", "internal/wellformed",
+		"internal/db/copy", "internal/db/langgraph", "internal/drift/phrase", "internal/survey", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
 	"internal/drift": {

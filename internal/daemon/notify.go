@@ -103,7 +103,7 @@ func (s *service) watchStorage(ctx context.Context) error {
 // change while a problem lasts.
 type troubles map[string]bool
 
-var changing = regexp.MustCompile(`\d[\d.hmsµn]*`)
+var changing = regexp.MustCompile(`\d[\d.hmsµn]*( (bytes?|[kMG]B)\b)?`)
 
 // begin notes the present problems, and says whether one of them is new.
 func (t *troubles) begin(problems []string) (news bool) {

@@ -17,6 +17,9 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	log := func(mib string) string {
 		return mib + " MiB wait in the write-ahead log, because a reader holds an old snapshot"
 	}
+	room := func(free string) string {
+		return free + " are free for all users, and limits.free_floor keeps 2.5 MB"
+	}
 	var known troubles
 	for i, step := range []struct {
 		problems []string
@@ -31,6 +34,9 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		{[]string{log("2050")}, false},
 		{nil, false},
 		{[]string{log("1030")}, true},
+		{[]string{room("1.1 MB")}, true},
+		{[]string{room("989.0 kB")}, false},
+		{[]string{room("0 bytes")}, false},
 		{[]string{"a write has been blocked for 7s: the disk or a lock does not answer"}, true},
 	} {
 		if got := known.begin(step.problems); got != step.want {

@@ -4,7 +4,7 @@
 // (db/saves), LangGraph's threads (db/langgraph), export and import (db/copy) and verify
 // (db/audit). DESIGN.md in this folder says how and why.
 //
-// It may import the root package, the packages below it, internal/wellformed and, for the types of
+// It may import the root package, the packages below it, internal/wellformed, for its words internal/drift/phrase and, for the types of
 // values that callers pass to it, internal/drift/observer, internal/liveness, internal/resume,
 // internal/retention and internal/survey.
 package db

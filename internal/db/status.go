@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -158,7 +159,8 @@ func (s *Store) quotas(owner string, st *ckpt.Status) {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Owner, b.Owner))
 	})
 	st.Quotas = st.Quotas[:min(len(st.Quotas), ckpt.MaxQuotas)]
-	_, st.Disk.FreeBytes, st.Disk.FloorBytes = s.Usage.Low()
+	room := s.Usage.Room()
+	st.Disk.FreeBytes, st.Disk.FloorBytes = room.Left, room.Floor
 }
 
 // damagedProblem gives no number, because every user can read it.
@@ -206,9 +208,10 @@ func (s *Store) problems(st *ckpt.Status) {
 	for _, problem := range s.Engine.RoomProblems() {
 		add("degraded", problem)
 	}
-	if low, left, floor := s.Usage.Low(); low {
-		add("degraded", fmt.Sprintf("%d bytes are free for all users, and limits.free_floor keeps %d: users who store more than limits.owner_minimum "+
-			"cannot save; free space on the disk, let the policies keep less, or raise limits.max_database", left, floor))
+	if room := s.Usage.Room(); room.Low() {
+		add("degraded", fmt.Sprintf("%s are free for all users, and limits.free_floor keeps %s: users who store more than %s (limits.owner_minimum) "+
+			"cannot save; free space on the disk, let the policies keep less, or raise limits.max_database",
+			phrase.Bytes(room.Left), phrase.Bytes(room.Floor), phrase.Bytes(room.Minimum)))
 	}
 	if n := s.Watches.Panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf(

@@ -309,11 +309,18 @@ func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 		}
 	}
 	wantCode(t, err, ckpt.CodeQuota)
+	if text := err.Error(); !strings.Contains(text, "the last 2.5 MB of free space are kept for users who store less than 629.1 kB, and "+ann.Owner+" stores 2") {
+		t.Errorf("the refusal says %q", text)
+	}
+	s.SetRoom(max(0, total-stored), total)
+	if state, problems := s.Health(); state != "degraded" || len(problems) != 1 {
+		t.Errorf("while an owner is refused: %s, %q", state, problems)
+	}
 	if stored < 21<<20 || stored > 22<<20 {
 		t.Errorf("one owner has stored %d bytes of %d", stored, total)
 	}
 	s.SetRoom(1_500_000, total)
-	if state, problems := s.Health(); state != "degraded" || len(problems) != 1 || !strings.Contains(problems[0], "1500000 bytes are free") {
+	if state, problems := s.Health(); state != "degraded" || len(problems) != 1 || !strings.Contains(problems[0], "1.5 MB are free for all users, and limits.free_floor keeps 2.5 MB: users who store more than 629.1 kB (limits.owner_minimum) cannot save") {
 		t.Errorf("%s, %q", state, problems)
 	}
 	for n := range 2 {
@@ -390,4 +397,33 @@ func TestEndsGoOnAtTheQuota(t *testing.T) {
 	policy.RoutineKeep = 1
 	_, err = s.SetPolicy(t.Context(), ann, "a", policy)
 	must(t, err)
+}
+
+// TestOneOwnerFillsTheDiskFast: an owner who stores much between two looks at the disk still leaves the floor free. The
+// disk loses twice what is stored, because the reserve grows with the write-ahead log.
+func TestOneOwnerFillsTheDiskFast(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.FreeFloor, o.OwnerMinimum = 1<<30, 16<<20
+	s := openWith(t, o)
+	const total = 64 << 20 // so the floor is 6.4 MiB
+	free := int64(total)
+	s.Usage.Disk = func() (int64, error) { return free, nil }
+	s.SetRoom(free, total) // the only look
+	var err error
+	for n := 0; err == nil && free > 0; n++ {
+		if _, err = s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(n), 300_000))); err == nil {
+			free -= 600_000
+		}
+	}
+	wantCode(t, err, ckpt.CodeQuota)
+	if free < 6<<20 || free > 8<<20 {
+		t.Errorf("%d bytes are free when the owner is refused", free)
+	}
+	if _, err := s.Save(t.Context(), bob, binary("a", ckpt.KindRecovery, noise(1, 250_000))); err != nil {
+		t.Errorf("a user who stores little: %v", err)
+	}
+	if state, problems := s.Health(); state != "degraded" {
+		t.Errorf("%s, %q", state, problems)
+	}
 }

@@ -24,6 +24,7 @@ func NewCore(opt Options) (*Core, error) {
 	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
 	s.Usage = &usage.Meter{
 		Limits: usage.Limits{MaxOwnerBytes: opt.MaxOwnerBytes, FreeFloor: opt.FreeFloor, OwnerMinimum: opt.OwnerMinimum}, Daemon: Daemon, Reading: s.Reading, Log: opt.Log,
+		Disk: func() (free int64, err error) { free, _, err = s.disk(); return free, err },
 	}
 	return s, nil
 }

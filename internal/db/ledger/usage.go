@@ -40,13 +40,21 @@ func (tx *Tx) free(owner string, bytesOf func(*sqlite.Tx, int64) (int64, error),
 	return err
 }
 
+// disk returns the free space on the database's disk, and the size of the disk. The write-ahead log
+// counts as free: it is copied and cut before a save is refused because the disk is full.
+func (s *Core) disk() (free, total int64, err error) {
+	free, total, err = osfile.DiskSpace(filepath.Dir(s.Opt.Path))
+	_, log := s.Engine.Sizes()
+	return free + log, total, err
+}
+
 // lookAtRoom checks how much space is left for all owners: on the disk, and in the database if it
 // has a limit.
 func (s *Core) lookAtRoom() {
 	if s.Usage.FreeFloor == 0 {
 		return
 	}
-	left, total, err := osfile.DiskSpace(filepath.Dir(s.Opt.Path))
+	left, total, err := s.disk()
 	if err != nil {
 		left, total = -1, 0
 	}

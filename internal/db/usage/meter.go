@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -43,14 +44,26 @@ type Meter struct {
 	Limits
 	Daemon  string                                            // the name of the daemon as an actor
 	Reading func(context.Context, func(*sqlx.Tx) error) error // runs a function in a transaction that reads
+	Disk    func() (free int64, err error)                    // asks how much is free on the disk
 	Log     *slog.Logger
 
 	room  atomic.Int64 // the space left for all owners at the last look; below 0 if unknown
+	since atomic.Int64 // the bytes stored since that look
+	short atomic.Pointer[short]
 	total atomic.Int64 // the size of the volume, or of the largest database file that is allowed; 0 if unknown
 
 	mu     sync.Mutex
 	owners map[string]*owned
 }
+
+// short is the newest refusal for the sake of the floor.
+type short struct {
+	bytes int64 // so many were refused
+	at    time.Time
+}
+
+// shortFor is for how long a refusal shows that little is left, even if the floor itself is free.
+const shortFor = time.Minute
 
 // owned is what one owner has stored.
 type owned struct {
@@ -91,18 +104,53 @@ func (m *Meter) Tally() (t Tally) {
 
 // SetRoom notes the space that is left for all owners, below 0 if it is unknown, and how much there is in all.
 func (m *Meter) SetRoom(left, total int64) {
+	m.since.Store(0)
 	m.room.Store(left)
 	m.total.Store(total)
 }
 
-// Low says whether the space that is left for all owners is below the floor, and gives both.
-func (m *Meter) Low() (low bool, left, floor int64) {
-	if m.FreeFloor == 0 {
-		return false, -1, 0
+// growing is how many times more than the stored bytes the disk may lose before the next look: the
+// write-ahead log and the reserve grow with them, until the log is copied.
+const growing = 4
+
+// left is the space that is left for all owners now. One owner can fill a small disk between two
+// looks, so the disk is asked again if so much was stored since that the floor may be reached.
+func (m *Meter) left(floor int64) int64 {
+	room, since := m.room.Load(), m.since.Load()
+	if room < 0 {
+		return room
 	}
-	left = m.room.Load()
-	floor, _ = m.inForce(m.total.Load())
-	return left >= 0 && left < floor, left, floor
+	left := max(0, room-since)
+	if since > 0 && room-growing*since < floor {
+		if free, err := m.Disk(); err == nil {
+			left = min(left, free)
+		}
+	}
+	return left
+}
+
+// Room is the space that is left for all owners, and what is kept of it.
+type Room struct {
+	Left    int64 // below 0 if it is unknown
+	Floor   int64 // below it, only owners with less than the minimum may store more
+	Minimum int64
+	Refused int64 // bytes for which an owner was refused just now
+}
+
+// Low says whether owners with more than the minimum are refused.
+func (r Room) Low() bool { return r.Left >= 0 && r.Left-r.Refused < r.Floor }
+
+// Room is the space now.
+func (m *Meter) Room() Room {
+	if m.FreeFloor == 0 {
+		return Room{Left: -1}
+	}
+	floor, minimum := m.inForce(m.total.Load())
+	r := Room{Left: m.left(floor), Floor: floor, Minimum: minimum}
+	if s := m.short.Load(); s != nil && time.Since(s.at) < shortFor {
+		r.Refused = s.bytes
+	}
+	return r
 }
 
 // Each returns how many bytes each owner has stored.
@@ -138,6 +186,7 @@ func (m *Meter) Commit(t *Tally) {
 		o.rows += u.rows
 		o.log += u.log
 		o.added += max(0, u.rows)
+		m.since.Add(max(0, u.bytes()))
 		if o.rows < 0 { // more was subtracted than was added: the tables know
 			o.stale = true
 		}
@@ -154,7 +203,11 @@ func (m *Meter) MayStore(t *Tally, owner string, bytes, beyond int64) error {
 	if u := t.uses[owner]; u != nil {
 		used += u.bytes()
 	}
-	return m.refuse(owner, used, bytes, beyond)
+	err := m.refuse(owner, used, bytes, beyond)
+	if err != nil && m.FreeFloor > 0 {
+		m.short.Store(&short{bytes, time.Now()})
+	}
+	return err
 }
 
 func (m *Meter) used(owner string) int64 {
@@ -168,19 +221,18 @@ func (m *Meter) used(owner string) int64 {
 
 // refuse refuses bytes that would exceed an owner's quota, or the owner's share of the space.
 func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
-	const advice = "delete checkpoints, erase agents, or let the policies keep less"
+	const advice = "delete checkpoints, erase agents, "
 	if most := m.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
-		return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this needs %d: %s", owner, used, most, bytes, advice)
+		return ckpt.Errorf(ckpt.CodeQuota, "%s may store %d bytes, and would store %d: %sor let the policies keep less", owner, most, used+bytes, advice)
 	}
-	left := m.room.Load()
-	if m.FreeFloor == 0 || left < 0 {
+	if m.FreeFloor == 0 {
 		return nil
 	}
 	floor, minimum := m.inForce(m.total.Load())
-	if left = max(0, left-bytes); left < floor && used+bytes > minimum+beyond {
+	if left := m.left(floor); left >= 0 && left-bytes < floor && used+bytes > minimum+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota,
-			"this needs %d bytes and would leave %d bytes free for all users. The last %d are kept for users who store less than %d, and %s stores %d: %s, or free space on the disk",
-			bytes, left, floor, minimum, owner, used, advice)
+			"the last %s of free space are kept for users who store less than %s, and %s stores %s: %slet the policies keep less, or free space on the disk",
+			phrase.Bytes(floor), phrase.Bytes(minimum), owner, phrase.Bytes(used), advice)
 	}
 	return nil
 }
