@@ -15,10 +15,18 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// trial collects what became of the saves of all parts, as a table for OPERATIONS.md.
+type trial struct{ rows []string }
+
+func (tr *trial) add(part string, acknowledged, lost, failed int, longest time.Duration) {
+	tr.rows = append(tr.rows, fmt.Sprintf("| %s | %d | %d | %d | %v |", part, acknowledged, lost, failed, longest.Round(time.Millisecond)))
+}
+
 // load saves from several clients until it is stopped, and remembers the
 // acknowledged saves.
 type load struct {
 	m     *machine
+	name  string
 	end   context.CancelFunc
 	done  sync.WaitGroup
 	acked atomic.Int64
@@ -31,7 +39,7 @@ type load struct {
 
 func (m *machine) load(name string, clients int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{m: m, end: cancel, saved: map[string]string{}}
+	l := &load{m: m, name: name, end: cancel, saved: map[string]string{}}
 	for n := range clients {
 		l.done.Go(func() { l.client(ctx, fmt.Sprintf("%s-%d", name, n)) })
 	}
@@ -81,5 +89,6 @@ func (l *load) finish(t *testing.T) {
 			}
 		}
 	}
+	l.m.trial.add(l.name, len(l.saved), lost, len(l.failed), l.longest)
 	t.Logf("%d saves were acknowledged, %d of them are lost, %d failed; the longest took %v", len(l.saved), lost, len(l.failed), l.longest.Round(time.Millisecond))
 }

@@ -76,6 +76,7 @@ type machine struct {
 	t      *testing.T
 	leader int // its process 1, with its pid outside
 	shared string
+	trial  *trial
 }
 
 // boot boots a throw-away machine that sees the shared folder at /mnt.
@@ -102,7 +103,7 @@ func bootAs(t *testing.T, root, shared, volatile string) (m *machine, off func()
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	m = &machine{t: t, shared: shared}
+	m = &machine{t: t, shared: shared, trial: new(trial)}
 	off = sync.OnceFunc(func() { m.powerOff(cmd, ended) })
 	t.Cleanup(off)
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -182,7 +183,26 @@ func (m *machine) sh(line string) string {
 
 // as runs a line of shell as a user of the machine.
 func (m *machine) as(user, line string) (string, error) {
-	return m.try("runuser", "-u", user, "--", "env", "HOME=/home/"+user, "sh", "-c", line)
+	return m.try("runuser", "-u", user, "--", "env", "-C", "/home/"+user, "HOME=/home/"+user, "sh", "-c", line)
+}
+
+// sqlite returns the command line of an sqlite3 that knows strict tables (3.37). The one of Debian 11 does not: the machine then uses
+// the host's with all of its libraries.
+func (m *machine) sqlite(t *testing.T) string {
+	t.Helper()
+	strict := func(command string) bool {
+		_, err := m.try("sh", "-c", command+` :memory: 'CREATE TABLE t (n INTEGER) STRICT'`)
+		return err == nil
+	}
+	if strict("sqlite3") {
+		return "sqlite3"
+	}
+	out, err := exec.Command("sh", "-c", `cd "$1" && mkdir -p sqlite && p=$(command -v sqlite3) && cp -L "$p" $(ldd "$p" | grep -o '/[^ ]*') sqlite && chmod -R a+rX sqlite`, "sh", m.shared).CombinedOutput()
+	const command = "/mnt/sqlite/ld-linux-*.so.* --library-path /mnt/sqlite /mnt/sqlite/sqlite3"
+	if err != nil || !strict(command) {
+		t.Skipf("skipped: neither the machine nor this host has an sqlite3 with strict tables: %v: %s", err, out)
+	}
+	return command
 }
 
 // exitCode returns the exit code from an error of try.

@@ -60,6 +60,9 @@ func bootable(t *testing.T) string {
 func TestPackage(t *testing.T) {
 	need(t, "systemd-nspawn", "mmdebstrap", "unshare", "nsenter")
 	m := boot(t, bootable(t), packages(t))
+	defer func() {
+		t.Logf("%s: part, acknowledged, lost, refused, longest\n%s", suite(), strings.Join(m.trial.rows, "\n"))
+	}()
 	for _, part := range []struct {
 		name string
 		does func(*machine, *testing.T)
@@ -71,6 +74,7 @@ func TestPackage(t *testing.T) {
 		{"crashes", (*machine).crashes},
 		{"restarts", (*machine).restarts},
 		{"reload", (*machine).reload},
+		{"wrong reload", (*machine).wrongReload},
 		{"wrong settings", (*machine).wrongSettings},
 		{"full disk", (*machine).fullDisk},
 		{"stop under load", (*machine).stopUnderLoad},
@@ -182,13 +186,14 @@ func (m *machine) twoUsers(t *testing.T) {
 // auditors can read the database of the running daemon, and cannot write it.
 func (m *machine) auditors(t *testing.T) {
 	const db = "/var/lib/ckptsidecar/ckpt.db"
-	if out, err := m.as("vera", `sqlite3 -readonly `+db+` "SELECT count(DISTINCT owner) FROM audit_checkpoints"`); err != nil || out != "2" {
+	sqlite := m.sqlite(t)
+	if out, err := m.as("vera", sqlite+` -readonly `+db+` "SELECT count(DISTINCT owner) FROM audit_checkpoints"`); err != nil || out != "2" {
 		t.Errorf("the auditor reads %s, %v", out, err)
 	}
-	if out, err := m.as("vera", `sqlite3 `+db+` "DELETE FROM checkpoints"`); err == nil || !strings.Contains(out, "readonly") {
+	if out, err := m.as("vera", sqlite+` `+db+` "DELETE FROM checkpoints"`); err == nil || !strings.Contains(out, "readonly") {
 		t.Errorf("the auditor may write: %s, %v", out, err)
 	}
-	if out, err := m.as("ann", `sqlite3 -readonly `+db+` "SELECT 1 FROM agents"`); err == nil {
+	if out, err := m.as("ann", sqlite+` -readonly `+db+` "SELECT 1 FROM agents"`); err == nil {
 		t.Errorf("a caller reads everybody's: %s", out)
 	}
 }
@@ -217,6 +222,7 @@ func (m *machine) restarts(t *testing.T) {
 			continue
 		}
 		m.run("systemctl", "restart", "ckptsidecar.service")
+		time.Sleep(50 * time.Millisecond) // the clients save meanwhile
 	}
 	m.until(30*time.Second, "the daemon", m.answers)
 	l.finish(t)
@@ -228,6 +234,7 @@ func (m *machine) restarts(t *testing.T) {
 }
 
 func (m *machine) reload(t *testing.T) {
+	l := m.load("reload", 4)
 	before := m.pid()
 	m.sh(`printf '[log]\nlevel = "debug"\n[limits]\nconnections = 77\n' > /etc/ckptsidecar/config.toml`)
 	m.run("systemctl", "reload", "ckptsidecar.service")
@@ -241,6 +248,30 @@ func (m *machine) reload(t *testing.T) {
 	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "CKPT_CHANGED=[log.level]"); !strings.Contains(out, "were reloaded") {
 		t.Errorf("the journal: %s", out)
 	}
+	l.finish(t)
+}
+
+// wrongReload: a reload of wrong settings fails. The daemon goes on with the settings that it has, and status and doctor name the mistake.
+func (m *machine) wrongReload(t *testing.T) {
+	l := m.load("wrong-reload", 4)
+	before := m.pid()
+	m.sh(`printf '[limits]\nconnections = 0\n' > /etc/ckptsidecar/config.toml`)
+	out, err := m.try("systemctl", "reload", "ckptsidecar.service")
+	t.Log(out)
+	if err == nil {
+		t.Errorf("a reload of wrong settings succeeded: %s", out)
+	}
+	for _, command := range []string{"ckptsidecar status", "ckptsidecar doctor"} {
+		out, err := m.try("sh", "-c", command)
+		t.Logf("%s: %v\n%s", command, err, out)
+		if !strings.Contains(out, "config.toml:2: the setting limits.connections must be at least 1") {
+			t.Errorf("%s does not name the mistake: %s", command, out)
+		}
+	}
+	if m.pid() != before || m.show("ActiveState") != "active" {
+		t.Errorf("after the reload the service is %s with another process", m.show("ActiveState"))
+	}
+	l.finish(t)
 }
 
 // wrongSettings: there is no restart loop, one clear line, and an answer for
@@ -286,24 +317,36 @@ func (m *machine) fullDisk(t *testing.T) {
 		m.run("systemctl", "start", "ckptsidecar.socket", "ckptsidecar.service")
 		m.until(20*time.Second, "the daemon", m.answers)
 	}()
-	out, err := m.as("ann", `n=0; while head -c 400000 /dev/urandom | ckptsidecar save filler --kind recovery --content-type application/octet-stream -q >/dev/null
-		do n=$((n+1)); [ $n -lt 400 ] || exit 9; done; echo "$n saved"; exit 1`)
+	// The daemon has copied its log between two refusals, so the last one stands.
+	out, err := m.as("ann", `refused=0; while [ $refused -lt 3 ]
+		do if head -c 400000 /dev/urandom | ckptsidecar save filler --kind recovery --content-type application/octet-stream -q >>acknowledged
+			then refused=0; else refused=$((refused+1)); sleep 2; fi
+			[ $(wc -l <acknowledged) -lt 400 ] || exit 9
+		done; exit 1`)
 	t.Log("ann: ", out)
+	refused := map[string]int{"ann": strings.Count(out, "are kept for users")}
 	if exitCode(err) != 1 || !strings.Contains(out, "are kept for users who store less than") {
 		t.Errorf("ann fills the disk: %v: %s", err, out)
 	}
 	for n := range 20 {
-		if out, err := m.as("bob", fmt.Sprintf(`echo '{"n":%d}' | ckptsidecar save small -q`, n)); err != nil {
+		if out, err := m.as("bob", fmt.Sprintf(`echo '{"n":%d}' | ckptsidecar save small --kind recovery -q >>acknowledged`, n)); err != nil {
 			t.Fatalf("bob, who has stored nothing, is refused: %v: %s", err, out)
 		}
 	}
-	for _, user := range []string{"ann", "bob"} {
-		out, err := m.as(user, "ckptsidecar status")
+	for user, agent := range map[string]string{"ann": "filler", "bob": "small"} {
+		var acknowledged, stored int
+		out, err := m.as(user, "wc -l <acknowledged; ckptsidecar list "+agent+" --all -q | sort >stored; sort acknowledged | comm -12 - stored | wc -l")
+		if _, wrong := fmt.Sscan(out, &acknowledged, &stored); wrong != nil || acknowledged == 0 || stored != acknowledged {
+			t.Errorf("%s has %q: %v, %v", user, out, err, wrong)
+		}
+		m.trial.add("full-disk "+user, acknowledged, acknowledged-stored, refused[user], 0)
+		out, err = m.as(user, "ckptsidecar status")
 		t.Logf("%s: %s", user, out)
 		if !strings.Contains(out, "degraded") {
 			t.Errorf("%s is not told that the daemon is degraded: %v: %s", user, err, out)
 		}
 	}
+	t.Log(m.run("ckptsidecar", "verify", "--db", "/var/lib/ckptsidecar/ckpt.db"))
 	if out, err := m.as("ann", "ckptsidecar erase filler --yes"); err != nil {
 		t.Errorf("ann makes room: %v: %s", err, out)
 	}
@@ -400,9 +443,13 @@ func (m *machine) serviceOfAPackage(t *testing.T) {
 }
 
 func (m *machine) removeAndPurge(t *testing.T) {
+	l := m.load("purge", 4)
+	time.Sleep(300 * time.Millisecond)
+	l.end()
+	l.done.Wait()
 	m.run("dpkg", "-r", "ckptsidecar")
 	const db = "/var/lib/ckptsidecar/ckpt.db"
-	if n := m.run("sqlite3", "-readonly", db, "SELECT count(*) FROM audit_checkpoints WHERE agent = 'coder'"); n != "2" {
+	if n := m.sh(m.sqlite(t) + ` -readonly ` + db + ` "SELECT count(*) FROM audit_checkpoints WHERE agent = 'coder'"`); n != "2" {
 		t.Errorf("after the removal %s checkpoints are left", n)
 	}
 	if out, err := m.try("systemctl", "cat", "ckptsidecar.service"); err == nil && !strings.Contains(out, "masked") && strings.Contains(out, "ExecStart") {
@@ -418,6 +465,8 @@ func (m *machine) removeAndPurge(t *testing.T) {
 	}
 	m.run("test", "-e", db)
 	m.run("dpkg", "-i", m.deb(newVersion))
+	m.until(10*time.Second, "the daemon", m.answers)
+	l.finish(t)
 	t.Log(m.sh("echo ckptsidecar ckptsidecar/purge-data boolean true | debconf-set-selections; dpkg -P ckptsidecar"))
 	leftovers := m.sh("ls -d /var/lib/ckptsidecar /etc/ckptsidecar /usr/bin/ckptsidecar /run/ckptsidecar/* 2>/dev/null; find / -xdev -name '*ckptsidecar*' -not -path '/proc/*' -not -path '/mnt/*' -not -path '/home/*' -not -path '/var/cache/debconf/*' -not -path '/var/log/*' 2>/dev/null; true")
 	if leftovers != "" {
