@@ -90,7 +90,7 @@ func (s *service) refuseCallers() {
 		return
 	}
 	problem := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeBusy,
-		Message: "the daemon cannot start, and its log says why: ask its administrator (`ckptsidecar service status`)"})
+		Message: "the daemon cannot start, and its log says why: an administrator finds the log with `ckptsidecar service status`"})
 	body, _ := json.Marshal(problem)
 	server := &http.Server{ReadHeaderTimeout: refuseTime, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")

@@ -114,7 +114,7 @@ func syntaxError(path, text string, err error) error {
 	if errors.As(err, &parse) {
 		if key, twice := strings.CutSuffix(parse.Message, definedTwice); twice {
 			key = strings.TrimPrefix(key, "Key '")
-			return fmt.Errorf("%s:%d: %s stands a second time, and line %d has it already: write both parts into one",
+			return fmt.Errorf("%s:%d: %s stands twice, here and in line %d: write it once",
 				path, parse.Position.Line, key, firstLine(text, key))
 		}
 		return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)

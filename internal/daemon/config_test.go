@@ -333,7 +333,7 @@ func TestDropInsGoOverTheFile(t *testing.T) {
 func TestASectionThatStandsTwice(t *testing.T) {
 	c := sound(t)
 	err := c.parse("c.toml", "[limits]\nconnections = 5\n\n[log]\nlevel = \"warn\"\n[limits]\nowner_connections = 5\n")
-	if err == nil || !strings.Contains(err.Error(), "c.toml:6: limits stands a second time, and line 1 has it already") {
+	if err == nil || !strings.Contains(err.Error(), "c.toml:6: limits stands twice, here and in line 1: write it once") {
 		t.Errorf("%v", err)
 	}
 }

@@ -91,7 +91,7 @@ func (v *served) settings(st *ckpt.Status) {
 		return
 	}
 	if _, err := load(); err != nil {
-		degrade(st, "the settings are wrong now, so the next start fails; mend them, and reload: "+oneLine(err))
+		degrade(st, "the settings are wrong, so the next start fails: "+oneLine(err)+"; the old settings are in effect; correct the file, and reload the daemon")
 	}
 }
 

@@ -41,7 +41,7 @@ func lookDaemon(_ context.Context, p *patient) []finding {
 	}
 	found := []finding{ok("pid %d is %s, started %s", p.status.PID, p.status.State, term.Ago(p.status.Now.Time, p.status.StartedAt.Time))}
 	if p.status.State != "ready" {
-		found[0] = fail("read its log, and the lines below", "pid %d is %s", p.status.PID, p.status.State)
+		found[0] = fail("do what the next lines say; the daemon's log says more", "pid %d is %s", p.status.PID, p.status.State)
 	}
 	for _, problem := range p.status.Problems {
 		found = append(found, warn("", "%s", problem))

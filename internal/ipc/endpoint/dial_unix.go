@@ -48,9 +48,12 @@ func howToJoin(path string) string {
 		return "only its owner may"
 	}
 	group, err := user.LookupGroupId(strconv.FormatUint(uint64(st.Gid), 10))
-	me, unknown := user.Current()
-	if err != nil || unknown != nil {
+	if err != nil {
 		return fmt.Sprintf("join the group %d, which owns it", st.Gid)
+	}
+	me, err := user.Current()
+	if err != nil {
+		return fmt.Sprintf("join the group %s (%d), which owns it", group.Name, st.Gid)
 	}
 	return fmt.Sprintf("join the group %s, which owns it (sudo usermod -aG %s %s, then log in again)", group.Name, group.Name, me.Username)
 }

@@ -64,6 +64,10 @@ func TestDialWithoutPermission(t *testing.T) {
 	if !strings.Contains(got, "join the group daemon, which owns it (sudo usermod -aG daemon bin, then log in again)") {
 		t.Errorf("with a group: %q", got)
 	}
+	got, _ = askAs(t, path, asUser(54321)) // as a container's user, without a name
+	if !strings.Contains(got, "join the group daemon ("+group.Gid+"), which owns it") {
+		t.Errorf("a user without a name: %q", got)
+	}
 }
 
 func TestDialKeepsTheContextsError(t *testing.T) {
