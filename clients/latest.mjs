@@ -27,7 +27,6 @@ const parts = {
     folder: 'clients/typescript/adapters',
     needs: 'langgraph', // it uses the package that was built there
     latest: ['@openai/agents-core', '@anthropic-ai/claude-agent-sdk', '@modelcontextprotocol/client', '@mastra/core', 'ai'],
-    ranges: { ai: '^6' }, // version 7 needs Node 22
     run: [['npm', 'test']],
   },
   mcp: {
@@ -49,7 +48,7 @@ function install(part) {
   const cwd = join(copy, part.folder);
   const file = join(cwd, 'package.json');
   const manifest = JSON.parse(readFileSync(file, 'utf8'));
-  for (const name of part.latest) manifest.devDependencies[name] = part.ranges?.[name] ?? 'latest';
+  for (const name of part.latest) manifest.devDependencies[name] = 'latest';
   for (const name of part.omit ?? []) delete manifest.devDependencies[name];
   delete manifest.overrides;
   writeFileSync(file, JSON.stringify(manifest, null, 2));

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { convertToModelMessages, createUIMessageStream, readUIMessageStream, streamText, type UIMessage, validateUIMessages } from 'ai';
-import { MockLanguageModelV3, simulateReadableStream } from 'ai/test';
+import { MockLanguageModelV4, simulateReadableStream } from 'ai/test';
 import { SidecarChats } from 'ckptsidecar/ai-sdk';
 
 import { until, World } from '../../test/world.js';
@@ -69,12 +69,12 @@ test('what the SDK streams is saved at its end, and the next turn has it', async
       { type: 'text-end' as const, id: 't' },
       { type: 'finish' as const, finishReason: { unified: 'stop' as const, raw: 'stop' }, usage },
     ];
-    const model = new MockLanguageModelV3({ doStream: async () => ({ stream: simulateReadableStream({ chunks }) }) });
+    const model = new MockLanguageModelV4({ doStream: async () => ({ stream: simulateReadableStream({ chunks }) }) });
     let saved: Promise<void> | undefined;
     const stream = createUIMessageStream<UIMessage>({
       originalMessages: messages,
       execute: ({ writer }) => writer.merge(streamText({ model, messages: prompt }).toUIMessageStream()),
-      onFinish: ({ messages: all }) => (saved = mine.saveChat({ chatId: 'c', messages: all })),
+      onEnd: ({ messages: all }) => (saved = mine.saveChat({ chatId: 'c', messages: all })),
     });
     for await (const _ of readUIMessageStream({ stream }));
     await saved;

@@ -3,8 +3,8 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { generateText, stepCountIs, tool, wrapLanguageModel } from 'ai';
-import { MockLanguageModelV3 } from 'ai/test';
+import { generateText, isStepCount, tool, wrapLanguageModel } from 'ai';
+import { MockLanguageModelV4 } from 'ai/test';
 import { Sidecar } from 'ckptsidecar';
 import { DurableSteps } from 'ckptsidecar/ai-sdk';
 import { z } from 'zod';
@@ -14,7 +14,7 @@ const note = (line: string): void => appendFileSync(effects, `${line}\n`);
 const most = 8;
 
 // A script, so that this needs no model: it counts the results that it sees, and calls the tool again with the next number.
-const script = new MockLanguageModelV3({
+const script = new MockLanguageModelV4({
   doGenerate: async ({ prompt }) => {
     const n = prompt.filter((m) => m.role === 'tool').length + 1;
     note(`asked ${n}`);
@@ -45,9 +45,9 @@ const result = await new Sidecar({ deadline: '30s', startDeadline: '30s' }).agen
   const { text } = await generateText({
     model: wrapLanguageModel({ model: script, middleware: steps.middleware }),
     tools: steps.tools({ add }, { negative: (_, answer) => (answer as { added: number }).added === 4 }),
-    stopWhen: stepCountIs(20),
+    stopWhen: isStepCount(20),
     prompt: 'add the numbers',
-    onStepFinish: ({ toolResults }) => {
+    onStepEnd: ({ toolResults }) => {
       for (const { output } of toolResults) note(`kept effect ${(output as { added: number }).added}`);
     },
   });

@@ -38,7 +38,7 @@ export class DurableSteps {
    * the same answer in a resumed run. Answers that are streamed are not kept.
    */
   readonly middleware = {
-    specificationVersion: 'v3' as const,
+    specificationVersion: 'v3' as const, // version 6 of the SDK asks for it; version 7 takes any
     wrapGenerate: async ({ doGenerate, params, model }: { doGenerate: () => PromiseLike<any>; params: { prompt: unknown }; model: { modelId: string } }): Promise<any> => {
       const digest = createHash('sha256').update(encode([model.modelId, params.prompt]).bytes).digest('hex').slice(0, 32);
       const times = (this.asked.get(digest) ?? 0) + 1;
