@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,5 +158,50 @@ func TestAPurgeKeepsTheData(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "Template: ckptsidecar/purge-data\nType: boolean\nDefault: false\n") {
 		t.Errorf("a purge without a terminal removes the checkpoints:\n%s", text)
+	}
+}
+
+// TestMacOSHasNoService: no file of launchd is shipped, and `service` on macOS is the file that says so.
+func TestMacOSHasNoService(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if strings.Contains(path, "launchd") || strings.HasSuffix(path, ".plist") {
+			t.Errorf("%s is for a service of macOS", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "list", "-f", "{{.GoFiles}}", "../internal/cli/service")
+	cmd.Env = append(os.Environ(), "GOOS=darwin")
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "host_other.go") || strings.Contains(string(out), "darwin") {
+		t.Errorf("macOS has %s, %v", out, err)
+	}
+}
+
+// TestDoctorNamesInstalledDocuments: a document that doctor names is in the packages.
+func TestDoctorNamesInstalledDocuments(t *testing.T) {
+	shipped, err := os.ReadFile("nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob("../internal/cli/doctor/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range regexp.MustCompile(`[A-Z_]+\.md`).FindAllString(string(text), -1) {
+			if named++; !strings.Contains(string(shipped), "/usr/share/doc/ckptsidecar/"+document) {
+				t.Errorf("%s names %s, which the packages do not have", source, document)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("doctor names no document: this test sees nothing")
 	}
 }
