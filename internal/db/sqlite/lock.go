@@ -14,7 +14,7 @@ import (
 // takeLock takes the lock that keeps a second process away from a database.
 func takeLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, &OperatorError{"the folder of the database cannot be created", err}
+		return nil, &OperatorError{"the folder of the database cannot be created: create it, mount a volume there, or choose another with --db", err}
 	}
 	lock, err := lockSoon(path + ".lock")
 	if err == nil || errors.Is(err, ErrLocked) {
