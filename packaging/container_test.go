@@ -68,7 +68,7 @@ func TestContainerPage(t *testing.T) {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = "..", env
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"ready", "saved: number 1 of run main", `{"n":1}`} {
+	for _, want := range []string{"ready", "left for all users", "saved: number 1 of run main", `{"n":1}`} {
 		if err != nil || !strings.Contains(string(out), want) {
 			logs := exec.Command("podman", "logs", "ckptsidecar")
 			logs.Env = env
