@@ -559,7 +559,7 @@ func (c *call) finish(ctx context.Context, r ckpt.StepRequest) (*ckpt.Step, erro
 func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest) error {
 	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded, Result: r.Result, Error: r.Error}
 	switch { // the model has seen the result, also an error, and decides what to do
-	case c.in.Interrupt:
+	case c.in.Interrupt, c.in.stopped():
 		end.Status = ckpt.OperationUncertain
 	case r.Status == ckpt.StepFailed:
 		end.Status = ckpt.OperationFailed

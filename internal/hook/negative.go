@@ -72,27 +72,3 @@ func (in *Input) exit() (code int, output string) {
 	}
 	return 0, ""
 }
-
-// geminiTrailer are the lines that Gemini CLI writes behind the output of a command.
-var geminiTrailer = lazily(`(?s)^(?:<untrusted_context>\n)?Output: (.*?)((?:\n(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*)*)(?:\n</untrusted_context>)?\s*$`)
-
-// geminiExit returns the exit code that Gemini CLI reports, nil for none, and the output of the command.
-func geminiExit(text string) (code *int, output string) {
-	m := geminiTrailer().FindStringSubmatch(text)
-	if m == nil {
-		return nil, text
-	}
-	none := 0
-	code, output = &none, m[1]
-	if output == "(empty)" {
-		output = ""
-	}
-	for line := range strings.Lines(m[2]) {
-		if word, is := strings.CutPrefix(strings.TrimSpace(line), "Exit Code: "); is {
-			if n, err := strconv.Atoi(word); err == nil {
-				code = &n
-			}
-		}
-	}
-	return code, output
-}

@@ -242,6 +242,12 @@ func (in *Input) failure() string {
 	return ""
 }
 
+// stopped reports whether a call was stopped, so that nobody knows what it did.
+func (in *Input) stopped() bool {
+	end := in.reported()
+	return end != nil && end.status == ""
+}
+
 // reported returns how a call ended whose end the product reports without saying whether it failed: Gemini CLI has the exit
 // code in the text for the model, and Codex only in its rollout, which it writes first. nil means that nothing says it.
 func (in *Input) reported() *ending {
@@ -252,12 +258,7 @@ func (in *Input) reported() *ending {
 		if !shellTools[in.Tool] {
 			return nil
 		}
-		code, output := geminiExit(answer.Text)
-		end := &ending{status: ckpt.StepSucceeded, output: output, code: code}
-		if code != nil && *code != 0 {
-			end.status, end.why = ckpt.StepFailed, failedWith(*code, output)
-		}
-		return end
+		return geminiEnd(answer.Text)
 	}
 	if in.TurnID != "" {
 		return in.ending(Codex, in.ToolUseID)

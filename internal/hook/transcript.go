@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -196,19 +197,60 @@ func geminiEnding(line []byte, key string) (end *ending) {
 		for _, r := range c.Result {
 			output, failure = output+r.Response.Response.Output, failure+r.Response.Response.Error
 		}
-		code, rest := geminiExit(output)
-		end = &ending{status: ckpt.StepSucceeded, output: output, code: code}
-		switch {
-		case c.Status == "cancelled":
-			end.status, end.why = "", "the user cancelled it: it may have taken effect"
-		case c.Status == "error":
+		switch end = geminiEnd(output); c.Status {
+		case "cancelled":
+			end = stopped
+		case "error":
 			end.status, end.why = ckpt.StepFailed, cmp.Or(failure, output, "the tool reported a failure")
-		case code != nil && *code != 0:
-			end.status, end.why = ckpt.StepFailed, failedWith(*code, rest)
 		}
 	}
 	return end
 }
+
+// geminiOutput is what Gemini CLI tells its model about a command that ended: its output, and lines behind it.
+var geminiOutput = lazily(`(?s)^Output: (.*?)((?:\n(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*)*)\s*$`)
+
+// geminiEnd returns how a command ended, from what Gemini CLI tells its model about it.
+func geminiEnd(text string) *ending {
+	inner, _ := strings.CutPrefix(text, "<untrusted_context>\n")
+	inner = strings.TrimSuffix(strings.TrimSpace(inner), "\n</untrusted_context>")
+	for begin, end := range geminiWords {
+		if strings.HasPrefix(inner, begin) {
+			end.why, end.output = cmp.Or(end.why, inner), inner
+			return &end
+		}
+	}
+	m := geminiOutput().FindStringSubmatch(inner)
+	if m == nil {
+		return &ending{status: ckpt.StepSucceeded, output: text}
+	}
+	none := 0
+	end := &ending{status: ckpt.StepSucceeded, output: m[1], code: &none}
+	if end.output == "(empty)" {
+		end.output = ""
+	}
+	for line := range strings.Lines(m[2]) {
+		name, word, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch n, err := strconv.Atoi(word); {
+		case name == "Exit Code" && err == nil && n != 0:
+			end.status, end.code, end.why = ckpt.StepFailed, &n, failedWith(n, end.output)
+		case name == "Signal" && end.why == "":
+			end.status, end.code, end.why = ckpt.StepFailed, nil, strings.TrimSpace("Signal "+word+"\n"+end.output)
+		}
+	}
+	return end
+}
+
+// geminiWords are the beginnings of what Gemini CLI tells about a command without an end of its own.
+var geminiWords = map[string]ending{
+	"Command was cancelled by user before it could start":    {status: ckpt.StepFailed},
+	"Command injection detected: ":                           {status: ckpt.StepFailed},
+	"Command was cancelled by user before it could complete": *stopped,
+	"Command was automatically cancelled ":                   {why: "it took too long and was stopped: it may have taken effect"},
+	movedToBackground:                                        {goesOn: true},
+}
+
+const movedToBackground = "Command moved to background (PID: "
 
 // failedWith says that a command failed, as Claude Code says it.
 func failedWith(code int, output string) string {
@@ -243,7 +285,8 @@ func (in *Input) background() bool {
 		Text   string `json:"llmContent"`       // of Gemini CLI
 	}
 	_ = json.Unmarshal(in.ToolResponse, &response) // members of other types stay empty
-	return response.Task != "" || response.Status == "async_launched" || goesOn(in.ToolInput) && !strings.Contains(response.Text, "Exit Code:")
+	return response.Task != "" || response.Status == "async_launched" || strings.Contains(limit(response.Text, maxName), movedToBackground) ||
+		goesOn(in.ToolInput) && !strings.Contains(response.Text, "Exit Code:")
 }
 
 // goesOn reports whether the arguments of a call ask that it goes on in the background.
