@@ -42,6 +42,7 @@ func (w *world) interactive() *terminal {
 	start := map[hook.Product][2]string{
 		hook.ClaudeCode: {w.claude(), "--dangerously-skip-permissions"},
 		hook.Codex:      {filepath.Join(modules(), ".bin/codex"), "--dangerously-bypass-hook-trust"},
+		hook.Gemini:     {filepath.Join(modules(), ".bin/gemini"), "--yolo"},
 	}
 	s := &terminal{w: w, end: end, cmd: exec.Command(start[w.product][0], start[w.product][1])}
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = w.proj, w.environ(), other, other, other

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -67,7 +66,7 @@ func (c *call) saveRequest(ctx context.Context, state ckpt.JSON, wait time.Durat
 	}
 	keeping, id, err := c.keepFiles()
 	if err != nil {
-		r.Labels["files"] = limit(strings.Map(printable, "none: "+err.Error()), ckpt.MaxLabelValue)
+		r.Labels["files"] = labelValue("none: " + err.Error())
 		return r
 	}
 	r.ID = id
@@ -79,7 +78,7 @@ func (c *call) saveRequest(ctx context.Context, state ckpt.JSON, wait time.Durat
 	case tree != "":
 		r.Trees = []string{tree}
 	case why != "":
-		r.Labels["files"] = limit(strings.Map(printable, "none: "+why), ckpt.MaxLabelValue)
+		r.Labels["files"] = labelValue("none: " + why)
 	}
 	return r
 }

@@ -382,13 +382,15 @@ func (c *call) prompted(ctx context.Context) (string, error) {
 		return "", err
 	}
 	appended, _, err := c.Client.Append(ctx, c.ref, []ckpt.NewEvent{{Type: promptEvent, Payload: payload}}, "")
+	restored := ""
 	if err == nil {
-		err = c.promptFiles(ctx, appended.Last)
+		restored, err = c.restoredText(ctx)
+		err = first(c.promptFiles(ctx, appended.Last), err)
 	}
 	if plan != nil && plan.Claimed && plan.Verdict != ckpt.VerdictFresh {
-		return planText(plan, true), err
+		return joined(planText(plan, true), restored), err
 	}
-	return "", err
+	return restored, err
 }
 
 // maxKept is the most bytes of a tool's arguments or result that are kept.

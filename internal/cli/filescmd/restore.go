@@ -83,7 +83,8 @@ type restorer struct {
 	folder     *rewind.Folder
 	checkpoint *ckpt.Checkpoint
 	tree       *ckpt.Tree
-	runs       []ckpt.Run // of the agent, known when a plan is made
+	runs       []ckpt.Run  // of the agent, known when a plan is made
+	labels     ckpt.Labels // what the files go back to
 }
 
 func newRestorer(ctx context.Context, a *cli.App, checkpoint, root string) (*restorer, error) {
@@ -91,7 +92,7 @@ func newRestorer(ctx context.Context, a *cli.App, checkpoint, root string) (*res
 	if err != nil {
 		return nil, err
 	}
-	r := &restorer{a: a, checkpoint: c}
+	r := &restorer{a: a, checkpoint: c, labels: ckpt.Labels{hook.RestoredTo: "at checkpoint " + c.ID + " of " + c.CreatedAt.String()}}
 	if root != "" {
 		if r.place, err = placeOf(a, root); err != nil {
 			return nil, err
@@ -478,6 +479,7 @@ func (r *restorer) apply(ctx context.Context, plan *rewind.Plan) (undo string, e
 	defer unpin()
 	head := rewind.Journal{
 		Root: r.place.root, Agent: r.checkpoint.Agent, Run: r.checkpoint.Run, Checkpoint: r.checkpoint.ID, Started: ckpt.At(time.Now()),
+		Labels: r.labels,
 	}
 	return r.place.apply(ctx, r.a, r.folder, head, plan)
 }
@@ -550,8 +552,14 @@ func keptIn(ctx context.Context, a *cli.App, agent, run string) (ref ckpt.RunRef
 func (p *place) keepRestored(ctx context.Context, a *cli.App, ref ckpt.RunRef, j *rewind.Journal) error {
 	found, err := p.keepNow(ctx, a, j.Agent, &files.Scanner{Root: p.root})
 	if err == nil {
+		paths := make([]string, len(j.Items))
+		for i := range j.Items {
+			paths[i] = j.Items[i].Path
+		}
+		labels := hook.RestoredLabels(j.Labels, j.Run, paths)
+		labels["restore"] = j.ID
 		// A routine checkpoint could remove the one that was restored, which is often the oldest.
-		_, err = saveWith(ctx, a, ref, ckpt.KindRecovery, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
+		_, err = saveWith(ctx, a, ref, ckpt.KindRecovery, []string{found.Tree.ID}, labels)
 	}
 	if err != nil {
 		return fmt.Errorf("the files were restored, but could not be saved in a checkpoint: %w", err)
@@ -850,7 +858,10 @@ func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) err
 	}
 	err = refusal(plan)
 	if err == nil && !dry && len(plan.Items) > 0 {
-		head := rewind.Journal{Root: p.root, Agent: j.Agent, Run: j.Run, Checkpoint: j.Undo, Started: ckpt.At(time.Now())}
+		head := rewind.Journal{
+			Root: p.root, Agent: j.Agent, Run: j.Run, Checkpoint: j.Undo, Started: ckpt.At(time.Now()),
+			Labels: ckpt.Labels{hook.RestoredTo: "before the restore of " + j.Started.String() + ", which is taken back"},
+		}
 		result.Undo, err = p.apply(ctx, a, f, head, plan)
 		result.Applied = err == nil
 	}

@@ -110,6 +110,8 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 		return err
 	}
 	defer r.folder.Close()
+	r.labels = ckpt.Labels{hook.RestoredTo: fmt.Sprintf("number %d from the newest, of %s", prompt.Number, prompt.At),
+		hook.RestoredPrompt: oneLine(prompt.Prompt)}
 	if err := c.checkFolder(r); err != nil {
 		return err
 	}

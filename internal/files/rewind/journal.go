@@ -51,6 +51,8 @@ type Journal struct {
 	Keep       string    `json:"keep,omitempty"`   // the path that the journal gets when the restore is done; "" if it is removed then
 	TakesBack  bool      `json:"takes_back,omitempty"`
 
+	Labels ckpt.Labels `json:"labels,omitempty"` // of the checkpoint after the restore: what the files go back to
+
 	path string
 }
 
