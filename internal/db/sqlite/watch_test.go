@@ -1,9 +1,13 @@
 package sqlite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
 )
 
 // TestACopyBeforeAVacuumCommitsTakesNothingBack: a copy of the log that began and ended before a vacuum was
@@ -47,5 +51,52 @@ func TestACopyBeforeAVacuumCommitsTakesNothingBack(t *testing.T) {
 	size(2 * PageSize)
 	if err := w.check(); err == nil {
 		t.Error("a file that was cut by somebody else is not noticed any more")
+	}
+}
+
+// TestWhatWasWrittenIsKnownBeforeTheFileIsExamined: another program writes the database file during a transaction. The store learns that the
+// transaction has committed before the store is asked about the file, so that the store does not miss its own rows.
+func TestWhatWasWrittenIsKnownBeforeTheFileIsExamined(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	o := optionsAt(path, 1)
+	known, examined := 0, 0
+	o.Hooks.Ended = func(_ *Tx, committed bool) {
+		if committed {
+			known++
+		}
+	}
+	o.Hooks.Examine = func(db *sqlx.DB, sound func() error) error {
+		examined++
+		var rows int
+		if err := db.Get(&rows, `SELECT count(*) FROM t`); err != nil {
+			return err
+		}
+		if rows != known {
+			return fmt.Errorf("the file has %d rows, and the store knows %d", rows, known)
+		}
+		return sound()
+	}
+	e, err := Open(t.Context(), o)
+	if err == nil {
+		err = e.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	known = 0
+	for i := range 3 {
+		err := e.Write(&Op{Do: func(tx *Tx) error {
+			if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Duration(i+1)*time.Hour)); err != nil {
+				return err
+			}
+			return tx.Exec(`INSERT INTO t VALUES (1, 1)`)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if examined == 0 {
+		t.Error("the file was never examined")
 	}
 }

@@ -253,8 +253,20 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	defer func() { _ = w.zero(false) }() // if that fails, the next transaction tries it again
-	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
+	if err := w.write(t, batch); err != nil {
 		return nil, err
+	}
+	if err := w.checkFiles(); err != nil {
+		return nil, &FatalError{errAtCommit{err}}
+	}
+	return t.after, nil
+}
+
+// write begins, fills and commits a transaction. At its end the store knows how the transaction ended, so that the store can compare its
+// knowledge with the files.
+func (w *writer) write(t *Tx, batch []*Op) error {
+	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
+		return err
 	}
 	committed := false
 	if ended := w.engine.opt.Hooks.Ended; ended != nil {
@@ -262,18 +274,15 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 	}
 	if err := w.fill(t, batch); err != nil {
 		w.rollback(err)
-		return nil, err
+		return err
 	}
 	w.gotOn()
 	if err := w.do(`COMMIT`); err != nil {
 		w.rollback(err)
-		return nil, commitError(err)
+		return commitError(err)
 	}
 	committed = true
-	if err := w.checkFiles(); err != nil {
-		return nil, &FatalError{errAtCommit{err}}
-	}
-	return t.after, nil
+	return nil
 }
 
 // fill does everything of a transaction except its commit.
