@@ -246,7 +246,7 @@ func (c *filesCmd) restores(b *measure.Bench, f *filesBench, r *filesReport, m *
 	if err := errors.Join(f.snap(), f.commit()); err != nil {
 		return err
 	}
-	restore := func() error { return f.do(f.program, "files", "restore", before, "--apply") }
+	restore := func() error { return f.do(f.program, "files", "restore", before, "--yes") }
 	undo := func() error { return f.do(f.program, "files", "undo", f.root) }
 	w := filesWork{Work: strconv.Itoa(n) + " brought back"}
 	if w.Ours, err = timed(1, nothing, restore); err != nil {

@@ -202,7 +202,7 @@ func TestATreeThatIsLargerThanACall(t *testing.T) {
 	if n := count(second); n != 2 {
 		t.Errorf("the second tree has %d files", n)
 	}
-	w.do("files", "restore", first, "--apply", "--remove")
+	w.do("files", "restore", first, "--yes", "--remove")
 	for _, i := range []int{0, files - 1} {
 		if text, err := root.ReadFile(fmt.Sprintf("%s/f%d", folder, i)); err != nil || string(text) != "x" {
 			t.Errorf("file %d is %q, %v", i, text, err)

@@ -119,7 +119,7 @@ func TestARestoreIsKilledInItsCalls(t *testing.T) {
 		w.put(is)
 		w.do("files", "snap", w.root, "--agent", "a")
 		out, code := w.command(strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"), "-e", "trace="+m.calls,
-			"-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", m.calls, m.at), "ckptsidecar", "files", "restore", first, "--apply", "--remove")
+			"-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", m.calls, m.at), "ckptsidecar", "files", "restore", first, "--yes", "--remove")
 		if code != 0 {
 			died++
 		}
@@ -253,13 +253,13 @@ func TestAHostileRepository(t *testing.T) {
 	must(t, os.Rename(filepath.Join(w.root, "d"), filepath.Join(w.root, "e")))
 	must(t, os.Symlink(outside, filepath.Join(w.root, "d")))
 	for _, flags := range [][]string{{}, {"--overwrite", "--remove"}, {"--aside"}} {
-		out, code := w.command(append([]string{"ckptsidecar", "files", "restore", first, "--apply"}, flags...)...)
+		out, code := w.command(append([]string{"ckptsidecar", "files", "restore", first, "--yes"}, flags...)...)
 		if code != 4 || !strings.Contains(out, "d is in the way") {
 			t.Errorf("%q ended with %d: %s", flags, code, out)
 		}
 	}
 	w.do("files", "snap", w.root, "--agent", "a")
-	w.do("files", "restore", first, "a", "--apply")
+	w.do("files", "restore", first, "a", "--yes")
 	if got := w.read("a"); got != "1" {
 		t.Errorf("a is %q", got)
 	}
@@ -313,7 +313,7 @@ func TestHooksOfOtherProductsKeepFiles(t *testing.T) {
 			if out := w.do("rewind", "--agent", "a", "--root", w.root); !strings.Contains(out, "first") {
 				t.Errorf("rewind lists %s", out)
 			}
-			out := w.do("rewind", "1", "--agent", "a", "--root", w.root, "--apply")
+			out := w.do("rewind", "1", "--agent", "a", "--root", w.root, "--yes")
 			if got := w.read("a"); got != "0" {
 				t.Errorf("a is %q after %s", got, out)
 			}
@@ -392,7 +392,7 @@ func TestARestoreThatFailsGoesBack(t *testing.T) {
 		w.put(is)
 		w.do("files", "snap", w.root, "--agent", "a")
 		out, code := w.command(strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"), "-e", "trace="+calls, "-e", "inject="+inject,
-			"ckptsidecar", "files", "restore", first, "--apply", "--remove")
+			"ckptsidecar", "files", "restore", first, "--yes", "--remove")
 		want := is
 		if code == 0 {
 			want = was
@@ -436,7 +436,7 @@ func TestARestoreKnowsAllRuns(t *testing.T) {
 		_, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: "a", Run: fmt.Sprint("other-", i)})
 		must(t, err)
 	}
-	w.do("files", "restore", first, "--apply")
+	w.do("files", "restore", first, "--yes")
 	if d := cmp.Diff(map[string]string{"a": "1"}, w.has()); d != "" {
 		t.Error(d)
 	}

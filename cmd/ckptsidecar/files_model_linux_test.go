@@ -136,7 +136,7 @@ func (m *filesModel) restore(killed bool) {
 		m.snap()
 	}
 	was, is := m.checkpoints[id], maps.Clone(m.folder)
-	args := []string{"files", "restore", id, "--apply", "--remove", "--root", m.root}
+	args := []string{"files", "restore", id, "--yes", "--remove", "--root", m.root}
 	if !killed {
 		m.note("restore %s", id)
 		m.do(args...)

@@ -339,7 +339,7 @@ func rewound(t *testing.T, p hook.Product) {
 		last, err := w.client.Latest(t.Context(), ckpt.CheckpointFilter{Agent: runs[len(runs)-1].Agent, Run: runs[len(runs)-1].Run}, false)
 		return err == nil && len(last.Trees) > 0 && (p != hook.ClaudeCode || last.Labels["event"] == "Stop")
 	})
-	w.ours("rewind", strconv.Itoa(back), "--apply")
+	w.ours("rewind", strconv.Itoa(back), "--yes")
 	expect.Equal(t, "the file before the prompt", read(), before)
 	goesOn()
 	w.wantTold(fmt.Sprintf(`the user set files back to how they were before the prompt "Write %s." (number %d from the newest, of `, words[len(words)-back], back))

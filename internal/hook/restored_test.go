@@ -103,7 +103,7 @@ func TestTheModelIsToldOfARestore(t *testing.T) {
 					s.gets("SessionEnd", nil)
 				}
 				s.untilKept()
-				s.command("", "rewind", "2", "--agent", "a", "--run", "s", "--apply", "--overwrite")
+				s.command("", "rewind", "2", "--agent", "a", "--run", "s", "--yes", "--overwrite")
 				if ended {
 					if told := s.gets("SessionStart", map[string]any{"source": "resume"}); told != "" {
 						t.Errorf("it begins with %q", told)

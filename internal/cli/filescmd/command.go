@@ -5,7 +5,7 @@ type Command struct {
 	Snap    SnapCommand `cmd:"" help:"Save the files of a folder with a new checkpoint. Sends only what changed."`
 	List    listCmd     `cmd:"" help:"List the files of a checkpoint."`
 	Diff    diffCmd     `cmd:"" help:"Compare the files of two checkpoints, or of one checkpoint with the folder."`
-	Restore restoreCmd  `cmd:"" help:"Restore the files of a checkpoint. Shows the plan; --apply carries it out."`
+	Restore restoreCmd  `cmd:"" help:"Restore the files of a checkpoint. Shows the plan; --yes carries it out."`
 	Undo    undoCmd     `cmd:"" help:"Undo the last restore of a folder."`
 }
 

@@ -31,7 +31,7 @@ type restoreCmd struct {
 	Checkpoint string   `arg:"" names:"checkpoint" optional:"" help:"The checkpoint: ${checkpoint}."`
 	Paths      []string `arg:"" optional:"" help:"Only these files and folders, as the checkpoint names them." placeholder:"PATH"`
 	Root       string   `help:"The folder. Default: the one that the checkpoint names." placeholder:"DIR"`
-	Apply      bool     `aliases:"yes" short:"y" help:"Carry it out; --yes says the same. Without this flag, only show the plan."`
+	Yes        bool     `short:"y" help:"Restore. Without this flag, only show the plan."`
 	Remove     bool     `help:"Also remove new files that no tool of the run wrote."`
 	Partial    bool     `help:"Also from a tree that is incomplete."`
 	Continue   bool     `xor:"crash" help:"Finish a restore that was interrupted."`
@@ -65,7 +65,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer r.folder.Close()
-	return r.do(ctx, c.options(), c.Apply)
+	return r.do(ctx, c.options(), c.Yes)
 }
 
 func (c *restoreCmd) options() rewind.Options {
@@ -161,7 +161,7 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	case len(plan.Items) == 0:
 		r.a.Tell("the files are as they were: there is nothing to do")
 	case !apply:
-		r.a.Tell("nothing was changed: add --apply to restore")
+		r.a.Tell("nothing was changed: add --yes to restore")
 	default:
 		r.a.Tell("%s %s; to undo: `ckptsidecar files undo%s`",
 			r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"), r.place.argument(""))

@@ -1,6 +1,7 @@
 package filescmd
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/files/rewind"
 )
@@ -156,5 +158,34 @@ func TestPromptsAfterTheClockWasSetBack(t *testing.T) {
 	}
 	if want := "third first first"; strings.Join(got, " ") != want {
 		t.Errorf("the prompts have %q, not %s", got, want)
+	}
+}
+
+// TestFilesThatWereTakenLate: the files of a prompt count as late if a call of a tool began between the prompt and the scan of the folder.
+// The list then says how late they were taken.
+func TestFilesThatWereTakenLate(t *testing.T) {
+	prompt := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	after := func(d time.Duration) ckpt.Time { return ckpt.At(prompt.Add(d)) }
+	for _, c := range []struct {
+		name  string
+		begun []ckpt.Time
+		late  bool
+	}{
+		{"no call", nil, false},
+		{"a call before the prompt", []ckpt.Time{after(-time.Second)}, false},
+		{"a call after the scan", []ckpt.Time{after(time.Second)}, false},
+		{"a call before the scan", []ckpt.Time{after(time.Second), after(100 * time.Millisecond)}, true},
+	} {
+		ms := takenAfter(after(0), after(300*time.Millisecond), c.begun)
+		if (ms != nil) != c.late || c.late && *ms != 300 {
+			t.Errorf("%s: late is %v", c.name, ms)
+		}
+	}
+	var out bytes.Buffer
+	late := int64(300)
+	s := session{Agent: "a", Run: "main", Prompts: []Prompted{{Number: 1, At: after(0), Prompt: "go", Checkpoint: "c", TakenAfterMS: &late}}}
+	s.text(&cli.App{Flags: &cli.Flags{}, Stdout: &out, Stderr: io.Discard, Out: &term.Style{}})
+	if !strings.Contains(out.String(), "taken 0.3 s after the prompt") {
+		t.Error(out.String())
 	}
 }

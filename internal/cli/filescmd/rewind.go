@@ -22,7 +22,7 @@ type RewindCommand struct {
 	Agent   string `help:"Whose session it was. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun   string `name:"run" help:"The run of the session. Default: the last one with files." placeholder:"NAME"`
 	Root    string `help:"The folder. Default: the repository of the present one, else that." placeholder:"DIR"`
-	Apply   bool   `aliases:"yes" short:"y" help:"Carry it out; --yes says the same. Without this flag, show the plan, and ask on a terminal."`
+	Yes     bool   `short:"y" help:"Go back. Without this flag, show the plan, and ask on a terminal."`
 	Undo    bool   `help:"Undo the last rewind or restore of the folder."`
 	Remove  bool   `help:"Also remove new files that no tool of the run wrote."`
 	Partial bool   `help:"Restore from an incomplete list of files too."`
@@ -120,7 +120,7 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 		r.saidText(ctx)
 	}
 	o := (&restoreCmd{Remove: c.Remove, Partial: c.Partial, allowed: c.allowed}).options()
-	apply := c.Apply
+	apply := c.Yes
 	if asking && !apply {
 		if err := r.do(ctx, o, false); err != nil {
 			return err
@@ -271,13 +271,18 @@ func (s *session) late(ctx context.Context, a *cli.App, withFiles []ckpt.Checkpo
 		if err != nil || len(page.Trees) == 0 {
 			return err
 		}
-		at := page.Trees[0].CapturedAt
-		if slices.ContainsFunc(begun, func(t ckpt.Time) bool { return t.After(p.At.Time) && t.Before(at.Time) }) {
-			ms := at.Sub(p.At.Time).Milliseconds()
-			p.TakenAfterMS = &ms
-		}
+		p.TakenAfterMS = takenAfter(p.At, page.Trees[0].CapturedAt, begun)
 	}
 	return nil
+}
+
+// takenAfter returns how many milliseconds after a prompt its files were taken, and nil if no call of a tool had begun by then.
+func takenAfter(prompt, taken ckpt.Time, begun []ckpt.Time) *int64 {
+	if !slices.ContainsFunc(begun, func(t ckpt.Time) bool { return t.After(prompt.Time) && t.Before(taken.Time) }) {
+		return nil
+	}
+	ms := taken.Sub(prompt.Time).Milliseconds()
+	return &ms
 }
 
 // checkpointsWithFiles returns the checkpoints of a run that name files, oldest first.

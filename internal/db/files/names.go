@@ -187,7 +187,7 @@ func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return s.Warn(tx, agent, run, &ckpt.Finding{Rule: ckpt.RuleFilesVanished, Checkpoint: ckpt.Ref(before.Checkpoint), Evidence: evidence,
 		Message: fmt.Sprintf("%d of %d files below %s vanished since checkpoint %s.", gone, before.Files, t.Root, before.Checkpoint),
 		Advice: ckpt.Ref(fmt.Sprintf(
-			"See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
+			"See what can be restored with ckptsidecar files restore %s --root %q; add --yes to restore it.", before.Checkpoint, t.Root))})
 }
 
 // Attach gives a checkpoint its trees after it was saved: once, and within a minute, also if the run
