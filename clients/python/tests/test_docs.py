@@ -139,7 +139,11 @@ class Shape(World):
             tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
             self.assertIsInstance(tree.body[0], ast.Expr, f"{path} has no docstring")
             at_use = {id(node) for work in ast.walk(tree) if isinstance(work, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(work)}
+            checked = [work for work in ast.walk(tree) if isinstance(work, ast.If) and ast.unparse(work.test) == "TYPE_CHECKING"]
+            never = {id(node) for work in checked for node in ast.walk(work)}  # only a checker of types reads these
             for node in ast.walk(tree):
+                if id(node) in never:
+                    continue
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and not node.level:
                     names = [node.module or ""]

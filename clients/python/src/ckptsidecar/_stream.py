@@ -81,9 +81,6 @@ def _how_to_join(path: str) -> str:
     """Names the group that may connect, and the command that lets this user in."""
     if _endpoint.WINDOWS:
         return "the daemon's users are those of the access list of its pipe"
-    import grp
-    import pwd
-
     try:
         path = path.split(" (named by ")[0]
         try:
@@ -92,8 +89,11 @@ def _how_to_join(path: str) -> str:
             info = os.stat(os.path.dirname(path))
         if not info.st_mode & 0o060 or info.st_gid == 0:
             return "only its owner may"
+        import grp
+        import pwd
+
         group, user = grp.getgrgid(info.st_gid).gr_name, pwd.getpwuid(os.geteuid()).pw_name
-    except (KeyError, OSError):
+    except (ImportError, KeyError, OSError):  # a process that has become another user may not read the modules
         return "join the group that owns it"
     return f"join the group {group}, which owns it (sudo usermod -aG {group} {user}, then log in again)"
 
