@@ -17,12 +17,11 @@ var (
 )
 
 // nearest selects columns of one checkpoint of run ?1 that has pieces: the first in an order by
-// seq. The index has the kind before seq, so each kind is queried separately. Without the + 0 SQLite
-// prepares the statement again whenever ?1 changes from 0 or 1 to another number, or back.
+// seq. The index has the kind before seq, so each kind is queried separately.
 func nearest(where, order, columns string) string {
 	var kinds []string
 	for _, kind := range ckpt.Kinds {
-		kinds = append(kinds, `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 + 0 AND kind = '`+string(kind)+`' AND `+where+
+		kinds = append(kinds, `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = '`+string(kind)+`' AND `+where+
 			` pieces IS NOT NULL ORDER BY seq `+order+` LIMIT 1)`)
 	}
 	return `SELECT ` + columns + ` FROM checkpoints WHERE slot = (SELECT slot
