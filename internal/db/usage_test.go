@@ -427,3 +427,20 @@ func TestOneOwnerFillsTheDiskFast(t *testing.T) {
 		t.Errorf("%s, %q", state, problems)
 	}
 }
+
+// TestARefusalByTheQuotaIsNoLackOfSpace: an owner who is refused for the sake of the owner's quota does not make the daemon degraded,
+// although the bytes would not have fit above the floor either.
+func TestARefusalByTheQuotaIsNoLackOfSpace(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.FreeFloor, o.OwnerMinimum, o.MaxOwnerBytes = 1<<30, 16<<20, 400_000
+	s := openWith(t, o)
+	const total, free = 64 << 20, 7_000_000 // so the floor is 6.4 MiB
+	s.Usage.Disk = func() (int64, error) { return free, nil }
+	s.SetRoom(free, total)
+	_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(1, 900_000)))
+	wantCode(t, err, ckpt.CodeQuota)
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("%s, %q", state, problems)
+	}
+}

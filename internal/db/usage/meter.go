@@ -203,8 +203,11 @@ func (m *Meter) MayStore(t *Tally, owner string, bytes, beyond int64) error {
 	if u := t.uses[owner]; u != nil {
 		used += u.bytes()
 	}
-	err := m.refuse(owner, used, bytes, beyond)
-	if err != nil && m.FreeFloor > 0 {
+	if err := m.overQuota(owner, used, bytes, beyond); err != nil {
+		return err
+	}
+	err := m.belowFloor(owner, used, bytes, beyond)
+	if err != nil {
 		m.short.Store(&short{bytes, time.Now()})
 	}
 	return err
@@ -221,10 +224,24 @@ func (m *Meter) used(owner string) int64 {
 
 // refuse refuses bytes that would exceed an owner's quota, or the owner's share of the space.
 func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
-	const advice = "delete checkpoints, erase agents, "
+	if err := m.overQuota(owner, used, bytes, beyond); err != nil {
+		return err
+	}
+	return m.belowFloor(owner, used, bytes, beyond)
+}
+
+const advice = "delete checkpoints, erase agents, "
+
+// overQuota refuses bytes that would exceed an owner's quota.
+func (m *Meter) overQuota(owner string, used, bytes, beyond int64) error {
 	if most := m.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota, "%s may store %d bytes, and would store %d: %sor let the policies keep less", owner, most, used+bytes, advice)
 	}
+	return nil
+}
+
+// belowFloor refuses bytes that would take the space that is kept for owners with little.
+func (m *Meter) belowFloor(owner string, used, bytes, beyond int64) error {
 	if m.FreeFloor == 0 {
 		return nil
 	}
