@@ -38,19 +38,26 @@ func optionsAt(path string, version int64) Options {
 // openAt opens an engine whose database has one table.
 func openAt(t *testing.T, path string) *Engine {
 	t.Helper()
-	e, err := Open(t.Context(), optionsAt(path, 1))
+	e := openWith(t, optionsAt(path, 1))
+	t.Cleanup(func() {
+		if left := e.Left(); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	return e
+}
+
+// openWith opens and starts an engine, which ends with the test.
+func openWith(t *testing.T, o Options) *Engine {
+	t.Helper()
+	e, err := Open(t.Context(), o)
 	if err == nil {
 		err = e.Start(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if left := e.Left(); len(left) > 0 {
-			t.Errorf("left behind: %q", left)
-		}
-		_ = e.Close()
-	})
+	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
 

@@ -40,14 +40,7 @@ func TestStateAfterFailures(t *testing.T) {
 		}
 		return nil
 	}
-	e, err := Open(t.Context(), o)
-	if err == nil {
-		err = e.Start(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openWith(t, o)
 	write := func(o *Op) error { return e.Write(o) }
 	if err := write(&Op{Do: func(tx *Tx) error {
 		return tx.Exec(`INSERT INTO t VALUES (1, zeroblob(700000))`)

@@ -76,14 +76,7 @@ func TestWhatWasWrittenIsKnownBeforeTheFileIsExamined(t *testing.T) {
 		}
 		return sound()
 	}
-	e, err := Open(t.Context(), o)
-	if err == nil {
-		err = e.Start(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openWith(t, o)
 	known = 0
 	for i := range 3 {
 		err := e.Write(&Op{Do: func(tx *Tx) error {

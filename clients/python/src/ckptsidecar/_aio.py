@@ -399,7 +399,7 @@ class AsyncRun:
                 return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative, True)
 
             return stepped
-        
+
         def once(fn: Callable[..., Any], *a: Any, **kw: Any) -> Awaitable[Any]:
             return self._do(key, fn, a, kw, name, args, measure, turn, negative)
 
