@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -146,9 +147,10 @@ func TestARunThatFailsHoldsNoOtherUp(t *testing.T) {
 func TestABusySpoolDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "spool")
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		answers := func(ctx context.Context) error {
-			if away {
+			if away.Load() {
 				return &DialError{Err: syscall.ECONNREFUSED}
 			}
 			select {
@@ -181,7 +183,7 @@ func TestABusySpoolDrains(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Second)
-		away = false
+		away.Store(false)
 		time.Sleep(time.Minute)
 		stop()
 		agents.Wait()
