@@ -50,6 +50,7 @@ var notRun = []struct{ page, begins, why string }{
 	{"docs/FLEET.md", "ckptsidecar fleet keys add", "it writes into /etc; TestFleetSealed uses such keys"},
 	{"docs/FLEET.md", "ckptsidecar fleet strands", "it needs PostgreSQL; examples/fleet/story.sh does the same"},
 	{"docs/FLEET.md", "ckptsidecar exec --agent coder --standby", "it needs PostgreSQL; examples/fleet/standby.sh does the same"},
+	{"docs/FLEET.md", "ckptsidecar fleet claim --host", "it needs PostgreSQL; TestClaimAll and TestForget do the same"},
 	{"docs/FLEET.md", "GRANT SELECT", "it needs PostgreSQL"},
 	{"docs/HOOKS.md", "ckptsidecar hook install", "it asks; TestStories/hook plays it, and docs/QUICKSTART.md with --yes"},
 	{"docs/HOWTO.md", "ckptsidecar agents --owner", "it needs a second user; TestStories/chown plays it"},

@@ -275,7 +275,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"fleet", "check", engine}, {"fleet", "migrate", engine}, {"fleet", "hosts", engine}, {"fleet", "verify", engine}, {"fleet", "rejoin", engine}, {"fleet", "runs", engine},
 		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "claim", "--host", "x", "--all"},
 		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"}, {"fleet", "keys", "retire", "a", "b", "--file", w.folder + "/keys"},
-		{"fleet", "release", "a"}, {"fleet", "drain", "--undo"}, {"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
+		{"fleet", "release", "a"}, {"fleet", "drain", "--undo"}, {"fleet", "forget", "x", engine}, {"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "it_did_not"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},
 		{"step", "begin", "a", "again"}, {"step", "begin", "a", "done"}, {"step", "finish", "a", "again"}, {"step", "record", "a", "whole"},

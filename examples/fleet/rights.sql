@@ -17,6 +17,8 @@
 --   ckptsidecar fleet rejoin postgres://OWNER@db1/fleet
 --   psql fleet -c "UPDATE fleet_roles SET db = 'NEW DATABASE' WHERE role = 'ckpt_build1'"
 --
+-- `fleet forget` changes the rows of another host: run it with that URL too.
+--
 -- A host may read everything, because it may take over every run; seals keep it from
 -- reading realms whose keys it does not have. It writes its own rows only. Of other hosts
 -- it may take runs and agents over, which leaves a claim. It may do nothing
@@ -35,8 +37,9 @@ CREATE OR REPLACE FUNCTION fleet_me() RETURNS text LANGUAGE sql STABLE SECURITY 
 	AS $$ SELECT db FROM fleet_roles WHERE role = session_user $$;
 
 -- A claim locks the rows of the former owner, and changes nothing that counts in them.
-CREATE OR REPLACE FUNCTION fleet_same_mark(of text, n bigint, hash text) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = of AND m.mark_n = n AND m.mark_hash = hash) $$;
+CREATE OR REPLACE FUNCTION fleet_same_mark(of text, n bigint, hash text, gone timestamptz) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = of AND m.mark_n = n AND m.mark_hash = hash
+		AND m.forgotten IS NOT DISTINCT FROM gone) $$;
 CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timestamptz) RETURNS boolean
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_hosts h WHERE h.db = of AND h.incarnation = number
@@ -78,7 +81,7 @@ CREATE POLICY changes ON fleet_rows FOR UPDATE TO ckpt_hosts USING (run_uid IN (
 -- A run or an agent of another host may become this host's.
 CREATE POLICY changes ON fleet_runs FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (host = fleet_me());
 CREATE POLICY changes ON fleet_agents FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (host = fleet_me());
-CREATE POLICY changes ON fleet_marks FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (db = fleet_me() OR fleet_same_mark(db, mark_n, mark_hash));
+CREATE POLICY changes ON fleet_marks FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (db = fleet_me() OR fleet_same_mark(db, mark_n, mark_hash, forgotten));
 CREATE POLICY changes ON fleet_hosts FOR UPDATE TO ckpt_hosts USING (true)
 	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until));
 -- What belongs to a run goes with the run, whoever has shipped it.

@@ -143,6 +143,8 @@ func (v *fleetView) addHosts(hosts []fleet.HostShown) {
 	for _, h := range hosts {
 		row := fleetHost{HostShown: h, Seen: ageOf(h.SeenAgo), Href: v.Base + "fleet?host=" + url.QueryEscape(h.DB)}
 		switch {
+		case h.Forgotten:
+			row.Lease = draw.Badge{Icon: "lost", Word: "forgotten"}
 		case h.Lease == nil:
 			row.Lease = draw.Badge{Icon: "pause", Word: "no lease"}
 		case *h.Lease > 0:

@@ -69,7 +69,8 @@ type HostShown struct {
 	Runs    int64   `json:"runs"`
 	This    bool    `json:"this_host"`
 
-	Lease *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil if it holds none
+	Forgotten bool     `json:"forgotten"`          // a person said that it is gone for good
+	Lease     *float64 `json:"lease_left_seconds"` // by the engine's clock, negative after its end; nil if it holds none
 }
 
 // Hosts are all hosts of the fleet.

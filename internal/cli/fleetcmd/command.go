@@ -20,6 +20,7 @@ type Command struct {
 	Claim   claimCmd   `cmd:"" help:"Claim a run of a lost host, or all of its runs, and bring them to this host."`
 	Release releaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
 	Drain   drainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
+	Forget  forgetCmd  `cmd:"" help:"Forget a host that is gone for good: no erasure waits for it any more."`
 	Strands strandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Verify  verifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    keysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/host"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -36,6 +37,37 @@ func (c *releaseCmd) Run(ctx context.Context, a *cli.App) error {
 		return a.WriteJSON(done)
 	}
 	term.Printf(a.Stdout, "%s  run %s of %s: another host may claim it now\n", a.Out.Green("released"), done.Run, done.Agent)
+	return nil
+}
+
+type forgetCmd struct {
+	Host        string `arg:"" help:"The host: its name, or its database." placeholder:"HOST"`
+	engineFlags `embed:""`
+	DeleteRuns  bool `help:"Delete the runs that the engine has of the host."`
+}
+
+// Help returns the additional text of `fleet forget --help`.
+func (c *forgetCmd) Help() string {
+	return "The command asks the engine itself. If each host has a role of its own, give the URL of the role that has migrated. " +
+		"A host is refused while its lease lasts, and until the engine has not heard of it for two minutes. " +
+		"A host that has runs in the engine is refused too: claim the runs first, or add --delete-runs.\n" +
+		"The audit log of the host stays in the engine. If the host comes back, it is a member again. " +
+		"Then it erases what was erased meanwhile, and ships the runs that it has and the engine lacks."
+}
+
+func (c *forgetCmd) Run(ctx context.Context, a *cli.App) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	h, err := host.Forget(ctx, url, c.Host, c.DeleteRuns)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(h)
+	}
+	term.Printf(a.Stdout, "%s  host %s: no erasure waits for it; deleted from the engine: %s\n", a.Out.Green("forgotten"), h.Name, term.Count(h.Runs, "run"))
 	return nil
 }
 

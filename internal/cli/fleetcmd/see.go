@@ -94,7 +94,8 @@ func statusText(a *cli.App, s *fleet.Status) {
 		if x.Agent == "" { // fleet.ship is policy on that host
 			agent = "an agent"
 		}
-		p.Add("erasure", fmt.Sprintf("%s of %s, on host %s: waiting for %s", agent, x.Owner, x.Host, strings.Join(names, ", ")))
+		p.Add("erasure", fmt.Sprintf("%s of %s, on host %s: waiting for %s; if a host is gone for good: ckptsidecar fleet forget HOST",
+			agent, x.Owner, x.Host, strings.Join(names, ", ")))
 	}
 	for _, local := range slices.Sorted(maps.Keys(s.Principals)) {
 		p.Add("principal", local+" is "+s.Principals[local])
@@ -209,6 +210,8 @@ func seenText(h *fleet.HostShown) string {
 // leaseOf says how much time of a host's lease is left, by the engine's clock.
 func leaseOf(h *fleet.HostShown) string {
 	switch {
+	case h.Forgotten:
+		return "forgotten"
 	case h.Lease == nil:
 		return "none"
 	case *h.Lease <= 0:

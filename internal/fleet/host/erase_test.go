@@ -175,3 +175,76 @@ func TestFleetErasePrincipal(t *testing.T) {
 		t.Errorf("the engine has %q", got)
 	}
 }
+
+// TestForget: an erasure waits for a host that is gone until a person forgets the host. The host is a member again when it
+// comes back, also over a connection that it still has: it erases its copies, and ships the runs that were deleted meanwhile.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	server, url := fleetEngine(t)
+	a, b := newHealHost(t, url, "a"), newHealHost(t, url, "b")
+	must := failsOn(t)
+	must(a.saves(`{}`))
+	must(b.saves(`{"keeps":true}`))
+	for _, h := range []*healHost{a, b} {
+		again(t, h.ship)
+		again(t, h.ship)
+	}
+	forget := func(name string, deleteRuns bool) error {
+		_, err := Forget(t.Context(), url, name, deleteRuns)
+		return err
+	}
+	_, err := a.store.Erase(t.Context(), fleetUser, "a")
+	must(err)
+	again(t, a.ship)
+	waits := func() (names []string) {
+		again(t, a.ship)
+		for _, x := range a.ship.told().erasures {
+			for _, h := range x.Waits {
+				names = append(names, h.Name)
+			}
+		}
+		return names
+	}
+	if got := waits(); !slices.Equal(got, []string{"b"}) {
+		t.Fatalf("the erasure waits for %q: this test sees nothing", got)
+	}
+	wantRefused(t, forget("c", true), ckpt.CodeNotFound, "no host c")
+	wantRefused(t, forget("b", true), ckpt.CodeConflict, "host b is not gone")
+	silent(server)
+	wantRefused(t, forget("b", false), ckpt.CodeConflict, "fleet claim --host b --all")
+	if got := waits(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("after it was refused, the erasure waits for %q", got)
+	}
+	must(forget("b", true))
+	if got := waits(); len(got) > 0 {
+		t.Errorf("the erasure still waits for %q", got)
+	}
+	if got := server.Rows("fleet", `SELECT count(*) FROM fleet_runs`); got[0] != "0" {
+		t.Errorf("the engine has %s runs of the host that was forgotten", got[0])
+	}
+	if f := newView(a.ship, a.store).Erased(t.Context(), fleetUser.Owner, "a"); len(f.Waiting) > 0 {
+		t.Errorf("an erasure waits for %q from its beginning", f.Waiting)
+	}
+
+	must(b.saves(`{"keeps":2}`))
+	if err := b.ship.once(t.Context()); err == nil {
+		t.Error("a host that was forgotten ships and does not register again")
+	}
+	again(t, b.ship)
+	if got := server.Rows("fleet", `SELECT seq FROM fleet_runs`); len(got) != 1 || got[0] != "2" {
+		t.Errorf("when the host is back the engine has the runs %q", got)
+	}
+	if n := b.ship.told().wentBack + b.ship.healer.wentBack(); n != 0 {
+		t.Error("the host takes the engine for one that went back")
+	}
+	if got := waits(); len(got) > 0 {
+		t.Errorf("when the host is back the erasure waits for %q", got)
+	}
+	again(t, b.ship)
+	silent(server)
+	must(forget("b", true))
+	b.ship.beat = time.Time{}
+	if err := b.ship.sayHello(t.Context()); err == nil {
+		t.Error("a host that was forgotten, and has nothing to ship, does not register again")
+	}
+}

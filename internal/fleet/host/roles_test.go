@@ -56,7 +56,7 @@ func TestFleetRoles(t *testing.T) {
 			`UPDATE fleet_checkpoints SET doc = 'x' WHERE` + of, `DELETE FROM fleet_checkpoints WHERE` + of, `DELETE FROM fleet_segments WHERE` + of,
 			`UPDATE fleet_rows SET doc = 'x'`, `DELETE FROM fleet_rows`, `DELETE FROM fleet_runs`, `DELETE FROM fleet_agents`, `UPDATE fleet_claims SET from_hash = 'x'`,
 			`DELETE FROM fleet_marks`, `DELETE FROM fleet_audit`, `UPDATE fleet_roles SET db = 'x'`,
-			`UPDATE fleet_marks SET mark_n = 1 WHERE` + of, `UPDATE fleet_hosts SET lease_until = clock_timestamp() WHERE` + of,
+			`UPDATE fleet_marks SET mark_n = 1 WHERE` + of, `UPDATE fleet_marks SET forgotten = clock_timestamp() WHERE` + of, `UPDATE fleet_hosts SET lease_until = clock_timestamp() WHERE` + of,
 			`UPDATE fleet_runs SET doc = 'x'`, `UPDATE fleet_agents SET principal = 'acme/me'`,
 			`INSERT INTO fleet_audit SELECT db, n + 1000, at, who, action, owner, agent, run, outcome, v, doc, texts, hash, key_id FROM fleet_audit WHERE` + of,
 			`INSERT INTO fleet_erased (uid, db, n) SELECT uid, '` + storeA.ID + `', 1 FROM fleet_runs`,

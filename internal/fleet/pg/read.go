@@ -22,7 +22,7 @@ func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
 	var h fleet.HostShown
 	var seen, now time.Time
 	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&h.DB, &h.Name, &h.Version, &h.MarkN, &seen, &now, &until, &h.Runs}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&h.DB, &h.Name, &h.Version, &h.MarkN, &seen, &now, &until, &h.Forgotten, &h.Runs}, func() error {
 		h.Lease = secondsFrom(now, until)
 		h.SeenAt, h.SeenAgo, h.This = seen.UTC().Format("2006-01-02T15:04:05.000Z"), now.Sub(seen).Round(time.Millisecond).Seconds(), h.DB == this
 		all.Hosts = append(all.Hosts, h)

@@ -15,9 +15,10 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_hosts (
 		db text NOT NULL, name text NOT NULL, version text NOT NULL, schema bigint NOT NULL, incarnation bigint NOT NULL,
 		registered_at timestamptz NOT NULL, lease_until timestamptz, drained bigint, PRIMARY KEY (db))`,
+	// forgotten is when a person said that the host is gone for good; NULL for a host that registered since.
 	`CREATE TABLE IF NOT EXISTS fleet_marks (
 		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL,
-		PRIMARY KEY (db))`,
+		forgotten timestamptz, PRIMARY KEY (db))`,
 	// takeover is what the agent's policy says about claims: auto, manual or never. principal owns the agent. key_id is the key that
 	// the contents of the row are sealed with; NULL: in the clear.
 	`CREATE TABLE IF NOT EXISTS fleet_agents (

@@ -42,6 +42,7 @@ func (e *Engine) Beat(ctx context.Context, db string) error {
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(word, db)
+	b.Queue(needMember, db)
 	return e.sendWord(ctx, b, nil)
 }
 

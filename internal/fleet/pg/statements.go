@@ -4,7 +4,7 @@ package pg
 // run under its term: the subquery held checks that.
 const (
 	moveMark = `UPDATE fleet_marks SET mark_n = $4, mark_hash = $5, beats = beats + 1, seen_at = clock_timestamp()
-		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 RETURNING beats`
+		WHERE db = $1 AND mark_n = $2 AND mark_hash = $3 AND forgotten IS NULL RETURNING beats`
 	// needMark undoes the transaction if the mark was not where this host left it.
 	needMark = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND mark_n = $2 AND mark_hash = $3`
 
@@ -119,10 +119,13 @@ func dropsOf(runs string) []string {
 const (
 	putHost = `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ($1, $2, $3, $4, 1, clock_timestamp())
 		ON CONFLICT (db) DO UPDATE SET name = excluded.name, version = excluded.version, schema = excluded.schema, registered_at = clock_timestamp()`
-	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp()) ON CONFLICT (db) DO NOTHING`
+	putMark = `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ($1, 0, '', 0, clock_timestamp())
+		ON CONFLICT (db) DO UPDATE SET forgotten = NULL`
 	getMark = `SELECT mark_n, mark_hash FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
 	word    = beat + ` RETURNING beats`
+	// needMember makes a host register again that a person took for gone.
+	needMember = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND forgotten IS NULL`
 
 	showStandbys = `SHOW synchronous_standby_names`
 
@@ -130,7 +133,7 @@ const (
 	putMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 	newMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`
 
-	listHosts = `SELECT h.db, h.name, h.version, m.mark_n, m.seen_at, clock_timestamp(), h.lease_until,
+	listHosts = `SELECT h.db, h.name, h.version, m.mark_n, m.seen_at, clock_timestamp(), h.lease_until, m.forgotten IS NOT NULL,
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
 	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, coalesce(r.principal, ''), r.agent, r.run, r.status, r.term,
 		r.seq, r.updated_at, r.as_of_n
