@@ -303,7 +303,7 @@ func actRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 	if err != nil {
 		return done{}, err
 	}
-	return done{fmt.Sprintf("Checkpoint %d was restored%s. Take its state with Raw.", cp.Seq, before(replayed)), s.at(cp)}, nil
+	return done{fmt.Sprintf("Checkpoint %d was restored%s: the next resume will load it.", cp.Seq, before(replayed)), s.at(cp)}, nil
 }
 
 func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
@@ -354,6 +354,9 @@ func (s *subject) hasRun(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
+// labelEdited is the label of a state that a person changed.
+const labelEdited = "edited"
+
 // forkEdited saves a changed state as the first state of a new run. One call creates both. A save has no
 // reason, so a label says where the state comes from.
 func (s *subject) forkEdited(ctx context.Context, cp *ckpt.Checkpoint, name string, state []byte, q url.Values) error {
@@ -371,6 +374,6 @@ func (s *subject) forkEdited(ctx context.Context, cp *ckpt.Checkpoint, name stri
 	if err != nil {
 		return err
 	}
-	_, err = s.line.Patch(ctx, saved.ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"edited": "in-the-console"}})
+	_, err = s.line.Patch(ctx, saved.ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{labelEdited: "in-the-console"}})
 	return err
 }

@@ -298,7 +298,8 @@ func askRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	}
 	return &askView{
 		Reason: true, Do: "Restore", Heading: fmt.Sprintf("Restore checkpoint %d of %s", cp.Seq, s.name()),
-		Intro:  "It gives you the state and records that you took it. The next save has it as its parent; nothing is deleted.",
+		Intro: fmt.Sprintf("The next resume will load checkpoint %d, the next save has it as its parent, and the progress of the run is cleared. "+
+			"The checkpoints after it stay. To look at a state, choose its checkpoint or take Raw: a look changes nothing.", cp.Seq),
 		Hidden: []pair{{"checkpoint", cp.ID}},
 	}, nil
 }

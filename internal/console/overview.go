@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -51,6 +52,7 @@ func adminOnly(st *ckpt.Status, t tile) tile {
 type needRow struct {
 	Key, Icon, Class, Title, Href, Where, Detail string
 	Command                                      string // starts the agent of a run that nobody runs
+	Unknown                                      string // says that nobody has recorded how the agent is started
 	Since                                        ckpt.Time
 	Age                                          time.Duration
 	Buttons                                      []button
@@ -70,7 +72,7 @@ type runRow struct {
 	Tokens           int64
 	Findings         int64
 	Worst            draw.Badge
-	SavedAt          ckpt.Time
+	Began, SavedAt   ckpt.Time
 	Saved            time.Duration
 	Stale            bool
 	Labels           ckpt.Labels
@@ -132,7 +134,9 @@ func viewOverview(f frame, o *survey.Overview, readOnly bool) *overviewView {
 		}
 		v.Rows = append(v.Rows, row)
 	}
-	slices.SortStableFunc(v.Rows, func(a, b runRow) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(v.Rows, func(a, b runRow) int {
+		return cmp.Or(rank(a)-rank(b), b.Began.Compare(a.Began.Time), cmp.Compare(a.Name, b.Name))
+	})
 	v.cut()
 	return v
 }
@@ -165,7 +169,7 @@ func rowOf(base string, o *survey.Overview, r *survey.RunLine) runRow {
 	row := runRow{
 		Href: runPath(base, r.Owner, r.Agent, r.Run), Name: r.Agent + " / " + r.Run, Goal: draw.FirstLine(r.Goal, survey.GoalLength),
 		Status: draw.StatusBadge(r.Status), Lane: draw.Lane(o, r), Steps: r.Steps, Cost: r.CostUSD, Tokens: r.InputTokens + r.OutputTokens,
-		Findings: r.Findings, SavedAt: r.SavedAt, Labels: r.Labels,
+		Findings: r.Findings, Began: r.StartedAt, SavedAt: r.SavedAt, Labels: r.Labels,
 	}
 	if r.Progress != nil {
 		row.Progress = draw.Bar(*r.Progress, 64)
@@ -218,9 +222,12 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	case survey.NeedLostRun:
 		row.Icon, row.Title = "lost", "The owner of "+n.Run+" is gone; nobody has resumed it"
 		if n.MayGoOn {
-			row.Title = n.Run + " may go on; nobody runs it"
+			row.Title, row.Detail = n.Run+" may go on; nobody runs it", "a person has answered how it goes on"
 		}
 		row.Command = ckpt.ExecCommand(n.Agent, n.Run, n.Command)
+		if n.Command == nil {
+			row.Unknown = ckpt.CommandUnknown
+		}
 		row.Buttons = []button{{"Look", row.Href}}
 	case survey.NeedFindings, survey.NeedSecrets, survey.NeedLostRuns:
 		row = sharedNeed(base, n, row)
@@ -230,6 +237,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	}
 	if n.WaitingPID != 0 {
 		row.Detail, row.Command = strings.TrimPrefix(row.Detail+" · the run "+ckpt.WaitsText(n.WaitingPID), " · "), ""
+		row.Unknown = ""
 	}
 	if readOnly {
 		row.Buttons = []button{{"Look", row.Href}}

@@ -104,6 +104,30 @@ func TestOneMoreRun(t *testing.T) {
 	}
 }
 
+// TestRowsKeepTheirPlaces: a save changes which run the daemon names first. The page keeps the order of its rows.
+func TestRowsKeepTheirPlaces(t *testing.T) {
+	o := overviewForTests()
+	o.Runs = nil
+	for i, name := range []string{"a", "b", "c", "d"} {
+		o.Runs = append(o.Runs, survey.RunLine{Owner: "uid:1001", Agent: "bot", Run: name, Status: ckpt.RunRunning, StartedAt: after(float64(i / 2))})
+	}
+	o.Runs[3].Status = ckpt.RunInterrupted
+	names := func() (list []string) {
+		for _, row := range viewOverview(frameForTests(), o, false).Rows {
+			list = append(list, row.Name)
+		}
+		return list
+	}
+	first := names()
+	if want := []string{"bot / c", "bot / a", "bot / b", "bot / d"}; !slices.Equal(first, want) {
+		t.Errorf("the rows are %q, want %q: those that run, the newest first", first, want)
+	}
+	slices.Reverse(o.Runs)
+	if second := names(); !slices.Equal(first, second) {
+		t.Errorf("the rows were %q and are %q", first, second)
+	}
+}
+
 // TestTheRunListHasEarlierLives: a life that has ended is listed when it is asked for, and has its page.
 func TestTheRunListHasEarlierLives(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,11 @@ import (
 
 // planView shows how the run would continue.
 type planView struct {
+	Head    string // "" for the plan of a resume
 	Verdict draw.Badge
 	Rows    []planRow
 	Command string
+	Unknown string // says that nobody has recorded how the agent is started
 	Waits   string // who goes on when a person has answered; "" if nobody waits
 }
 
@@ -36,7 +38,7 @@ var verdicts = map[ckpt.ResumeVerdict]draw.Badge{
 // plan asks how the run would continue, and claims nothing. A running run has no plan:
 // asking for it would read the run's newest state.
 func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, readOnly bool,
-	page, base string) (*planView, error) {
+	base string) (*planView, error) {
 	if !run.Status.Resumable() || run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting {
 		return nil, nil
 	}
@@ -55,9 +57,61 @@ func evidenceOf(o *ckpt.Operation) string {
 	return "What is known of its end: " + draw.FirstLine(string(o.Error), 200)
 }
 
+// start says how the agent of a run is started.
+func (v *planView) start(run *ckpt.Run, c *ckpt.Command) {
+	if v.Command = ckpt.ExecCommand(run.Agent, run.Run, c); c == nil {
+		v.Unknown = ckpt.CommandUnknown
+	}
+}
+
+// parentView is the checkpoint that a run was forked from.
+type parentView struct {
+	Name, Href string        // Href is "" if the checkpoint is not kept any more
+	command    *ckpt.Command // of the run that has the checkpoint
+}
+
+// parentOf finds what a run was forked from; nil if it was not forked.
+func parentOf(ctx context.Context, line client.Operator, base string, run *ckpt.Run) (*parentView, error) {
+	if run.ForkedFrom == "" {
+		return nil, nil
+	}
+	cp, err := line.Checkpoint(ctx, string(run.ForkedFrom), false)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return &parentView{Name: "a checkpoint that is not kept any more"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	from, err := line.Run(ctx, ckpt.RunRef{Agent: cp.Agent, Run: cp.Run})
+	if err != nil {
+		return nil, err
+	}
+	return &parentView{fmt.Sprintf("checkpoint %d of %s", cp.Seq, cp.Run), runPath(base, cp.Owner, cp.Agent, cp.Run) + "?cp=" + cp.ID, from.Command}, nil
+}
+
+// waitsForAgent reports whether a fork was registered and nobody has run it yet. It has no checkpoint, or only the
+// state that a person changed in the console.
+func waitsForAgent(run *ckpt.Run, rec *survey.Recorder, p *picked) bool {
+	edited := run.Status == ckpt.RunRunning && rec.Sums.Saves == 1 && rec.Sums.StepsEnded == 0 && p != nil && p.Checkpoint.Labels[labelEdited] != ""
+	return run.ForkedFrom != "" && run.PID == 0 && (run.Status == ckpt.RunStarting || edited)
+}
+
+// viewBegin shows how a forked run that nobody runs yet begins.
+func viewBegin(run *ckpt.Run, parent *parentView) *planView {
+	v := &planView{Head: "Nobody runs it yet", Verdict: draw.Badge{Icon: "play", Word: "waits for its agent"}}
+	v.Rows = []planRow{{Icon: "load", Head: "Load the state of " + parent.Name, Detail: "A fork begins with the state of that checkpoint, or with what a person made of it."}}
+	command := run.Command
+	if command == nil {
+		command = parent.command
+	}
+	v.start(run, command)
+	return v
+}
+
 // viewPlan describes a plan in words.
 func viewPlan(run *ckpt.Run, rec *survey.Recorder, p *ckpt.Plan, readOnly bool, base string) *planView {
-	v := &planView{Verdict: verdicts[p.Verdict], Command: ckpt.ExecCommand(run.Agent, run.Run, run.Command)}
+	v := &planView{Verdict: verdicts[p.Verdict]}
+	v.start(run, run.Command)
 	if run.WaitingPID != 0 {
 		v.Waits = "The run " + ckpt.WaitsText(run.WaitingPID) + "."
 	}

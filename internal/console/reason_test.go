@@ -65,8 +65,9 @@ func TestAForkIsANewRun(t *testing.T) {
 	if _, _, err := w.client.EndRun(ctx, old, ckpt.EndRequest{Epoch: &run.Epoch, Status: ckpt.RunCompleted, Result: ckpt.JSON(`"42"`)}); err != nil {
 		t.Fatal(err)
 	}
+	from := saved
 	fork := func(name, state string) (int, string, string) {
-		values, page := w.form("ask/fork?" + w.formOf(saved, "keeper", "main"))
+		values, page := w.form("ask/fork?" + w.formOf(from, "keeper", "main"))
 		_, after, _ := strings.Cut(page, `name="name" value="`)
 		proposed, _, _ := strings.Cut(after, `"`)
 		values.Set("name", cmp.Or(name, proposed))
@@ -91,8 +92,48 @@ func TestAForkIsANewRun(t *testing.T) {
 			t.Errorf("the fork %s, proposed as %s, is answered with %d: %s", want, proposed, status, text)
 		}
 	}
-	if status, text, _ := fork("changed", `{"n": 2}`); status != 200 || !strings.Contains(text, "begins with the changed state of checkpoint 1. Start") {
+	from = w.save("keeper", "main", `{"n": 5}`)
+	if status, text, _ := fork("changed", `{"n": 2}`); status != 200 || !strings.Contains(text, "begins with the changed state of checkpoint 2. Start") {
 		t.Errorf("a fork with a changed state is answered with %d: %s", status, text)
+	}
+	for name, parent := range map[string]*ckpt.Saved{"main-fork-1": saved, "changed": from} {
+		page := unescaped(w.page("o/" + w.owner + "/keeper/" + name))
+		for _, want := range []string{
+			"ckptsidecar exec --agent keeper --run " + name + " -- COMMAND", ckpt.CommandUnknown, "Nobody runs it yet", "not yet",
+			fmt.Sprintf(`/keeper/main?cp=%s">forked from <b>checkpoint %d of main</b>`, parent.ID, parent.Seq),
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page of %s has no %q: %s", name, want, page)
+			}
+		}
+	}
+	if _, err := w.client.Delete(ctx, from.ID); err != nil {
+		t.Fatal(err)
+	}
+	if page := w.page("o/" + w.owner + "/keeper/changed"); !strings.Contains(page, "a checkpoint that is not kept any more") {
+		t.Errorf("a fork whose parent is gone does not say so: %s", page)
+	}
+}
+
+// TestRestoreSaysWhatAResumeLoads: the form of a restore names the checkpoint that the next resume loads.
+func TestRestoreSaysWhatAResumeLoads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.save("coder", "one", `{"n": 1}`)
+	w.save("coder", "one", `{"n": 2}`)
+	form, page := w.form("ask/restore?" + w.formOf(first, "coder", "one"))
+	if !strings.Contains(page, "The next resume will load checkpoint 1,") || !strings.Contains(page, "the progress of the run is cleared") {
+		t.Errorf("the form does not say what it changes: %s", page)
+	}
+	form.Set("reason", "the second is wrong")
+	if status, text := w.act("restore", form); status != 200 || !strings.Contains(text, "the next resume will load it") {
+		t.Errorf("the form is answered with %d: %s", status, text)
+	}
+	if _, _, err := w.client.EndRun(t.Context(), ckpt.RunRef{Agent: "coder", Run: "one"}, ckpt.EndRequest{Status: ckpt.RunInterrupted}); err != nil {
+		t.Fatal(err)
+	}
+	if page := w.page("o/" + w.owner + "/coder/one"); !strings.Contains(page, "<b>Load checkpoint 1</b>") {
+		t.Errorf("the resume loads another checkpoint: %s", page)
 	}
 }
 
@@ -300,7 +341,7 @@ func TestTheConsoleSaysWhoGoesOn(t *testing.T) {
 				t.Fatalf("the form is answered with %d: %s", status, text)
 			}
 			page := unescaped(w.page(""))
-			if !strings.Contains(page, "one may go on; nobody runs it") || strings.Contains(page, command) != (waits == 0) || strings.Contains(page, "ckptsidecar resume") {
+			if strings.Count(page, "nobody runs it") != 1 || !strings.Contains(page, "one may go on; nobody runs it") || strings.Contains(page, command) != (waits == 0) || strings.Contains(page, "ckptsidecar resume") {
 				t.Errorf("the first page does not say that the run may go on: %s", page)
 			}
 		})

@@ -35,6 +35,7 @@ type runView struct {
 	Table      *recTable
 	Picked     *picked
 	Plan       *planView
+	Parent     *parentView // what it was forked from; nil for nothing
 	Questions  []needRow
 	Findings   []findingRow
 	OpenCount  int
@@ -154,7 +155,18 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 		chosen = v.Picked.Checkpoint.ID
 	}
 	v.drawRecorder(rec, chosen, q)
-	if v.Plan, err = c.plan(r.Context(), line, run, rec, f.ReadOnly, v.Page, f.Base); err != nil {
+	if v.Parent, err = parentOf(r.Context(), line, f.Base, run); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	if waitsForAgent(run, rec, v.Picked) {
+		v.Plan = viewBegin(run, v.Parent)
+		for i := range v.Facts {
+			if v.Facts[i].Name == "Worked" {
+				v.Facts[i].Value, v.Facts[i].Small = "not yet", ""
+			}
+		}
+	} else if v.Plan, err = c.plan(r.Context(), line, run, rec, f.ReadOnly, f.Base); err != nil {
 		c.trouble(w, r, err)
 		return
 	}

@@ -29,8 +29,13 @@ test('keys: a run is killed in an operation, appears without a reload, and is an
   await has(tab, '#needs', 'one may go on; nobody runs it');
   assert.equal((await operation('one')).status, 'failed');
   assert.ok((await api('GET', '/v1/audit?action=resolve_operation')).audit.some((a) => a.reason.includes('no such branch')), 'the reason is not in the audit log');
-  const plan = await api('POST', '/v1/agents/bot/runs/one/resume', { reason: 'the story goes on' });
-  assert.equal(plan.claimed, true);
+  assert.equal(await text(tab, '#needs .run code'), 'ckptsidecar exec --agent bot --run one -- COMMAND');
+  await tabTo(tab, 'the copy of the command', (at) => at.tag === 'BUTTON' && at.text === 'Copy');
+  await tab.evaluate(() => { navigator.clipboard.writeText = async (words) => { window.copied = words; }; });
+  await tab.keyboard.press('Enter');
+  await has(tab, '#needs .run button', 'Copied');
+  const words = (await tab.evaluate(() => window.copied)).replace('COMMAND', 'true').split(' ').slice(1);
+  await world.daemon.later(...words.slice(0, -2), '--socket', world.daemon.socket, '--', 'true'); // what the row says, with the agent's command
   await has(tab, '#needs', 'Nothing waits for you');
   fine(tab);
 });

@@ -1,7 +1,7 @@
 // A daemon that goes and comes back, and tabs that nobody sees.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { fine, has, text, world } from './world.mjs';
+import { api, fine, has, text, world } from './world.mjs';
 
 test('the daemon is killed and comes back', async () => {
   await world.tab.to('');
@@ -14,6 +14,30 @@ test('the daemon is killed and comes back', async () => {
   await world.tab.waitForSelector('#away[hidden]', { timeout: 30_000 });
   assert.equal(await world.tab.evaluate(() => window.same), true);
   fine(world.tab);
+});
+
+test('no row moves away from under the pointer', async () => {
+  const { tab } = world;
+  const ask = (run) => api('POST', `/v1/agents/bot/runs/${run}/prompts`, { epoch: 1, key: 'k', question: `Which way does ${run} go?`, choices: ['left', 'right'] });
+  for (const run of ['calm', 'new']) await api('POST', '/v1/agents/bot/runs', { run });
+  const { id } = await ask('calm');
+  await tab.to('');
+  await has(tab, '#needs', 'Which way does calm go?');
+  const answer = (run) => tab.evaluateHandle((r) => [...document.querySelectorAll('#needs li')].find((li) => li.textContent.includes(`does ${r} go`))?.querySelector('.btn'), run);
+  const place = async (run) => (await (await answer(run)).asElement()?.boundingBox())?.y;
+  const before = await place('calm');
+  await (await answer('calm')).hover();
+  await ask('new');
+  await has(tab, '#needs .new', 'Which way does new go?');
+  assert.equal(await place('calm'), before, 'the row moved');
+  assert.ok(await place('new') > before, 'the new row is not at the end');
+  assert.match(await text(tab, '#said'), /Which way does new go/);
+  await api('POST', `/v1/prompts/${id}/answer`, { choice: 'left', reason: 'said elsewhere' });
+  await has(tab, '#needs .gone', 'Which way does calm go?');
+  assert.equal(await tab.$eval('#needs .gone', (li) => li.inert), true, 'a row that is gone can be pressed');
+  await tab.mouse.move(5, 5);
+  await tab.waitForFunction(() => !document.querySelector('#needs .gone'), { timeout: 30_000 });
+  fine(tab);
 });
 
 test('a hidden tab asks nothing', async () => {

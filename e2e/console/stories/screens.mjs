@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect, narrow, newTab, open, shots, startConsole, startDaemon, theme, wide } from '../setup.mjs';
+import { hostile, screensOf } from './busy.mjs';
 import { fine, world } from './world.mjs';
 
 const busy = startBusy();
@@ -10,6 +11,7 @@ const busy = startBusy();
 async function startBusy() {
   const d = await startDaemon();
   await d.later('demo', '--data', '--pace', '3000');
+  await hostile(d);
   return d;
 }
 
@@ -26,11 +28,6 @@ test('every screen in both widths and themes: nothing wider than it, no violatio
   }));
   await c.stop();
   await d.stop();
-});
-
-const screensOf = (me) => ({
-  overview: '', runs: 'runs?group=agent', run: `o/${me}/coder/fix-1482`, 'run-table': `o/${me}/coder/fix-1482?as=table`, tree: `o/${me}/coder/fix-1490/tree`,
-  drift: 'drift', storage: 'storage', audit: 'audit', system: 'system', find: 'find?q=1490', 'what-if': 'drift/whatif', policy: `ask/policy?owner=${me}&agent=coder`,
 });
 
 /** Looks at a screen in both themes, of which only the colors differ. */

@@ -189,8 +189,8 @@ addEventListener('click', (e) => {
   if (b.dataset.close !== undefined) {
     const d = b.closest('dialog');
     if (d) { e.preventDefault(); d.close(); }
-  } else if (b.dataset.copy) {
-    navigator.clipboard?.writeText($(b.dataset.copy).textContent).then(() => { b.textContent = 'Copied'; }, () => {});
+  } else if (b.dataset.copy !== undefined) {
+    navigator.clipboard?.writeText($('pre, code', b.parentElement).textContent).then(() => { b.textContent = 'Copied'; }, () => {});
   } else if (b.dataset.ask !== undefined && b.href.includes('/ask/')) {
     e.preventDefault();
     openForm(b).catch(() => location.assign(b.href));
@@ -232,6 +232,7 @@ function replaceParts(doc) {
     const open = new Set($$('details[open][id]', old).map((d) => d.id)), scroll = $$('.diff, .tree, .scroll', old).map((x) => [x.scrollTop, x.scrollLeft]);
     const focus = old.contains(document.activeElement) ? pathTo(old, document.activeElement) : null;
     const node = document.adoptNode(fresh);
+    settle(node);
     old.replaceWith(node);
     for (const d of $$('details[id]', node)) if (open.has(d.id)) d.open = true;
     $$('.diff, .tree, .scroll', node).forEach((x, i) => { if (scroll[i]) [x.scrollTop, x.scrollLeft] = scroll[i]; });
@@ -244,6 +245,28 @@ function replaceParts(doc) {
   if (badge && rail && badge.innerHTML !== rail.innerHTML && !rail.contains(document.activeElement)) rail.replaceWith(document.adoptNode(badge));
   showTimes();
   return changed;
+}
+/** Marks rows that are new. While the pointer or the focus is in a list, no row moves: a new row comes at the end, and a
+ * row that is gone stays in its place and does nothing. @param {Element} fresh */
+function settle(fresh) {
+  for (const list of $$('[data-rows]', fresh)) {
+    const old = document.getElementById(list.id), rows = new Map($$('[data-row]', list).map((row) => [row.dataset.row, row]));
+    if (!old) continue;
+    const held = old.matches(':hover, :focus-within'), was = $$('[data-row]', old);
+    const known = new Set(was.map((row) => row.dataset.row)), come = [...rows.values()].filter((row) => !known.has(row.dataset.row));
+    for (const row of come) row.classList.add('new');
+    if (come.length) say(`New: ${come.map((row) => $('.b', row).textContent).join(', ')}`);
+    if (!held) continue;
+    for (const row of was) {
+      const now = rows.get(row.dataset.row) ?? row.cloneNode(true);
+      if (!rows.has(row.dataset.row)) { now.inert = true; now.classList.add('gone'); }
+      list.append(now);
+    }
+    list.append(...come);
+    drawn.delete(fresh.id); // the order of the page comes when the pointer has left
+    etag = '';
+    due = true;
+  }
 }
 /** How to find an element again in a newer part: by its id, its link, or its label. @param {Element} root @param {any} el */
 function pathTo(root, el) {
