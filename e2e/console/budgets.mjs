@@ -42,8 +42,8 @@ await call('PUT', '/v1/agents/much/policy', '{"routine_keep": 0}');
 await each(many, (i) => call('POST', '/v1/agents/much/runs/long/steps', JSON.stringify({ key: `s${i}`, name: 'bash', args: { command: `make ${i}` }, status: i % 20 ? 'succeeded' : 'failed', result: { i } })));
 await each(many, (i) => call('PUT', `/v1/agents/much/checkpoints/${id(i)}?kind=routine&run=long`, JSON.stringify({ step: i })));
 await each(runs, (i) => call('POST', `/v1/agents/agent-${i % 10}/checkpoints`, JSON.stringify({ kind: 'routine', run: `run-${i}`, state: { i } })));
-await each(230, (i) => call('POST', '/v1/agents/much/runs/marks/steps', JSON.stringify({ key: `s${i}`, name: 'bash', args: { command: `make ${i}` }, status: 'succeeded', result: { i } })));
-await each(230, (i) => call('PUT', `/v1/agents/much/checkpoints/${id(2 * many + i)}?kind=routine&run=marks`, JSON.stringify({ step: i })));
+await each(210, (i) => call('POST', '/v1/agents/much/runs/marks/steps', JSON.stringify({ key: `s${i}`, name: 'bash', args: { command: `make ${i}` }, status: 'succeeded', result: { i } })));
+await each(210, (i) => call('PUT', `/v1/agents/much/checkpoints/${id(2 * many + i)}?kind=routine&run=marks`, JSON.stringify({ step: i })));
 const lines = (word) => JSON.stringify({ log: Array.from({ length: 10_000 }, (_, i) => `${word} line ${i} ${i % 2 ? word : ''}`) });
 await call('PUT', `/v1/agents/large/checkpoints/${id(many + 1)}?kind=routine&run=diff`, lines('old'));
 await call('PUT', `/v1/agents/large/checkpoints/${id(many + 2)}?kind=routine&run=diff`, lines('new'));
@@ -58,7 +58,7 @@ await open(tab, console_);
 
 console.log(`| what | at most | measured |\n|---|---|---|`);
 const screens = [
-  ['overview', '', 250], ['the run of many steps', 'o/uid:0/much/long', 250], ['runs', 'runs', 250], ['audit', 'audit', 250], ['storage', 'storage', 250],
+  ['overview', '', 250], ['the run of many steps', 'o/uid:0/much/long', 250], ['the transcript of many steps', 'o/uid:0/much/long/steps', 250], ['its failures', 'o/uid:0/much/long/steps?hide=ok', 250], ['runs', 'runs', 250], ['audit', 'audit', 250], ['storage', 'storage', 250],
   ['a diff of 10,000 lines', `o/uid:0/large/diff`, 250], ['a state of 64 MiB', `o/uid:0/large/huge`, 250],
 ];
 for (const [name, path, budget] of screens) {

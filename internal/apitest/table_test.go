@@ -112,6 +112,7 @@ var table = []row{
 	{name: "done before", method: "POST", path: oneRun + "/steps", contentType: ckpt.ContentTypeJSON, body: `{"key":"{done}","name":"n"}`, owner: 201, stranger: 201, shows: true},
 	{method: "POST", path: oneRun + "/steps/{key}/finish", contentType: ckpt.ContentTypeJSON, body: `{"result":1}`, owner: 200, stranger: 404},
 	{method: "GET", path: oneRun + "/recorder", query: "bins=100", owner: 200, stranger: 404},
+	{method: "GET", path: oneRun + "/transcript", query: "failed=true", owner: 200, stranger: 404},
 	{method: "GET", path: oneRun + "/steps", owner: 200, stranger: 404, shows: true},
 	{method: "POST", path: oneRun + "/operations", contentType: ckpt.ContentTypeJSON, body: `{"key":"new","name":"n","state":{"b":1}}`, owner: 201, stranger: 201},
 	{method: "POST", path: oneRun + "/operations/{key}/succeed", contentType: ckpt.ContentTypeJSON, body: `{}`, owner: 200, stranger: 404},

@@ -143,6 +143,8 @@ func TestGoldenPages(t *testing.T) {
 		"read_only": {"overview", viewOverview(frameForTests(), overviewForTests(), true)},
 		"run":       {"run", runViewForTests(crashed(), &ckpt.DriftReport{}, url.Values{})},
 		"run_table": {"run", runViewForTests(crashed(), &ckpt.DriftReport{}, url.Values{"as": {"table"}})},
+		"steps":     {"transcript", transcriptForTests(url.Values{})},
+		"steps_bad": {"transcript", transcriptForTests(url.Values{"hide": {"ok"}})},
 		"runs":      {"runs", viewRuns(frameForTests(), list, &ckpt.AgentPage{}, url.Values{"group": {"label:repo"}})},
 		"tree":      {"tree", viewTree(frameForTests(), "uid:1001", branchesForTests(), forecastForTests())},
 		"storage":   {"storage", viewStorage(frameForTests(), statusForTests(), agentsForTests(nil), policiesForTests(), nil)},
@@ -186,8 +188,8 @@ var openTag = regexp.MustCompile(`<[a-zA-Z]`)
 func TestBudgets(t *testing.T) {
 	rec := crashed()
 	rec.Steps, rec.Checkpoints, rec.Findings, rec.Operations = survey.StepLane{}, survey.CheckpointLane{}, survey.FindingLane{}, survey.OperationLane{}
-	for i := range survey.DefaultBins {
-		at := after(float64(i) * 116 / survey.DefaultBins)
+	for i := range laneBins {
+		at := after(float64(i) * 116 / laneBins)
 		rec.Steps.Marks = append(rec.Steps.Marks, survey.StepMark{Key: fmt.Sprint(i), Status: ckpt.StepSucceeded, StartedAt: at, EndedAt: at})
 		rec.Operations.Marks = append(rec.Operations.Marks, survey.OperationMark{Key: fmt.Sprint(i), Name: "write", Status: ckpt.OperationSucceeded, StartedAt: at, EndedAt: at})
 		rec.Findings.Marks = append(rec.Findings.Marks, survey.FindingMark{ID: fmt.Sprint(i), At: at, Rule: "rule", Severity: ckpt.SeverityWarn})
@@ -202,9 +204,18 @@ func TestBudgets(t *testing.T) {
 		}
 		o.Runs = append(o.Runs, line)
 	}
+	page := &survey.Transcript{Earlier: true, Later: true}
+	for i := range survey.DefaultSteps {
+		page.Steps = append(page.Steps, survey.TranscriptStep{Key: fmt.Sprint(i), Name: "bash", Args: strings.Repeat("a", 1000), ArgsSize: 2000, Result: strings.Repeat("b", 1000), ResultSize: 1000,
+			Status: ckpt.StepFailed, Error: strings.Repeat("c", 1000), ErrorSize: 3000, StartedAt: after(1)})
+	}
+	for i := range survey.MaxHeard {
+		page.Events = append(page.Events, survey.HeardEvent{Seq: int64(i), Type: "said", Payload: strings.Repeat("d", 1000), Size: 5000})
+	}
 	for name, text := range map[string][]byte{
-		"run":      drawn(t, "run", runViewForTests(rec, &ckpt.DriftReport{}, url.Values{})),
-		"overview": drawn(t, "overview", viewOverview(frameForTests(), o, false)),
+		"transcript": drawn(t, "transcript", viewTranscript(frameForTests(), runForTests(), page, survey.TranscriptQuery{}, nil, url.Values{})),
+		"run":        drawn(t, "run", runViewForTests(rec, &ckpt.DriftReport{}, url.Values{})),
+		"overview":   drawn(t, "overview", viewOverview(frameForTests(), o, false)),
 	} {
 		nodes, zipped := len(openTag.FindAll(text, -1)), gzipped(text)
 		t.Logf("%s: %d nodes, %d bytes, %d gzipped", name, nodes, len(text), zipped)
@@ -294,6 +305,9 @@ func FuzzStatesStayText(f *testing.F) {
 		cp := &ckpt.Checkpoint{ID: "x", Kind: ckpt.KindRoutine, Step: ckpt.Ref(s), Labels: ckpt.Labels{"k": s}}
 		v.Picked = &picked{Checkpoint: cp, Tree: &root, Groups: groups, NoDiff: s, Against: []option{{Value: s, Label: s}}}
 		text := drawn(t, "run", v)
+		page := &survey.Transcript{Steps: []survey.TranscriptStep{{Key: s, Name: s, Args: string(quoted), ArgsSize: 900, Error: s, ErrorSize: 900}}}
+		page.Events, page.Causes = []survey.HeardEvent{{Type: s, Payload: string(quoted), Size: 900}}, []survey.StepCause{{Name: s, Error: s, Key: s}}
+		text = append(text, drawn(t, "transcript", viewTranscript(frameForTests(), run, page, survey.TranscriptQuery{}, nil, url.Values{}))...)
 		if bytes.ContainsFunc(text, hidden) {
 			t.Errorf("the page has a character that nobody sees")
 		}

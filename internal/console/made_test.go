@@ -1,6 +1,9 @@
 package console
 
 import (
+	"net/url"
+	"strings"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -75,6 +78,21 @@ func settingsForTests() *survey.Settings {
 		{Key: "backup.keep", Value: "7", Live: true, Doc: "How many backups stay."},
 		{Key: "log.level", Value: "", SetBy: "/etc/ckptsidecar.toml:3", Live: true, Doc: "What is logged."},
 	}}
+}
+
+func transcriptForTests(q url.Values) *transcriptView {
+	took, tokens, cost := int64(2340), int64(41_000), .12
+	failed := survey.TranscriptStep{Key: "s2", Name: "run_tests", Status: ckpt.StepFailed, Attempt: 2, StartedAt: after(3), Error: "2 tests failed: test_total, test_empty", ErrorSize: 38, Result: strings.Repeat("long ", 200), ResultSize: 90_000}
+	failed.DurationMS, failed.InputTokens, failed.CostUSD = &took, &tokens, &cost
+	page := &survey.Transcript{Earlier: true, Steps: []survey.TranscriptStep{
+		{Key: "s1", Name: "read_file", Status: ckpt.StepSucceeded, Attempt: 1, StartedAt: after(1), Args: `{"path":"cart.py"}`, ArgsSize: 18, Result: `"def total():\n  return 0"`, ResultSize: 26},
+		failed,
+	}, Events: []survey.HeardEvent{{Seq: 7, At: after(2), Type: "said", Payload: `"I will run the tests."`, Size: 23}}}
+	if q.Get("hide") != "" {
+		page.Steps, page.Events = page.Steps[1:], nil
+		page.Causes = []survey.StepCause{{Count: 12, Name: "run_tests", Error: "2 tests failed", Key: "s2", At: after(3)}}
+	}
+	return viewTranscript(frameForTests(), runForTests(), page, survey.TranscriptQuery{At: "s2", Failed: q.Get("hide") != ""}, nil, q)
 }
 
 func findForTests() *findView {

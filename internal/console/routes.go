@@ -31,6 +31,7 @@ func (c *Console) routes() http.Handler {
 	}
 	read("/{$}", c.overview)
 	read("/o/{owner}/{agent}/{run}", c.run)
+	read("/o/{owner}/{agent}/{run}/steps", c.transcript)
 	read("/runs", c.runs)
 	read("/find", c.find)
 	read("/fleet", c.fleet)

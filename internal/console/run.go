@@ -45,6 +45,7 @@ type runView struct {
 
 type fact struct {
 	Name, Value, Small string
+	Href, SmallHref    string // what the value and the small text link to
 	Bar                template.HTML
 }
 
@@ -203,12 +204,16 @@ func allSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef, drif
 	}
 }
 
+// laneBins is the most marks of a lane, which keeps the page small.
+const laneBins = 220
+
 // recorderQuery reads the view from the address: milliseconds since 1970.
 func recorderQuery(q url.Values) (r survey.RecorderQuery) {
 	r.From, r.To = momentOf(q.Get("from")), momentOf(q.Get("to"))
 	if !r.From.IsZero() && !r.To.IsZero() && !r.From.Before(r.To.Time) {
-		return survey.RecorderQuery{}
+		r = survey.RecorderQuery{}
 	}
+	r.Bins = laneBins
 	return r
 }
 
@@ -226,7 +231,7 @@ func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftRepo
 		frame: f, Run: run, Page: runPath(f.Base, run.Owner, run.Agent, run.Run), Status: draw.StatusBadge(run.Status),
 		Goal: draw.FirstLine(string(run.Goal), 400), AsTable: q.Get("as") == "table",
 	}
-	v.Facts = factsOf(run, rec)
+	v.Facts = factsOf(run, rec, v.Page)
 	if !run.Status.Resumable() {
 		v.Ended = draw.FirstLine(string(run.Error), 600)
 		if v.Ended == "" && len(run.Result) > 0 && string(run.Result) != "null" {
@@ -255,7 +260,7 @@ func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftRepo
 	return v
 }
 
-func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
+func factsOf(run *ckpt.Run, rec *survey.Recorder, page string) []fact {
 	owner := fact{Name: "Owner", Value: "none known"}
 	if run.PID != 0 {
 		owner.Value = "process " + strconv.Itoa(run.PID)
@@ -280,7 +285,7 @@ func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
 		facts = append(facts, fact{Name: "Progress", Value: "—"})
 	}
 	return append(facts,
-		fact{Name: "Steps", Value: draw.Count(rec.Sums.Steps), Small: draw.Count(rec.Sums.Failed) + " failed"},
+		fact{Name: "Steps", Value: draw.Count(rec.Sums.Steps), Small: draw.Count(rec.Sums.Failed) + " failed", Href: page + "/steps", SmallHref: page + "/steps?hide=ok"},
 		fact{Name: "Tokens", Value: draw.ShortCount(rec.Sums.InputTokens + rec.Sums.OutputTokens)},
 		fact{Name: "Cost", Value: draw.Dollars(rec.Sums.CostUSD)},
 		fact{Name: "Stored", Value: draw.Bytes(rec.Sums.StoredBytes), Small: draw.Plural(int(rec.Sums.Checkpoints), "checkpoint")},
@@ -366,7 +371,11 @@ func tableOf(rec *survey.Recorder, page string) *recTable {
 		}
 	}
 	for _, s := range rec.Steps.Marks {
-		add(s.StartedAt, "step", draw.FirstLine(s.Key, 80), string(s.Status), "")
+		how := string(s.Status)
+		if s.Error != "" {
+			how += ": " + draw.FirstLine(s.Error, 120)
+		}
+		add(s.StartedAt, "step "+draw.FirstLine(s.Name, 40), draw.FirstLine(s.Key, 80), how, stepPath(page, s.Key))
 	}
 	for _, o := range rec.Operations.Marks {
 		add(o.StartedAt, "operation", draw.FirstLine(o.Name, 80), string(o.Status), "")

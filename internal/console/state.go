@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -198,12 +199,15 @@ func secretsInDiff(d *ckpt.Diff, paths []string) (values []string) {
 	return values
 }
 
-// secretPaths returns the places in the state where findings report secrets.
-func secretPaths(findings []ckpt.Finding) (paths []string) {
+// secretPaths returns the places where findings report secrets: in the state, or in other things that have names.
+func secretPaths(findings []ckpt.Finding, in ...string) (paths []string) {
+	if len(in) == 0 {
+		in = []string{"", "state"}
+	}
 	for i := range findings {
 		f := &findings[i]
 		var e struct{ Path, In string }
-		if f.Rule == ckpt.RuleSecret && json.Unmarshal(f.Evidence, &e) == nil && (e.In == "" || e.In == "state") {
+		if f.Rule == ckpt.RuleSecret && json.Unmarshal(f.Evidence, &e) == nil && slices.Contains(in, e.In) {
 			paths = append(paths, e.Path)
 		}
 	}

@@ -64,7 +64,7 @@ func (c *askedConn) QueryContext(ctx context.Context, query string, args []drive
 // listings are the calls that list, with every filter that they have.
 func listings(t *testing.T, s *db.Store) map[string]func(context.Context) error {
 	run := ckpt.RunRef{Agent: "a1", Run: "r1"}
-	yes := true
+	yes, from := true, ckpt.At(newClock().Now())
 	all := map[string]func(context.Context) error{
 		"agents":        func(ctx context.Context) error { _, err := s.Agents(ctx, ann, ckpt.AgentFilter{}); return err },
 		"agents of all": func(ctx context.Context) error { _, err := s.Agents(ctx, everybody, ckpt.AgentFilter{}); return err },
@@ -114,6 +114,11 @@ func listings(t *testing.T, s *db.Store) map[string]func(context.Context) error 
 			_, err := s.Recorder(ctx, ann, run, survey.RecorderQuery{})
 			return err
 		},
+	}
+	for name, f := range map[string]survey.TranscriptQuery{
+		"newest": {}, "from": {From: from}, "failed": {Failed: true}, "failed, from": {Failed: true, From: from},
+	} {
+		all["transcript: "+name] = func(ctx context.Context) error { _, err := s.Transcript(ctx, ann, run, f); return err }
 	}
 	for name, f := range filters() {
 		for _, f.Sort = range []ckpt.RunSort{"", ckpt.SortUpdated, ckpt.SortStarted} {
@@ -203,6 +208,7 @@ var permitted = []permission{
 	{"audit log", "SCAN acts", "(SELECT n FROM acts WHERE at < ?9 ORDER BY n DESC LIMIT 1)", "it walks back from the newest row to the time that was asked for"},
 	{"drift", "USE TEMP B-TREE", "", "the newest steps and checkpoints of a run, and its open findings"},
 	{"recorder", "USE TEMP B-TREE", "", "what lies in the window that is looked at"},
+	{"transcript", "USE TEMP B-TREE", "cause", "some of the newest failures, by cause"},
 	{"tokens", "", "", "an owner has a few"},
 }
 

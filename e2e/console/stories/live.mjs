@@ -1,7 +1,7 @@
 // A daemon that goes and comes back, and tabs that nobody sees.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { api, fine, has, text, world } from './world.mjs';
+import { api, fine, has, me, text, world } from './world.mjs';
 
 test('the daemon is killed and comes back', async () => {
   await world.tab.to('');
@@ -37,6 +37,34 @@ test('no row moves away from under the pointer', async () => {
   assert.equal(await tab.$eval('#needs .gone', (li) => li.inert), true, 'a row that is gone can be pressed');
   await tab.mouse.move(5, 5);
   await tab.waitForFunction(() => !document.querySelector('#needs .gone'), { timeout: 30_000 });
+  fine(tab);
+});
+
+test('a transcript follows its run, and a mark of the recorder leads to its step', async () => {
+  const { tab } = world;
+  await api('POST', '/v1/agents/bot/runs', { run: 'told' });
+  const step = (n, more) => api('POST', '/v1/agents/bot/runs/told/steps', { key: `s${n}`, name: 'run_tests', epoch: 1, status: 'succeeded', args: { only: `test_${n}` }, result: `run ${n} is fine\nand done`, duration_ms: 10, ...more });
+  for (let n = 1; n <= 60; n++) await step(n);
+  await api('POST', '/v1/agents/bot/checkpoints', { run: 'told', kind: 'routine', epoch: 1, state: { n: 1 } });
+  const run = `o/${await me('told')}/bot/told`;
+  await tab.to(run + '/steps');
+  await has(tab, '#steps', 'test_60');
+  await tab.evaluate(() => { window.same = true; scrollTo(0, document.documentElement.scrollHeight); });
+  await step(61, { status: 'failed', error: '2 tests failed: test_total, test_empty' });
+  await has(tab, '#steps', '2 tests failed: test_total');
+  assert.equal(await tab.evaluate(() => window.same), true, 'the page was loaded anew');
+  await tab.waitForFunction(() => innerHeight + scrollY >= document.documentElement.scrollHeight - 1); // whoever reads the end, stays there
+  const [earlier] = await tab.$$('::-p-text(Earlier steps)');
+  await Promise.all([tab.waitForNavigation(), earlier.click()]);
+  await has(tab, '#steps', 'test_1');
+  await tab.to(run);
+  await has(tab, '#rec .to title', 'run_tests: succeeded');
+  await Promise.all([tab.waitForNavigation(), tab.evaluate(() => [...document.querySelectorAll('#rec .to')].at(-1).querySelector('rect').dispatchEvent(new MouseEvent('click', { bubbles: true })))]);
+  assert.match(await text(tab, '#steps .chosen'), /2 tests failed/);
+  assert.equal(await tab.evaluate(() => document.querySelector(':target')?.className), 'chosen', 'the link does not lead to the step');
+  await tab.to(run + '/steps?hide=ok');
+  await has(tab, '#causes', '2 tests failed: test_total, test_empty');
+  assert.doesNotMatch(await text(tab, '#steps'), /test_60/);
   fine(tab);
 });
 

@@ -233,7 +233,9 @@ function replaceParts(doc) {
     const focus = old.contains(document.activeElement) ? pathTo(old, document.activeElement) : null;
     const node = document.adoptNode(fresh);
     settle(node);
+    const end = node.dataset.follow !== undefined && innerHeight + scrollY > document.documentElement.scrollHeight - 120;
     old.replaceWith(node);
+    if (end) scrollTo(0, document.documentElement.scrollHeight);
     for (const d of $$('details[id]', node)) if (open.has(d.id)) d.open = true;
     $$('.diff, .tree, .scroll', node).forEach((x, i) => { if (scroll[i]) [x.scrollTop, x.scrollLeft] = scroll[i]; });
     if (focus) focusOn(node, focus);

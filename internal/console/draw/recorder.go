@@ -1,7 +1,11 @@
 package draw
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"html/template"
+	"net/url"
+	"strconv"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -75,6 +79,17 @@ func (d *recorder) box(class string, from, to ckpt.Time, y, h, least float64) {
 		`" x="`, recLeft+a*recPlot, `" width="`, max(least, (b-a)*recPlot-.6), `"/>`)
 }
 
+// StepID identifies a step on a page.
+func StepID(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "step-" + hex.EncodeToString(sum[:8])
+}
+
+// link opens a link to the transcript. The table has the same links for those who use no pointer.
+func (d *recorder) link(query string) {
+	d.put(`<a class="to" tabindex="-1" aria-hidden="true" href="`, told(d.base), `/steps?`, told(query), `">`)
+}
+
 // group opens a group at a moment. The script moves it.
 func (d *recorder) group(t ckpt.Time) {
 	a := d.line.At(t)
@@ -144,10 +159,13 @@ func (d *recorder) steps() {
 	for _, b := range d.rec.Steps.Bins {
 		from, to := d.bin(b.I)
 		h := 4 + 12*float64(b.Count)/float64(most)
+		d.link("from=" + strconv.FormatInt(from.UnixMilli(), 10))
+		d.put(`<title>`, told(Plural(int(b.Count), "step")), `, `, b.Failed, ` failed</title>`)
 		d.box("st", from, to, 74-h, h, 1.5)
 		if f := share(b.Failed, b.Count, h); f > 0 {
 			d.box("st f", from, to, 74-f, f, 1.5)
 		}
+		d.raw(`</a>`)
 	}
 	for i := range d.rec.Steps.Marks {
 		s := &d.rec.Steps.Marks[i]
@@ -161,8 +179,19 @@ func (d *recorder) steps() {
 		if to.IsZero() {
 			to = d.endOf(s.StartedAt)
 		}
+		d.link("at=" + url.QueryEscape(s.Key) + "#" + StepID(s.Key))
+		d.put(`<title>`, told(FirstLine(s.Name, 60)), `: `, told(s.Status), told(because(s.Error)), `</title>`)
 		d.box(class, s.StartedAt, to, y, h, 1.5)
+		d.raw(`</a>`)
 	}
+}
+
+// because adds an error to how a step ended.
+func because(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + FirstLine(text, 120)
 }
 
 // share is the part of a bar's height that stands for the failed ones. One failed step of many can still be seen.

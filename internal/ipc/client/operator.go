@@ -214,3 +214,20 @@ func (o Operator) Recorder(ctx context.Context, ref ckpt.RunRef, f survey.Record
 	}
 	return fetchPart[survey.Recorder](ctx, o.Client, ref, "recorder", q)
 }
+
+// Transcript reads a page of a run's steps, with the beginnings of their texts.
+func (o Operator) Transcript(ctx context.Context, ref ckpt.RunRef, f survey.TranscriptQuery) (*survey.Transcript, error) {
+	var q values
+	q.add("at", f.At)
+	q.add("before", f.Before)
+	q.add("after", f.After)
+	q.add("from", f.From.String())
+	if f.Failed {
+		q.add("failed", "true")
+	}
+	if f.Text != 0 {
+		q.add("text", strconv.Itoa(f.Text))
+	}
+	q.addLimit(f.Limit)
+	return fetchPart[survey.Transcript](ctx, o.Client, ref, "transcript", q)
+}

@@ -320,6 +320,11 @@ func (a *api) runs() {
 	a.want(400, get(aRun+"/r1/recorder?bins=1000"))
 	a.want(400, get(aRun+"/r1/recorder?from=2026-01-01T00:00:00.000Z&to=2025-01-01T00:00:00.000Z"))
 	a.want(404, get(aRun+"/none/recorder"))
+	a.want(200, get(aRun+"/r1/transcript"))
+	a.want(200, get(aRun+"/r1/transcript?failed=true&text=10&limit=5&from=2026-01-01T00:00:00.000Z"))
+	a.want(400, get(aRun+"/r1/transcript?at=a&before=b"))
+	a.want(400, get(aRun+"/r1/transcript?limit=1000"))
+	a.want(404, get(aRun+"/r1/transcript?at=none"))
 
 	a.want(200, post(aRun+"/r1/resume", `{"dry_run":true}`))
 	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":"0s","reason":"test"}`).with("Idempotency-Key", "k2"))

@@ -114,6 +114,10 @@ func (f failing) Recorder(context.Context, ckpt.Scope, ckpt.RunRef, survey.Recor
 	return nil, f.err
 }
 
+func (f failing) Transcript(context.Context, ckpt.Scope, ckpt.RunRef, survey.TranscriptQuery) (*survey.Transcript, error) {
+	return nil, f.err
+}
+
 func (f failing) FleetStatus(context.Context, ckpt.Scope) (*fleet.Status, error) { return nil, f.err }
 
 func (f failing) FleetHosts(context.Context, ckpt.Scope) (*fleet.Hosts, error) { return nil, f.err }

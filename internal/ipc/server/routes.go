@@ -88,6 +88,7 @@ var routes = []route{
 
 	{name: "overview", method: "GET", path: "/v1/overview", params: []string{"span", "limit"}, do: (*call).getOverview},
 	{name: "recorder", method: "GET", path: oneRunPath + "/recorder", params: []string{"from", "to", "bins"}, do: (*call).getRecorder},
+	{name: "transcript", method: "GET", path: oneRunPath + "/transcript", params: []string{"at", "before", "after", "from", "failed", "text", "limit"}, do: (*call).getTranscript},
 
 	{name: "put_token", method: "PUT", path: "/v1/tokens/{token}", write: true, do: (*call).putToken},
 	{name: "revoke_token", method: "DELETE", path: "/v1/tokens/{token}", write: true, do: (*call).revokeToken},

@@ -135,6 +135,7 @@ type Store interface {
 	// WatchChanges begins to watch changes. next waits for a change, and stop ends the watch.
 	WatchChanges(sc ckpt.Scope) (next func(context.Context) ([]survey.Change, error), stop func())
 	Recorder(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error)
+	Transcript(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, f survey.TranscriptQuery) (*survey.Transcript, error)
 
 	PutToken(ctx context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (t *ckpt.Token, made bool, err error)
 	Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error)

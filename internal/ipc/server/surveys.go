@@ -69,6 +69,33 @@ func (c *call) getRecorder() error {
 	})
 }
 
+// getTranscript returns a page of a run's steps.
+func (c *call) getTranscript() error {
+	f := survey.TranscriptQuery{At: c.query.get("at"), Before: c.query.get("before"), After: c.query.get("after")}
+	var err error
+	if f.From, err = c.query.time("from"); err != nil {
+		return err
+	}
+	failed, err := c.query.flag("failed")
+	if err != nil {
+		return err
+	}
+	f.Failed = failed != nil && *failed
+	text, err := c.query.number("text", 1, survey.MaxText)
+	if err != nil {
+		return err
+	}
+	if text != nil {
+		f.Text = int(*text)
+	}
+	if f.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*survey.Transcript, error) {
+		return c.server.store.Transcript(ctx, c.scope, c.ref(), f)
+	})
+}
+
 // getForecast returns what retention will remove next.
 func (c *call) getForecast() error {
 	f := survey.ForecastQuery{Agent: c.agent}
