@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,7 +134,36 @@ func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done
 	word := map[ckpt.OperationStatus]string{
 		ckpt.OperationSucceeded: "took effect", ckpt.OperationFailed: "did not take effect", ckpt.OperationSuperseded: "may be repeated",
 	}[o.Status]
-	return done{fmt.Sprintf("Recorded: “%s” %s%s.", draw.FirstLine(o.Name, 80), word, before(replayed)), s.page}, nil
+	said := fmt.Sprintf("Recorded: “%s” %s%s", draw.FirstLine(o.Name, 80), word, before(replayed))
+	more, err := s.resolveAlike(ctx, q, reason)
+	if err != nil {
+		return done{}, ckpt.Wrap(codeOf(err), err, "%s, and for %s too; then: %s", said, draw.Plural(more, "other run"), messageOf(err))
+	}
+	if more > 0 {
+		said += ", and for " + draw.Plural(more, "other run") + " too"
+	}
+	return done{said + ".", s.page}, nil
+}
+
+// resolveAlike gives the same answer for the operations of other runs that the person has chosen.
+func (s *subject) resolveAlike(ctx context.Context, q url.Values, reason string) (n int, err error) {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		packed, is := strings.CutPrefix(name, also)
+		parts := strings.SplitN(unpack(packed), "\n", 3)
+		if !is || len(parts) < 3 {
+			continue
+		}
+		attempt, _ := strconv.ParseInt(parts[1], 10, 64)
+		_, _, err := s.line.ResolveOperation(ctx, ckpt.RunRef{Agent: s.ref.Agent, Run: parts[0]}, ckpt.OperationResolution{
+			Key: parts[2], Attempt: attempt, Choice: ckpt.PromptChoice(q.Get("found")), Result: ckpt.JSON(strings.TrimSpace(q.Get("result"))), Reason: reason,
+			IdempotencyKey: q.Get("key") + "-" + strconv.Itoa(n),
+		})
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // before returns a note that a form was sent twice.

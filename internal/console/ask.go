@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/console/draw"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // subject is the run that a form is about, at the time when the form is drawn.
@@ -98,7 +99,7 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "ask", v)
 }
 
-func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+func askResolve(c *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
 	key := unpack(q.Get("op"))
 	o, err := s.operation(ctx, key)
 	if err != nil {
@@ -126,8 +127,82 @@ func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	default:
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the form names no answer: load the page again")
 	}
+	evidence, err := s.evidence(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	v.Fields = append([]field{evidence}, v.Fields...)
+	if len(v.Fields) == 1 || !v.Fields[1].Required { // a required result is of one operation
+		alike, err := c.alike(ctx, s, o)
+		if err != nil {
+			return nil, err
+		}
+		v.Fields = append(v.Fields, alike...)
+	}
 	return v, nil
 }
+
+// evidence is what is known about the run that asks: the operation, if the question is about one, and the last steps.
+func (s *subject) evidence(ctx context.Context, o *ckpt.Operation) (field, error) {
+	hide, err := textSecrets(ctx, s.line, s.ref)
+	if err != nil {
+		return field{}, err
+	}
+	page, err := s.line.Transcript(ctx, s.ref, survey.TranscriptQuery{Limit: 3, Text: 1000})
+	if err != nil {
+		return field{}, err
+	}
+	var lines []string
+	if o != nil {
+		if len(o.Args) > 0 && string(o.Args) != "null" {
+			text, _ := stepTextOf("args", string(o.Args), false, hide)
+			lines = append(lines, "Arguments: "+draw.FirstLine(text, 600))
+		}
+		lines = append(lines, evidenceOf(o))
+	}
+	for i := range page.Steps {
+		x := &page.Steps[i]
+		line := fmt.Sprintf("%s  %s %s", draw.Clock(x.StartedAt), draw.FirstLine(x.Name, 60), stepWords[x.Status].Word)
+		for _, of := range []struct {
+			name, text string
+			size       int64
+		}{{"error", x.Error, x.ErrorSize}, {"result", x.Result, x.ResultSize}} {
+			if of.size > 0 {
+				text, _ := stepTextOf(of.name, of.text, int64(len([]rune(of.text))) < of.size, hide)
+				line += ": " + draw.FirstLine(text, 200)
+				break
+			}
+		}
+		lines = append(lines, line)
+	}
+	if len(page.Steps) == 0 {
+		lines = append(lines, "The run has recorded no steps.")
+	}
+	return field{Kind: "told", Label: strings.Join(lines, "\n")}, nil
+}
+
+// mostAlike is how many operations one form answers besides its own.
+const mostAlike = 20
+
+// alike offers to give the same answer for uncertain operations of other runs of the agent that have the same name.
+func (c *Console) alike(ctx context.Context, s *subject, o *ckpt.Operation) (fields []field, err error) {
+	c.daemon.forget() // a person who opens a form wants the current state
+	now, err := c.daemon.overview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range now.Needs {
+		n := &now.Needs[i]
+		if n.What == survey.NeedOperation && n.Owner == s.owner && n.Agent == s.ref.Agent && n.Text == o.Name && n.Run != s.ref.Run && len(fields) < mostAlike {
+			fields = append(fields, field{Kind: "yes", Name: also + pack(n.Run+"\n"+strconv.FormatInt(n.Attempt, 10)+"\n"+n.Operation),
+				Label: "The same for " + n.Run, Help: fmt.Sprintf("begun %s, as far as is known", draw.LongClock(now.At, n.Since))})
+		}
+	}
+	return fields, nil
+}
+
+// also begins the names of the fields with which a person gives one answer for several operations.
+const also = "also."
 
 // resultField asks for the result of an operation that took effect.
 func resultField(schema ckpt.JSON) field {
@@ -167,18 +242,29 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	if err != nil {
 		return nil, err
 	}
+	evidence, err := s.evidence(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
 	if p.Status != ckpt.PromptOpen {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this prompt is not open any more: it is %s", p.Status)
 	}
 	v := &askView{Reason: true, Do: "Answer", Heading: draw.FirstLine(p.Question, 300), Intro: p.Reason, Hidden: []pair{{"prompt", p.ID}}}
 	if p.Kind == ckpt.PromptQuestion {
-		v.Fields = questionFields(p)
+		v.Fields = append([]field{evidence}, questionFields(p)...)
 		return v, nil
 	}
 	if p.Kind == ckpt.PromptOperation {
+		o, err := s.operation(ctx, string(p.Operation))
+		if err != nil {
+			return nil, err
+		}
+		if evidence, err = s.evidence(ctx, o); err != nil {
+			return nil, err
+		}
 		result := resultField(p.Schema)
 		result.Required = false // only with "It did"; the daemon says so
-		v.Fields = []field{{ID: "choice", Name: "choice", Label: "Did it take effect?", Kind: "choice", Required: true, Options: []option{
+		v.Fields = []field{evidence, {ID: "choice", Name: "choice", Label: "Did it take effect?", Kind: "choice", Required: true, Options: []option{
 			{Value: string(ckpt.ChoiceItDid), Label: "It did", Help: "It is recorded as succeeded, and not done again."},
 			{Value: string(ckpt.ChoiceItDidNot), Label: "It did not", Help: "It is recorded as failed, and may be begun again."},
 			{Value: string(ckpt.ChoiceRepeat), Label: "Repeat", Help: "Nobody knows, and the agent may begin it again: the question above says whether it may then happen twice."},
@@ -190,7 +276,7 @@ func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	if n := len(v.Lost); n > 0 {
 		loses = fmt.Sprintf("It begins with nothing: %s of its memory would be lost. What was saved stays as history.", draw.Plural(n, "part"))
 	}
-	v.Fields = []field{{ID: "choice", Name: "choice", Label: "How shall it go on?", Kind: "choice", Required: true, Options: []option{
+	v.Fields = []field{evidence, {ID: "choice", Name: "choice", Label: "How shall it go on?", Kind: "choice", Required: true, Options: []option{
 		{Value: string(ckpt.ChoiceResume), Label: "Resume", Help: "An agent may claim it and go on where it was."},
 		{Value: string(ckpt.ChoiceReinitialize), Label: "Begin anew", Help: loses},
 		{Value: string(ckpt.ChoiceAbandon), Label: "Give up", Help: "The run has failed, and nobody resumes it."},

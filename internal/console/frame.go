@@ -24,6 +24,7 @@ type frame struct {
 	Admin, ReadOnly    bool
 	Notes              []string
 	Assets             assets
+	Hot                int // how much needs a person
 	Now                ckpt.Time
 }
 
@@ -54,6 +55,7 @@ func (c *Console) frameOf(r *http.Request, title, here string) frame {
 		Title: title, Base: x.base(), CSRF: x.csrf, Assets: c.pages.assets, ReadOnly: c.options.ReadOnly,
 		Host: host, Who: c.daemon.who, Admin: c.daemon.isAdmin(), Now: ckpt.At(c.options.Now()), State: c.pulse.state(),
 	}
+	f.Hot = c.pulse.needs()
 	if !c.daemon.awaySince().IsZero() {
 		f.State = draw.Badge{Class: "crit", Icon: "crit", Word: "no answer"}
 	}
@@ -63,7 +65,7 @@ func (c *Console) frameOf(r *http.Request, title, here string) frame {
 	for _, s := range screens {
 		item := navItem{Name: s.name, Href: f.Base + s.path, Key: s.key, Here: s.path == here}
 		if s.path == "" {
-			item.Count = c.pulse.needs()
+			item.Count = f.Hot
 		}
 		f.Nav = append(f.Nav, item)
 	}

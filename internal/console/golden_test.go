@@ -33,11 +33,12 @@ func after(minutes float64) ckpt.Time {
 func frameForTests() frame {
 	f := frame{
 		Title: "Overview", Base: "/s/test/", CSRF: "csrf", Live: livePace, Now: after(120), State: draw.Badge{Class: "live", Icon: "live", Word: "ready"}, Host: "host-7",
-		Who: "uid:1001", Assets: assets{"/a.css", "/a.js", "/a.svg"},
+		Who: "uid:1001", Assets: assets{"/a.css", "/a.js", "/a.svg", "/hot.svg"},
 	}
 	for _, s := range screens {
 		f.Nav = append(f.Nav, navItem{Name: s.name, Href: f.Base + s.path, Key: s.key})
 	}
+	f.Hot = 5
 	return f
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"path"
 	"strings"
 )
 
@@ -15,8 +17,11 @@ const maxBody = 2 << 20
 const policyOfContent = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// headerLive marks requests that a page makes without a person.
-const headerLive = "Ckpt-Live"
+// headerLive marks requests that a page makes without a person. Its value is liveHidden if nobody can see the page.
+const (
+	headerLive = "Ckpt-Live"
+	liveHidden = "hidden"
+)
 
 // sessionKey is the context key of a request's session.
 type sessionKey struct{}
@@ -83,12 +88,12 @@ func refuse(w http.ResponseWriter, status int, text string) {
 // handler returns the handler of the whole console.
 func (c *Console) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", c.door)
+	mux.HandleFunc("/", c.door)
 	mux.HandleFunc("POST /open", c.open)
 	mux.HandleFunc("GET /asset/{name}", c.pages.asset)
 	inside := c.routes()
 	mux.HandleFunc("/s/{session}/", func(w http.ResponseWriter, r *http.Request) {
-		x := c.doors.of(r, r.PathValue("session"), r.Header.Get(headerLive) == "")
+		x := c.doors.of(r, r.PathValue("session"), r.Header.Get(headerLive) != liveHidden)
 		if x == nil {
 			c.stranger(w, r)
 			return
@@ -121,19 +126,29 @@ func (c *Console) stranger(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "The session has ended.")
 		return
 	}
-	c.pages.write(w, http.StatusForbidden, "door", doorView{Ended: true, Assets: c.pages.assets})
+	// The address can come from somebody else, whose session has another path.
+	at := ""
+	if r.Method == http.MethodGet {
+		at = strings.TrimPrefix(r.URL.RequestURI(), "/s/"+r.PathValue("session")+"/")
+	}
+	c.pages.write(w, http.StatusForbidden, "door", doorView{Ended: true, Next: at, Assets: c.pages.assets})
 }
 
 // door serves the page of a link. Its script sends the code of the link. Without the script, a person can type the
-// code.
-func (c *Console) door(w http.ResponseWriter, _ *http.Request) {
-	c.pages.write(w, http.StatusOK, "door", doorView{Assets: c.pages.assets})
+// code. Any other address is that of a page, without a session: the person goes there from the door.
+func (c *Console) door(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		http.NotFound(w, r)
+		return
+	}
+	c.pages.write(w, http.StatusOK, "door", doorView{Next: strings.TrimPrefix(r.URL.RequestURI(), "/"), Assets: c.pages.assets})
 }
 
 // doorView is the page before a session.
 type doorView struct {
-	Ended, Wrong bool
-	Assets       assets
+	Ended, Wrong, Old bool
+	Next              string // the address of the page to go to, in the session
+	Assets            assets
 }
 
 // open exchanges the code of a link for a session.
@@ -142,13 +157,19 @@ func (c *Console) open(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "The form cannot be read.")
 		return
 	}
-	x := c.doors.exchange(strings.TrimSpace(r.PostForm.Get("code")))
+	x, old := c.doors.exchange(strings.TrimSpace(r.PostForm.Get("code")))
 	if x == nil {
-		c.pages.write(w, http.StatusForbidden, "door", doorView{Wrong: true, Assets: c.pages.assets})
+		c.pages.write(w, http.StatusForbidden, "door", doorView{Wrong: !old, Old: old, Next: r.PostForm.Get("next"), Assets: c.pages.assets})
 		return
 	}
+	next, err := url.Parse(r.PostForm.Get("next"))
+	if err != nil || next.IsAbs() || next.Host != "" {
+		next = &url.URL{}
+	}
+	next.Path = x.base() + strings.TrimPrefix(path.Clean("/"+next.Path), "/")
+	next.RawPath = ""
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: x.secret, Path: x.base(), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
-	http.Redirect(w, r, x.base(), http.StatusSeeOther)
+	http.Redirect(w, r, next.String(), http.StatusSeeOther)
 }

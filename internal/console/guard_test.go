@@ -219,17 +219,51 @@ func TestLinkWorksOnce(t *testing.T) {
 	now := time.Now()
 	x := newSessions(func() time.Time { return now }, func(error) {})
 	code, used := x.newToken()
-	if x.exchange(code) == nil {
+	if opened, _ := x.exchange(code); opened == nil {
 		t.Fatal("the link opens nothing")
 	}
 	<-used
-	if x.exchange(code) != nil {
-		t.Error("the link opens a second time")
-	}
-	code, _ = x.newToken()
+	late, _ := x.newToken()
 	now = now.Add(tokenLife + time.Second)
-	if x.exchange(code) != nil {
-		t.Error("a link opens after more than a minute")
+	for range maxFailures + 1 { // an old link is not a wrong code
+		for what, code := range map[string]string{"used": code, "late": late} {
+			if opened, old := x.exchange(code); opened != nil || !old {
+				t.Errorf("a %s link opens, or is not known as an old one", what)
+			}
+		}
+	}
+	for range maxSessions + 1 {
+		_, _ = x.newToken()
+	}
+	if opened, old := x.exchange("wrong"); opened != nil || old || x.failures != 1 {
+		t.Errorf("a wrong code is one of %d failures", x.failures)
+	}
+}
+
+// TestALinkThatWasSent: the address of a page without its session, or with somebody else's, asks at the door and then goes
+// to the page.
+func TestALinkThatWasSent(t *testing.T) {
+	s := serve(t, Options{})
+	b := &browser{s: s, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	for address, want := range map[string]string{
+		"/o/uid:1/bot/one/steps?at=a%2Fb": "o/uid:1/bot/one/steps?at=a%2Fb", "/s/of-somebody-else/runs?group=agent": "runs?group=agent",
+		"/": "",
+	} {
+		_, form, _ := strings.Cut(b.text("GET", address, nil), `name="next" value="`)
+		next, _, _ := strings.Cut(form, `"`)
+		link, _ := s.Link()
+		_, code, _ := strings.Cut(link, "#")
+		at := b.send("POST", "/open", url.Values{"code": {code}, "next": {unescaped(next)}}, nil).Header.Get("Location")
+		if _, path, _ := strings.Cut(strings.TrimPrefix(at, "/s/"), "/"); path != want || !strings.HasPrefix(at, "/s/") {
+			t.Errorf("%s leads to %s, want %s", address, at, want)
+		}
+	}
+	for _, next := range []string{"https://evil.example/", "//evil.example/", "../../x", "%zz", "javascript:alert(1)"} {
+		link, _ := s.Link()
+		_, code, _ := strings.Cut(link, "#")
+		if at := b.send("POST", "/open", url.Values{"code": {code}, "next": {next}}, nil).Header.Get("Location"); !strings.HasPrefix(at, "/s/") || strings.Contains(at, "..") {
+			t.Errorf("%s leads to %s", next, at)
+		}
 	}
 }
 
@@ -252,13 +286,13 @@ func TestWrongCodesEndTheConsole(t *testing.T) {
 	}
 }
 
-// TestSessionsEnd lets time pass: polling does not keep a session alive.
+// TestSessionsEnd lets time pass: a page that nobody sees does not keep a session alive.
 func TestSessionsEnd(t *testing.T) {
 	now := time.Now()
 	x := newSessions(func() time.Time { return now }, func(error) {})
 	open := func() (*session, *http.Request) {
 		code, _ := x.newToken()
-		s := x.exchange(code)
+		s, _ := x.exchange(code)
 		r, _ := http.NewRequest("GET", "/", nil)
 		r.AddCookie(&http.Cookie{Name: cookieName, Value: s.secret})
 		return s, r
@@ -270,7 +304,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	now = now.Add(2 * time.Second)
 	if x.of(r, s.id, true) != nil {
-		t.Error("polling has kept the session")
+		t.Error("a hidden page has kept the session")
 	}
 	s, r = open()
 	for range int(sessionLife/sessionIdle)*2 - 1 {

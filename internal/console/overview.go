@@ -237,7 +237,7 @@ func needOf(base string, o *survey.Overview, n *survey.Need, readOnly bool) need
 	}
 	if n.WaitingPID != 0 {
 		row.Detail, row.Command = strings.TrimPrefix(row.Detail+" · the run "+ckpt.WaitsText(n.WaitingPID), " · "), ""
-		row.Unknown = ""
+		row.Title, row.Unknown = strings.TrimSuffix(row.Title, "; nobody runs it"), ""
 	}
 	if readOnly {
 		row.Buttons = []button{{"Look", row.Href}}

@@ -17,9 +17,9 @@ var pageFiles embed.FS
 //go:embed asset/*
 var assetFiles embed.FS
 
-// assets are the addresses of the style sheet, the script and the icon. A name contains a
+// assets are the addresses of the style sheet, the script, and the icons: the hot one says that something needs a person. A name contains a
 // hash, so that a page of a newer program never gets the script of an older one.
-type assets struct{ CSS, JS, Icon string }
+type assets struct{ CSS, JS, Icon, Hot string }
 
 // pages draws pages.
 type pages struct {
@@ -33,7 +33,7 @@ func newPages() (*pages, error) {
 	for _, a := range []struct {
 		file string
 		at   *string
-	}{{"console.css", &p.assets.CSS}, {"console.js", &p.assets.JS}, {"icon.svg", &p.assets.Icon}} {
+	}{{"console.css", &p.assets.CSS}, {"console.js", &p.assets.JS}, {"icon.svg", &p.assets.Icon}, {"hot.svg", &p.assets.Hot}} {
 		data, err := fs.ReadFile(assetFiles, path.Join("asset", a.file))
 		if err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// asset serves one of the three files. They contain no data of any user.
+// asset serves one of the files. They contain no data of any user.
 func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 	data, ok := p.files[r.PathValue("name")]
 	if !ok {

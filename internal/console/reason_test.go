@@ -341,10 +341,58 @@ func TestTheConsoleSaysWhoGoesOn(t *testing.T) {
 				t.Fatalf("the form is answered with %d: %s", status, text)
 			}
 			page := unescaped(w.page(""))
-			if strings.Count(page, "nobody runs it") != 1 || !strings.Contains(page, "one may go on; nobody runs it") || strings.Contains(page, command) != (waits == 0) || strings.Contains(page, "ckptsidecar resume") {
+			if strings.Count(page, "one may go on; nobody runs it") != 1-min(waits, 1) || !strings.Contains(page, "one may go on") || strings.Contains(page, command) != (waits == 0) || strings.Contains(page, "ckptsidecar resume") {
 				t.Errorf("the first page does not say that the run may go on: %s", page)
 			}
 		})
+	}
+}
+
+// TestEvidenceAtTheQuestion: the form of an uncertain operation shows what is known, and answers several that are alike.
+func TestEvidenceAtTheQuestion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, run := range []string{"one", "two", "three"} {
+		ref := ckpt.RunRef{Agent: "coder", Run: run}
+		w.save("coder", run, `{"n": 1}`)
+		for i := range 4 {
+			r := ckpt.StepRequest{Key: fmt.Sprint("s", i), Name: "run_tests", Status: ckpt.StepSucceeded, Result: ckpt.JSON(fmt.Sprintf(`"result %d"`, i))}
+			if i == 3 {
+				r.Status, r.Result, r.Error = ckpt.StepFailed, nil, "2 tests failed"
+			}
+			if _, _, err := w.client.BeginStep(t.Context(), ref, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := w.client.BeginOperation(t.Context(), ref, ckpt.OperationRequest{Key: "push", Name: "push branch", Args: ckpt.JSON(`{"branch":"fix"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.client.EndRun(t.Context(), ref, ckpt.EndRequest{Status: ckpt.RunInterrupted, Error: "connection reset by peer"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	form, page := w.form("ask/resolve?" + url.Values{
+		"owner": {w.owner}, "agent": {"coder"}, "run": {"one"}, "op": {pack("push")}, "status": {"it_did_not"},
+	}.Encode())
+	page = unescaped(page)
+	for _, want := range []string{"begun ", `Arguments: {"branch":"fix"}`, "What is known of its end: ", "run_tests failed: 2 tests failed", "run_tests succeeded: result 1", "The same for two", "The same for three"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the form has no %q: %s", want, page)
+		}
+	}
+	if strings.Contains(page, "result 0") || strings.Contains(page, "The same for one") {
+		t.Errorf("the form has more than the last three steps, or offers its own run: %s", page)
+	}
+	form.Set("reason", "the server has no such branch")
+	form.Set(also+pack("two\n1\npush"), "1")
+	if status, text := w.act("resolve", form); status != 200 || !strings.Contains(text, "did not take effect, and for 1 other run too.") {
+		t.Fatalf("the form is answered with %d: %s", status, text)
+	}
+	for run, want := range map[string]ckpt.OperationStatus{"one": ckpt.OperationFailed, "two": ckpt.OperationFailed, "three": ckpt.OperationUncertain} {
+		list, err := w.client.Operations(t.Context(), ckpt.RunRef{Agent: "coder", Run: run}, ckpt.ListFilter{})
+		if err != nil || list.Operations[0].Status != want {
+			t.Errorf("the operation of %s is %+v, %v", run, list, err)
+		}
 	}
 }
 

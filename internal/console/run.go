@@ -99,7 +99,7 @@ func (c *Console) runTag(r *http.Request) string {
 		if err != nil {
 			return ""
 		}
-		sum := sha256.Sum256(append(text, r.URL.RawQuery...))
+		sum := sha256.Sum256(append(text, r.URL.RawQuery+strconv.Itoa(c.pulse.needs())...))
 		return `"r` + hex.EncodeToString(sum[:8]) + `"`
 	}
 	return ""

@@ -42,6 +42,7 @@ type sessions struct {
 	mu       sync.Mutex
 	open     []*session
 	tokens   []token
+	old      [][sha256.Size]byte // hashes of links that are used or replaced, the newest last
 	failures int
 }
 
@@ -58,7 +59,7 @@ type session struct {
 	secret string // in the cookie
 	csrf   string // in the forms
 	began  time.Time
-	seen   time.Time // when a person last did something
+	seen   time.Time // when a person last did something, or a page was last in view
 	mu     sync.Mutex
 	notes  []string // messages for the next page
 
@@ -105,14 +106,25 @@ func (s *sessions) newToken() (text string, used <-chan struct{}) {
 	defer s.mu.Unlock()
 	t := token{sha256.Sum256([]byte(text)), s.now().Add(tokenLife), make(chan struct{})}
 	if s.tokens = append(s.tokens, t); len(s.tokens) > maxSessions {
-		s.tokens = s.tokens[1:]
+		s.retire(0)
 	}
 	return text, t.used
 }
 
+// maxOld is how many old links are known.
+const maxOld = 64
+
+// retire makes a link an old one.
+func (s *sessions) retire(i int) {
+	if s.old = append(s.old, s.tokens[i].sum); len(s.old) > maxOld {
+		s.old = s.old[1:]
+	}
+	s.tokens = append(s.tokens[:i], s.tokens[i+1:]...)
+}
+
 // exchange exchanges a token for a session, once. If there are more than four sessions,
-// the one that was idle longest ends.
-func (s *sessions) exchange(text string) *session {
+// the one that was idle longest ends. Whoever has an old link has not guessed it: that is no wrong code.
+func (s *sessions) exchange(text string) (x *session, old bool) {
 	sum := sha256.Sum256([]byte(text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,14 +135,24 @@ func (s *sessions) exchange(text string) *session {
 			found = i
 		}
 	}
-	if found < 0 || now.After(s.tokens[found].ends) {
-		if s.failures++; s.failures >= maxFailures {
+	for i := range s.old {
+		old = subtle.ConstantTimeCompare(s.old[i][:], sum[:]) == 1 || old
+	}
+	if found >= 0 && now.After(s.tokens[found].ends) {
+		s.retire(found)
+		return nil, true
+	}
+	if found < 0 {
+		if !old {
+			s.failures++
+		}
+		if s.failures >= maxFailures {
 			s.tooMany(errFailures)
 		}
-		return nil
+		return nil, old
 	}
 	close(s.tokens[found].used)
-	s.tokens = append(s.tokens[:found], s.tokens[found+1:]...)
+	s.retire(found)
 	made := &session{id: random(16), secret: random(32), csrf: random(32), began: now, seen: now}
 	s.drop(now)
 	if len(s.open) >= maxSessions {
@@ -143,7 +165,7 @@ func (s *sessions) exchange(text string) *session {
 		s.open = append(s.open[:oldest], s.open[oldest+1:]...)
 	}
 	s.open = append(s.open, made)
-	return made
+	return made, false
 }
 
 // drop removes sessions that have ended.
@@ -158,8 +180,8 @@ func (s *sessions) drop(now time.Time) {
 }
 
 // of returns the session of a request. Both the path and the cookie must be right.
-// Requests that a page makes without a person do not extend the session.
-func (s *sessions) of(r *http.Request, id string, byPerson bool) *session {
+// Requests of a page that nobody sees do not extend the session.
+func (s *sessions) of(r *http.Request, id string, inView bool) *session {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
 		return nil
@@ -170,7 +192,7 @@ func (s *sessions) of(r *http.Request, id string, byPerson bool) *session {
 	s.drop(now)
 	for _, x := range s.open {
 		if same(x.id, id) && same(x.secret, cookie.Value) {
-			if byPerson {
+			if inView {
 				x.seen = now
 			}
 			return x

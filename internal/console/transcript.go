@@ -80,7 +80,7 @@ func (c *Console) transcript(w http.ResponseWriter, r *http.Request) {
 	}
 	var hide []string
 	if q.Get("show") != "secrets" {
-		if hide, err = stepSecrets(r.Context(), line, ref); err != nil {
+		if hide, err = textSecrets(r.Context(), line, ref); err != nil {
 			c.trouble(w, r, err)
 			return
 		}
@@ -90,14 +90,14 @@ func (c *Console) transcript(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "transcript", viewTranscript(fr, run, page, f, hide, q))
 }
 
-// stepSecrets returns the places in steps and events where findings report secrets.
-func stepSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef) ([]string, error) {
+// textSecrets returns the places in steps, events and operations where findings report secrets.
+func textSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef) ([]string, error) {
 	drift, err := line.Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: true, Limit: ckpt.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
 	findings, err := allSecrets(ctx, line, ref, drift)
-	return secretPaths(findings, "step", "event"), err
+	return secretPaths(findings, "step", "event", "operation"), err
 }
 
 // viewTranscript arranges a page of steps. hide has the places of secrets.

@@ -47,7 +47,7 @@ func TestTheTranscriptOfARun(t *testing.T) {
 	want(at+"/steps?at=step%2F040", []string{`id="` + draw.StepID("step/040") + `" class="chosen"`, "Earlier steps", "Later steps"}, []string{"step/039<"})
 	want(at+"/steps?whole&at=step%2F119", []string{"xEND", "one step"}, []string{"step/118", "all of it"})
 	want(at+"/steps?hide=ok", []string{"Failures by cause", `<td class="r">3</td>`, "step/039", "step/079"}, []string{"step/038"})
-	want(at, []string{`/steps?at=step%2F100"`, at + `/steps?hide=ok">3 failed</a>`, "<title>read_file: succeeded</title>", "<title>read_file: failed: 2 tests failed"}, nil)
+	want(at, []string{`/steps?at=step%2F100#` + draw.StepID("step/100") + `"`, at + `/steps?hide=ok">3 failed</a>`, "<title>read_file: succeeded</title>", "<title>read_file: failed: 2 tests failed"}, nil)
 	want(at+"?as=table", []string{stepPath("/"+strings.Join(strings.Split(w.base, "/")[1:3], "/")+"/"+at, "step/100")}, nil)
 }
 

@@ -1,6 +1,7 @@
 // A daemon that goes and comes back, and tabs that nobody sees.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newTab } from '../setup.mjs';
 import { api, fine, has, me, text, world } from './world.mjs';
 
 test('the daemon is killed and comes back', async () => {
@@ -66,6 +67,38 @@ test('a transcript follows its run, and a mark of the recorder leads to its step
   await has(tab, '#causes', '2 tests failed: test_total, test_empty');
   assert.doesNotMatch(await text(tab, '#steps'), /test_60/);
   fine(tab);
+});
+
+test('a hidden tab tells what needs a person, if that is wanted', async () => {
+  const { tab } = world;
+  await tab.to('');
+  await tab.evaluate(() => {
+    localStorage.setItem('tell', 'yes');
+    window.notices = [];
+    window.Notification = class { static permission = 'granted'; constructor(title, more) { window.notices.push(`${title}: ${more.body}`); } };
+    Object.defineProperty(document, 'hidden', { value: true, configurable: true });
+  });
+  const before = Number(/^\((\d+)\)/.exec(await tab.title())?.[1] ?? 0);
+  await api('POST', '/v1/agents/bot/runs', { run: 'asks' });
+  await api('POST', '/v1/agents/bot/runs/asks/prompts', { epoch: 1, key: 'k', question: 'Is anybody there?', choices: ['yes'] });
+  await tab.waitForFunction((n) => document.title.startsWith(`(${n + 1}) Overview`), { timeout: 30_000, polling: 100 }, before);
+  assert.deepEqual(await tab.evaluate(() => window.notices), [`${before + 1} need you: Is anybody there?`]);
+  assert.match(await tab.$eval('link[rel=icon]', (l) => l.href), /hot\.svg$/);
+  await tab.evaluate(() => localStorage.removeItem('tell'));
+  fine(tab);
+});
+
+test('a link that was sent asks at the door, and then goes to the page', async () => {
+  const t = await newTab(world.browser, world.console);
+  await api('POST', '/v1/agents/bot/runs', { run: 'sent' });
+  await api('POST', '/v1/agents/bot/runs/sent/steps', { key: 'a/b', name: 'look', epoch: 1, status: 'succeeded' });
+  await t.goto(`${world.console.origin}/o/${await me('sent')}/bot/sent/steps?at=a%2Fb#step-of-it`);
+  await t.type('#code', new URL(await world.console.link()).hash.slice(1));
+  await Promise.all([t.waitForNavigation(), t.keyboard.press('Enter')]);
+  await has(t, '#steps .chosen', 'look');
+  assert.match(t.url(), /\/s\/[^/]+\/o\/[^/]+\/bot\/sent\/steps\?at=a%2Fb#step-of-it$/);
+  fine(t);
+  await t.close();
 });
 
 test('a hidden tab asks nothing', async () => {

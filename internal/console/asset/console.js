@@ -28,11 +28,11 @@ for (const b of $$('.theme button')) b.onclick = () => { setTheme(b.value); kept
 
 // The door: the code of the link is sent once, and is in no address any more.
 const door = $('#door');
-if (door && location.hash.length > 1) {
+if (door && /^#[\w-]{43}$/.test(location.hash)) {
   $('#code').value = location.hash.slice(1);
-  history.replaceState(null, '', '/');
+  history.replaceState(null, '', location.pathname);
   door.requestSubmit();
-}
+} else if (door && $('[name=next]').value) $('[name=next]').value += location.hash; // of a link that was sent
 
 // The page of the rail that is open is in view where the rail scrolls.
 const here = $('nav [aria-current]');
@@ -245,9 +245,20 @@ function replaceParts(doc) {
   for (const old of $$('[data-live][id]')) if (!there.has(old.id)) { drawn.delete(old.id); old.remove(); changed++; }
   const badge = $('.rail nav ul', doc), rail = $('.rail nav ul');
   if (badge && rail && badge.innerHTML !== rail.innerHTML && !rail.contains(document.activeElement)) rail.replaceWith(document.adoptNode(badge));
+  showHead(doc);
   showTimes();
   return changed;
 }
+/** Shows in the title and in the icon how much needs a person, and tells it if nobody sees the page. @param {Document} doc */
+function showHead(doc) {
+  const before = needsIn(document.title), now = needsIn(doc.title), icon = $('link[rel=icon]'), fresh = $('link[rel=icon]', doc);
+  document.title = (now ? `(${now}) ` : '') + document.title.replace(/^\(\d+\) /, '');
+  if (icon && fresh && icon.href !== fresh.href) icon.href = fresh.href;
+  if (document.hidden && now > before && globalThis.Notification?.permission === 'granted') {
+    new Notification(`${now} need you`, { body: $('#needs .t', doc)?.textContent ?? '', tag: 'ckptsidecar' });
+  }
+}
+const needsIn = (/** @type {string} */ title) => Number(/^\((\d+)\)/.exec(title)?.[1] ?? 0);
 /** Marks rows that are new. While the pointer or the focus is in a list, no row moves: a new row comes at the end, and a
  * row that is gone stays in its place and does nothing. @param {Element} fresh */
 function settle(fresh) {
@@ -329,7 +340,14 @@ function back() {
   say('The daemon is back', true);
 }
 
-// The console says when something has changed. Where it cannot, the page looks again by itself. A hidden tab asks nothing.
+// The console says when something has changed. Where it cannot, the page looks again by itself. A hidden tab asks nothing,
+// unless a person wants to be told what needs one: then it asks rarely.
+const tells = () => kept.get('tell') === 'yes';
+const tell = $('#tell');
+if (tell) {
+  tell.checked = tells();
+  tell.onchange = () => { kept.set('tell', tell.checked ? 'yes' : 'no'); if (tell.checked) globalThis.Notification?.requestPermission(); };
+}
 let due = false, told = false, following = false, looked = Date.now();
 /** @type {AbortController | null} */
 let waiting = null;
@@ -338,11 +356,11 @@ async function follow() {
   if (following) return;
   following = true;
   let seen = '';
-  while (!document.hidden) {
+  while (!document.hidden || tells()) {
     waiting = new AbortController();
     try {
       const r = await fetch(`${document.body.dataset.base}changes?seen=${seen}&${document.body.dataset.of ?? ''}`,
-        { headers: { 'Ckpt-Live': '1' }, credentials: 'same-origin', signal: waiting.signal });
+        { headers: { 'Ckpt-Live': document.hidden ? 'hidden' : '1' }, credentials: 'same-origin', signal: waiting.signal });
       if (r.status !== 200 && r.status !== 204) throw new Error();
       told = true;
       if (r.status === 204) continue;
@@ -350,14 +368,15 @@ async function follow() {
       due = true;
     } catch { told = false; seen = ''; }
     if (!document.hidden) await look();
-    await new Promise((done) => setTimeout(done, live));
+    else if (tells()) await page(document.body.dataset.base ?? '', { 'Ckpt-Live': 'hidden' }).then(({ doc }) => { if (doc) showHead(doc); }, () => {});
+    await new Promise((done) => setTimeout(done, document.hidden ? rarely : live));
   }
   following = false;
 }
 if (live) {
-  setInterval(() => { if (due || !told || Date.now() - looked > rarely) look(); if (!document.hidden) follow(); }, live);
+  setInterval(() => { if (due || !told || Date.now() - looked > rarely) look(); if (!document.hidden || tells()) follow(); }, live);
   document.addEventListener('visibilitychange', () => {
-    if (document.hidden) { waiting?.abort(); return; }
+    if (document.hidden) { if (!tells()) waiting?.abort(); return; }
     due = true;
     look();
     follow();
