@@ -385,7 +385,7 @@ func askRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (*ask
 	return &askView{
 		Reason: true, Do: "Restore", Heading: fmt.Sprintf("Restore checkpoint %d of %s", cp.Seq, s.name()),
 		Intro: fmt.Sprintf("The next resume will load checkpoint %d, the next save has it as its parent, and the progress of the run is cleared. "+
-			"The checkpoints after it stay. To look at a state, choose its checkpoint or take Raw: a look changes nothing.", cp.Seq),
+			"The checkpoints after it stay. To look at a state, take View: that changes nothing.", cp.Seq),
 		Hidden: []pair{{"checkpoint", cp.ID}},
 	}, nil
 }

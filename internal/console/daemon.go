@@ -29,8 +29,49 @@ type daemon struct {
 	last      *survey.Overview
 	asked     time.Time
 	took      time.Duration // the duration of the last request
+	recorders []recorded    // the newest last
 	span      ckpt.Duration // of the time axis
 	spanned   time.Time     // when that length was chosen
+}
+
+// recorded is a recorder that was read.
+type recorded struct {
+	key string
+	at  time.Time
+	rec *survey.Recorder
+}
+
+// maxRecorders is how many recorders the console keeps.
+const maxRecorders = 4
+
+// keptRecorder returns a recorder that was read a moment ago, as it is now; nil if there is none.
+func (d *daemon) keptRecorder(key string, now time.Time) *survey.Recorder {
+	d.overviews.Lock()
+	defer d.overviews.Unlock()
+	for _, x := range d.recorders {
+		age := now.Sub(x.at)
+		if x.key != key || age > recorderLasts {
+			continue
+		}
+		rec := *x.rec
+		if rec.Ended.Equal(rec.At.Time) { // somebody runs it
+			if rec.To.Equal(rec.Ended.Time) {
+				rec.To = ckpt.At(rec.To.Add(age))
+			}
+			rec.Ended, rec.Sums.WorkedMS = ckpt.At(rec.Ended.Add(age)), rec.Sums.WorkedMS+age.Milliseconds()
+		}
+		rec.At = ckpt.At(rec.At.Add(age))
+		return &rec
+	}
+	return nil
+}
+
+func (d *daemon) keepRecorder(key string, rec *survey.Recorder, now time.Time) {
+	d.overviews.Lock()
+	defer d.overviews.Unlock()
+	if d.recorders = append(d.recorders, recorded{key, now, rec}); len(d.recorders) > maxRecorders {
+		d.recorders = d.recorders[1:]
+	}
 }
 
 // maxLines is how many connections stay open.
@@ -216,7 +257,7 @@ func spanOf(o *survey.Overview) ckpt.Duration {
 func (d *daemon) forget() {
 	d.overviews.Lock()
 	defer d.overviews.Unlock()
-	d.asked = time.Time{}
+	d.asked, d.recorders = time.Time{}, nil
 }
 
 // isAway records since when no daemon answers.

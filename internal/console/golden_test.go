@@ -144,6 +144,7 @@ func TestGoldenPages(t *testing.T) {
 		"read_only": {"overview", viewOverview(frameForTests(), overviewForTests(), true)},
 		"run":       {"run", runViewForTests(crashed(), &ckpt.DriftReport{}, url.Values{})},
 		"run_table": {"run", runViewForTests(crashed(), &ckpt.DriftReport{}, url.Values{"as": {"table"}})},
+		"state":     {"state", stateForTests()},
 		"steps":     {"transcript", transcriptForTests(url.Values{})},
 		"steps_bad": {"transcript", transcriptForTests(url.Values{"hide": {"ok"}})},
 		"runs":      {"runs", viewRuns(frameForTests(), list, &ckpt.AgentPage{}, url.Values{"group": {"label:repo"}})},

@@ -80,6 +80,14 @@ func settingsForTests() *survey.Settings {
 	}}
 }
 
+func stateForTests() *stateView {
+	v := &stateView{frame: frameForTests(), Seq: 2, Old: 1}
+	q := url.Values{"cp": {"x"}, "at": {"/plan"}}
+	_ = v.fill([]byte(`{"plan":{"next":"test","done":[1,2],"new":true}}`), []byte(`{"plan":{"next":"read","done":[1,2],"gone":{"a":1}}}`), q, nil)
+	v.address("/s/test/o/uid:1001/coder/one", q)
+	return v
+}
+
 func transcriptForTests(q url.Values) *transcriptView {
 	took, tokens, cost := int64(2340), int64(41_000), .12
 	failed := survey.TranscriptStep{Key: "s2", Name: "run_tests", Status: ckpt.StepFailed, Attempt: 2, StartedAt: after(3), Error: "2 tests failed: test_total, test_empty", ErrorSize: 38, Result: strings.Repeat("long ", 200), ResultSize: 90_000}

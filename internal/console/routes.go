@@ -32,6 +32,7 @@ func (c *Console) routes() http.Handler {
 	read("/{$}", c.overview)
 	read("/o/{owner}/{agent}/{run}", c.run)
 	read("/o/{owner}/{agent}/{run}/steps", c.transcript)
+	read("/o/{owner}/{agent}/{run}/state", c.statePage)
 	read("/runs", c.runs)
 	read("/find", c.find)
 	read("/fleet", c.fleet)

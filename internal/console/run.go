@@ -68,6 +68,7 @@ type picked struct {
 	Before     string
 	After      string
 	ReadOnly   bool
+	View       string // the address that shows the state part by part; "" if it is not JSON
 }
 
 // Ask returns the address of a form about the checkpoint.
@@ -82,10 +83,10 @@ type findingRow struct {
 
 // runTag identifies the content of a run's page without reading all of it. It uses the
 // line of the run in the overview, which the console has anyway.
-func (c *Console) runTag(r *http.Request) string {
+func (c *Console) runTag(r *http.Request) (whole, line string) {
 	o, err := c.daemon.overview(r.Context())
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	c.pulse.setNeeds(int(needsOf(o)))
 	for i := range o.Runs {
@@ -97,17 +98,17 @@ func (c *Console) runTag(r *http.Request) string {
 		copied.WorkedMS = 0 // it grows with time
 		text, err := json.Marshal(copied)
 		if err != nil {
-			return ""
+			return "", ""
 		}
 		sum := sha256.Sum256(append(text, r.URL.RawQuery+strconv.Itoa(c.pulse.needs())...))
-		return `"r` + hex.EncodeToString(sum[:8]) + `"`
+		return `"r` + hex.EncodeToString(sum[:8]) + `"`, hash(text)
 	}
-	return ""
+	return "", ""
 }
 
 // run draws the page of a run.
 func (c *Console) run(w http.ResponseWriter, r *http.Request) {
-	tag := c.runTag(r)
+	tag, same := c.runTag(r)
 	if tag != "" && r.Header.Get(headerLive) != "" && r.Header.Get("If-None-Match") == tag {
 		w.Header().Set("ETag", tag)
 		w.WriteHeader(http.StatusNotModified)
@@ -129,7 +130,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, ckpt.Errorf(ckpt.CodeNotFound, "there is no such run"))
 		return
 	}
-	rec, err := line.Recorder(r.Context(), ref, recorderQuery(q))
+	rec, err := c.recorder(r.Context(), line, run, recorderQuery(q), same)
 	if err != nil {
 		c.trouble(w, r, err)
 		return
@@ -182,6 +183,24 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(text)
+}
+
+// recorderLasts is how long the console keeps a recorder that was read. A pin by somebody else is seen after that.
+const recorderLasts = 10 * time.Second
+
+// recorder reads a run's recorder. Whoever steps through the checkpoints of a long run gets the same one, as long as the
+// line of the run in the overview is the same.
+func (c *Console) recorder(ctx context.Context, line client.Operator, run *ckpt.Run, f survey.RecorderQuery, tag string) (*survey.Recorder, error) {
+	key := fmt.Sprint(runKey(run.Owner, run.Agent, run.Run), f, tag)
+	now := c.options.Now()
+	if rec := c.daemon.keptRecorder(key, now); rec != nil {
+		return rec, nil
+	}
+	rec, err := line.Recorder(ctx, ckpt.RunRef{Agent: run.Agent, Run: run.Run}, f)
+	if err == nil && tag != "" {
+		c.daemon.keepRecorder(key, rec, now)
+	}
+	return rec, err
 }
 
 // allSecrets returns the findings that report the secrets of a run. A run can have more
@@ -446,6 +465,13 @@ func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run,
 	}
 	p.neighbors(marks)
 	p.against(marks, q.Get("against"))
+	if ckpt.IsJSON(cp.ContentType) {
+		to := url.Values{"cp": {cp.ID}}
+		if p.AgainstID != "" {
+			to.Set("against", p.AgainstID)
+		}
+		p.View = page + "/state?" + to.Encode()
+	}
 	var state []byte
 	if ckpt.IsJSON(cp.ContentType) && cp.Size <= mostDiffState {
 		if state, err = line.State(ctx, cp.ID); err != nil {

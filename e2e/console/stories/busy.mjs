@@ -17,8 +17,8 @@ export async function hostile(d) {
   await d.api('POST', `${run}/end`, { status: 'interrupted' });
 }
 
-export const screensOf = (me) => ({
+export const screensOf = (me, state) => ({
   overview: '', runs: 'runs?group=agent', run: `o/${me}/coder/fix-1482`, 'run-table': `o/${me}/coder/fix-1482?as=table`, tree: `o/${me}/coder/fix-1490/tree`, steps: `o/${me}/coder/fix-1482/steps`, 'steps-failed': `o/${me}/coder/fix-1482/steps?hide=ok`,
-  drift: 'drift', storage: 'storage', audit: 'audit', system: 'system', find: 'find?q=1490', hostile: `o/${me}/${long}/${long}`, 'hostile-steps': `o/${me}/${long}/${long}/steps`, 'hostile-tree': `o/${me}/${long}/${long}/tree`, 'hostile-find': `find?q=${long}`,
+  state: `o/${me}/coder/fix-1482/state?cp=${state.id}`, drift: 'drift', storage: 'storage', audit: 'audit', system: 'system', find: 'find?q=1490', hostile: `o/${me}/${long}/${long}`, 'hostile-steps': `o/${me}/${long}/${long}/steps`, 'hostile-tree': `o/${me}/${long}/${long}/tree`, 'hostile-find': `find?q=${long}`,
   'what-if': 'drift/whatif', policy: `ask/policy?owner=${me}&agent=coder`,
 });

@@ -18,11 +18,11 @@ async function startBusy() {
 test('every screen in both widths and themes: nothing wider than it, no violation, pictures', async () => {
   const d = await busy;
   const c = await startConsole(d);
-  const me = (await d.api('GET', '/v1/agents/coder/runs')).runs[0].owner;
+  const state = (await d.api('GET', '/v1/agents/coder/checkpoints?run=fix-1482&limit=1')).checkpoints[0], me = state.owner;
   await Promise.all([[1440, wide], [390, narrow]].map(async ([width, viewport]) => {
     const t = await newTab(world.browser, c, viewport);
     await open(t, c);
-    for (const [name, path] of Object.entries(screensOf(me))) await look(t, name, path, width);
+    for (const [name, path] of Object.entries(screensOf(me, state))) await look(t, name, path, width);
     fine(t);
     await t.close();
   }));
