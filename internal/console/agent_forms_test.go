@@ -179,6 +179,22 @@ func TestPruneAsItWasShown(t *testing.T) {
 	}
 }
 
+// TestAMistakeKeepsWhatWasTyped: the page of other thresholds stays open, and says what is wrong.
+func TestAMistakeKeepsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	path := w.base + "drift/whatif?" + url.Values{"of": {pack(w.owner + "\ncoder")}, "rule": {"repeat"}, "warn": {"many"}}.Encode()
+	if r := w.send("GET", path, nil, nil); r.StatusCode != 422 {
+		t.Errorf("a mistake is answered with %s", r.Status)
+	}
+	for _, want := range []string{`name="rule" value="repeat"`, `name="warn" value="many"`, "the threshold warn is", `role="alert"`} {
+		if page := unescaped(w.text("GET", path, nil)); !strings.Contains(page, want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+}
+
 // TestWhatIf records a run that repeats itself, and evaluates it with other thresholds.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
@@ -199,6 +215,7 @@ func TestWhatIf(t *testing.T) {
 	ask := func(warn string) string {
 		q := url.Values{"of": {pack(w.owner + "\n" + of)}, "rule": {"repeat"}, "warn": {warn}, "critical": {"15"}}
 		_, table, _ := strings.Cut(w.page("drift/whatif?"+q.Encode()), `id="whatif"`)
+		table, _, _ = strings.Cut(table, "</section>")
 		return table
 	}
 	row := `<td class="b">repeat</td><td>warn</td><td class="r">`

@@ -50,7 +50,7 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ckpt.RunFilter{
 		Agent: q.Get("agent"), Status: ckpt.RunStatus(q.Get("status")), Goal: strings.TrimSpace(q.Get("goal")),
-		Before: q.Get("before"), Limit: pageOfRuns, Lives: q.Get("lives") != "",
+		Before: q.Get("before"), Limit: pageOfRuns, Lives: q.Get("lives") != "", Sort: ckpt.RunSort(q.Get("sort")),
 	}
 	if s := q.Get("severity"); s != "" {
 		f.Severity = ckpt.Severity(s)
@@ -96,7 +96,8 @@ func viewRuns(f frame, page *ckpt.RunPage, agents *ckpt.AgentPage, q url.Values)
 		keys = append(keys, option{Value: "label:" + name, Label: "by " + name})
 	}
 	lives := []option{{Label: "present lives"}, {Value: "all", Label: "earlier lives too"}}
-	v.Filters = []filter{{"status", "Status", statuses}, {"agent", "Agent", names}, {"lives", "Lives", lives}, {"group", "Groups", keys}}
+	orders := []option{{Label: "last changed first"}, {Value: string(ckpt.SortStarted), Label: "last begun first"}}
+	v.Filters = []filter{{"status", "Status", statuses}, {"agent", "Agent", names}, {"lives", "Lives", lives}, {"sort", "Order", orders}, {"group", "Groups", keys}}
 	for i := range v.Filters {
 		for j := range v.Filters[i].Options {
 			o := &v.Filters[i].Options[j]

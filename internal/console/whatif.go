@@ -19,6 +19,8 @@ type whatIfView struct {
 	Filters        []filter
 	Rule           string
 	Warn, Critical string
+	Mistake        string // why it was not asked
+	Policy         string // the address of the form of the policy of the agent; "" for all agents
 	Asked, More    bool
 	Runs           int
 	Steps          int64
@@ -50,9 +52,13 @@ func (c *Console) whatIf(w http.ResponseWriter, r *http.Request) {
 	owner, agent, ok := strings.Cut(unpack(q.Get("of")), "\n")
 	if ok {
 		request, err := whatIfRequest(agent, q)
-		if err != nil {
-			c.trouble(w, r, err)
+		if err != nil { // what was typed stays, to be corrected
+			v.Mistake = messageOf(err)
+			c.show(w, r, http.StatusUnprocessableEntity, "whatif", v)
 			return
+		}
+		if agent != "" && !c.options.ReadOnly {
+			v.Policy = v.Base + "ask/policy?" + url.Values{"owner": {owner}, "agent": {agent}}.Encode()
 		}
 		line := c.daemon.of(owner)
 		now, err := line.Evaluate(r.Context(), ckpt.EvaluateRequest{Agent: agent, MaxSteps: mostJudged})

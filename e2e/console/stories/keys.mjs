@@ -242,6 +242,30 @@ test('keys: letters go to every page, rows are reached, and a policy is changed'
   fine(tab);
 });
 
+test('keys: Ctrl-K goes to pages and runs, and opens forms', async () => {
+  const { tab } = world;
+  const press = async () => { await tab.keyboard.down('Control'); await tab.keyboard.press('k'); await tab.keyboard.up('Control'); await tab.waitForSelector('#palette[open]'); };
+  await tab.to('');
+  await press();
+  await inspect(tab, 'the palette');
+  await tab.keyboard.type('stor');
+  await has(tab, '#palette ul', 'Storage');
+  await Promise.all([tab.waitForNavigation(), tab.keyboard.press('Enter')]);
+  assert.equal(new URL(tab.url()).pathname, tab.base + 'storage');
+  await press();
+  await tab.keyboard.type('four');
+  await has(tab, '#palette ul', 'bot / four');
+  await tab.keyboard.press('ArrowDown');
+  await Promise.all([tab.waitForNavigation(), tab.keyboard.press('Enter')]);
+  await press();
+  await tab.keyboard.type('restore');
+  await has(tab, '#palette ul', 'Restore');
+  await tab.keyboard.press('Enter');
+  await tab.waitForSelector('#ask[open] #why');
+  await tab.keyboard.press('Escape');
+  fine(tab);
+});
+
 /** Goes through a whole page by Tab: every stop is seen, and each thing to press is a stop. */
 async function walk(t, path) {
   const all = await t.evaluate(() => {

@@ -81,6 +81,32 @@ addEventListener('keydown', (e) => {
 const off = $('#keys-off');
 if (off) { off.checked = kept.get('keys') === 'off'; off.onchange = () => kept.set('keys', off.checked ? 'off' : 'on'); }
 
+// Ctrl-K: pages, the runs that the words find, and what can be done on this page.
+const palette = $('#palette'), words = $('#goto', palette ?? document);
+let searching = 0;
+/** @param {any[]} links */
+const list = (links) => $('ul', palette).replaceChildren(...links.slice(0, 12).map((a) => { const li = document.createElement('li'), b = a.cloneNode(true); b.className = ''; b.removeAttribute('tabindex'); li.append(b); return li; }));
+async function choose() {
+  const low = words.value.trim().toLowerCase(), mine = ++searching;
+  const has = (/** @type {any} */ a) => a.textContent.toLowerCase().includes(low);
+  const here = [...$$('.rail nav a'), ...$$('main [data-ask]')].filter(has);
+  list(here);
+  if (low.length < 2) return;
+  await new Promise((done) => setTimeout(done, 200));
+  if (mine !== searching) return;
+  const { doc } = await page(`${document.body.dataset.base}find?q=${encodeURIComponent(words.value.trim())}`, {});
+  if (mine === searching && doc) list([...here, ...$$('main a.b', doc)]);
+}
+addEventListener('keydown', (e) => {
+  if (palette && e.key === 'k' && (e.ctrlKey || e.metaKey) && !$('dialog[open]')) { e.preventDefault(); words.value = ''; palette.showModal(); choose(); }
+  if (!palette?.open || !['ArrowDown', 'ArrowUp', 'Enter'].includes(e.key)) return;
+  const stops = [words, ...$$('a', palette)], at = stops.indexOf(document.activeElement);
+  if (e.key !== 'Enter') { e.preventDefault(); stops.at((at + (e.key === 'ArrowDown' ? 1 : -1)) % stops.length).focus(); }
+  else if (at === 0) { e.preventDefault(); stops[1]?.click(); }
+});
+if (words) words.oninput = () => choose().catch(() => {});
+palette?.addEventListener('click', (/** @type {any} */ e) => { if (e.target.closest('a')) palette.close(); });
+
 // What is said aloud: politely, and once in ten seconds at most.
 let lastSaid = 0;
 /** @param {string} text @param {boolean} [now] */
