@@ -11,7 +11,7 @@ import (
 
 // words are the functions for templates.
 var words = template.FuncMap{
-	"icon": draw.Icon, "bytes": draw.Bytes, "count": draw.Count, "short": draw.ShortCount, "age": draw.Age, "clock": draw.Clock, "dash": draw.Dashes,
+	"icon": draw.Icon, "bytes": draw.Bytes, "count": draw.Count, "short": draw.ShortCount, "age": draw.Age, "clock": draw.Clock, "dash": draw.Dashes, "rule": draw.RuleWords,
 	"stamp": func(t ckpt.Time) int64 { return t.UnixMilli() }, "iso": func(t ckpt.Time) string { return t.String() },
 	"kind": draw.KindWord, "pack": pack, "status": draw.StatusBadge, "mark": draw.KindMark, "percent": percentOf,
 	"cut":  func(n int, s string) string { return draw.FirstLine(s, n) },

@@ -263,10 +263,10 @@ func (d *recorder) findings() {
 		d.group(f.At)
 		d.raw(`<g transform="translate(0 212)">`)
 		d.triangle(findingClass(f.Severity, f.Closed == ""), 5)
-		d.put(`<title>`, told(f.Rule), `: `, told(FirstLine(f.Message, 200)), `</title></g>`)
+		d.put(`<title>`, told(RuleWords(f.Rule)), `: `, told(FirstLine(f.Message, 200)), `</title></g>`)
 		// Write a name only if there is room for it.
 		if x := d.line.At(f.At); x-last > .12 && x < .88 {
-			text := f.Rule
+			text := RuleWords(f.Rule)
 			if f.Closed != "" {
 				text += ", " + string(f.Closed)
 			}

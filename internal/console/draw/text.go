@@ -89,6 +89,9 @@ func LongClock(now, t ckpt.Time) string {
 // Dashes writes a name of the API as a word.
 func Dashes(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
+// RuleWords writes the name of a rule of drift as words.
+func RuleWords(rule string) string { return strings.ReplaceAll(rule, "_", " ") }
+
 // KindWord names a kind of checkpoints.
 func KindWord(k ckpt.Kind) string {
 	if k == ckpt.KindPreOperation {
