@@ -48,7 +48,6 @@ var notRun = []struct{ page, begins, why string }{
 	{"docs/FLEET.md", "ckptsidecar fleet check", "it needs PostgreSQL; make fleet runs it"},
 	{"docs/FLEET.md", "apt-get install postgresql", "it needs PostgreSQL; make fleet runs it"},
 	{"docs/FLEET.md", "ckptsidecar fleet keys add", "it writes into /etc; TestFleetSealed uses such keys"},
-	{"docs/FLEET.md", "ckptsidecar fleet strands", "it needs PostgreSQL; examples/fleet/story.sh does the same"},
 	{"docs/FLEET.md", "ckptsidecar exec --agent coder --standby", "it needs PostgreSQL; examples/fleet/standby.sh does the same"},
 	{"docs/FLEET.md", "ckptsidecar fleet claim --host", "it needs PostgreSQL; TestClaimAll and TestForget do the same"},
 	{"docs/FLEET.md", "GRANT SELECT", "it needs PostgreSQL"},

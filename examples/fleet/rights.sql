@@ -10,14 +10,9 @@
 -- DATABASE is what `ckptsidecar fleet status` shows on that host. Connect with the role
 -- itself, not by SET ROLE.
 --
--- `fleet rejoin` gives a host another DATABASE, for which the host's own role may add
--- nothing yet. Run it with the URL of the role that has migrated, then change the row, then
--- start the daemon:
+-- A host that begins with an empty database has another DATABASE: change the host's row, and then start the daemon.
 --
---   ckptsidecar fleet rejoin postgres://OWNER@db1/fleet
---   psql fleet -c "UPDATE fleet_roles SET db = 'NEW DATABASE' WHERE role = 'ckpt_build1'"
---
--- `fleet forget` changes the rows of another host: run it with that URL too.
+-- `fleet forget` and `fleet check --accept` change the rows of other hosts: run them with the URL of the role that has migrated.
 --
 -- A host may read everything, because it may take over every run; seals keep it from
 -- reading realms whose keys it does not have. It writes its own rows only. Of other hosts
@@ -40,14 +35,14 @@ CREATE OR REPLACE FUNCTION fleet_me() RETURNS text LANGUAGE sql STABLE SECURITY 
 CREATE OR REPLACE FUNCTION fleet_same_mark(of text, n bigint, hash text, gone timestamptz) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = of AND m.mark_n = n AND m.mark_hash = hash
 		AND m.forgotten IS NOT DISTINCT FROM gone) $$;
-CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timestamptz) RETURNS boolean
+CREATE OR REPLACE FUNCTION fleet_same_host(of text, number bigint, until timestamptz, back timestamptz) RETURNS boolean
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 	AS $$ SELECT EXISTS (SELECT 1 FROM fleet_hosts h WHERE h.db = of AND h.incarnation = number
-		AND h.lease_until IS NOT DISTINCT FROM until) $$;
+		AND h.lease_until IS NOT DISTINCT FROM until AND h.went_back IS NOT DISTINCT FROM back) $$;
 
 GRANT SELECT ON fleet_meta TO ckpt_hosts;
 GRANT SELECT, INSERT ON fleet_erasures, fleet_erased, fleet_confirmations TO ckpt_hosts;
-GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims, fleet_rejoined, fleet_heals TO ckpt_hosts;
+GRANT SELECT, INSERT, UPDATE ON fleet_hosts, fleet_marks, fleet_audit, fleet_claims TO ckpt_hosts;
 GRANT SELECT, INSERT, UPDATE, DELETE ON fleet_agents, fleet_runs, fleet_checkpoints, fleet_segments, fleet_rows TO ckpt_hosts;
 
 DO $$
@@ -59,7 +54,7 @@ BEGIN
 	FOR t, own IN VALUES
 		('fleet_hosts', 'db = fleet_me()'), ('fleet_marks', 'db = fleet_me()'), ('fleet_audit', 'db = fleet_me()'),
 		('fleet_erasures', 'db = fleet_me()'), ('fleet_erased', 'db = fleet_me()'), ('fleet_confirmations', 'host = fleet_me()'),
-		('fleet_rejoined', 'db = fleet_me()'), ('fleet_heals', 'db = fleet_me()'), ('fleet_claims', 'to_db = fleet_me() OR from_db = fleet_me()'),
+		('fleet_claims', 'to_db = fleet_me() OR from_db = fleet_me()'),
 		('fleet_agents', 'host = fleet_me()'), ('fleet_runs', 'host = fleet_me()'),
 		('fleet_checkpoints', 'db = fleet_me()'), ('fleet_segments', 'db = fleet_me()'),
 		('fleet_rows', 'run_uid IN (SELECT r.uid FROM fleet_runs r WHERE r.host = fleet_me())')
@@ -72,8 +67,6 @@ BEGIN
 END $$;
 
 CREATE POLICY changes ON fleet_audit FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
-CREATE POLICY changes ON fleet_heals FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
-CREATE POLICY changes ON fleet_rejoined FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_claims FOR UPDATE TO ckpt_hosts USING (from_db = fleet_me() OR to_db = fleet_me());
 CREATE POLICY changes ON fleet_checkpoints FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
 CREATE POLICY changes ON fleet_segments FOR UPDATE TO ckpt_hosts USING (db = fleet_me());
@@ -83,7 +76,7 @@ CREATE POLICY changes ON fleet_runs FOR UPDATE TO ckpt_hosts USING (true) WITH C
 CREATE POLICY changes ON fleet_agents FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (host = fleet_me());
 CREATE POLICY changes ON fleet_marks FOR UPDATE TO ckpt_hosts USING (true) WITH CHECK (db = fleet_me() OR fleet_same_mark(db, mark_n, mark_hash, forgotten));
 CREATE POLICY changes ON fleet_hosts FOR UPDATE TO ckpt_hosts USING (true)
-	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until));
+	WITH CHECK (db = fleet_me() OR fleet_same_host(db, incarnation, lease_until, went_back));
 -- What belongs to a run goes with the run, whoever has shipped it.
 CREATE POLICY removes ON fleet_runs FOR DELETE TO ckpt_hosts USING (host = fleet_me());
 CREATE POLICY removes ON fleet_agents FOR DELETE TO ckpt_hosts USING (host = fleet_me());

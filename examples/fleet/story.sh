@@ -52,7 +52,7 @@ n=$(ckptsidecar --socket "$work/beta/s" show worker --state --jq .state.n)
 [ "$n" -ge "$(cat "$work/alpha/acknowledged")" ] || { echo "an acknowledged number was lost" >&2; exit 1; }
 echo "{\"n\":$((n + 1))}" | on beta save worker -
 
-say 'alpha comes back. Its disk is there, and it does not know yet: what it saves now is a strand.'
+say 'alpha comes back. Its disk is there, and it does not know yet: what it saves now is on alpha alone.'
 mv "$work/engine" "$work/engine.away"
 host alpha
 quiet alpha policy set worker durability=local
@@ -66,7 +66,8 @@ for _ in $(seq 300); do
 done
 echo '{"n":1002}' | on alpha save worker - || true
 
-say 'A person looks at what alpha did meanwhile, and keeps it as a run of its own.'
-on alpha fleet strands
-on alpha fleet strands adopt worker/main
+say 'A person looks at what only alpha has, keeps it in a file, and deletes the run there.'
+on alpha fleet status
+on alpha export worker -o "$work/worker.db"
+on alpha run delete worker --run main
 on alpha runs worker

@@ -187,9 +187,6 @@ var table = []row{
 	{method: "POST", path: "/v1/fleet/claim", contentType: ckpt.ContentTypeJSON, body: `{"agent":"a"}`, owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: "/v1/fleet/drain", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "POST", path: agents + "/runs/{run}/release", owner: 409, stranger: 409, everyone: true}, // TestRelease tests it with a fleet
-	{method: "GET", path: "/v1/fleet/strands", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
-	{method: "POST", path: "/v1/fleet/strands/{id}/adopt", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
-	{method: "POST", path: "/v1/fleet/strands/{id}/drop", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "GET", path: "/v1/overview", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
 	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},

@@ -22,7 +22,7 @@ import (
 var acts = map[string]func(*Console, context.Context, *subject, url.Values) (done, error){
 	"resolve": actResolve, "answer": actAnswer, "dismiss": actDismiss, "pin": actPin, "unpin": actPin, "label": actLabel,
 	"restore": actRestore, "fork": actFork, "policy": actPolicy, "prune": actPrune,
-	"claim": actClaim, "adopt": actAdopt, "drop": actDrop,
+	"claim": actClaim,
 }
 
 // headerForm marks a form that the script has sent: the browser stays on the page.

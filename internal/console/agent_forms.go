@@ -23,8 +23,7 @@ var agentForms = map[string]struct {
 	page string
 	ask  func(*Console, context.Context, *subject, url.Values) (*askView, error)
 }{
-	"policy": {"storage", askPolicy}, "prune": {"storage", askPrune},
-	"claim": {"fleet", askClaim}, "adopt": {"fleet", askAdopt}, "drop": {"fleet", askDrop},
+	"policy": {"storage", askPolicy}, "prune": {"storage", askPrune}, "claim": {"fleet", askClaim},
 }
 
 // The kinds of values of a policy.

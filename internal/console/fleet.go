@@ -49,8 +49,7 @@ type fleetRun struct {
 
 type fleetStrand struct {
 	fleet.Strand
-	Run         string // the page of the run on this host
-	Adopt, Drop string // the forms
+	Run string // the page of the run on this host
 }
 
 // mostRunsOfFleet is how many runs of the fleet a page lists.
@@ -71,6 +70,7 @@ func (c *Console) fleet(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		v.describe(v.Status)
+		v.addStrands(v.Status.Strands)
 	}
 	err = v.ask(ctx, line, q)
 	switch {
@@ -94,13 +94,8 @@ func (v *fleetView) ask(ctx context.Context, line client.Operator, q url.Values)
 		if err != nil {
 			return err
 		}
-		strands, err := line.Strands(ctx)
-		if err != nil {
-			return err
-		}
 		hosts = all.Hosts
 		v.addHosts(hosts)
-		v.addStrands(strands.Strands)
 	}
 	runs, err := line.FleetRuns(ctx, fleet.RunsQuery{
 		Host: q.Get("host"), Agent: v.Agent, Status: q.Get("status"), Before: q.Get("before"), Limit: mostRunsOfFleet,
@@ -127,8 +122,8 @@ func (v *fleetView) describe(st *fleet.Status) {
 	if st.Unshipped > 0 {
 		v.Behind = fmt.Sprintf("%s, the oldest for %s", draw.Plural(int(st.Unshipped), "row"), ageOf(st.Lag))
 	}
-	if len(st.Healing) > 0 {
-		v.Claims = fmt.Sprintf("wait for %s, because the engine went back; for %s at most", strings.Join(st.Healing, ", "), ageOf(st.HealingLeft))
+	if len(st.Noticed) > 0 {
+		v.Claims = fmt.Sprintf("wait for a person: the engine went back, as these hosts noticed: %s; ckptsidecar fleet check says what to do", strings.Join(st.Noticed, ", "))
 	}
 	v.Lease = "none"
 	if st.Lease != "" {
@@ -158,12 +153,7 @@ func (v *fleetView) addHosts(hosts []fleet.HostShown) {
 
 func (v *fleetView) addStrands(strands []fleet.Strand) {
 	for _, s := range strands {
-		names := url.Values{"owner": {s.Owner}, "agent": {s.Agent}, "run": {s.Run}, "uid": {s.UID}, "term": {fmt.Sprint(s.Term)}}.Encode()
-		row := fleetStrand{Strand: s, Run: runPath(v.Base, s.Owner, s.Agent, s.Run)}
-		if s.Decided == "" {
-			row.Adopt, row.Drop = v.Base+"ask/adopt?"+names, v.Base+"ask/drop?"+names
-		}
-		v.Strands = append(v.Strands, row)
+		v.Strands = append(v.Strands, fleetStrand{Strand: s, Run: runPath(v.Base, s.Owner, s.Agent, s.Run)})
 	}
 }
 
@@ -242,50 +232,3 @@ func actClaim(c *Console, ctx context.Context, s *subject, q url.Values) (done, 
 
 // sessionBase returns the address of the session, from the address of the fleet page.
 func sessionBase(page string) string { return strings.TrimSuffix(page, "fleet") }
-
-// askAdopt returns the form that makes a run from a strand.
-func askAdopt(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
-	var term int64
-	_, _ = fmt.Sscan(q.Get("term"), &term)
-	return &askView{
-		Reason: true, Do: "Adopt it", Heading: fmt.Sprintf("Adopt the strand of %s / %s", s.ref.Agent, q.Get("run")),
-		Intro:  "Its newest checkpoint becomes the first of a new run. Nothing is overwritten. This is decided once.",
-		Fields: []field{{ID: "into", Name: "into", Label: "The new run", Kind: "text", Value: fleet.AdoptedName(q.Get("run"), term), Required: true}},
-		Hidden: []pair{{"run", q.Get("run")}, {"uid", q.Get("uid")}},
-	}, nil
-}
-
-// askDrop returns the form that drops a strand.
-func askDrop(_ *Console, _ context.Context, s *subject, q url.Values) (*askView, error) {
-	return &askView{
-		Reason: true, Do: "Drop it", Heading: fmt.Sprintf("Drop the strand of %s / %s", s.ref.Agent, q.Get("run")),
-		Intro: "It is noted that nobody needs what this host did after the claim. " +
-			"Nothing is deleted: the run stays until somebody deletes it. This is decided once.",
-		Hidden: []pair{{"run", q.Get("run")}, {"uid", q.Get("uid")}},
-	}, nil
-}
-
-func actAdopt(c *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
-	decided, err := decide(c, ctx, q, fleet.StrandDecision{Decision: fleet.Adopted, Run: q.Get("into")})
-	if err != nil {
-		return done{}, err
-	}
-	return done{fmt.Sprintf("Adopted: its newest checkpoint is the first of %s.", decided.Into),
-		runPath(sessionBase(s.page), decided.Owner, decided.Agent, decided.Into)}, nil
-}
-
-func actDrop(c *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
-	decided, err := decide(c, ctx, q, fleet.StrandDecision{Decision: fleet.Dropped})
-	if err != nil {
-		return done{}, err
-	}
-	return done{fmt.Sprintf("Dropped: the strand of %s / %s.", decided.Agent, decided.Run), s.page}, nil
-}
-
-func decide(c *Console, ctx context.Context, q url.Values, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
-	reason, err := why(q)
-	if err != nil {
-		return nil, err
-	}
-	return c.daemon.all().DecideStrand(client.WithReason(ctx, reason), q.Get("uid"), d)
-}

@@ -75,7 +75,6 @@ type Config struct {
 	FleetKeys     string // the file with the keys that encrypt what is shipped
 	FleetLease    ckpt.Duration
 	FleetGrace    ckpt.Duration
-	FleetHealWait ckpt.Duration
 
 	FleetPrincipals NamesText // the principals of this host's users in the fleet
 	FleetRealms     NamesText // ranges of uids that a directory assigns on every host
@@ -134,7 +133,6 @@ func Default(system bool, env Environment) Config {
 		FleetShip:            fleet.ShipAll,
 		FleetLease:           ckpt.Duration(15 * time.Second),
 		FleetGrace:           ckpt.Duration(5 * time.Second),
-		FleetHealWait:        ckpt.Duration(10 * time.Minute),
 		OwnerMinimum:         16 << 20,
 		OTLPContent:          string(observed.Hash),
 		OTLPStrangers:        256,

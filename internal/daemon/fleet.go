@@ -22,7 +22,6 @@ func (k *checking) fleet() {
 	k.between("fleet.interval", c.FleetInterval, 10*time.Millisecond, time.Hour)
 	k.between("fleet.lease", c.FleetLease, 5*time.Second, 10*time.Minute)
 	k.between("fleet.grace", c.FleetGrace, time.Second, 10*time.Minute)
-	k.between("fleet.heal_wait", c.FleetHealWait, time.Second, 24*time.Hour)
 	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
 		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
 	}
@@ -61,7 +60,7 @@ func (c *Config) Fleet(env Environment, version string) host.Config {
 		Name: c.hostName(), EngineFile: c.FleetEngine, KeyFile: c.FleetKeys, Users: c.fleetUsers(),
 		Interval: time.Duration(c.FleetInterval), BatchBytes: int64(c.FleetBatch), ByPolicy: c.FleetShip == fleet.ShipPolicy,
 		Lease: time.Duration(c.FleetLease), Grace: time.Duration(c.FleetGrace),
-		HealWait: time.Duration(c.FleetHealWait), Assume: c.FleetAssume, Env: env,
+		Assume: c.FleetAssume, Env: env,
 		Store: db.Options{
 			Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits,
 			Version: version, WriteTimeout: time.Duration(c.WriteTimeout),

@@ -120,8 +120,6 @@ func (c *Config) Settings() []Setting {
 			"other hosts go on sooner after a failure. A longer one bears longer outages of the engine.", start, &c.FleetLease},
 		{"fleet.grace", "", "How much longer than another host's lease this host waits before it claims a run of that host. It must exceed the " +
 			"clock skew between the engine's own machines, over which the engine may fail over.", start, &c.FleetGrace},
-		{"fleet.heal_wait", "", "How long no host claims by itself after the engine went back, " +
-			"while hosts have not registered again that may have claims which the engine has lost.", start, &c.FleetHealWait},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +

@@ -102,6 +102,9 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if s.OwnerAlive(run) {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is %s: end it first", run.Name, s.lifeOfOwner(run))
 	}
+	if _, elsewhere := s.OtherOwner(run.ID); elsewhere { // its operations are resolved there
+		return nil
+	}
 	rows, err := unresolved(tx, run)
 	if err != nil || len(rows) == 0 {
 		return err

@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"strconv"
-	"time"
-)
+import "time"
 
 // Claimable is a run as the engine holds it, with what a claimant must know about its
 // owner.
@@ -100,7 +97,7 @@ const (
 	HowForced     = "forced"
 	HowBorn       = "born"        // nobody has claimed it: both hosts began a run of this name, and the other one has it
 	HowReasserted = "re-asserted" // the engine had lost the claim, and the claimant has told it again
-	HowRejoined   = "rejoined"    // nobody has claimed it: this host has joined again, and its former id owns the run
+	HowOutrun     = "outrun"      // the engine had lost the claim of this host, and another host has claimed the run since
 )
 
 // How returns what the engine notes about a claim.
@@ -169,9 +166,6 @@ type Taken struct {
 	Host string `json:"to_host"`
 	How  string `json:"how"`
 	At   string `json:"at"`
-
-	Decided   string `json:"decided"` // adopted or dropped; "" while nobody has decided about the strand
-	DecidedBy string `json:"decided_by"`
 }
 
 // ClaimRequest asks to bring a run of another host here. Agent must be set. Run, Owner and
@@ -232,37 +226,6 @@ type Strand struct {
 	Run         string `json:"run"`
 	Status      string `json:"status"`
 	Checkpoints int64  `json:"checkpoints"`
-	Rows        int64  `json:"audit_rows"`       // rows of the audit log that name the run
-	Changed     bool   `json:"-"`                // the agent's policy has changed meanwhile
-	Newest      string `json:"newest,omitempty"` // its newest checkpoint; a clean one if there is one
-	Seq         int64  `json:"newest_seq,omitempty"`
-}
-
-// Strands are all strands of a host.
-type Strands struct {
-	Strands []Strand `json:"strands"`
-}
-
-// The decisions about a strand.
-const (
-	Adopted = "adopted"
-	Dropped = "dropped"
-)
-
-// StrandDecision asks to adopt or drop a strand.
-type StrandDecision struct {
-	Decision string `json:"-"`             // adopted or dropped
-	Run      string `json:"run,omitempty"` // the run to adopt into; "" for the name that AdoptedName makes
-}
-
-// StrandDecided says what happened to a strand.
-type StrandDecided struct {
-	Strand
-	Into       string `json:"into,omitempty"`       // the run that has the strand's state now
-	Checkpoint string `json:"checkpoint,omitempty"` // the first checkpoint of that run
-}
-
-// AdoptedName returns the run that a strand is adopted into if the request names none.
-func AdoptedName(run string, term int64) string {
-	return run + "-strand-" + strconv.FormatInt(term, 10)
+	Rows        int64  `json:"audit_rows"` // rows of the audit log that name the run
+	Changed     bool   `json:"-"`          // the agent's policy has changed meanwhile
 }

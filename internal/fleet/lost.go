@@ -42,10 +42,3 @@ type DamagedCheckpoint struct {
 	Seq    int64  `json:"seq"`
 	Reason string `json:"reason"`
 }
-
-// Rejoined says under which id a host now belongs to the fleet.
-type Rejoined struct {
-	From   string `json:"from_db"`
-	To     string `json:"to_db"`
-	Common int64  `json:"common_row"` // the last row of the audit log that the engine has too
-}

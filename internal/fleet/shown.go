@@ -25,12 +25,12 @@ type Status struct {
 
 	Keys     []string       `json:"sealed_with"` // the names of the keys that seal what is shipped
 	Erasures []ErasureShown `json:"erasures"`    // erasures that some host has not confirmed
+	Strands  []Strand       `json:"strands"`     // what only this host has of runs that other hosts have claimed
 	WentBack int64          `json:"went_back"`   // how often the engine had lost what it had acknowledged, since the daemon began
 
-	// Healing are the hosts that claims wait for after the engine went back. No host claims
-	// by itself until these hosts have registered again, or until HealingLeft is over.
-	Healing     []string `json:"healing"`
-	HealingLeft float64  `json:"healing_left_seconds"`
+	// Noticed are the hosts that have found that the engine went back. No host claims by itself until a person has
+	// accepted that.
+	Noticed []string `json:"went_back_noticed_by"`
 
 	Principals map[string]string `json:"principals"` // as the settings map users of this host
 	Realms     map[string]string `json:"realms"`

@@ -28,9 +28,9 @@ func fleetFindings(s *fleet.Status) (found []finding) {
 	default:
 		found = append(found, warn("see ckptsidecar fleet status", "nothing is shipped to the fleet's engine: %s: %s", s.State, s.Error))
 	}
-	if len(s.Healing) > 0 {
-		found = append(found, warn("start these hosts, or wait for fleet.heal_wait",
-			"the fleet's engine went back, so no host claims by itself: %s must register again", strings.Join(s.Healing, ", ")))
+	if len(s.Noticed) > 0 {
+		found = append(found, warn("see ckptsidecar fleet check",
+			"the fleet's engine went back, as these hosts noticed: %s; no host claims by itself", strings.Join(s.Noticed, ", ")))
 	}
 	if s.Clear && s.State == fleet.StateShipping {
 		found = append(found, warn("make keys with ckptsidecar fleet keys add, and set fleet.key_file",

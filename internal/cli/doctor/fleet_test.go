@@ -17,7 +17,7 @@ func TestFleetFindings(t *testing.T) {
 		{fleet.Status{Name: "a", State: fleet.StateShipping, Keys: []string{"*/1"}}, ""},
 		{fleet.Status{Name: "a", State: fleet.StateShipping, Clear: true}, "in the clear"},
 		{fleet.Status{Name: "a", State: fleet.StateConnecting, Clear: true}, ""}, // the keys were not read yet
-		{fleet.Status{Name: "a", State: fleet.StateShipping, Healing: []string{"b", "c"}}, "no host claims by itself: b, c must register"},
+		{fleet.Status{Name: "a", State: fleet.StateShipping, Noticed: []string{"b", "c"}}, "as these hosts noticed: b, c; no host claims by itself"},
 		{fleet.Status{Name: "a", State: fleet.StateSplit, Error: "two pasts"}, "split: two pasts"},
 	} {
 		var warned []string

@@ -12,7 +12,7 @@ import (
 
 // Command is the command fleet.
 type Command struct {
-	Check   checkCmd   `cmd:"" help:"Check whether an engine can be used. Changes nothing."`
+	Check   checkCmd   `cmd:"" help:"Check whether an engine can be used."`
 	Migrate migrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
 	Status  statusCmd  `cmd:"" help:"Show how shipping to the engine goes."`
 	Hosts   hostsCmd   `cmd:"" help:"List the hosts of the fleet."`
@@ -21,15 +21,21 @@ type Command struct {
 	Release releaseCmd `cmd:"" help:"Let another host claim a run of this host at once."`
 	Drain   drainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
 	Forget  forgetCmd  `cmd:"" help:"Forget a host that is gone for good: no erasure waits for it any more."`
-	Strands strandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Verify  verifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
 	Keys    keysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
-	Rejoin  rejoinCmd  `cmd:"" help:"Join the fleet anew, where an older copy of this host's database was put back, or is in use elsewhere."`
 }
 
 type checkCmd struct {
 	engineFlags   `embed:""`
 	AssumeDurable bool `help:"Treat the engine as replicated although it does not report it. You take the responsibility."`
+	Accept        bool `help:"Let hosts claim by themselves again after the engine went back."`
+}
+
+// Help returns the additional text of `fleet check --help`.
+func (c *checkCmd) Help() string {
+	return "Without --accept the command changes nothing. If a standby that was behind was promoted, or an older copy of the engine was started, " +
+		"the hosts notice, ship again what the engine lacks, and claim no run by themselves. Find out which copy was started, and wait for the hosts that " +
+		"the command lists. Then add --accept. If each host has a role of its own, give the URL of the role that has migrated."
 }
 
 // checkedShape is the JSON output of the check.
@@ -59,6 +65,12 @@ func (c *checkCmd) Run(ctx context.Context, a *cli.App) error {
 	}
 	if !r.Good() {
 		return &cli.ExitError{Code: cli.ExitFailed, Message: "the engine will not do yet: " + strings.Join(r.Problems, "; ")}
+	}
+	if c.Accept {
+		if err := host.AcceptBack(ctx, url); err != nil {
+			return err
+		}
+		a.Tell("hosts claim by themselves again")
 	}
 	return nil
 }

@@ -81,9 +81,13 @@ func statusText(a *cli.App, s *fleet.Status) {
 	if s.WentBack > 0 {
 		p.Add("went back", term.Count(s.WentBack, "time")+" since the daemon began: the engine had lost what it had acknowledged, and got it again")
 	}
-	if len(s.Healing) > 0 {
-		p.Add("claims", a.Out.Yellow("wait")+" for "+strings.Join(s.Healing, ", ")+" to register again after the engine went back, or for "+
-			fmt.Sprintf("%.0f s; fleet claim --force does not wait", s.HealingLeft))
+	if len(s.Noticed) > 0 {
+		p.Add("claims", a.Out.Yellow("wait")+" for a person: the engine went back, as these hosts noticed: "+strings.Join(s.Noticed, ", ")+
+			"; see ckptsidecar fleet check; fleet claim --force does not wait")
+	}
+	for _, x := range s.Strands {
+		p.Add("only here", fmt.Sprintf("%s of run %s of %s (%s), which host %s has: keep with ckptsidecar export %s -o FILE, then ckptsidecar run delete %s --run %s",
+			term.Count(x.Checkpoints, "checkpoint"), x.Run, x.Agent, x.Owner, x.Host, x.Agent, x.Agent, x.Run))
 	}
 	for _, x := range s.Erasures {
 		var names []string

@@ -24,8 +24,7 @@ func OpenHashes(ctx context.Context, path string) (*Hashes, error) {
 		return nil, err
 	}
 	h := &Hashes{db: db, done: done}
-	if err := db.GetContext(ctx, &h.Database, `SELECT coalesce((SELECT value FROM meta
-		WHERE key = 'fleet_id'), (SELECT value FROM meta WHERE key = 'database_id'))`); err != nil {
+	if err := db.GetContext(ctx, &h.Database, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
 		done()
 		return nil, sqlite.ReadError(err)
 	}

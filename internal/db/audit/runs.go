@@ -72,8 +72,7 @@ func (v *verifier) withLog(ctx context.Context, compare func(*log) error) error 
 	for _, c := range changes {
 		l.given[c.AgentID] = append(l.given[c.AgentID], c.given)
 	}
-	err = q.GetContext(ctx, &l.loose, `SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'fleet_id')
-		OR EXISTS (SELECT 1 FROM acts a JOIN words w ON w.id = a.action WHERE w.word = 'restore_backup')`)
+	err = q.GetContext(ctx, &l.loose, `SELECT EXISTS (SELECT 1 FROM acts a JOIN words w ON w.id = a.action WHERE w.word = 'restore_backup')`)
 	if err != nil {
 		return v.met(ctx, "meta", err)
 	}

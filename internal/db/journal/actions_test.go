@@ -65,12 +65,8 @@ func TestCopyOfEachAction(t *testing.T) {
 		{"set_owner_policy", func() error { _, err := s.SetOwnerPolicy(ctx, ann, []byte(`{"pre_operation_keep":"50h"}`)); return err }},
 		{"set_daemon_policy", func() error { return s.SetDaemonPolicy([]byte(`{"recovery_keep":"48h"}`)) }},
 		{"set_principals", func() error { return s.SetIdentityMap(`{"principals":{"uid:1000":"acme/build"},"realms":{}}`) }},
-		{"drop_strand", func() error {
-			s.NoteDropped(admin, ann.Caller.Owner, ref, "uid", map[string]any{"term": 1})
-			return nil
-		}},
+
 		{"engine_went_back", func() error { return s.NoteWentBack(2, 1) }},
-		{"rejoin_fleet", func() error { return s.SetFleetID(s.ID, "for a test") }},
 		{"prune", func() error { _, _, err := s.Prune(ctx, ann, ckpt.PruneRequest{Agent: "a"}, ""); return err }},
 		{"graph_writes", func() error { return w.graph("one", "1ef0a4d5-0000-6000-8000-000000000001") }},
 		{"copy_thread", func() error {

@@ -35,7 +35,7 @@ var parts = map[string]part{
 	"receive_agent": full, // the engine has its runs under the former owner's name, or has dropped them
 	"give_agent":    none,
 	"start":         none, "verify": none, "export": none, "archive_audit": none, "restore_backup": none, "put_token": none, "revoke_token": none,
-	"set_principals": none, "rejoin_fleet": none, "engine_went_back": none, "clean_fleet": none, "drop_strand": none, "put_contents": none, "put_tree": none, "notify_test": none,
+	"set_principals": none, "engine_went_back": none, "clean_fleet": none, "put_contents": none, "put_tree": none, "notify_test": none,
 }
 
 func partOf(action string) part {

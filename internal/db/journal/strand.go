@@ -59,18 +59,9 @@ func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, er
 		if err != nil {
 			return err
 		}
-		err = q.GetContext(ctx, &s.Changed, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE n > (SELECT min(n) FROM audit_log
+		return q.GetContext(ctx, &s.Changed, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE n > (SELECT min(n) FROM audit_log
 			WHERE n > ? AND owner = ? AND agent = ? AND run = ?) AND owner IN (?2, ?5) AND (agent = ?3 OR agent IS NULL) AND action LIKE '%set!_%policy' ESCAPE '!')`,
 			t.From, s.Owner, s.Agent, s.Run, ckpt.AllOwners)
-		if err != nil {
-			return err
-		}
-		err = q.QueryRowxContext(ctx, `SELECT c.id, c.seq FROM checkpoints c JOIN runs r ON r.id = c.run_id
-			WHERE r.uid = ? AND c.n > ? ORDER BY c.suspect, c.n DESC LIMIT 1`, t.UID, t.From).Scan(&s.Newest, &s.Seq)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

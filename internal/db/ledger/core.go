@@ -29,8 +29,7 @@ type Core struct {
 	chainKey   string    // the secret in the hashes of the audit log
 	agents     agentCache
 	elsewhere  elsewhere
-	fleetID    atomic.Pointer[string] // nil if it is the database's own ID
-	newest     newestOf               // the newest checkpoint of each agent
+	newest     newestOf // the newest checkpoint of each agent
 	States     *blob.States
 	Preparer   blob.Preparer // prepares states before they reach the writer
 	Damages    damages       // checkpoints that are known to be damaged

@@ -57,7 +57,7 @@ func (s *Core) OwnedHere(r *RunRow) error {
 		return nil
 	}
 	refused := ckpt.Errorf(ckpt.CodeFenced,
-		"host %s of the fleet has claimed run %s (term %d): stop this agent; an administrator sees with `ckptsidecar fleet strands` what was saved here after the claim",
+		"host %s of the fleet has claimed run %s (term %d): stop this agent; an administrator sees with `ckptsidecar fleet status` what was saved here after the claim",
 		owner.Host, r.Name, owner.Term)
 	refused.Host, refused.Term = owner.Host, owner.Term
 	return refused

@@ -1,11 +1,9 @@
 package ledger
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -36,53 +34,6 @@ func (s *Core) SetIdentityMap(text string) error {
 		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_principals", Outcome: OutcomeDone,
 			Detail: map[string]any{"map": json.RawMessage(text)}})
 	}})
-}
-
-// fleetIDKey is the row of meta with the id under which this database belongs to a fleet, if that
-// is not the database's own id.
-const fleetIDKey = "fleet_id"
-
-// FleetID is the id under which this database belongs to a fleet: its own, until an operator lets
-// it join again under another id.
-func (s *Core) FleetID() string {
-	if id := s.fleetID.Load(); id != nil {
-		return *id
-	}
-	return s.ID
-}
-
-// loadFleetID reads that id.
-func (s *Core) loadFleetID(ctx context.Context) error {
-	var there []string
-	if err := s.RO.SelectContext(ctx, &there, `SELECT value FROM meta WHERE key = ?`, fleetIDKey); err != nil || len(there) == 0 {
-		return err
-	}
-	s.fleetID.Store(&there[0])
-	return nil
-}
-
-// SetFleetID gives this database another id in the fleet. The audit log records why.
-func (s *Core) SetFleetID(id, why string) error {
-	err := s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
-		err := tx.Insert(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, fleetIDKey, id)
-		if err != nil {
-			return err
-		}
-		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "rejoin_fleet", Outcome: OutcomeDone, Reason: why,
-			Detail: map[string]any{"from": s.FleetID(), "to": id}})
-	}})
-	if err == nil {
-		s.fleetID.Store(&id)
-	}
-	return err
-}
-
-// NoteDropped notes in the audit log that an administrator has dropped the strand of a run, and why. The subject of the
-// row is the identity of the run.
-func (s *Core) NoteDropped(sc ckpt.Scope, owner string, run ckpt.RunRef, uid string, detail map[string]any) {
-	e := Entry(sc, "drop_strand", run.Agent)
-	e.Owner, e.Run, e.Subject, e.Detail = owner, RunName(run.Run), uid, detail
-	s.Record(e)
 }
 
 // NoteWentBack notes in the audit log that the engine of a fleet had acknowledged rows up to had,

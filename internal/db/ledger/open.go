@@ -72,9 +72,6 @@ func (s *Core) startUp(ctx context.Context) error {
 	if err := s.RO.GetContext(ctx, &s.ID, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
 		return s.Engine.OpenError(err)
 	}
-	if err := s.loadFleetID(ctx); err != nil {
-		return s.Engine.OpenError(err)
-	}
 	s.NoteHead("start")
 	return nil
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -207,8 +206,7 @@ func (c *claimant) choose(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r fl
 			continue
 		case same:
 			refused = ckpt.Errorf(ckpt.CodeConflict,
-				"run %s of %s was claimed from this host, and what this host had of it is still here: an administrator decides about it with `ckptsidecar fleet strands`; then delete the run here",
-				run.Run, run.Agent)
+				"run %s of %s was claimed from this host, and what this host had of it is still here: %s", run.Run, run.Agent, keepOrDelete(run.Agent, run.Run))
 		case named:
 			refused = ckpt.Errorf(ckpt.CodeConflict,
 				"%s has a run %s of its own on this host: delete that one (export it first, if you need it) before you claim the other", run.Agent, run.Run)
@@ -369,20 +367,6 @@ func importFilled(ctx context.Context, e *pg.Engine, o *seal.Opener, store *db.S
 	return report, damaged, store.InterruptMoved(ctx, uids, sc.Reason)
 }
 
-// Strands lists what this host has of runs that other hosts have claimed.
-func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (_ *fleet.Strands, err error) {
-	defer func() { err = c.engineFailed(ctx, sc, err) }()
-	if err := mustAdminister(sc, claimsAndStrands); err != nil {
-		return nil, err
-	}
-	e, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	return c.strands(ctx, e)
-}
-
 // takenFrom returns the runs of this host that other hosts have claimed.
 func (c *claimant) takenFrom(ctx context.Context, e *pg.Engine) ([]fleet.Taken, error) {
 	taken, err := e.Taken(ctx, c.host.DB)
@@ -390,92 +374,4 @@ func (c *claimant) takenFrom(ctx context.Context, e *pg.Engine) ([]fleet.Taken, 
 		return taken, err
 	}
 	return c.remember(ctx, e, taken)
-}
-
-func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, error) {
-	taken, err := c.takenFrom(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	j := journal.New(c.store.Core)
-	all := &fleet.Strands{Strands: []fleet.Strand{}}
-	for i := range taken {
-		s, err := j.Strand(ctx, &taken[i])
-		if err != nil {
-			return nil, err
-		}
-		if s != nil {
-			all.Strands = append(all.Strands, *s)
-		}
-	}
-	return all, nil
-}
-
-// Decide adopts a strand into a run of its own, or notes that nobody wants it. It
-// deletes nothing: the fenced run stays until a person deletes it.
-func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (_ *fleet.StrandDecided, err error) {
-	defer func() { err = c.engineFailed(ctx, sc, err) }()
-	if err := mustAdminister(sc, claimsAndStrands); err != nil {
-		return nil, err
-	}
-	if d.Decision != fleet.Adopted && d.Decision != fleet.Dropped {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "decision must be adopted or dropped; got %q", d.Decision)
-	}
-	e, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	all, err := c.strands(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all.Strands {
-		s := &all.Strands[i]
-		if s.UID != uid {
-			continue
-		}
-		if s.Decided != "" {
-			return nil, ckpt.Errorf(ckpt.CodeConflict, "this strand of run %s was %s by %s already", s.Run, s.Decided, s.DecidedBy)
-		}
-		done := &fleet.StrandDecided{Strand: *s}
-		if d.Decision == fleet.Adopted {
-			if err := c.adopt(ctx, sc, done, d.Run); err != nil {
-				return nil, err
-			}
-		}
-		done.Decided, done.DecidedBy = d.Decision, sc.Caller.Owner
-		if err := e.Decide(ctx, c.host.DB, &s.Taken, d.Decision, sc.Caller.Owner); err != nil {
-			return nil, err
-		}
-		if d.Decision == fleet.Dropped {
-			c.store.NoteDropped(sc, s.Owner, ckpt.RunRef{Agent: s.Agent, Run: s.Run}, s.UID, map[string]any{"host": s.Host, "term": s.Term})
-		}
-		return done, nil
-	}
-	return nil, ckpt.Errorf(ckpt.CodeNotFound, "this host has no strand of run %s: `ckptsidecar fleet strands` lists them", uid)
-}
-
-// adopt saves the strand's newest state as the first checkpoint of another run. If it is
-// repeated, it returns the same checkpoint.
-func (c *claimant) adopt(ctx context.Context, sc ckpt.Scope, s *fleet.StrandDecided, into string) error {
-	if s.Newest == "" {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has no checkpoint in this strand that could be adopted: drop it", s.Run)
-	}
-	if into == "" {
-		into = fleet.AdoptedName(s.Run, s.Term)
-	}
-	sc.Target = s.Owner
-	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("adopted from the strand of run %s, which host %s has claimed", s.Run, s.Host))
-	from, err := c.store.Checkpoint(ctx, sc, s.Newest, true)
-	if err != nil {
-		return err
-	}
-	saved, err := c.store.Save(ctx, sc, &ckpt.SaveRequest{Agent: s.Agent, Run: into, Kind: ckpt.KindRecovery, ContentType: from.ContentType,
-		State: bytes.Clone(from.State), ForkFrom: ckpt.Ref(from.ID), IdempotencyKey: "fleet-strand-" + s.UID + "-" + into})
-	if err != nil {
-		return err
-	}
-	s.Into, s.Checkpoint = into, saved.ID
-	return nil
 }

@@ -55,7 +55,7 @@ func configOf(path, name, keys string) Config {
 
 func shipperOf(s *db.Store, url, name string) *shipper {
 	return &shipper{line: line{url: func() (string, error) { return url, nil }}, reader: journal.New(s.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
-		erase: s.Erase, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+		erase: s.Erase, policy: s.FleetPolicyOf, waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 }
 
 // work does a little of everything on a host that will be lost. Each call begins a payment of its own, pay-1 first: an

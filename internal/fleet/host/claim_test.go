@@ -34,8 +34,8 @@ func saveOne(s *db.Store, t *testing.T, run, state string) error {
 	return err
 }
 
-// TestFleetClaim claims a run from a host that falls silent, lets that host
-// come back, and adopts what it did in the meantime.
+// TestFleetClaim claims a run from a host that falls silent, and lets that host
+// come back. What it did in the meantime is shown until a person deletes the run.
 func TestFleetClaim(t *testing.T) {
 	t.Parallel()
 	whole := t
@@ -106,7 +106,7 @@ func TestFleetClaim(t *testing.T) {
 			t.Errorf("a run that nobody has claimed is refused: %v", err)
 		}
 		_, err := claimantOf(one, url, "one").Claim(t.Context(), fleetAdmin, forced)
-		wantRefused(t, err, ckpt.CodeConflict, "an administrator decides about it with `ckptsidecar fleet strands`")
+		wantRefused(t, err, ckpt.CodeConflict, "what this host had of it is still here: keep them with `ckptsidecar export a -o FILE`")
 	})
 	t.Run("also after a restart without the engine", func(t *testing.T) {
 		word := path + wordSuffix
@@ -126,31 +126,24 @@ func TestFleetClaim(t *testing.T) {
 		}
 		wantRefused(t, saveOne(one, t, "main", `{}`), ckpt.CodeFenced, "has claimed run main")
 	})
-	settled(t, claimantOf(one, url, "one"))
-}
-
-// settled adopts the strand of a host. A second decision is refused.
-func settled(t *testing.T, c *claimant) {
-	t.Helper()
-	_, err := c.Strands(t.Context(), fleetUser)
-	wantRefused(t, err, ckpt.CodeDenied, "administrator")
-	all, err := c.Strands(t.Context(), fleetAdmin)
-	if err != nil || len(all.Strands) != 1 || all.Strands[0].Checkpoints != 1 || all.Strands[0].Host != "two" || all.Strands[0].Decided != "" {
-		t.Fatalf("the strands are %+v, %v", all, err)
+	old = shipperOf(one, url, "one")
+	strands := func() []fleet.Strand {
+		t.Helper()
+		again(t, old)
+		all, err := old.strands(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
 	}
-	uid := all.Strands[0].UID
-	got, err := c.Decide(t.Context(), fleetAdmin, uid, fleet.StrandDecision{Decision: fleet.Adopted})
-	if err != nil || got.Into != "main-strand-1" {
-		t.Fatalf("adopted as %+v, %v", got, err)
+	if all := strands(); len(all) != 1 || all[0].Checkpoints != 1 || all[0].Host != "two" || all[0].Run != "main" {
+		t.Errorf("only here are %+v", all)
 	}
-	state, err := c.store.Checkpoint(t.Context(), fleetUser, got.Checkpoint, true)
-	if err != nil || string(state.State) != `{"strand":true}` || state.Run != "main-strand-1" {
-		t.Errorf("the adopted checkpoint is %+v, %v", state, err)
+	if _, err := one.DeleteRun(t.Context(), fleetUser, ckpt.RunRef{Agent: "a", Run: "main"}, false); err != nil {
+		t.Fatal(err)
 	}
-	_, err = c.Decide(t.Context(), fleetAdmin, uid, fleet.StrandDecision{Decision: fleet.Dropped})
-	wantRefused(t, err, ckpt.CodeConflict, "was adopted by uid:0 already")
-	if all, err = c.Strands(t.Context(), fleetAdmin); err != nil || len(all.Strands) != 1 || all.Strands[0].Decided != fleet.Adopted {
-		t.Errorf("after that the strands are %+v, %v", all, err)
+	if all := strands(); len(all) > 0 {
+		t.Errorf("after the run was deleted, only here are %+v", all)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// claimant brings runs of other hosts to this one, and settles the strands that are left here
+// claimant brings runs of other hosts to this one, and lets go of what is left here
 // after other hosts have claimed runs. Each call uses its own connection to the engine.
 type claimant struct {
 	url    func() (string, error)
@@ -45,8 +45,6 @@ type claimant struct {
 	log     *slog.Logger
 	told    atomic.Value // the error that was logged last, a string; "" after a claim
 }
-
-const claimsAndStrands = "claim runs and decide about strands"
 
 // mustAdminister refuses everyone except administrators. what names the action for the
 // message.
@@ -76,7 +74,7 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 // note logs what the engine has failed to do, if it is new.
 func (c *claimant) note(err error) {
 	if pg.Failed(err) && c.told.Swap(err.Error()) != err.Error() {
-		c.log.Warn("the fleet's engine did not do what it was asked for a claim, a strand, a release or a drain", "error", err)
+		c.log.Warn("the fleet's engine did not do what it was asked for a claim, a release or a drain", "error", err)
 	}
 }
 
@@ -93,7 +91,7 @@ func (c *claimant) engineFailed(ctx context.Context, sc ckpt.Scope, err error) e
 	case isKnown:
 		return err
 	case errors.Is(err, pg.ErrTaken):
-		return ckpt.Wrap(ckpt.CodeConflict, err, "somebody else was faster: look again with `ckptsidecar fleet strands`")
+		return ckpt.Wrap(ckpt.CodeConflict, err, "somebody else was faster: look again with `ckptsidecar fleet runs`")
 	case errors.Is(err, pg.ErrSchema):
 		return ckpt.Wrap(ckpt.CodeConflict, err, "%v", err)
 	case sc.Admin && (errors.Is(err, pg.ErrRights) || errors.Is(err, pg.ErrFull)):

@@ -18,12 +18,11 @@ type Config struct {
 	BatchBytes int64            // the approximate size of a batch
 	ByPolicy   bool             // only agents whose policies ask for the fleet are shipped
 	Lease      time.Duration
-	HealWait   time.Duration // how long claims wait for hosts that have not registered since the engine went back
 	Grace      time.Duration // how much longer than another host's lease this host waits before it claims
 	Assume     bool          // the engine replicates, whatever it says
 
 	Env   func(name string) string // tells in which folder systemd puts credentials
-	Store db.Options               // how Restore and Rejoin open the database; a Member uses the time limit
+	Store db.Options               // how Verify opens the database; a Member uses the time limit
 }
 
 // host returns this host as it registers with the engine, under the id of its database.

@@ -2,7 +2,7 @@
 //
 // A Member runs beside the daemon's store. It ships to the fleet's engine what the host
 // commits, holds the host's lease, and answers the API: how safe a write is, what may begin,
-// and which runs other hosts have. The functions Check, Migrate, Restore, Rejoin, Verify and
+// and which runs other hosts have. The functions Check, Migrate, Forget, Verify and
 // the others serve commands, which need no daemon.
 //
 // The shipper only reads the database. Every other question to the engine has a connection

@@ -3,14 +3,10 @@ package host
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
 // erasure asks the daemon of a host, as the caller, which hosts have confirmed an erasure.
@@ -62,76 +58,4 @@ func TestFleetErasure(t *testing.T) {
 	a.ask(other, fmt.Sprint("/v1/fleet/erasures/", at.N), 404)
 	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", at.N+100), 404)
 	a.ask(user, fmt.Sprint("/v1/fleet/erasures/", 1), 404) // this row is not an erasure
-}
-
-// TestFormerIDWaitsForNoErasure: after a database has joined with a new id, no erasure waits for its former id,
-// unless another machine has a copy of that database.
-func TestFormerIDWaitsForNoErasure(t *testing.T) {
-	t.Parallel()
-	_, url := fleetEngine(t)
-	other := newSeenHost(t, url, "other")
-	path := filepath.Join(t.TempDir(), "ckpt.db")
-	s := openFleetStore(t, path)
-	if err := saveOne(s, t, "main", `{}`); err != nil {
-		t.Fatal(err)
-	}
-	ship := shipperOf(s, url, "twice")
-	again(t, ship)
-	ship.hangUp()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	done, err := Rejoin(t.Context(), url, true, configOf(path, "twice", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = openFleetStore(t, path)
-	ship = shipperOf(s, url, "twice")
-	ship.host.DB = done.To
-	defer ship.hangUp()
-	again(t, ship)
-
-	other.has("uid:1001", "x")
-	erase := func() {
-		t.Helper()
-		again(t, other.ship)
-		if _, err := other.store.Erase(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}}, "x"); err != nil {
-			t.Fatal(err)
-		}
-		again(t, other.ship)
-		again(t, other.ship)
-	}
-	waits := func() (list []string) {
-		for _, x := range other.status(ckpt.Caller{Owner: "uid:0", Admin: true}).Erasures {
-			for _, h := range x.Waits {
-				list = append(list, h.DB)
-			}
-		}
-		return list
-	}
-	erase()
-	if got := waits(); !slices.Equal(got, []string{done.To}) {
-		t.Errorf("an erasure waits for %q, want the new id %s and not %s", got, done.To, done.From)
-	}
-	again(t, ship)
-	again(t, other.ship)
-	if got := waits(); len(got) != 0 {
-		t.Errorf("after the host has erased under its new id, the erasure waits for %q", got)
-	}
-
-	e, err := pg.Dial(t.Context(), url) // this is the other machine, with the copy
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	if _, _, err := e.Register(t.Context(), fleet.Host{DB: done.From, Name: "copy"}); err != nil {
-		t.Fatal(err)
-	}
-	other.has("uid:1001", "x")
-	erase()
-	again(t, ship)
-	again(t, other.ship)
-	if got := strings.Join(waits(), " "); !strings.Contains(got, done.From) || strings.Contains(got, done.To) {
-		t.Errorf("the erasure waits for %q, want the machine that has a copy, %s", got, done.From)
-	}
 }

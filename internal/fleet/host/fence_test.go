@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
 // TestFenceOutlivesTheRun: a host comes back after the new owner of its run has continued the run and removed it.
@@ -49,15 +48,6 @@ func TestFenceOutlivesTheRun(t *testing.T) {
 	if got := a.strand(); got != 1 {
 		t.Errorf("the strand has %d checkpoints, want the one after the claim", got)
 	}
-	c := claimantFor(&seenHost{t: t, store: a.store, ship: a.ship})
-	all, err := c.Strands(t.Context(), fleetAdmin)
-	if err != nil || len(all.Strands) != 1 {
-		t.Fatalf("the strands are %+v, %v", all, err)
-	}
-	done, err := c.Decide(t.Context(), fleetAdmin, all.Strands[0].UID, fleet.StrandDecision{Decision: fleet.Adopted})
-	if err != nil || done.Into != "main-strand-1" {
-		t.Errorf("the strand is adopted as %+v, %v", done, err)
-	}
 	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "has claimed run main")
 }
 
@@ -87,7 +77,7 @@ func TestFenceOfAClaimThatIsLost(t *testing.T) {
 	must(a.saves(`{"n":"strand"}`)) // it does not know about the claim yet
 	again(t, a.ship)
 	again(t, a.ship)
-	server.Exec("fleet", `UPDATE fleet_heals SET until = clock_timestamp()`)
+	must(AcceptBack(t.Context(), a.engineURL()))
 	again(t, a.ship)
 	wantRefused(t, a.saves(`{}`), ckpt.CodeFenced, "host b of the fleet has claimed run main")
 	if got := a.strand(); got != 2 {

@@ -16,7 +16,6 @@ import (
 // registers again. It then tells the engine again what the engine may have lost: the terms
 // of the runs that this host has claimed.
 type healer struct {
-	wait  time.Duration                                  // how long claims wait for hosts that have not registered since
 	runs  func(context.Context) ([]fleet.RunTerm, error) // the runs that claims and restores gave this host
 	taken func() []fleet.Taken                           // returns the runs of this host that other hosts have claimed
 	log   *slog.Logger
@@ -90,22 +89,21 @@ func (h *healer) hear(engine string, beats int64) {
 	h.beats = max(h.beats, beats)
 }
 
-// heal stops claims for a while, and asserts the terms of this host's runs again.
+// heal asserts the terms of this host's runs again, and stops claims until a person has accepted that the engine went back.
 func (h *healer) heal(ctx context.Context, e *pg.Engine, db string) error {
-	h.log.Error("the fleet's engine went back: no host claims by itself until all are back, or fleet.heal_wait is over", "heal_wait", h.wait.String())
+	h.log.Error("the fleet's engine went back: no host claims by itself until a person has run `ckptsidecar fleet check --accept`")
+	if err := e.NoteBack(ctx, db); err != nil {
+		return err
+	}
 	runs, err := h.runs(ctx)
 	if err != nil {
 		return err
 	}
-	given := fleet.Given(runs, h.taken())
-	uids, err := e.Reassert(ctx, db, given)
-	if err != nil {
-		return err
-	}
+	uids, err := e.Reassert(ctx, db, fleet.Given(runs, h.taken()))
 	for _, uid := range uids {
 		h.log.Error("the fleet's engine had lost the claim of a run of this host; it is claimed again under the same term", "run", uid)
 	}
-	return e.Heal(ctx, db, h.wait) // comes last: a host that sees the healing takes this host for one that is back
+	return err
 }
 
 // acknowledged notes how often an engine says that it has heard from this host.
@@ -120,8 +118,8 @@ func (h *healer) acknowledged(engine string, beats int64) {
 
 // keepHealer lets the shipper notice that the engine went back, and loads what the word file
 // says about that. It must be called before keepLease.
-func (s *shipper) keepHealer(wait time.Duration) {
-	s.healer = &healer{wait: wait, runs: s.reader.Terms, taken: s.takenNow, log: s.log}
+func (s *shipper) keepHealer() {
+	s.healer = &healer{runs: s.reader.Terms, taken: s.takenNow, log: s.log}
 	if s.wordFile == "" {
 		return
 	}
@@ -137,7 +135,7 @@ func (s *shipper) keepHealer(wait time.Duration) {
 }
 
 // remember adds what the engine said before about runs that other hosts have claimed. It
-// does so only while an engine that went back is healed.
+// does so only until a person has accepted that the engine went back.
 func (s *shipper) remember(ctx context.Context, e *pg.Engine, says []fleet.Taken) ([]fleet.Taken, error) {
 	said := s.takenNow()
 	if len(said) == 0 || s.healer == nil {
@@ -151,21 +149,20 @@ func (s *shipper) remember(ctx context.Context, e *pg.Engine, says []fleet.Taken
 	if len(all) == len(says) {
 		return all, nil
 	}
-	missing, _, err := e.Healing(ctx)
-	if len(missing) == 0 {
+	noticed, err := e.Noticed(ctx)
+	if len(noticed) == 0 {
 		all = all[:len(says)]
 	}
 	return all, err
 }
 
-// healed refuses a claim while an engine that went back is healed: a host that has not
-// registered since may have claimed the run before.
+// healed refuses a claim after the engine went back: another host may have claimed the run before.
 func healed(ctx context.Context, e *pg.Engine, run *fleet.Claimable) error {
-	missing, left, err := e.Healing(ctx)
-	if err != nil || len(missing) == 0 {
+	noticed, err := e.Noticed(ctx)
+	if err != nil || len(noticed) == 0 {
 		return err
 	}
-	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: max(min(left, 5*time.Second), time.Second), Message: "the fleet's engine went back, so another host may own run " +
-		run.Run + " of " + run.Agent + ": nobody claims by himself until these hosts have registered again: " + strings.Join(missing, ", ") +
-		"; or for " + left.Round(time.Second).String() + " (fleet.heal_wait); an administrator may add --force"}
+	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: 5 * time.Second, Message: "the fleet's engine went back, as these hosts noticed: " +
+		strings.Join(noticed, ", ") + "; so another host may own run " + run.Run + " of " + run.Agent + ", and nobody claims by himself until an " +
+		"administrator has run `ckptsidecar fleet check --accept`; an administrator may add --force"}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,7 @@ func newHealHost(t *testing.T, url, name string) *healHost {
 	h := &healHost{t: t, store: openFleetStore(t, path)}
 	h.ship = shipperOf(h.store, url, name)
 	h.ship.wordFile = path + wordSuffix
-	h.ship.keepHealer(time.Minute)
+	h.ship.keepHealer()
 	t.Cleanup(func() { h.ship.hangUp() })
 	return h
 }
@@ -58,7 +59,7 @@ func (h *healHost) restarted() {
 		h.t.Fatal(err)
 	}
 	h.ship.taken = w.Taken
-	h.ship.keepHealer(time.Minute)
+	h.ship.keepHealer()
 }
 
 // claims claims the run main of user 1001.
@@ -73,21 +74,17 @@ func (h *healHost) claims(force bool) error {
 
 func (h *healHost) saves(state string) error { return saveOne(h.store, h.t, "main", state) }
 
-// strand returns the number of checkpoints in the strand of the run main, or -1 if there is no strand.
-func (h *healHost) strand() int64 {
+// strand returns how many checkpoints of the run main only this host has.
+func (h *healHost) strand() (n int64) {
 	h.t.Helper()
-	c := claimantFor(&seenHost{t: h.t, store: h.store, ship: h.ship})
-	c.remember = h.ship.remember
-	all, err := c.Strands(h.t.Context(), fleetAdmin)
+	all, err := h.ship.strands(h.t.Context())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, s := range all.Strands {
-		if s.Run == "main" {
-			return s.Checkpoints
-		}
+	for _, s := range all {
+		n += s.Checkpoints
 	}
-	return -1
+	return n
 }
 
 // owner returns the host of the run main in the engine, with its term.
@@ -143,14 +140,22 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	silent(server)
 	err := c.claims(false)
 	wantRefused(t, err, ckpt.CodeConflict, "the fleet's engine went back")
-	if !strings.Contains(err.Error(), "registered again: b;") {
-		t.Errorf("the claim waits for others than host b: %v", err)
+	if !strings.Contains(err.Error(), "as these hosts noticed: a, c;") {
+		t.Errorf("the claim does not say who has noticed: %v", err)
 	}
-	if st := c.status(); !slices.Equal(st.Healing, []string{"b"}) || st.HealingLeft < 1 || st.HealingLeft > 60 {
-		t.Errorf("the status says that claims wait for %q, for %v s, want host b and at most a minute", st.Healing, st.HealingLeft)
+	if st := c.status(); !slices.Equal(st.Noticed, []string{"a", "c"}) {
+		t.Errorf("the status says that %q have noticed, want the hosts a and c", st.Noticed)
 	}
+	said := func(want string) {
+		t.Helper()
+		if r, err := Check(t.Context(), c.engineURL()); err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), want) {
+			t.Errorf("the check says %+v, %v, want %q", r, err, want)
+		}
+	}
+	said("wait for these hosts, which have not registered since: b")
 	b.restarted()
 	again(t, b.ship)
+	said("as these hosts noticed: a, b, c; no host claims by itself")
 	if got := owner(server); got != "b 1" {
 		t.Errorf("the owner is %s, want the host that had claimed the run", got)
 	}
@@ -166,12 +171,17 @@ func TestTermsAreAssertedAgain(t *testing.T) {
 	if v, err := Verify(t.Context(), b.engineURL(), Config{}, func(int64, int64) {}); err != nil || len(v.Problems) != 0 {
 		t.Errorf("the engine has the problems %v, %v", v, err)
 	}
-	if st := c.status(); len(st.Healing) > 0 || st.HealingLeft != 0 {
-		t.Errorf("when all are back the status says that claims wait for %q, for %v s", st.Healing, st.HealingLeft)
+	silent(server)
+	wantRefused(t, c.claims(false), ckpt.CodeConflict, "fleet check --accept")
+	if err := AcceptBack(t.Context(), c.engineURL()); err != nil {
+		t.Fatal(err)
+	}
+	if st := c.status(); len(st.Noticed) > 0 {
+		t.Errorf("after a person has accepted that the engine went back, the status says that %q have noticed", st.Noticed)
 	}
 	silent(server)
 	if err := c.claims(false); err != nil {
-		t.Errorf("when all are back a claim is refused: %v", err)
+		t.Errorf("after a person has accepted that the engine went back, a claim is refused: %v", err)
 	}
 	if got := owner(server); got != "c 2" {
 		t.Errorf("the owner is %s, want host c under the next term", got)
@@ -258,19 +268,35 @@ func TestClaimAfterTheEngineWentBack(t *testing.T) {
 	}
 }
 
-// TestHealingEnds: a host that does not come back blocks claims only for a while.
-func TestHealingEnds(t *testing.T) {
+// TestClaimsWaitForAPerson: a host that does not come back blocks claims until a person has accepted that the engine went
+// back. Then the former owner believes the engine.
+func TestClaimsWaitForAPerson(t *testing.T) {
 	t.Parallel()
 	server, a, _, c, back := healWorld(t)
 	back()
 	again(t, a.ship)
 	again(t, c.ship)
 	silent(server)
-	wantRefused(t, c.claims(false), ckpt.CodeConflict, "registered again: b;")
-	server.Exec("fleet", `UPDATE fleet_heals SET until = clock_timestamp()`)
+	wantRefused(t, c.claims(false), ckpt.CodeConflict, "the fleet's engine went back")
+	e, err := claimantFor(&seenHost{t: t, store: c.store, ship: c.ship}).dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	found, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	server.Exec("fleet", `UPDATE fleet_hosts SET lease_until = clock_timestamp() - interval '1 hour'`)
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &found[0], To: c.store.ID, Ground: fleet.GroundLease, Grace: time.Second}); !errors.Is(err, pg.ErrTaken) {
+		t.Errorf("the engine itself answers the claim with %v", err)
+	}
+	if err := AcceptBack(t.Context(), a.engineURL()); err != nil {
+		t.Fatal(err)
+	}
 	silent(server)
 	if err := c.claims(false); err != nil {
-		t.Errorf("after fleet.heal_wait a claim is refused: %v", err)
+		t.Errorf("after a person has accepted that the engine went back, a claim is refused: %v", err)
 	}
 	a.ship.hangUp()
 	again(t, a.ship)
@@ -317,7 +343,7 @@ func TestRegisteringBesideBatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := server.Rows("fleet", `SELECT db FROM fleet_heals`); len(got) > 0 {
+			if got := server.Rows("fleet", `SELECT db FROM fleet_hosts WHERE went_back IS NOT NULL`); len(got) > 0 {
 				t.Errorf("after %d batches the host takes the engine for one that went back", n)
 			}
 			return

@@ -36,14 +36,13 @@ type keeper struct {
 
 	asked    chan struct{} // is closed when the engine was asked once
 	askOnce  sync.Once
-	last     atomic.Int64 // the incarnation, for calls that drain this host
-	draining atomic.Bool  // this host has let go of its runs
-	letting  sync.Mutex   // is held while the engine is told so, and while that is undone
+	last     atomic.Int64             // the incarnation, for calls that drain this host
+	draining atomic.Bool              // this host has let go of its runs
+	noticed  atomic.Pointer[[]string] // hosts that have found that the engine went back, for the status
+	letting  sync.Mutex               // is held while the engine is told so, and while that is undone
 
 	mu      sync.Mutex
-	problem error     // why the last renewal failed
-	healing []string  // hosts that claims wait for
-	healed  time.Time // when claims stop waiting for them
+	problem error // why the last renewal failed
 }
 
 // Run renews until ctx ends. Then it lets the lease run out by itself: the daemon may be
@@ -117,32 +116,11 @@ func (k *keeper) renew(ctx context.Context) error {
 	case err == nil && !k.draining.Load():
 		k.lease.Renewed(sent)
 		k.renewed()
-		return k.lookHealing(ctx)
-	}
-	return err
-}
-
-// lookHealing asks which hosts claims wait for, for the status.
-func (k *keeper) lookHealing(ctx context.Context) error {
-	hosts, left, err := k.engine.Healing(ctx)
-	if err != nil {
+		noticed, err := k.engine.Noticed(ctx)
+		k.noticed.Store(&noticed)
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.healing, k.healed = hosts, time.Now().Add(left)
-	return nil
-}
-
-// waits returns the hosts that claims wait for, and for how long at most.
-func (k *keeper) waits() ([]string, time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	left := time.Until(k.healed)
-	if len(k.healing) == 0 || left <= 0 {
-		return []string{}, 0
-	}
-	return k.healing, left
+	return err
 }
 
 // connect connects to the engine, and takes the lease under a new incarnation.
@@ -190,14 +168,15 @@ func (k *keeper) trouble() error {
 
 // tell adds the state of the lease to a status. A nil keeper holds no lease.
 func (k *keeper) tell(st *fleet.Status) {
-	st.Lease, st.Healing = string(lease.Doubtful), []string{}
+	st.Lease, st.Noticed = string(lease.Doubtful), []string{}
 	if k == nil {
 		return
 	}
 	st.Lease, st.LeaseLeft = string(k.lease.Verdict()), k.lease.Left().Round(time.Millisecond).Seconds()
 	st.LeaseSpan, st.Grace = k.lease.Span().Seconds(), k.grace.Seconds()
-	hosts, left := k.waits()
-	st.Healing, st.HealingLeft = hosts, left.Round(time.Millisecond).Seconds()
+	if noticed := k.noticed.Load(); noticed != nil && *noticed != nil {
+		st.Noticed = *noticed
+	}
 	if err := k.trouble(); err != nil {
 		st.LeaseError = err.Error()
 	}

@@ -31,7 +31,7 @@ type Member struct {
 func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Member {
 	m := &Member{store: store, writeTimeout: c.Store.WriteTimeout}
 	word, reader := store.Opt.Path+wordSuffix, journal.New(store.Core)
-	taken, err := fenceAsBefore(ctx, word, reader, store.FleetID())
+	taken, err := fenceAsBefore(ctx, word, reader, store.ID)
 	if err != nil {
 		log.Error("it is not known which runs of this host other hosts have claimed; the fleet's engine tells when it can be reached", "error", err)
 	}
@@ -39,13 +39,13 @@ func New(ctx context.Context, store *db.Store, c Config, log *slog.Logger) *Memb
 		return m
 	}
 	m.shipper = &shipper{
-		wordFile: word, line: line{url: c.URL}, keys: c.keys(), reader: reader, log: log, host: c.host(store.FleetID()),
+		wordFile: word, line: line{url: c.URL}, keys: c.keys(), reader: reader, log: log, host: c.host(store.ID),
 		bytes: c.BatchBytes, choice: journal.Choice{ByPolicy: c.ByPolicy},
 		pace: fleet.Pace{Floor: c.Interval, Most: pauseMost}, waiters: newWaiters(), assume: c.Assume, taken: taken,
-		erase: store.Erase, inAudit: store.NoteWentBack,
+		erase: store.Erase, policy: store.FleetPolicyOf, inAudit: store.NoteWentBack,
 	}
-	m.shipper.who.Store(identitiesOf(c.Users, store.FleetID()))
-	m.shipper.keepHealer(c.HealWait)
+	m.shipper.who.Store(identitiesOf(c.Users, store.ID))
+	m.shipper.keepHealer()
 	m.shipper.keepLease(lease.New(lease.Boottime, c.Lease), c.Grace)
 	return m
 }
@@ -103,7 +103,7 @@ func (m *Member) Problem() string {
 // SetUsers puts changed identities into use, and tells the engine.
 func (m *Member) SetUsers(users fleet.Identities) {
 	if m.shipper != nil {
-		m.shipper.who.Store(identitiesOf(users, m.store.FleetID()))
+		m.shipper.who.Store(identitiesOf(users, m.store.ID))
 		m.shipper.renamed.Store(true)
 	}
 }

@@ -19,7 +19,7 @@ var (
 	fencedDesc = prometheus.NewDesc("ckptsidecar_fleet_fenced_total",
 		"Runs of this host that other hosts of the fleet were found to have claimed, since the daemon began.", nil, nil)
 	strandsDesc = prometheus.NewDesc("ckptsidecar_fleet_strands",
-		"Runs that other hosts have claimed and of which this host has checkpoints that nobody has decided about.", nil, nil)
+		"Runs that other hosts have claimed and of which only this host has checkpoints that an agent was told to be safe.", nil, nil)
 	batchDesc   = prometheus.NewDesc("ckptsidecar_fleet_batch_seconds", "How long the last batch to the fleet's engine took.", nil, nil)
 	batchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
 	failingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
@@ -66,8 +66,8 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	ch <- prometheus.MustNewConstMetric(fencedDesc, prometheus.CounterValue, float64(s.fenced.Load()))
-	if n, err := s.openStrands(ctx); err == nil {
-		ch <- prometheus.MustNewConstMetric(strandsDesc, prometheus.GaugeValue, float64(n))
+	if all, err := s.strands(ctx); err == nil {
+		ch <- prometheus.MustNewConstMetric(strandsDesc, prometheus.GaugeValue, float64(len(all)))
 	}
 	rows, lag, err := s.behind(ctx, t.mark.N)
 	if err != nil {
@@ -76,21 +76,4 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(rowsDesc, prometheus.GaugeValue, float64(rows))
 	ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, lag)
-}
-
-// openStrands counts the strands that have checkpoints and that nobody has decided about.
-func (s *shipper) openStrands(ctx context.Context) (n int, err error) {
-	for _, t := range s.takenNow() {
-		if t.Decided != "" {
-			continue
-		}
-		strand, err := s.reader.Strand(ctx, &t)
-		if err != nil {
-			return 0, err
-		}
-		if strand != nil && strand.Checkpoints > 0 {
-			n++
-		}
-	}
-	return n, nil
 }

@@ -181,9 +181,9 @@ func (c *claimant) letGo(ctx context.Context, sc ckpt.Scope, t *fleet.Taken, age
 	if err != nil || s == nil {
 		return err
 	}
-	if s.Decided == "" && (s.Checkpoints > 0 || s.Rows > 0) && !c.acknowledgesNothing(s) {
-		return ckpt.Errorf(ckpt.CodeConflict, "host %s has run %s of %s, and %d checkpoints exist only here: keep them with `ckptsidecar export %s`, "+
-			"then delete the run here with `ckptsidecar run delete %s --run %s`", t.Host, run, agent, s.Checkpoints, agent, agent, run)
+	if s.Checkpoints+s.Rows > 0 && !acknowledgesNothing(c.store.FleetPolicyOf, s) {
+		return ckpt.Errorf(ckpt.CodeConflict, "host %s has run %s of %s, and %d checkpoints and %d rows of the audit log exist only here: %s",
+			t.Host, run, agent, s.Checkpoints, s.Rows, keepOrDelete(agent, run))
 	}
 	admin := sc
 	admin.Admin, admin.Target, admin.Reason = true, sc.Whose(), fmt.Sprintf("host %s of the fleet has it", t.Host)
@@ -191,9 +191,33 @@ func (c *claimant) letGo(ctx context.Context, sc ckpt.Scope, t *fleet.Taken, age
 	return err
 }
 
+// keepOrDelete says what a person does about what only this host has of a run.
+func keepOrDelete(agent, run string) string {
+	return fmt.Sprintf("keep them with `ckptsidecar export %s -o FILE`, then delete the run here with `ckptsidecar run delete %s --run %s`", agent, agent, run)
+}
+
+// policyOf returns the policy of an agent of an owner.
+type policyOf func(owner, agent string) (*ckpt.Policy, error)
+
 // acknowledgesNothing reports whether this host has told the agent of nothing that the strand has:
 // its policy lets nothing be acknowledged before the engine has it, and has done so all the time.
-func (c *claimant) acknowledgesNothing(s *fleet.Strand) bool {
-	p, err := c.store.FleetPolicyOf(s.Owner, s.Agent)
+func acknowledgesNothing(policy policyOf, s *fleet.Strand) bool {
+	p, err := policy(s.Owner, s.Agent)
 	return err == nil && !s.Changed && p.Durability == ckpt.DurabilityFleet && p.OnOutage == ckpt.OutageRefuse
+}
+
+// strands returns the runs that other hosts have claimed and of which only this host has checkpoints
+// that agents were told to be safe.
+func (s *shipper) strands(ctx context.Context) ([]fleet.Strand, error) {
+	all := []fleet.Strand{}
+	for _, t := range s.takenNow() {
+		one, err := s.reader.Strand(ctx, &t)
+		if err != nil {
+			return nil, err
+		}
+		if one != nil && one.Checkpoints > 0 && !acknowledgesNothing(s.policy, one) {
+			all = append(all, *one)
+		}
+	}
+	return all, nil
 }

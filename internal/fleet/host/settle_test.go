@@ -233,7 +233,7 @@ func TestFleetShipsWhatIsArchivedLater(t *testing.T) {
 		}
 		s = shipperOf(store, url, "here")
 		s.wordFile = path + wordSuffix
-		s.keepHealer(time.Minute)
+		s.keepHealer()
 	}
 	defer func() { s.hangUp() }()
 	steps := func(key string) {

@@ -40,6 +40,7 @@ type shipper struct {
 	keys    func() (*seal.Ring, error)       // nil to ship in the clear
 	sealer  *seal.Sealer                     // nil to ship in the clear
 	erase   eraser
+	policy  policyOf
 	inAudit func(had, has int64) error // notes in the audit log that the engine went back, nil for no note
 	learned time.Time                  // when the shipper last asked for the erasures of other hosts
 
@@ -81,7 +82,7 @@ type shipper struct {
 
 // errSplit means that the engine has another history of this database. A person must
 // settle it.
-var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped; `ckptsidecar fleet rejoin` settles it")
+var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped; stop the daemon, move the database away, start the daemon with an empty one, and bring the runs back with `ckptsidecar fleet claim --host HOST --all`")
 
 // shipped is what is known about shipping after each batch.
 type shipped struct {

@@ -44,6 +44,9 @@ func (v *view) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if st.Erasures = t.erasures; st.Erasures == nil {
 		st.Erasures = []fleet.ErasureShown{}
 	}
+	if st.Strands, err = v.shipper.strands(ctx); err != nil {
+		return nil, err
+	}
 	if st.Keys == nil {
 		st.Keys = []string{}
 	}

@@ -22,6 +22,16 @@ func Check(ctx context.Context, url string) (*fleet.Report, error) {
 	return e.Check(ctx)
 }
 
+// AcceptBack lets the hosts of a fleet claim by themselves again after the engine went back.
+func AcceptBack(ctx context.Context, url string) error {
+	e, err := pg.Dial(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.AcceptBack(ctx)
+}
+
 // Migrate makes the fleet's tables in an engine, or brings them up to date. from is the
 // version that they had, 0 for none, and to is the version that they have now.
 func Migrate(ctx context.Context, url string) (from, to int, err error) {

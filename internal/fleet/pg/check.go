@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -16,7 +17,7 @@ func (e *Engine) Check(ctx context.Context) (*fleet.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := &fleet.Report{Engine: e.version, Profile: e.Profile(), Rights: []string{}, Problems: []string{}, Notes: []string{}}
-	for _, look := range []func(context.Context, *fleet.Report) error{e.checkWriting, e.checkTables, e.checkReplication, e.checkIsolation, e.checkClock} {
+	for _, look := range []func(context.Context, *fleet.Report) error{e.checkWriting, e.checkTables, e.checkReplication, e.checkBack, e.checkIsolation, e.checkClock} {
 		if err := look(ctx, r); err != nil {
 			return nil, told(err)
 		}
@@ -76,7 +77,7 @@ func rightsTo(table string) []string {
 		return []string{"SELECT"}
 	case "fleet_erasures", "fleet_erased", "fleet_confirmations":
 		return []string{"SELECT", "INSERT"}
-	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims", "fleet_rejoined", "fleet_heals":
+	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims":
 		return []string{"SELECT", "INSERT", "UPDATE"}
 	}
 	return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
@@ -135,6 +136,25 @@ func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 		r.Replicated, r.How = true, fmt.Sprintf("synchronous_standby_names is %s; %d standbys count now", names, standing)
 	}
 	return nil
+}
+
+// checkBack tells that the engine went back, until a person has accepted that.
+func (e *Engine) checkBack(ctx context.Context, r *fleet.Report) error {
+	if r.Schema == 0 || len(r.Rights) > 0 {
+		return nil
+	}
+	hosts, err := e.Noticed(ctx)
+	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	left, err := e.names(ctx, unheard)
+	note := "the engine went back, as these hosts noticed: " + strings.Join(hosts, ", ") + "; no host claims by itself; " +
+		"find out which copy of the engine was started"
+	if len(left) > 0 {
+		note += "; wait for these hosts, which have not registered since: " + strings.Join(left, ", ")
+	}
+	r.Notes = append(r.Notes, note+"; then run `ckptsidecar fleet check --accept`")
+	return err
 }
 
 func (e *Engine) checkIsolation(ctx context.Context, r *fleet.Report) error {

@@ -25,13 +25,13 @@ const (
 	lockHost   = `UPDATE fleet_hosts SET incarnation = incarnation WHERE db = $1`
 	needGround = `SELECT 1 / count(*) FROM fleet_hosts WHERE db = $1 AND ($2 IN ('forced', 'released') OR $2 = 'drained' AND drained = 1
 		OR $2 = 'silent' AND lease_until IS NULL OR $2 = 'lease' AND lease_until + $3::interval < clock_timestamp())
-		AND ($2 = 'forced' OR NOT EXISTS (SELECT 1 ` + missing + `))`
+		AND ($2 = 'forced' OR NOT EXISTS (SELECT 1 FROM fleet_hosts o WHERE o.went_back IS NOT NULL))`
 	lockMark = `UPDATE fleet_marks SET beats = beats + 1 WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	needSeen = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
 	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by, from_hash)
 		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text, m.mark_hash FROM fleet_runs r
 		JOIN fleet_marks m ON m.db = r.host
-		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
+		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term, from_db) DO NOTHING`
 	// takeRun sets as_of_n to 0 until the new owner ships the run: before that, no row of the new
 	// owner's audit log says anything about it.
 	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1, released = NULL, as_of_n = 0, named = named * $6 WHERE uid = $1 AND term = $2 AND host = $3
@@ -43,7 +43,7 @@ const (
 		h.lease_until, coalesce(h.drained, 0), coalesce(r.released, 0), coalesce(r.named, 0), coalesce(a.takeover, ''),
 		coalesce(c.how, ''), coalesce(c.from_db, ''), coalesce(f.name, c.from_db, ''), c.at, o.seen_at
 		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
-		LEFT JOIN fleet_claims c ON c.run_uid = r.uid AND c.term = r.term AND c.to_db = r.host
+		LEFT JOIN fleet_claims c ON c.run_uid = r.uid AND c.term = r.term AND c.to_db = r.host AND c.how <> 'outrun'
 		LEFT JOIN fleet_hosts f ON f.db = c.from_db LEFT JOIN fleet_marks o ON o.db = c.from_db
 		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
 		AND ($5 = '' OR r.uid = $5) AND ($6 = '' OR a.takeover = $6) AND ($7 = '' OR r.principal = $7 OR $8 <> '' AND r.owner = $8)
@@ -51,20 +51,10 @@ const (
 
 	// takenRuns also returns runs that no host has any more, because the last owner has removed
 	// them. The former owner is still fenced, so that no act of the new owner is done twice.
-	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, c.to_db), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''),
-		coalesce(c.decided_by, '')
+	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, c.to_db), coalesce(c.from_n, 0), c.how, c.at
 		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
 		WHERE c.from_db = $1 AND (r.host <> $1 OR r.uid IS NULL AND NOT EXISTS (
-			SELECT 1 FROM fleet_claims e WHERE e.run_uid = c.run_uid AND e.to_db = $1 AND e.term > c.term))
-		UNION ALL SELECT j.run_uid, coalesce(r.term, 0), coalesce(r.host, f.former, ''),
-		coalesce(h.name, r.host, f.former, 'unknown'), j.from_n, 'rejoined', j.at, coalesce(j.decided, ''), coalesce(j.decided_by, '')
-		FROM fleet_rejoined j LEFT JOIN fleet_runs r ON r.uid = j.run_uid LEFT JOIN fleet_rejoined f ON f.db = j.db AND f.run_uid = ''
-		LEFT JOIN fleet_hosts h ON h.db = coalesce(r.host, f.former)
-		WHERE j.db = $1 AND j.run_uid <> '' AND (r.host <> $1 OR r.uid IS NULL AND NOT EXISTS (
-			SELECT 1 FROM fleet_claims e WHERE e.run_uid = j.run_uid AND e.to_db = $1)) ORDER BY 1, 2 DESC`
-	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3
-		AND coalesce(decided, '') = ''`
-	needDecided = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
+			SELECT 1 FROM fleet_claims e WHERE e.run_uid = c.run_uid AND e.to_db = $1 AND e.term > c.term)) ORDER BY 1, 2 DESC`
 )
 
 // Find lists the runs that fit a claim request, the most recently changed first, at most 20.
@@ -144,7 +134,7 @@ type takenList []fleet.Taken
 func (l *takenList) scan(rows pgx.Rows) error {
 	var t fleet.Taken
 	var at time.Time
-	if err := rows.Scan(&t.UID, &t.Term, &t.To, &t.Host, &t.From, &t.How, &at, &t.Decided, &t.DecidedBy); err != nil {
+	if err := rows.Scan(&t.UID, &t.Term, &t.To, &t.Host, &t.From, &t.How, &at); err != nil {
 		return err
 	}
 	t.At = at.UTC().Format("2006-01-02T15:04:05.000Z")
@@ -156,24 +146,3 @@ func (l *takenList) scan(rows pgx.Rows) error {
 
 // list returns the list, never nil.
 func (l takenList) list() []fleet.Taken { return append([]fleet.Taken{}, l...) }
-
-// Decide notes the decision about a strand. It returns ErrTaken if another user has decided
-// before.
-func (e *Engine) Decide(ctx context.Context, db string, t *fleet.Taken, decided, by string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	b := &pgx.Batch{}
-	if t.How == fleet.HowRejoined {
-		b.Queue(decideRejoined, t.UID, db, decided, by)
-		b.Queue(needRejoined, t.UID, db, decided, by)
-	} else {
-		b.Queue(decideStrand, t.UID, t.Term, db, decided, by)
-		b.Queue(needDecided, t.UID, t.Term, db, decided, by)
-	}
-	b.Queue(beat, db)
-	err := e.send(ctx, b, nil)
-	if errors.Is(err, ErrMoved) {
-		err = fmt.Errorf("%w: somebody has decided about this strand already", ErrTaken)
-	}
-	return err
-}

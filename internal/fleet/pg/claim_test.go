@@ -76,12 +76,6 @@ func TestClaim(t *testing.T) {
 	if err != nil || len(taken) != 1 || taken[0].UID != "run-a" || taken[0].From != 3 || taken[0].Term != 1 || taken[0].To != names[winner] || taken[0].Host != names[winner] {
 		t.Fatalf("the former owner is told %+v, %v", taken, err)
 	}
-	if err := old.Decide(t.Context(), "db1", &taken[0], "adopted", "uid:0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Decide(t.Context(), "db1", &taken[0], "dropped", "uid:7"); !errors.Is(err, pg.ErrTaken) {
-		t.Errorf("a strand is decided about twice: %v", err)
-	}
 }
 
 // TestClaimBehindASilentOwner is part of T6: an owner that falls silent inside its transaction holds the lock on
@@ -182,8 +176,6 @@ func TestWhoeverWasGivenARunLast(t *testing.T) {
 		return `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n) VALUES ('run-a', ` + term + `, '` + from + `', '` + to +
 			`', clock_timestamp(), 'claimed', 1)`
 	}
-	joined := `INSERT INTO fleet_rejoined (db, run_uid, from_n, at, former) VALUES ('db2', 'run-a', 1, clock_timestamp(), NULL),
-		('db2', '', 1, clock_timestamp(), 'db1')`
 	for _, c := range []struct {
 		what string
 		set  []string
@@ -197,11 +189,8 @@ func TestWhoeverWasGivenARunLast(t *testing.T) {
 			map[string]string{"db2": "db1"}},
 		{"and on", []string{claimed("1", "db1", "db2"), claimed("2", "db2", "db1"), claimed("3", "db1", "db3")},
 			map[string]int64{"db1": 2, "db2": 1, "db3": 3}, []string{"db3"}, map[string]string{"db1": "db3", "db2": "db1"}},
-		{"joined anew", []string{joined}, nil, []string{"db1", "db3"}, map[string]string{"db2": "db1"}},
-		{"joined anew, and claimed", []string{joined, claimed("1", "db1", "db2")}, map[string]int64{"db2": 1}, []string{"db2"}, map[string]string{"db1": "db2"}},
 	} {
 		s.Exec("fleet", `DELETE FROM fleet_claims`)
-		s.Exec("fleet", `DELETE FROM fleet_rejoined`)
 		for _, statement := range c.set {
 			s.Exec("fleet", statement)
 		}

@@ -42,8 +42,8 @@ type Engine struct {
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 	has     memory
-	before  before // what the engine knew about the database that registered last
-	heard   int64  // how often the engine had heard from the database, at its last acknowledgment
+	before  int64 // how often the engine had heard from the database that registered last, before that
+	heard   int64 // how often the engine had heard from the database, at its last acknowledgment
 }
 
 // Dial connects to the engine. The url holds a password, so no error shows it.

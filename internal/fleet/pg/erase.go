@@ -39,10 +39,8 @@ const (
 	confirm    = `INSERT INTO fleet_confirmations (db, n, host, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT (db, n, host) DO NOTHING`
 
 	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND ` + livesOn + ` ORDER BY o.name, o.db`
-	// livesOn leaves out a host that a person has forgotten, and the former id of a database that has joined
-	// again, unless the engine has heard from that id since: then another machine has a copy of the database.
-	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = o.db AND m.forgotten IS NOT NULL)
-		AND NOT EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former WHERE j.former = o.db AND m.seen_at <= j.at)`
+	// livesOn leaves out a host that a person has forgotten.
+	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = o.db AND m.forgotten IS NOT NULL)`
 	// oneErasure returns for each other host whether it has confirmed one erasure.
 	oneErasure = `SELECT o.name, coalesce(c.host, '') FROM fleet_erasures x JOIN fleet_hosts o ON o.db <> x.db
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
@@ -120,14 +118,7 @@ func (e *Engine) Erasure(ctx context.Context, db string, n int64) (confirmed, wa
 
 // Erased lists the uids of the agents and runs that an erasure has removed.
 func (e *Engine) Erased(ctx context.Context, db string, n int64) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	rows, err := e.conn.Query(ctx, listErased, db, n)
-	if err != nil {
-		return nil, told(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return all, told(err)
+	return e.names(ctx, listErased, db, n)
 }
 
 // Confirm notes that a host has erased its own copies.

@@ -38,14 +38,7 @@ func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
 
 // KeysOfParts returns the names of the keys that the contents of a run are sealed with.
 func (e *Engine) KeysOfParts(ctx context.Context, uid string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	rows, err := e.conn.Query(ctx, keysOfParts, uid)
-	if err != nil {
-		return nil, told(err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return names, told(err)
+	return e.names(ctx, keysOfParts, uid)
 }
 
 // fillRows reads rows of a run.

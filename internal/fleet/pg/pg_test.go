@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -308,35 +307,4 @@ func TestEveryAnswerWaitsForTheStandby(t *testing.T) {
 		}
 		cancel()
 	}
-}
-
-// TestAgentsOfADatabaseThatJoinedAgain: the new id of a database changes the agents that the
-// engine has under the former one, until a machine works under the former id. An agent stays
-// as long as another host's run belongs to it.
-func TestAgentsOfADatabaseThatJoinedAgain(t *testing.T) {
-	t.Parallel()
-	s := pgtest.Start(t)
-	old := migrated(t, s.Database("fleet"))
-	register(t, old, "db1")
-	ship(t, old, "db1", batch(0, 2))
-	next := dial(t, s.URL("fleet"))
-	if err := next.Rejoin(t.Context(), host("db2"), "db1", 1); err != nil {
-		t.Fatal(err)
-	}
-	ships := func(e *pg.Engine, db string, from int64, doc, want string) {
-		t.Helper()
-		c := batch(from, from+1)
-		c.Agents[0].Doc, c.Runs = doc, nil
-		ship(t, e, db, c)
-		if got := s.Rows("fleet", `SELECT host, doc FROM fleet_agents`); !slices.Equal(got, []string{want}) {
-			t.Errorf("after %s has shipped %s the engine has the agents %q, want %q", db, doc, got, want)
-		}
-	}
-	ships(next, "db2", 0, "first", "db2 first")
-	gone := batch(1, 2)
-	gone.Agents, gone.Runs, gone.Names = nil, nil, []fleet.Name{{Owner: "uid:1", Agent: "a"}}
-	ship(t, next, "db2", gone)
-	ships(next, "db2", 2, "second", "db2 second")
-	ships(old, "db1", 2, "third", "db1 third")
-	ships(next, "db2", 3, "fourth", "db1 third")
 }

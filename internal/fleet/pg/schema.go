@@ -11,10 +11,11 @@ const (
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS fleet_meta (key text NOT NULL, value text NOT NULL, PRIMARY KEY (key))`,
 	// lease_until is until when a host may act for its runs, by the engine's clock; NULL: the host holds no lease. drained is 1 if
-	// the host has released all of its runs before maintenance.
+	// the host has released all of its runs before maintenance. went_back is when the host found that the engine went back; NULL
+	// after a person has accepted that.
 	`CREATE TABLE IF NOT EXISTS fleet_hosts (
 		db text NOT NULL, name text NOT NULL, version text NOT NULL, schema bigint NOT NULL, incarnation bigint NOT NULL,
-		registered_at timestamptz NOT NULL, lease_until timestamptz, drained bigint, PRIMARY KEY (db))`,
+		registered_at timestamptz NOT NULL, lease_until timestamptz, drained bigint, went_back timestamptz, PRIMARY KEY (db))`,
 	// forgotten is when a person said that the host is gone for good; NULL for a host that registered since.
 	`CREATE TABLE IF NOT EXISTS fleet_marks (
 		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL,
@@ -50,28 +51,23 @@ var schema = []string{
 		db text NOT NULL, n bigint NOT NULL, at bigint NOT NULL, who text NOT NULL, action text NOT NULL, owner text NOT NULL, agent text NOT NULL,
 		run text NOT NULL, outcome text NOT NULL, v bigint NOT NULL, doc text NOT NULL, texts text, hash text NOT NULL, key_id text, PRIMARY KEY (db, n))`,
 	// from_n is the row of the former owner's audit log after which nothing was shipped when the run was claimed, from_hash its
-	// hash, claimed_by who claimed the run, and decided what was decided about the strand.
+	// hash, and claimed_by who claimed the run.
 	`CREATE TABLE IF NOT EXISTS fleet_claims (
 		run_uid text NOT NULL, term bigint NOT NULL, from_db text NOT NULL, to_db text NOT NULL, at timestamptz NOT NULL, how text NOT NULL, from_n bigint,
-		claimed_by text, decided text, decided_by text, from_hash text,
-		PRIMARY KEY (run_uid, term))`,
+		claimed_by text, from_hash text,
+		PRIMARY KEY (run_uid, term, from_db))`,
 	`CREATE TABLE IF NOT EXISTS fleet_erasures (
 		db text NOT NULL, n bigint NOT NULL, owner text NOT NULL, agent text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n))`,
 	`CREATE TABLE IF NOT EXISTS fleet_erased (uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, PRIMARY KEY (uid))`,
 	`CREATE TABLE IF NOT EXISTS fleet_confirmations (
 		db text NOT NULL, n bigint NOT NULL, host text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n, host))`,
-	`CREATE TABLE IF NOT EXISTS fleet_rejoined (
-		db text NOT NULL, run_uid text NOT NULL, from_n bigint NOT NULL, at timestamptz NOT NULL, decided text, decided_by text, former text,
-		PRIMARY KEY (db, run_uid))`,
 	`CREATE INDEX IF NOT EXISTS fleet_erased_by ON fleet_erased (db, n)`,
 	`CREATE INDEX IF NOT EXISTS fleet_checkpoints_by_id ON fleet_checkpoints (id)`,
-	`CREATE TABLE IF NOT EXISTS fleet_heals (
-		db text NOT NULL, noticed_at timestamptz NOT NULL, horizon timestamptz NOT NULL, until timestamptz NOT NULL, PRIMARY KEY (db))`,
 	`CREATE INDEX IF NOT EXISTS fleet_runs_of_principal ON fleet_runs (principal)`,
 }
 
 // tables are the tables that a daemon reads and writes.
 var tables = []string{
 	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
-	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations", "fleet_rejoined", "fleet_heals",
+	"fleet_claims", "fleet_erasures", "fleet_erased", "fleet_confirmations",
 }

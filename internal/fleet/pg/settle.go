@@ -65,15 +65,9 @@ func (e *Engine) pick(ctx context.Context, all []fleet.Name, query string, args 
 	if len(all) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	rows, err := e.conn.Query(ctx, query, args...)
+	uids, err := e.names(ctx, query, args...)
 	if err != nil {
-		return nil, told(err)
-	}
-	uids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, told(err)
+		return nil, err
 	}
 	picked := make(map[string]bool, len(uids))
 	for _, uid := range uids {

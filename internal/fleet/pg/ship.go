@@ -22,8 +22,9 @@ func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet
 	if why := fits(meta); why != "" {
 		return "", m, fmt.Errorf("%w: %s", ErrSchema, why)
 	}
-	if e.before, err = e.lookBack(ctx, h.DB); err != nil {
-		return "", m, err
+	e.before = 0
+	if err := e.conn.QueryRow(ctx, lookBack, h.DB).Scan(&e.before); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return "", m, told(err)
 	}
 	b := &pgx.Batch{}
 	b.Queue(putHost, h.DB, h.Name, h.Version, h.Schema)
@@ -227,7 +228,6 @@ func (s *shipping) agents() {
 		principal, takeover, key = append(principal, a.Principal), append(takeover, a.Takeover), append(key, orNull(a.KeyID))
 	}
 	if len(uid) > 0 {
-		s.Queue(takeAgents, s.db, uid)
 		s.Queue(putAgents, s.db, uid, owner, agent, doc, principal, takeover, key)
 	}
 }

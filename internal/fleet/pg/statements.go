@@ -21,12 +21,6 @@ const (
 		AND NOT uid IN (SELECT r.agent_uid FROM fleet_runs r WHERE r.host <> $1 OR r.as_of_n = 0)`
 	runsOfGoneAgents = `SELECT r.uid FROM fleet_runs r WHERE r.host = $1 AND r.as_of_n > 0 AND r.agent_uid IN (` + goneAgents + `)`
 
-	// takeAgents takes over agents of the former id of this database, if it has joined again, unless the
-	// engine has heard from that id since. Whoever works under the former id gets them back.
-	takeAgents = `UPDATE fleet_agents SET host = $1 WHERE uid = ANY($2::text[]) AND host <> $1
-		AND (EXISTS (SELECT 1 FROM fleet_rejoined j JOIN fleet_marks m ON m.db = j.former
-			WHERE j.db = $1 AND j.former = fleet_agents.host AND m.seen_at <= j.at)
-		OR EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = fleet_agents.host AND j.former = $1))`
 	putAgents = `INSERT INTO fleet_agents (uid, host, owner, agent, v, doc, principal, takeover, key_id)
 		SELECT u.uid, $1, u.owner, u.agent, 2, u.doc, u.principal, u.takeover, u.key_id
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
@@ -42,9 +36,7 @@ const (
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
 		AS u(uid, agent_uid, owner, agent, run, term, principal, named)
 		WHERE NOT u.uid IN (SELECT e.uid FROM fleet_erased e)
-		AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db <> $1 AND c.term >= u.term)
-		AND NOT EXISTS (SELECT 1 FROM fleet_rejoined j WHERE j.db = $1 AND j.run_uid = u.uid
-			AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db = $1)) ON CONFLICT DO NOTHING`
+		AND NOT EXISTS (SELECT 1 FROM fleet_claims c WHERE c.run_uid = u.uid AND c.to_db <> $1 AND c.term >= u.term) ON CONFLICT DO NOTHING`
 	setRuns = `UPDATE fleet_runs SET as_of_n = u.as_of, status = u.status, updated_at = u.updated, seq = u.seq, doc = u.doc, agent_uid = u.agent_uid,
 		owner = u.owner, agent = u.agent, run = u.run, principal = u.principal, key_id = u.key_id, released = coalesce(u.released, fleet_runs.released),
 		named = u.named

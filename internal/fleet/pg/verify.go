@@ -17,7 +17,7 @@ const (
 	heldClaim = `SELECT c.run_uid, c.term, c.from_db, c.to_db, coalesce(c.from_n, 0), coalesce(c.from_hash, ''), coalesce(a.hash, ''),
 		coalesce(r.host, ''), coalesce(r.term, 0), c.how
 		FROM fleet_claims c LEFT JOIN fleet_audit a ON a.db = c.from_db AND a.n = c.from_n LEFT JOIN fleet_runs r ON r.uid = c.run_uid
-		ORDER BY c.run_uid, c.term`
+		WHERE c.how <> 'outrun' ORDER BY c.run_uid, c.term`
 	orphans = `SELECT 'checkpoints', c.run_uid, count(*) FROM fleet_checkpoints c
 		WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid
 		UNION ALL SELECT 'segments', c.run_uid, count(*) FROM fleet_segments c WHERE NOT c.run_uid IN (SELECT r.uid FROM fleet_runs r) GROUP BY c.run_uid

@@ -21,8 +21,7 @@ var views = []string{
 		SELECT a.db, h.name AS host, a.n, a.at AS at_ms, a.who, a.action, a.owner, a.agent, a.run, a.outcome, a.hash
 		FROM fleet_audit a LEFT JOIN fleet_hosts h ON h.db = a.db`,
 	`CREATE OR REPLACE VIEW fleet_audit_claims AS
-		SELECT c.run_uid, r.owner, r.agent, r.run, c.term, c.from_db, f.name AS from_host, c.from_n, c.to_db, h.name AS to_host, c.at, c.how, c.claimed_by,
-			c.decided, c.decided_by
+		SELECT c.run_uid, r.owner, r.agent, r.run, c.term, c.from_db, f.name AS from_host, c.from_n, c.to_db, h.name AS to_host, c.at, c.how, c.claimed_by
 		FROM fleet_claims c LEFT JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts f ON f.db = c.from_db
 		LEFT JOIN fleet_hosts h ON h.db = c.to_db`,
 	`CREATE OR REPLACE VIEW fleet_audit_erasures AS

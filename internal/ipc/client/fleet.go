@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -19,30 +18,6 @@ func (o Operator) ClaimRun(ctx context.Context, r fleet.ClaimRequest) (*fleet.Cl
 	}
 	a.because(ctx)
 	v := new(fleet.Claimed)
-	_, err = o.fetch(ctx, a, v)
-	return orNil(v, err)
-}
-
-// Strands lists what this host has of runs that other hosts have claimed. For
-// administrators.
-func (o Operator) Strands(ctx context.Context) (*fleet.Strands, error) {
-	v := new(fleet.Strands)
-	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/strands", repeatable: true}, v)
-	return orNil(v, err)
-}
-
-// DecideStrand adopts or drops the strand of the run with this uid. For administrators.
-func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
-	verb := "/adopt"
-	if d.Decision == fleet.Dropped {
-		verb = "/drop"
-	}
-	a, err := jsonAsk(http.MethodPost, "/v1/fleet/strands/"+url.PathEscape(uid)+verb, d)
-	if err != nil {
-		return nil, err
-	}
-	a.because(ctx)
-	v := new(fleet.StrandDecided)
 	_, err = o.fetch(ctx, a, v)
 	return orNil(v, err)
 }

@@ -34,10 +34,6 @@ type Fleet interface {
 	Release(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*fleet.Released, error)
 	// Drain releases all runs of this host, or takes them back.
 	Drain(ctx context.Context, sc ckpt.Scope, r fleet.DrainRequest) (*fleet.Drained, error)
-	// Strands lists what this host has of runs that other hosts have claimed.
-	Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error)
-	// Decide adopts or drops the strand of the run with this uid.
-	Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error)
 }
 
 // noFleet is the Fleet of a host without an engine.
@@ -55,7 +51,7 @@ func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, e
 	if !sc.Admin {
 		return nil, n.refuse(sc)
 	}
-	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Healing: []string{},
+	return &fleet.Status{State: fleet.StateOff, Keys: []string{}, Erasures: []fleet.ErasureShown{}, Strands: []fleet.Strand{}, Noticed: []string{},
 		Principals: map[string]string{}, Realms: map[string]string{}}, nil
 }
 
@@ -100,14 +96,6 @@ func (n noFleet) Drain(_ context.Context, sc ckpt.Scope, _ fleet.DrainRequest) (
 	return nil, n.refuse(sc)
 }
 
-func (n noFleet) Strands(_ context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
-	return nil, n.refuse(sc)
-}
-
-func (n noFleet) Decide(_ context.Context, sc ckpt.Scope, _ string, _ fleet.StrandDecision) (*fleet.StrandDecided, error) {
-	return nil, n.refuse(sc)
-}
-
 func (c *call) claimRun() error {
 	var r fleet.ClaimRequest
 	if err := c.decode(&r); err != nil {
@@ -140,35 +128,6 @@ func (c *call) drainHost() error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
 	done, err := c.server.fleet.Drain(ctx, c.scope, r)
-	if err != nil {
-		return err
-	}
-	return c.sendJSON(http.StatusOK, done)
-}
-
-func (c *call) listStrands() error {
-	ctx, cancel := c.reading(c.server.limits.LongTimeout)
-	defer cancel()
-	all, err := c.server.fleet.Strands(ctx, c.scope)
-	if err != nil {
-		return err
-	}
-	return c.sendJSON(http.StatusOK, all)
-}
-
-func (c *call) adoptStrand() error { return c.decideStrand(fleet.Adopted) }
-
-func (c *call) dropStrand() error { return c.decideStrand(fleet.Dropped) }
-
-func (c *call) decideStrand(decision string) error {
-	d := fleet.StrandDecision{}
-	if err := c.decodeOptional(maxSmallBody, &d); err != nil {
-		return err
-	}
-	d.Decision = decision
-	ctx, cancel := c.writing(c.server.limits.LongTimeout)
-	defer cancel()
-	done, err := c.server.fleet.Decide(ctx, c.scope, c.r.PathValue("id"), d)
 	if err != nil {
 		return err
 	}

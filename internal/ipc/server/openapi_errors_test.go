@@ -130,12 +130,6 @@ func (f failing) Claim(context.Context, ckpt.Scope, fleet.ClaimRequest) (*fleet.
 	return nil, f.err
 }
 
-func (f failing) Strands(context.Context, ckpt.Scope) (*fleet.Strands, error) { return nil, f.err }
-
-func (f failing) Decide(context.Context, ckpt.Scope, string, fleet.StrandDecision) (*fleet.StrandDecided, error) {
-	return nil, f.err
-}
-
 func (f failing) VerifyChain(context.Context, ckpt.Scope) (*survey.Verified, error) {
 	return nil, f.err
 }

@@ -156,8 +156,7 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"Verified": survey.Verified{}, "Findings": survey.Findings{}, "Change": survey.Change{}, "FleetMark": fleet.Mark{}, "FleetErasure": fleet.ErasureShown{}, "FleetHostNamed": fleet.HostNamed{}, "ErasedFleet": ckpt.ErasedFleet{}, "FleetStatus": fleet.Status{}, "FleetHosts": fleet.Hosts{}, "FleetHost": fleet.HostShown{}, "FleetRuns": fleet.Runs{}, "FleetRun": fleet.RunShown{},
 		"Settings": survey.Settings{}, "Setting": survey.Setting{}, "Forecast": survey.Forecast{}, "Going": survey.Going{}, "Keeping": survey.Keeping{},
 		"Transcript": survey.Transcript{}, "TranscriptStep": survey.TranscriptStep{}, "HeardEvent": survey.HeardEvent{}, "StepCause": survey.StepCause{}, "Recorder": survey.Recorder{}, "StepLane": survey.StepLane{}, "StepMark": survey.StepMark{}, "StepBin": survey.StepBin{}, "OperationLane": survey.OperationLane{}, "OperationMark": survey.OperationMark{}, "OperationBin": survey.OperationBin{}, "CheckpointLane": survey.CheckpointLane{}, "CheckpointMark": survey.CheckpointMark{}, "CheckpointBin": survey.CheckpointBin{}, "FindingLane": survey.FindingLane{}, "FindingMark": survey.FindingMark{}, "FindingBin": survey.FindingBin{}, "Whole": survey.Whole{}, "Sums": survey.Sums{},
-		"ClaimRequest": fleet.ClaimRequest{}, "Claimed": fleet.Claimed{}, "DamagedCheckpoint": fleet.DamagedCheckpoint{}, "Strands": fleet.Strands{}, "Strand": fleet.Strand{},
-		"StrandDecision": fleet.StrandDecision{}, "StrandDecided": fleet.StrandDecided{},
+		"ClaimRequest": fleet.ClaimRequest{}, "Claimed": fleet.Claimed{}, "DamagedCheckpoint": fleet.DamagedCheckpoint{}, "Strand": fleet.Strand{},
 		"Version": ckpt.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {
