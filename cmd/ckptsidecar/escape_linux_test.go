@@ -274,7 +274,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"agents"}, {"log", "a"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"fleet", "check", engine}, {"fleet", "check", engine, "--accept"}, {"fleet", "migrate", engine}, {"fleet", "hosts", engine}, {"fleet", "verify", engine}, {"fleet", "runs", engine},
 		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "claim", "--host", "x", "--all"},
-		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"}, {"fleet", "keys", "retire", "a", "b", "--file", w.folder + "/keys"},
+		{"fleet", "keys", "add", "--file", w.folder + "/keys"}, {"fleet", "keys", "list", "--file", w.folder + "/keys"},
 		{"fleet", "release", "a"}, {"fleet", "drain", "--undo"}, {"fleet", "forget", "x", engine}, {"fleet", "claim", "a"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "it_did_not"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},

@@ -14,8 +14,8 @@
 --
 -- `fleet forget` and `fleet check --accept` change the rows of other hosts: run them with the URL of the role that has migrated.
 --
--- A host may read everything, because it may take over every run; seals keep it from
--- reading realms whose keys it does not have. It writes its own rows only. Of other hosts
+-- A host may read everything, because it may take over every run; a host without the
+-- keys reads only names, sizes, times and statuses. It writes its own rows only. Of other hosts
 -- it may take runs and agents over, which leaves a claim. It may do nothing
 -- else.
 

@@ -100,7 +100,7 @@ func TestFrontStored(t *testing.T) {
 	engine, hosts := frontHosts(t, "clear")
 	clear := hosts[0]
 	folder := t.TempDir()
-	if _, err := host.AddKey(filepath.Join(folder, "keys"), "*", "", time.Now()); err != nil {
+	if _, err := host.AddKey(filepath.Join(folder, "keys"), "", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	sealed := newNemesisHost(t, "sealed", engine.Relay(), filepath.Join(folder, "keys"))

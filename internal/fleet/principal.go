@@ -93,18 +93,6 @@ func (ids *Identities) Name(c *Changes) {
 	}
 }
 
-// RealmOf returns the realm of a principal: the domain of a SID, or "host/DATABASE" for
-// an identity of one host.
-func RealmOf(principal string) string {
-	if strings.HasPrefix(principal, "S-1-") {
-		return principal[:strings.LastIndexByte(principal, '-')]
-	}
-	if i := strings.LastIndexByte(principal, '/'); i > 0 {
-		return principal[:i]
-	}
-	return principal
-}
-
 // SamePrincipal reports whether two principals are the same person in the whole fleet.
 // A principal of a single host is nobody elsewhere, and "" is nobody, so both return
 // false.
@@ -116,7 +104,7 @@ func SamePrincipal(a, b string) bool {
 // SID is the same on each machine of the domain.
 func (ids *Identities) ofDomain(local string) bool {
 	account := strings.HasPrefix(local, "S-1-5-21-") && strings.Count(local, "-") == 7
-	return account && ids.Machine != "" && RealmOf(local) != ids.Machine
+	return account && ids.Machine != "" && local[:strings.LastIndexByte(local, '-')] != ids.Machine
 }
 
 func uidOf(local string) (int64, bool) {

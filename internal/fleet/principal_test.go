@@ -66,15 +66,6 @@ func TestHere(t *testing.T) {
 	}
 }
 
-func TestRealmOf(t *testing.T) {
-	for p, want := range map[string]string{"acme/build": "acme", "acme/uid:200123": "acme", "host/d1/uid:1000": "host/d1", domainSID + "-1105": domainSID,
-		"host/d1/" + machineSID + "-1001": "host/d1"} {
-		if got := RealmOf(p); got != want {
-			t.Errorf("the realm of %s is %s, want %s", p, got, want)
-		}
-	}
-}
-
 func TestSamePrincipal(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

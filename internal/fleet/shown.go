@@ -131,9 +131,8 @@ func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
 
 // KeyShown is a key of a key file, without its secret bytes.
 type KeyShown struct {
-	Realm string `json:"realm"`
 	ID    string `json:"id"`
-	State string `json:"state"` // seals, opens or retired
+	Seals bool   `json:"seals"` // false: the key opens what it has sealed
 }
 
 // Keys are the keys of a key file.

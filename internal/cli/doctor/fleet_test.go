@@ -14,7 +14,7 @@ func TestFleetFindings(t *testing.T) {
 		s    fleet.Status
 		want string
 	}{
-		{fleet.Status{Name: "a", State: fleet.StateShipping, Keys: []string{"*/1"}}, ""},
+		{fleet.Status{Name: "a", State: fleet.StateShipping, Keys: []string{"1"}}, ""},
 		{fleet.Status{Name: "a", State: fleet.StateShipping, Clear: true}, "in the clear"},
 		{fleet.Status{Name: "a", State: fleet.StateConnecting, Clear: true}, ""}, // the keys were not read yet
 		{fleet.Status{Name: "a", State: fleet.StateShipping, Noticed: []string{"b", "c"}}, "as these hosts noticed: b, c; no host claims by itself"},

@@ -22,7 +22,7 @@ type Command struct {
 	Drain   drainCmd   `cmd:"" help:"Let go of all runs of this host before maintenance."`
 	Forget  forgetCmd  `cmd:"" help:"Forget a host that is gone for good: no erasure waits for it any more."`
 	Verify  verifyCmd  `cmd:"" help:"Check everything that the engine holds: audit logs, claims, states."`
-	Keys    keysCmd    `cmd:"" help:"Make, retire and list the keys that seal what is shipped."`
+	Keys    keysCmd    `cmd:"" help:"Make and list the keys that seal what is shipped."`
 }
 
 type checkCmd struct {

@@ -10,20 +10,17 @@ import (
 )
 
 type keysCmd struct {
-	List   keysListCmd   `cmd:"" help:"List the keys. Shows no key itself."`
-	Add    keysAddCmd    `cmd:"" help:"Add a new key, with which the realm is sealed from now on."`
-	Retire keysRetireCmd `cmd:"" help:"Let a key open what it has sealed, and seal nothing any more."`
+	List keysListCmd `cmd:"" help:"List the keys. Shows no key itself."`
+	Add  keysAddCmd  `cmd:"" help:"Add a new key, which seals from now on."`
 }
 
 // Help returns the additional text of `fleet keys --help`.
 func (*keysCmd) Help() string {
-	return `The key file has one key a line: a realm, an id, and 32 bytes as base64. The newest
-key of a realm seals what is shipped. Older ones open what they have sealed. The keys
-of the realm * seal for everybody whose realm has no key.
+	return `The key file has one key a line: an id, and 32 bytes as base64. The last key seals what is
+shipped. Older ones open what they have sealed.
 
-Copy the file to every host that may take over runs of these realms, with mode 0600, and
-keep a copy away from the hosts: what is sealed is lost with its keys. Reload the daemon
-after a change.`
+Copy the file to every host of the fleet, with mode 0600, and keep a copy away from the hosts: what
+is sealed is lost with its keys. Reload the daemon after a change.`
 }
 
 // keyFlags identify the key file.
@@ -64,9 +61,13 @@ func (c *keysListCmd) Run(a *cli.App) error {
 	case a.JSON:
 		return a.WriteJSON(all)
 	}
-	t := term.NewTable("REALM", "ID", "STATE")
+	t := term.NewTable("ID", "STATE")
 	for _, k := range all.Keys {
-		t.Add(k.Realm, k.ID, k.State)
+		state := "opens"
+		if k.Seals {
+			state = "seals"
+		}
+		t.Add(k.ID, state)
 	}
 	t.Write(a.Stdout, a.Out)
 	return nil
@@ -74,7 +75,6 @@ func (c *keysListCmd) Run(a *cli.App) error {
 
 type keysAddCmd struct {
 	keyFlags `embed:""`
-	Realm    string `arg:"" optional:"" default:"*" help:"The realm. Default: *, everybody whose realm has no key."`
 	ID       string `help:"The key's id. Default: today's date and a few letters." placeholder:"ID"`
 }
 
@@ -83,36 +83,13 @@ func (c *keysAddCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	id, err := host.AddKey(path, c.Realm, c.ID, time.Now())
-	if err != nil {
+	id, err := host.AddKey(path, c.ID, time.Now())
+	switch {
+	case err != nil:
 		return err
+	case a.JSON:
+		return a.WriteJSON(map[string]string{"file": path, "id": id})
 	}
-	return told(a, path, c.Realm, id, "added")
-}
-
-type keysRetireCmd struct {
-	keyFlags `embed:""`
-	Realm    string `arg:"" help:"The key's realm."`
-	ID       string `arg:"" help:"The key's id."`
-}
-
-func (c *keysRetireCmd) Run(a *cli.App) error {
-	path, err := c.find(a)
-	if err != nil {
-		return err
-	}
-	if err := host.RetireKey(path, c.Realm, c.ID); err != nil {
-		return err
-	}
-	return told(a, path, c.Realm, c.ID, "retired")
-}
-
-// told reports what happened to a key.
-func told(a *cli.App, path, realm, id, what string) error {
-	if a.JSON {
-		return a.WriteJSON(map[string]string{"file": path, "realm": realm, "id": id, "done": what})
-	}
-	term.Printf(a.Stdout, "%s  key %s of realm %s in %s; copy the file to the other hosts, and reload their daemons\n",
-		a.Out.Green(what), id, realm, path)
+	term.Printf(a.Stdout, "%s  key %s in %s; copy the file to the other hosts, and reload their daemons\n", a.Out.Green("added"), id, path)
 	return nil
 }

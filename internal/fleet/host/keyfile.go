@@ -12,13 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// States of a key.
-const (
-	keySeals   = "seals"
-	keyOpens   = "opens" // a newer key seals
-	keyRetired = "retired"
-)
-
 // Keys lists the keys of a file.
 func Keys(path string) (*fleet.Keys, error) {
 	ring, err := readKeyFile(path)
@@ -27,38 +20,30 @@ func Keys(path string) (*fleet.Keys, error) {
 	}
 	all := &fleet.Keys{File: path, Keys: []fleet.KeyShown{}}
 	for _, k := range ring.Keys() {
-		state := keyOpens
-		if k.Retired {
-			state = keyRetired
-		} else if ring.For(k.Realm) == k {
-			state = keySeals
-		}
-		all.Keys = append(all.Keys, fleet.KeyShown{Realm: k.Realm, ID: k.ID, State: state})
+		all.Keys = append(all.Keys, fleet.KeyShown{ID: k.ID, Seals: k == ring.Sealing()})
 	}
 	return all, nil
 }
 
-func readKeyFile(path string) (*seal.Ring, error) { return keyFileOf(path).ring() }
-
-// keyFileOf returns a Config that has only a key file.
-func keyFileOf(path string) *Config {
-	return &Config{KeyFile: path, Env: func(string) string { return "" }}
+// readKeyFile reads a key file without the settings.
+func readKeyFile(path string) (*seal.Ring, error) {
+	return (&Config{KeyFile: path, Env: func(string) string { return "" }}).ring()
 }
 
-// AddKey adds a new key of a realm to a file, which may have no key yet, or makes the file.
+// AddKey adds a new key to a file, which may have no key yet, or makes the file.
 // If id is "", the key gets an id that begins with today's date. AddKey returns the key's id.
-func AddKey(path, realm, id string, now time.Time) (string, error) {
-	ring, err := keyFileOf(path).readRing(seal.ReadSome)
-	if errors.Is(err, fs.ErrNotExist) {
-		ring, err = &seal.Ring{}, nil
-	}
-	if err != nil {
+func AddKey(path, id string, now time.Time) (string, error) {
+	ring, err := readKeyFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, seal.ErrNoKeys):
+		ring = &seal.Ring{}
+	case err != nil:
 		return "", err
 	}
 	if id == "" {
 		id = keyID(now)
 	}
-	line, err := ring.Add(realm, id)
+	line, err := ring.Add(id)
 	if err != nil {
 		return "", err
 	}
@@ -69,19 +54,6 @@ func AddKey(path, realm, id string, now time.Time) (string, error) {
 // same day have different names.
 func keyID(now time.Time) string {
 	return now.UTC().Format("2006-01-02") + "." + strings.ToLower(rand.Text()[:6])
-}
-
-// RetireKey retires a key of a file: from now on it only opens.
-func RetireKey(path, realm, id string) error {
-	ring, err := readKeyFile(path)
-	if err != nil {
-		return err
-	}
-	line, err := ring.Retire(realm, id)
-	if err != nil {
-		return err
-	}
-	return appendLine(path, line)
 }
 
 // appendLine adds a line to a file that only its owner may read. It does not rewrite the

@@ -22,7 +22,7 @@ func (s *shipper) loadKeys() error {
 	s.sealer = nil
 	var names []string
 	if ring != nil {
-		s.sealer, names = seal.NewSealer(ring, s.host.DB), ring.Sealing()
+		s.sealer, names = seal.NewSealer(ring, s.host.DB), []string{ring.Sealing().ID}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,12 +32,11 @@ func (s *shipper) loadKeys() error {
 
 // prepare adds the principals of the owners to a batch, and seals it.
 func (s *shipper) prepare(c *fleet.Changes) error {
-	ids := s.identities()
-	ids.Name(c)
+	s.identities().Name(c)
 	if s.sealer == nil {
 		return nil
 	}
-	return s.sealer.Changes(c, ids)
+	return s.sealer.Changes(c)
 }
 
 // opener returns what opens the seals of all hosts.

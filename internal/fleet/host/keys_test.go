@@ -18,14 +18,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/seal"
 )
 
-// keyFile makes a key file with a key for everybody, and one for each realm.
-func keyFile(t *testing.T, realms ...string) string {
+// keyFile makes a key file with one key.
+func keyFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
-	for _, realm := range append([]string{seal.Everybody}, realms...) {
-		if _, err := AddKey(path, realm, "", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := AddKey(path, "", time.Now()); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
@@ -97,7 +95,7 @@ func TestFleetSealed(t *testing.T) {
 	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	words := canaries(t, lost)
-	keys := keyFile(t, "acme")
+	keys := keyFile(t)
 	old := shipperOf(lost, url, "lost")
 	old.keys = keysIn(keys)
 	old.who.Store(&fleet.Identities{DB: lost.ID, Named: map[string]string{fleetUser.Owner: "acme/build"}})
@@ -109,7 +107,7 @@ func TestFleetSealed(t *testing.T) {
 		t.Errorf("the engine has %q in the clear", got)
 	}
 	for _, table := range []string{"fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows"} {
-		if got := server.Rows("fleet", `SELECT DISTINCT key_id FROM `+table); len(got) != 1 || !strings.HasPrefix(got[0], "acme/") {
+		if got := server.Rows("fleet", `SELECT DISTINCT key_id FROM `+table); len(got) != 1 || !strings.HasPrefix(got[0], "20") {
 			t.Errorf("%s is sealed with %q", table, got)
 		}
 	}
@@ -178,7 +176,7 @@ func TestFleetSealChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	ship(keysIn(keys))
-	if _, err := AddKey(keys, seal.Everybody, "second", time.Now()); err != nil {
+	if _, err := AddKey(keys, "second", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"second", "moved"} {
@@ -237,20 +235,20 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 	must(err)
 	first := all.Keys[0].ID
 	shipOnce(t, lost, url, "lost", keysIn(keys))
-	_, err = AddKey(keys, seal.Everybody, "second", time.Now())
+	_, err = AddKey(keys, "second", time.Now())
 	must(err)
 	for _, run := range []string{"main", "events"} {
 		must(saveOne(lost, t, run, `{"n":2}`))
 	}
 	shipOnce(t, lost, url, "lost", keysIn(keys))
 	if got := server.Rows("fleet", `SELECT run, key_id FROM fleet_runs WHERE owner = 'uid:1001' ORDER BY run`); !slices.Equal(got,
-		[]string{"ended */" + first, "events */second", "main */second"}) {
+		[]string{"ended " + first, "events second", "main second"}) {
 		t.Fatalf("the runs are sealed with %q: this test sees nothing", got)
 	}
 
 	hostWithout := func(id string) *claimant {
 		c := claimantOf(openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db")), url, "without "+id)
-		c.keys = keysIn(keysWithout(t, keys, "* "+id))
+		c.keys = keysIn(keysWithout(t, keys, id))
 		c.who = func() *fleet.Identities {
 			return &fleet.Identities{DB: c.host.DB, Named: map[string]string{fleetUser.Owner: "acme/build"}}
 		}
@@ -264,7 +262,7 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 		}
 	}
 	_, err = new.Claim(t.Context(), fleetAdmin, fleet.ClaimRequest{Agent: "a", Run: "main", Owner: fleetUser.Owner, Force: true})
-	refused("a forced claim from a host that may live", err, "*/"+first+", and this host does not have it: add it to fleet.key_file")
+	refused("a forced claim from a host that may live", err, first+", and this host does not have it: add it to fleet.key_file")
 	leaseOver(server, lost.ID)
 	for run, c := range map[string]struct {
 		*claimant
@@ -272,7 +270,7 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 	}{"main": {new, first}, "events": {new, first}, "ended": {old, "second"}} {
 		ask := fleet.ClaimRequest{Agent: "a", Run: run, Owner: fleetUser.Owner}
 		_, err := c.Claim(t.Context(), fleetAdmin, ask)
-		refused("a claim of "+run, err, "*/"+c.lacks+", and this host does not have it: add it to fleet.key_file")
+		refused("a claim of "+run, err, c.lacks+", and this host does not have it: add it to fleet.key_file")
 		_, err = c.Claim(t.Context(), fleetUser, ask)
 		refused("a user's claim of "+run, err, "this host cannot open it: ask an administrator")
 		for what, bring := range map[string]func(sc ckpt.Scope) error{
@@ -283,7 +281,7 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 				return c.BringThread(t.Context(), sc, ckpt.RunRef{Agent: "a", Run: run})
 			},
 		} {
-			refused(what+run, bring(fleetAdminOf(fleetUser.Owner)), "*/"+c.lacks)
+			refused(what+run, bring(fleetAdminOf(fleetUser.Owner)), c.lacks)
 			refused("a user's "+what+run, bring(fleetUser), "ask an administrator")
 		}
 	}
@@ -311,34 +309,16 @@ func TestClaimNeedsEveryKey(t *testing.T) {
 // TestFleetKeyFile: a file that others may read is refused, and without a key file nothing is shipped.
 func TestFleetKeyFile(t *testing.T) {
 	t.Parallel()
-	path := keyFile(t, "acme")
-	for _, realm := range []string{"acme", "acme"} {
-		if _, err := AddKey(path, realm, "", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+	path := keyFile(t)
+	if _, err := AddKey(path, "second", time.Now()); err != nil {
+		t.Fatal(err)
 	}
 	all, err := Keys(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := RetireKey(path, "acme", all.Keys[3].ID); err != nil {
-		t.Fatal(err)
-	}
-	if all, err = Keys(path); err != nil {
-		t.Fatal(err)
-	}
-	var states []string
-	for _, k := range all.Keys {
-		states = append(states, k.Realm+" "+k.State)
-	}
-	if want := []string{"* seals", "acme opens", "acme seals", "acme retired"}; !slices.Equal(states, want) {
-		t.Errorf("the keys are %q, want %q", states, want)
-	}
-	if err := RetireKey(path, "acme", "none"); err == nil {
-		t.Error("a key that is not there is retired")
+	if err != nil || len(all.Keys) != 2 || all.Keys[0].Seals || !all.Keys[1].Seals || all.Keys[1].ID != "second" {
+		t.Errorf("the keys are %+v, %v", all, err)
 	}
 	c := Config{KeyFile: Credential + "keys", Env: func(string) string { return filepath.Dir(path) }}
-	if ring, err := c.ring(); err != nil || len(ring.Keys()) != 4 {
+	if ring, err := c.ring(); err != nil || len(ring.Keys()) != 2 {
 		t.Errorf("a credential reads as %v, %v", ring, err)
 	}
 	if runtime.GOOS != "windows" {
@@ -367,7 +347,7 @@ func TestKeyFileOfAnEditor(t *testing.T) {
 		if _, err := Keys(path); err == nil || !strings.Contains(err.Error(), "ckptsidecar fleet keys add") {
 			t.Errorf("a file with %q answers %v", text, err)
 		}
-		if _, err := AddKey(path, "*", "", time.Now()); err != nil {
+		if _, err := AddKey(path, "", time.Now()); err != nil {
 			t.Errorf("to a file with %q no key is added: %v", text, err)
 			continue
 		}
@@ -378,11 +358,7 @@ func TestKeyFileOfAnEditor(t *testing.T) {
 		if err := os.WriteFile(path, bytes.TrimRight(cut, "\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		id, err := AddKey(path, "acme", "", time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := RetireKey(path, "acme", id); err != nil {
+		if _, err := AddKey(path, "", time.Now()); err != nil {
 			t.Errorf("a file that began with %q: %v", text, err)
 		}
 		if all, err := Keys(path); err != nil || len(all.Keys) != 2 {

@@ -63,17 +63,7 @@ func (c *Config) URL() (string, error) {
 
 // ring reads the keys that seal what is shipped. It returns nil if the host ships in the
 // clear.
-func (c *Config) ring() (*seal.Ring, error) { return c.readRing(seal.Read) }
-
-// keys returns how the keys are read, nil for a host that ships in the clear.
-func (c *Config) keys() func() (*seal.Ring, error) {
-	if c.KeyFile == "" {
-		return nil
-	}
-	return c.ring
-}
-
-func (c *Config) readRing(read func(string) (*seal.Ring, error)) (*seal.Ring, error) {
+func (c *Config) ring() (*seal.Ring, error) {
 	if c.KeyFile == "" {
 		return nil, nil
 	}
@@ -81,9 +71,17 @@ func (c *Config) readRing(read func(string) (*seal.Ring, error)) (*seal.Ring, er
 	if err != nil {
 		return nil, err
 	}
-	r, err := read(text)
+	r, err := seal.Read(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+// keys returns how the keys are read, nil for a host that ships in the clear.
+func (c *Config) keys() func() (*seal.Ring, error) {
+	if c.KeyFile == "" {
+		return nil
+	}
+	return c.ring
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -35,8 +36,11 @@ func (r *roaming) putGraph(agent string, t ckpt.GraphThread, id string) error {
 func TestARunThatCannotBeOpenedIsNotBegunAnew(t *testing.T) {
 	t.Parallel()
 	server, url := fleetEngine(t)
-	keys := keyFile(t, "acme")
-	without := keysWithout(t, keys, "acme")
+	keys := keyFile(t)
+	if _, err := AddKey(keys, "second", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	without := keysWithout(t, keys, "second")
 	one := roamingHost(t, url, "one", func(s *shipper) { s.keys = keysIn(keys) })
 	two := roamingHost(t, url, "two", func(s *shipper) { s.keys = keysIn(without) })
 	thread := ckpt.GraphThread{Thread: "trip"}
@@ -50,7 +54,7 @@ func TestARunThatCannotBeOpenedIsNotBegunAnew(t *testing.T) {
 	one.silent(server)
 
 	const refusal = "is in the fleet, and this host cannot open it: ask an administrator"
-	if p := two.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "run main of moves "+refusal) || strings.Contains(p.Detail, "acme") {
+	if p := two.resume("moves", `{}`); p.status != 409 || !strings.Contains(p.Detail, "run main of moves "+refusal) || strings.Contains(p.Detail, "second") {
 		t.Errorf("the user resumes: %+v", p)
 	}
 	if g := two.readGraph("moves", "get", `{"thread":"trip"}`); g.status != 409 || !strings.Contains(g.Detail, refusal) {
@@ -63,7 +67,7 @@ func TestARunThatCannotBeOpenedIsNotBegunAnew(t *testing.T) {
 	if wantRefused(t, err, ckpt.CodeConflict, refusal); !errors.As(err, &e) || e.RetryAfter == 0 {
 		t.Errorf("a standby is answered %+v, and does not ask again", e)
 	}
-	wantRefused(t, c.Bring(t.Context(), fleetAdminOf(fleetUser.Owner), &ckpt.ResumeRequest{Agent: "moves"}), ckpt.CodeConflict, "acme/")
+	wantRefused(t, c.Bring(t.Context(), fleetAdminOf(fleetUser.Owner), &ckpt.ResumeRequest{Agent: "moves"}), ckpt.CodeConflict, "sealed with the key second,")
 	_, err = c.Claim(t.Context(), fleetUser, fleet.ClaimRequest{Agent: "moves", Run: "main"})
 	wantRefused(t, err, ckpt.CodeNotFound, "no run that fits")
 	other := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002"}}

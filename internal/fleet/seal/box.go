@@ -28,7 +28,7 @@ const (
 	notSet     = ", and fleet.key_file is not set"
 )
 
-// A sealed blob consists of magic, the length of the key's name as one byte, that name,
+// A sealed blob consists of magic, the length of the key's id as one byte, that id,
 // and the output of GCM: nonce, text, tag. As a text it is textMark and the blob as
 // base64.
 const (
@@ -45,7 +45,7 @@ type Box struct {
 
 // Box derives the keys for one run, agent or database, which uid names.
 func (k *Key) Box(uid string) (*Box, error) {
-	secret, err := hkdf.Key(sha256.New, k.secret, nil, "ckptsidecar fleet 1\x00"+k.Name()+"\x00"+uid, 2*keyBytes)
+	secret, err := hkdf.Key(sha256.New, k.secret, nil, "ckptsidecar fleet 1\x00"+k.ID+"\x00"+uid, 2*keyBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (k *Key) Box(uid string) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{head: append([]byte(magic), byte(len(k.Name()))), mac: secret[keyBytes:]}
-	b.head = append(b.head, k.Name()...)
+	b := &Box{head: append([]byte(magic), byte(len(k.ID))), mac: secret[keyBytes:]}
+	b.head = append(b.head, k.ID...)
 	b.aead, err = cipher.NewGCMWithRandomNonce(block)
 	return b, err
 }
@@ -93,8 +93,8 @@ func (b *Box) open(blob []byte, place string) ([]byte, error) {
 	return plain, nil
 }
 
-// keyOf returns the name of the key of a sealed blob.
-func keyOf(blob []byte) (name string, err error) {
+// keyOf returns the id of the key of a sealed blob.
+func keyOf(blob []byte) (id string, err error) {
 	rest, is := bytes.CutPrefix(blob, []byte(magic))
 	if !is || len(rest) == 0 || len(rest) <= int(rest[0]) {
 		return "", ErrBroken
@@ -109,7 +109,7 @@ type boxes map[string]*Box
 const mostBoxes = 1 << 12
 
 func (m boxes) of(k *Key, uid string) (*Box, error) {
-	at := k.Name() + "\x00" + uid
+	at := k.ID + "\x00" + uid
 	if b := m[at]; b != nil {
 		return b, nil
 	}

@@ -45,35 +45,33 @@ func auditPlace(db string, n int64) string {
 	return Place("fleet_audit", db, strconv.FormatInt(n, 10))
 }
 
-// Changes seals a batch in place. ids give the realm of each owner.
-func (s *Sealer) Changes(c *fleet.Changes, ids *fleet.Identities) error {
-	key := func(owner string) *Key { return s.ring.For(fleet.RealmOf(ids.Principal(owner))) }
+// Changes seals a batch in place.
+func (s *Sealer) Changes(c *fleet.Changes) error {
+	k := s.ring.Sealing()
 	for i := range c.Agents {
-		if err := s.agent(&c.Agents[i], key(c.Agents[i].Owner)); err != nil {
+		if err := s.agent(&c.Agents[i], k); err != nil {
 			return err
 		}
 	}
 	for i := range c.Runs {
 		r := &c.Runs[i]
-		k := key(r.Owner)
 		b, err := s.boxes.of(k, r.UID)
 		if err != nil {
 			return err
 		}
-		s.run(r, b, k.Name())
+		s.run(r, b, k.ID)
 	}
 	for i := range c.Journal {
 		j := &c.Journal[i]
 		if j.Texts == nil {
 			continue
 		}
-		k := key(j.Owner)
 		b, err := s.boxes.of(k, s.db)
 		if err != nil {
 			return err
 		}
 		text := b.SealText(*j.Texts, auditPlace(s.db, j.N))
-		j.Texts, j.KeyID = &text, k.Name()
+		j.Texts, j.KeyID = &text, k.ID
 	}
 	return nil
 }
@@ -81,7 +79,7 @@ func (s *Sealer) Changes(c *fleet.Changes, ids *fleet.Identities) error {
 func (s *Sealer) agent(a *fleet.Agent, k *Key) error {
 	plain := sha256.Sum256([]byte(a.Doc))
 	was, is := s.agents[a.UID]
-	if !is || was.plain != plain || was.key != k.Name() {
+	if !is || was.plain != plain || was.key != k.ID {
 		b, err := s.boxes.of(k, a.UID)
 		if err != nil {
 			return err
@@ -89,7 +87,7 @@ func (s *Sealer) agent(a *fleet.Agent, k *Key) error {
 		if len(s.agents) >= mostBoxes {
 			clear(s.agents)
 		}
-		was = sealedAgent{plain, k.Name(), b.SealText(a.Doc, agentPlace(a.UID))}
+		was = sealedAgent{plain, k.ID, b.SealText(a.Doc, agentPlace(a.UID))}
 		s.agents[a.UID] = was
 	}
 	a.Doc, a.KeyID = was.doc, was.key

@@ -15,9 +15,6 @@ func ringOf(t testing.TB, keys ...*Key) *Ring {
 	var lines []string
 	for _, k := range keys {
 		lines = append(lines, k.Line())
-		if k.Retired {
-			lines = append(lines, k.RetiredLine())
-		}
 	}
 	r, err := Read("# keys\n\n" + strings.Join(lines, "\n") + "\n")
 	if err != nil {
@@ -26,86 +23,39 @@ func ringOf(t testing.TB, keys ...*Key) *Ring {
 	return r
 }
 
-// TestRing: the ring chooses the key that seals, and finds old keys.
+// TestRing: the last key seals, and older keys are found. Keys are added as the command does.
 func TestRing(t *testing.T) {
-	old, next, gone, all := New("acme", "1"), New("acme", "2"), New("acme", "3"), New("*", "k")
-	gone.Retired = true
-	lone := New("lone", "1")
-	lone.Retired = true
-	r := ringOf(t, old, all, next, gone, lone)
-	for realm, want := range map[string]string{"acme": "acme/2", "other": "*/k", "*": "*/k", "lone": "*/k", "host/d1": "*/k"} {
-		if got := r.For(realm).Name(); got != want {
-			t.Errorf("%s is sealed with %s, want %s", realm, got, want)
-		}
+	first := New("1")
+	r := ringOf(t, first)
+	line, err := r.Add("2")
+	if err != nil || r.Sealing().ID != "2" {
+		t.Fatalf("after adding, %s seals, %v", r.Sealing().ID, err)
 	}
-	for _, name := range []string{"acme/1", "acme/2", "acme/3", "*/k", "lone/1"} {
-		if k := r.Find(name); k == nil || k.Name() != name {
-			t.Errorf("%s is not found", name)
-		}
-	}
-	if got := strings.Join(r.Sealing(), " "); got != "*/k acme/2" {
-		t.Errorf("what seals is %q", got)
-	}
-	if r.Find("acme/4") != nil {
-		t.Error("a key that is not there is found")
-	}
-}
-
-// TestAddAndRetire changes a ring as the commands do.
-func TestAddAndRetire(t *testing.T) {
-	r := &Ring{}
-	if _, err := r.Add("acme", "1"); err == nil || !strings.Contains(err.Error(), "realm *") {
-		t.Errorf("a ring without a key for everybody answers %v", err)
-	}
-	r = &Ring{}
-	text, err := r.Add(Everybody, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, bad := range [][2]string{{"*", "1"}, {"a b", "1"}, {"#a", "1"}, {"a", ""}, {"a", "x/y"}} {
-		if _, err := r.Add(bad[0], bad[1]); err == nil {
+	for _, bad := range []string{"1", "2", "", "a b", "#a", strings.Repeat("a", 256)} {
+		if _, err := r.Add(bad); err == nil {
 			t.Errorf("the key %q is added", bad)
 		}
 	}
-	if r, err = Read(text); err != nil {
-		t.Fatal(err)
-	}
-	next, err := r.Add(Everybody, "2")
-	if err != nil || r.For("x").ID != "2" {
-		t.Fatalf("after adding, %s seals, %v", r.For("x").ID, err)
-	}
-	gone, err := r.Retire(Everybody, "2")
-	if err != nil || r.For("x").ID != "1" {
-		t.Fatalf("after retiring, %s seals, %v", r.For("x").ID, err)
-	}
-	again, err := Read(text + "\n" + next + "\n" + gone)
-	if err != nil || again.For("x").ID != "1" || again.Find("*/2") == nil || len(again.Keys()) != 2 {
+	again, err := Read(first.Line() + "\n" + line)
+	if err != nil || again.Sealing().ID != "2" || again.Find("1") == nil || again.Find("3") != nil || len(again.Keys()) != 2 {
 		t.Errorf("the lines read as %+v, %v", again, err)
-	}
-	if _, err := r.Retire("x", "1"); err == nil {
-		t.Error("a key that is not there is retired")
-	}
-	if _, err := r.Retire(Everybody, "1"); err == nil {
-		t.Error("the last key for everybody is retired")
 	}
 }
 
 // TestReadRefuses: an error names the line, and shows no key.
 func TestReadRefuses(t *testing.T) {
-	all := New("*", "k").Line()
-	secret := strings.Fields(all)[2]
+	all := New("k").Line()
+	secret := strings.Fields(all)[1]
 	for text, want := range map[string]string{
-		"":                                  "no key of the realm *",
-		New("acme", "1").Line():             "no key of the realm *",
-		all + "\n* k retired":               "no key of the realm *",
-		all + "\n" + all:                    "line 2: the realm * has two keys k",
-		all + "\nacme 1":                    "line 2: a key is REALM ID BASE64",
-		all + "\nacme 1 " + secret + " old": "line 2: a key is REALM ID BASE64",
-		all + "\nacme 1 retired":            "line 2: there is no key acme/1 to retire",
-		all + "\nacme 1 " + secret[:20]:     "line 2: the key acme/1 is not 32 bytes",
-		all + "\nacme 1 " + secret + secret: "line 2: the key acme/1 is not 32 bytes",
-		all + "\nacme a/b " + secret:        "no slash",
-		all + "\n" + strings.Repeat("a", 300) + " 1 " + secret: "254 bytes",
+		"":                                      "there is no key",
+		"# none":                                "there is no key",
+		all + "\n" + all:                        "line 2: there are two keys k",
+		all + "\n1":                             "line 2: a key is ID BASE64",
+		all + "\n1 " + secret + " old":          "line 2: a key is ID BASE64",
+		all + "\n1 " + secret[:20]:              "line 2: the second word is not 32 bytes",
+		all + "\n1 " + secret + secret:          "line 2: the second word is not 32 bytes",
+		all + "\n" + secret + " 1":              "line 2: the second word is not 32 bytes",
+		strings.Repeat("a", 300) + " " + secret: "255 bytes",
 	} {
 		_, err := Read(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -120,8 +70,8 @@ func TestReadRefuses(t *testing.T) {
 
 // TestMovedBlob: a blob opens only at its own place, and only as it was sealed.
 func TestMovedBlob(t *testing.T) {
-	k, other := New("acme", "1"), New("acme", "2")
-	ring := ringOf(t, k, other, New("*", "k"))
+	k, other := New("1"), New("2")
+	ring := ringOf(t, k, other)
 	b, err := k.Box("run-1")
 	if err != nil {
 		t.Fatal(err)
@@ -163,8 +113,8 @@ func TestMovedBlob(t *testing.T) {
 	if _, err := o.Open(renamed, "run-1", place); !errors.Is(err, ErrBroken) {
 		t.Errorf("a blob under the name of another key answers %v", err)
 	}
-	for _, o := range []*Opener{{}, {Ring: ringOf(t, New("*", "k"))}} {
-		if _, err := o.Open(blob, "run-1", place); !errors.Is(err, ErrNoKey) || MissingKey("segment 7: "+err.Error()) != "acme/1" {
+	for _, o := range []*Opener{{}, {Ring: ringOf(t, New("k"))}} {
+		if _, err := o.Open(blob, "run-1", place); !errors.Is(err, ErrNoKey) || MissingKey("segment 7: "+err.Error()) != "1" {
 			t.Errorf("without the key it answers %v", err)
 		}
 	}
@@ -193,11 +143,10 @@ func someChanges(canary string) *fleet.Changes {
 // TestChanges seals a batch, and opens it as a host does that restores it.
 func TestChanges(t *testing.T) {
 	const canary = "canary-0123456789"
-	ids := &fleet.Identities{DB: "db-1", Named: map[string]string{"uid:1": "acme/build"}}
-	ring := ringOf(t, New("*", "k"), New("acme", "1"))
+	ring := ringOf(t, New("k"), New("1"))
 	s := NewSealer(ring, "db-1")
 	c := someChanges(canary)
-	if err := s.Changes(c, ids); err != nil {
+	if err := s.Changes(c); err != nil {
 		t.Fatal(err)
 	}
 	r := &c.Runs[0]
@@ -211,7 +160,7 @@ func TestChanges(t *testing.T) {
 		t.Error("what is not there is sealed")
 	}
 	again := someChanges(canary)
-	if err := s.Changes(again, ids); err != nil || again.Agents[0].Doc != c.Agents[0].Doc {
+	if err := s.Changes(again); err != nil || again.Agents[0].Doc != c.Agents[0].Doc {
 		t.Errorf("an agent that has not changed is another text, %v", err)
 	}
 	lost := func() (*fleet.LostAgent, *fleet.LostRun) {
@@ -233,7 +182,7 @@ func TestChanges(t *testing.T) {
 	if texts, err := o.Audit(*c.Journal[0].Texts, "db-1", 3); err != nil || texts != canary {
 		t.Errorf("the texts open as %q, %v", texts, err)
 	}
-	if !o.Has(r.KeyID) || o.Has("acme/9") || !o.Has("") {
+	if !o.Has(r.KeyID) || o.Has("9") || !o.Has("") {
 		t.Error("which keys are there is not known")
 	}
 
@@ -260,7 +209,7 @@ func TestChanges(t *testing.T) {
 
 // FuzzOpen opens arbitrary answers of an engine. Open must never panic.
 func FuzzOpen(f *testing.F) {
-	k := New("*", "k")
+	k := New("k")
 	ring := ringOf(f, k)
 	b, err := k.Box("u")
 	if err != nil {
@@ -283,7 +232,7 @@ func FuzzOpen(f *testing.F) {
 
 // BenchmarkSeal seals and opens 2 KiB.
 func BenchmarkSeal(b *testing.B) {
-	k := New("*", "k")
+	k := New("k")
 	box, err := k.Box("run-1")
 	if err != nil {
 		b.Fatal(err)
