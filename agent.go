@@ -85,11 +85,8 @@ type Erased struct {
 	Fleet *ErasedFleet `json:"fleet,omitempty"` // nil for a host that belongs to no fleet
 }
 
-// ErasedFleet says which hosts of the fleet have erased an agent. The other hosts learn of it
-// when they next speak to the engine. N is the row of this host's audit log by which the fleet
-// identifies the erasure.
+// ErasedFleet says which hosts of the fleet have not erased an agent yet. They learn of it when
+// they next speak to the engine.
 type ErasedFleet struct {
-	N         int64    `json:"n"`
-	Confirmed []string `json:"confirmed"`
-	Waiting   []string `json:"waiting_for"`
+	Waiting []string `json:"waiting_for"`
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli/fleetcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -83,9 +80,6 @@ func allAgents(ctx context.Context, a *app, states bool) (*ckpt.AgentPage, error
 type eraseCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Yes   bool   `help:"Do not ask."`
-
-	Wait    bool          `help:"Wait until every host of the fleet has erased its copies too."`
-	Timeout ckpt.Duration `help:"With --wait: how long at most, such as 10m. The exit code is 75 then. Default: no limit." placeholder:"TIME"`
 }
 
 // Help returns the text that `erase --help` adds.
@@ -98,9 +92,6 @@ func (c *eraseCmd) Help() string {
 func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
-	}
-	if c.Timeout < 0 || c.Timeout > 0 && !c.Wait {
-		return cli.Usagef("--timeout says how long --wait waits: give both, and a positive time")
 	}
 	if !c.Yes && !a.Interactive {
 		return cli.Usagef("erase asks for confirmation, and standard input is not a terminal: add --yes")
@@ -115,11 +106,7 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var waited error
-	if c.Wait {
-		waited = fleetcmd.WaitErased(ctx, a.App, gone, time.Duration(c.Timeout))
-	}
-	return errors.Join(erasedText(a, gone), waited)
+	return erasedText(a, gone)
 }
 
 // nameUncertain names the operations of an agent of which nobody knows whether they took effect, before they are erased: the
@@ -147,13 +134,9 @@ func erasedText(a *app, gone *ckpt.Erased) error {
 	}
 	term.Printf(a.Stdout, "%s  erased: %s, %s, %s%s\n", gone.Agent,
 		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes), andFiles(gone.FilesBytes))
-	switch f := gone.Fleet; {
-	case f == nil:
-	case len(f.Waiting) > 0:
+	if f := gone.Fleet; f != nil && len(f.Waiting) > 0 {
 		term.Printf(a.Stdout, "not erased yet on these hosts of the fleet: %s\nckptsidecar fleet status says when they have\n",
 			strings.Join(f.Waiting, ", "))
-	default:
-		term.Printf(a.Stdout, "erased on all hosts of the fleet: %s\n", strings.Join(f.Confirmed, ", "))
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -175,7 +174,7 @@ func TestFleetSeen(t *testing.T) {
 	w.damaged(t, engine)
 }
 
-// TestFleetErases erases agents while another host is away, and after that host has confirmed.
+// TestFleetErases erases agents while another host is away, and forgets that host.
 func TestFleetErases(t *testing.T) {
 	engine := pgtest.Start(t)
 	url := engine.Database("fleet")
@@ -189,25 +188,21 @@ func TestFleetErases(t *testing.T) {
 	w.shipped(t)
 	engine.Exec("fleet", `INSERT INTO fleet_hosts (db, name, version, schema, incarnation, registered_at) VALUES ('other', 'host-away', 'x', 6, 1, clock_timestamp())`)
 	engine.Exec("fleet", `INSERT INTO fleet_marks (db, mark_n, mark_hash, beats, seen_at) VALUES ('other', 0, '', 0, clock_timestamp())`)
-	w.wants(t, cli.ExitUsage, []string{"erase", "third", "--yes", "--timeout", "1s"}, "give both")
-	w.wants(t, cli.ExitTryLater, []string{"erase", "third", "--yes", "--wait", "--timeout", "1500ms"}, "third  erased: 1 run", "not confirmed in time: host-away")
+	engine.Exec("fleet", `UPDATE fleet_marks SET seen_at = clock_timestamp() - interval '1 hour' WHERE db = 'other'`)
+	expect.Soon(t, "the daemon knows the other host", func() bool {
+		_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "fourth", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+		must(t, err)
+		gone, err := w.client.Erase(t.Context(), "fourth")
+		must(t, err)
+		return slices.Equal(gone.Fleet.Waiting, []string{"host-away"})
+	})
+	w.wants(t, cli.ExitDone, []string{"erase", "third", "--yes"}, "third  erased: 1 run", "not erased yet on these hosts of the fleet: host-away")
 	w.shipped(t)
-	engine.Exec("fleet", `INSERT INTO fleet_confirmations (db, n, host, at) SELECT db, n, 'other', clock_timestamp() FROM fleet_erasures`)
-	n := engine.Rows("fleet", `SELECT n FROM fleet_erasures`)[0]
-	f, err := client.Operator{Client: w.client}.Erasure(t.Context(), mustInt(t, n))
-	if err != nil || len(f.Waiting) != 0 || !slices.Equal(f.Confirmed, []string{"seen-host", "host-away"}) {
-		t.Errorf("the erasure is %+v, %v", f, err)
-	}
-	engine.Exec("fleet", `DELETE FROM fleet_hosts WHERE db = 'other'`)
-	w.wants(t, cli.ExitDone, []string{"erase", "second", "--yes", "--wait"}, "erased on all hosts of the fleet: seen-host")
-	w.shipped(t)
-}
-
-func mustInt(t *testing.T, text string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(text, 10, 64)
-	must(t, err)
-	return n
+	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "agent third of", "waiting for host-away", "ckptsidecar fleet forget HOST")
+	w.wants(t, cli.ExitNotFound, []string{"fleet", "forget", "nobody", url}, "no host nobody")
+	w.wants(t, cli.ExitConflict, []string{"fleet", "forget", "seen-host", url}, "host seen-host is not gone")
+	w.wants(t, cli.ExitDone, []string{"fleet", "forget", "host-away", url}, "forgotten  host host-away: no erasure waits for it", "0 runs")
+	w.wants(t, cli.ExitDone, []string{"fleet", "hosts", url}, "host-away", "forgotten")
 }
 
 // damaged restores a host whose copy in the engine is damaged in one place.

@@ -191,8 +191,7 @@ var table = []row{
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
 	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/fleet/hosts", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 409, everyone: true},
-	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true},         // TestFleetRights tests it with a fleet
-	{method: "GET", path: "/v1/fleet/erasures/{n}", owner: 409, stranger: 409, everyone: true}, // TestFleetErasure tests it with a fleet
+	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true}, // TestFleetRights tests it with a fleet
 	{method: "GET", path: "/v1/settings", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/version", owner: 200, stranger: 200, everyone: true},
 	{method: "GET", path: "/healthz", owner: 200, stranger: 200, everyone: true},

@@ -1,12 +1,7 @@
 package journal
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-
-	"github.com/jmoiron/sqlx"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -36,28 +31,4 @@ func inflated(segments map[int64]*fleet.Segment) func(id int64) ([]byte, error) 
 		}
 		return blob.Inflate(s.Data, s.Size)
 	}
-}
-
-// ErasureOf is the row of the audit log of the last erasure of an agent, 0 if there is none.
-func (j *Journal) ErasureOf(ctx context.Context, owner, agent string) (n int64, err error) {
-	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.GetContext(ctx, &n, `SELECT n FROM audit_log
-			WHERE action = 'erase' AND outcome = 'done' AND owner = ? AND agent = ? ORDER BY n DESC LIMIT 1`, owner, agent)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return n, err
-}
-
-// Erasure returns the agent that a row of the audit log has erased, "" if the row is no erasure.
-func (j *Journal) Erasure(ctx context.Context, n int64) (owner, agent string, err error) {
-	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
-		return q.QueryRowxContext(ctx, `SELECT owner, agent FROM audit_log
-			WHERE n = ? AND action = 'erase' AND outcome = 'done'`, n).Scan(&owner, &agent)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return owner, agent, err
 }

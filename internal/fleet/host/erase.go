@@ -10,52 +10,15 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
 
-// Erased returns which hosts have erased an agent that this host has just erased, and
-// which have not yet.
-func (v *view) Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet {
-	t := v.shipper.told()
-	e := &ckpt.ErasedFleet{Confirmed: []string{v.shipper.host.Name}, Waiting: []string{}}
-	var err error
-	if e.N, err = v.shipper.reader.ErasureOf(ctx, owner, agent); err != nil {
-		v.shipper.log.Error("the row of an erasure cannot be found in the audit log", "owner", owner, "agent", agent, "error", err)
-	}
-	for _, h := range t.others {
+// Erased returns which hosts have not erased an agent yet that this host has just erased.
+func (v *view) Erased() *ckpt.ErasedFleet {
+	e := &ckpt.ErasedFleet{Waiting: []string{}}
+	for _, h := range v.shipper.told().others {
 		e.Waiting = append(e.Waiting, h.Name)
 	}
 	return e
-}
-
-// Erasure asks the engine which hosts have confirmed an erasure of this host. Until the
-// engine has the erasure, no other host can have confirmed it.
-func (v *view) Erasure(ctx context.Context, sc ckpt.Scope, n int64) (*ckpt.ErasedFleet, error) {
-	owner, _, err := v.shipper.reader.Erasure(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	if owner == "" || owner != sc.Whose() && !sc.Admin {
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "row %d of the audit log is no erasure of an agent of yours", n)
-	}
-	return askEngine(ctx, v, sc.Admin, func(e *pg.Engine) (*ckpt.ErasedFleet, error) { return v.whoErased(ctx, e, n) })
-}
-
-func (v *view) whoErased(ctx context.Context, e *pg.Engine, n int64) (*ckpt.ErasedFleet, error) {
-	said := &ckpt.ErasedFleet{N: n, Confirmed: []string{v.shipper.host.Name}, Waiting: []string{}}
-	confirmed, waits, is, err := e.Erasure(ctx, v.shipper.host.DB, n)
-	if err != nil {
-		return nil, err
-	}
-	said.Confirmed, said.Waiting = append(said.Confirmed, confirmed...), append(said.Waiting, waits...)
-	if is {
-		return said, nil
-	}
-	others, err := e.Others(ctx, v.shipper.host.DB)
-	for _, h := range others {
-		said.Waiting = append(said.Waiting, h.Name)
-	}
-	return said, err
 }
 
 // noteBack notes that the engine has lost what it had acknowledged.

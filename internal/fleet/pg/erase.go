@@ -34,18 +34,12 @@ const (
 		FROM fleet_erasures x LEFT JOIN fleet_hosts h ON h.db = x.db JOIN fleet_hosts o ON o.db <> x.db
 		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
 		WHERE c.host IS NULL AND ` + livesOn + ` AND (x.db, x.n) IN (SELECT e.db, e.n FROM fleet_erased e) ORDER BY x.at, x.db, x.n, o.name, o.db`
-	hasErasure = `SELECT EXISTS (SELECT 1 FROM fleet_erasures x WHERE x.db = $1 AND x.n = $2)`
 	listErased = `SELECT e.uid FROM fleet_erased e WHERE e.db = $1 AND e.n = $2`
 	confirm    = `INSERT INTO fleet_confirmations (db, n, host, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT (db, n, host) DO NOTHING`
 
 	listOthers = `SELECT o.db, o.name FROM fleet_hosts o WHERE o.db <> $1 AND ` + livesOn + ` ORDER BY o.name, o.db`
 	// livesOn leaves out a host that a person has forgotten.
 	livesOn = `NOT EXISTS (SELECT 1 FROM fleet_marks m WHERE m.db = o.db AND m.forgotten IS NOT NULL)`
-	// oneErasure returns for each other host whether it has confirmed one erasure.
-	oneErasure = `SELECT o.name, coalesce(c.host, '') FROM fleet_erasures x JOIN fleet_hosts o ON o.db <> x.db
-		LEFT JOIN fleet_confirmations c ON c.db = x.db AND c.n = x.n AND c.host = o.db
-		WHERE x.db = $1 AND x.n = $2 AND (c.host = o.db OR ` + livesOn + ` AND (x.db, x.n) IN (SELECT e.db, e.n FROM fleet_erased e))
-		ORDER BY o.name, o.db`
 )
 
 // erasures notes which copies of erased agents no host may ship again, and removes the copies
@@ -90,30 +84,6 @@ func (e *Engine) Erasures(ctx context.Context) ([]fleet.ErasureShown, error) {
 		return nil
 	})
 	return all, told(err)
-}
-
-// Erasure returns the names of the other hosts that have confirmed an erasure, and of those
-// that have not. is is false if the engine does not have that erasure.
-func (e *Engine) Erasure(ctx context.Context, db string, n int64) (confirmed, waits []string, is bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := e.conn.QueryRow(ctx, hasErasure, db, n).Scan(&is); err != nil || !is {
-		return nil, nil, false, told(err)
-	}
-	rows, err := e.conn.Query(ctx, oneErasure, db, n)
-	if err != nil {
-		return nil, nil, false, told(err)
-	}
-	var name, by string
-	_, err = pgx.ForEachRow(rows, []any{&name, &by}, func() error {
-		if by == "" {
-			waits = append(waits, name)
-		} else {
-			confirmed = append(confirmed, name)
-		}
-		return nil
-	})
-	return confirmed, waits, true, told(err)
 }
 
 // Erased lists the uids of the agents and runs that an erasure has removed.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -41,13 +40,5 @@ func (o Operator) Drain(ctx context.Context, r fleet.DrainRequest) (*fleet.Drain
 	}
 	v := new(fleet.Drained)
 	_, err = o.fetch(ctx, a, v)
-	return orNil(v, err)
-}
-
-// Erasure asks the engine which hosts have confirmed an erasure of this host. N is the one
-// in the answer to the erasure.
-func (o Operator) Erasure(ctx context.Context, n int64) (*ckpt.ErasedFleet, error) {
-	v := new(ckpt.ErasedFleet)
-	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/erasures/" + strconv.FormatInt(n, 10), repeatable: true}, v)
 	return orNil(v, err)
 }

@@ -37,7 +37,7 @@ func (c *call) eraseAgent() error {
 	if err != nil {
 		return err
 	}
-	erased.Fleet = c.server.fleet.Erased(ctx, erased.Owner, erased.Agent)
+	erased.Fleet = c.server.fleet.Erased()
 	return c.sendJSON(http.StatusOK, erased)
 }
 

@@ -125,11 +125,6 @@ func (c *call) checkPath() error {
 			return err
 		}
 	}
-	if n := c.r.PathValue("n"); n != "" {
-		if _, err := rowNumber(n); err != nil {
-			return err
-		}
-	}
 	for _, name := range [...]string{"id", "a", "b"} {
 		if id := c.r.PathValue(name); id != "" {
 			if err := ckpt.CheckID(id); err != nil {

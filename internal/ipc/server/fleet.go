@@ -18,12 +18,9 @@ type Fleet interface {
 	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
 	// Claim makes this host the owner of a run of another host, and moves the run here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
-	// Erased returns which hosts have erased an agent that this host has just erased. It does not ask the
+	// Erased returns which hosts have not erased an agent yet that this host has just erased. It does not ask the
 	// engine. It is nil if there is no fleet.
-	Erased(ctx context.Context, owner, agent string) *ckpt.ErasedFleet
-	// Erasure asks the engine which hosts have confirmed the erasure with this row number in this host's
-	// audit log.
-	Erasure(ctx context.Context, sc ckpt.Scope, n int64) (*ckpt.ErasedFleet, error)
+	Erased() *ckpt.ErasedFleet
 	// Bring moves the run of a resume request to this host, if another host has it and it can move without a
 	// person.
 	Bring(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error
@@ -68,12 +65,7 @@ func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (
 	return nil, n.refuse(sc)
 }
 
-func (noFleet) Erased(context.Context, string, string) *ckpt.ErasedFleet { return nil }
-
-func (n noFleet) Erasure(_ context.Context, sc ckpt.Scope, _ int64) (*ckpt.ErasedFleet, error) {
-	sc.Admin = true // every user may ask this about their own agents
-	return nil, n.refuse(sc)
-}
+func (noFleet) Erased() *ckpt.ErasedFleet { return nil }
 
 // Bring does nothing: this host continues the resume. It refuses a standby, which needs a fleet.
 func (n noFleet) Bring(_ context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) error {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -32,22 +31,4 @@ func (c *call) listFleetRuns() error {
 		return ckpt.Errorf(ckpt.CodeInvalid, "before is no cursor of a page of the fleet's runs")
 	}
 	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
-}
-
-// getErasure returns which hosts have confirmed an erasure of this host.
-func (c *call) getErasure() error {
-	n, err := rowNumber(c.r.PathValue("n"))
-	if err != nil {
-		return err
-	}
-	return read(c, false, func(ctx context.Context) (*ckpt.ErasedFleet, error) { return c.server.fleet.Erasure(ctx, c.scope, n) })
-}
-
-// rowNumber reads the number of an erasure from a path.
-func rowNumber(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, ckpt.Errorf(ckpt.CodeInvalid, "the number of an erasure is a row of the audit log, as the answer to the erasure tells it")
-	}
-	return n, nil
 }

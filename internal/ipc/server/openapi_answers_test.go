@@ -618,8 +618,6 @@ func (a *api) daemon() {
 	a.want(409, get("/v1/fleet/runs?host=h&agent=a&status=running&limit=2&before=2026-11-24T00%3A00%3A00.000Z%2Fu"))
 	a.want(400, get("/v1/fleet/runs?status=bad"))
 	a.want(400, get("/v1/fleet/runs?before=none"))
-	a.want(409, get("/v1/fleet/erasures/7"))
-	a.want(400, get("/v1/fleet/erasures/none"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet/hosts"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(409, get("/v1/fleet/runs"))

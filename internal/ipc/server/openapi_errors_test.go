@@ -194,11 +194,7 @@ func (f failing) SetOwnerPolicy(context.Context, ckpt.Scope, []byte) (*ckpt.Owne
 	return nil, f.err
 }
 
-func (f failing) Erased(context.Context, string, string) *ckpt.ErasedFleet { return nil }
-
-func (f failing) Erasure(context.Context, ckpt.Scope, int64) (*ckpt.ErasedFleet, error) {
-	return nil, f.err
-}
+func (f failing) Erased() *ckpt.ErasedFleet { return nil }
 
 func (f failing) Erase(context.Context, ckpt.Scope, string) (*ckpt.Erased, error) {
 	return nil, f.err

@@ -110,7 +110,6 @@ var routes = []route{
 	{name: "fleet_hosts", method: "GET", path: "/v1/fleet/hosts", do: (*call).listFleetHosts},
 	{name: "fleet_runs", method: "GET", path: "/v1/fleet/runs",
 		params: []string{"host", "principal", "agent", "status", "before", "limit"}, do: (*call).listFleetRuns},
-	{name: "erasure", method: "GET", path: "/v1/fleet/erasures/{n}", do: (*call).getErasure},
 	{name: "settings", method: "GET", path: "/v1/settings", do: (*call).getSettings},
 	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},
 	{name: "health", method: "GET", path: "/healthz", free: true, do: (*call).getHealth},
