@@ -86,7 +86,7 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root setpriv
 	go test -v -count=1 -timeout 20m -skip '^TestMeasure' ./internal/fleet/... ./internal/db/journal
 	go test -v -count=1 -timeout 300s -run '^TestFleetNemesis$$' ./internal/daemon
-	go test -v -count=1 -timeout 300s -run '^(TestFleetSeen|TestFleetErases)$$' ./cmd/ckptsidecar
+	go test -v -count=1 -timeout 300s -run '^(TestFleetSeen|TestFleetErases|TestWhoAsksForARunOfAnotherHost)$$' ./cmd/ckptsidecar
 	go test -v -count=1 -timeout 300s -run '^TestFleetPage$$' ./internal/console
 	examples/fleet/story.sh
 	examples/fleet/standby.sh

@@ -55,7 +55,7 @@ type Error struct {
 	Outcome    Outcome       // "" means not_saved
 	RetryAfter time.Duration // when to try again; 0 if a retry does not help or is up to the caller
 	Missing    []string      // the SHA-256s of the contents, or the ids of the trees, that are missing
-	Host       string        // the host of the fleet that owns the run now; set with fenced, if it is known
+	Host       string        // the host of the fleet that has the run; set with fenced and conflict, if it is known
 	Term       int64         // the term under which that host owns the run
 	Err        error         // the cause, for the log only
 }

@@ -201,8 +201,57 @@ func TestFleetErases(t *testing.T) {
 	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "agent third of", "waiting for host-away", "ckptsidecar fleet forget HOST")
 	w.wants(t, cli.ExitNotFound, []string{"fleet", "forget", "nobody", url}, "no host nobody")
 	w.wants(t, cli.ExitConflict, []string{"fleet", "forget", "seen-host", url}, "host seen-host is not gone")
-	w.wants(t, cli.ExitDone, []string{"fleet", "forget", "host-away", url}, "forgotten  host host-away: no erasure waits for it", "0 runs")
+	w.wants(t, cli.ExitDone, []string{"fleet", "forget", "host-away", url}, "forgotten  host host-away: no erasure waits for it")
 	w.wants(t, cli.ExitDone, []string{"fleet", "hosts", url}, "host-away", "forgotten")
+}
+
+// TestWhoAsksForARunOfAnotherHost: a run of this host was claimed by another one. Whoever asks for the run is told so, and does
+// not go on. The next session of a coding agent begins all the same.
+func TestWhoAsksForARunOfAnotherHost(t *testing.T) {
+	engine := pgtest.Start(t)
+	url := engine.Database("fleet")
+	_, _, err := host.Migrate(t.Context(), url)
+	must(t, err)
+	w := newFleetWorld(t, url)
+	begins := func(session, source string) called {
+		t.Helper()
+		input := fmt.Sprintf(`{"session_id":%q,"cwd":%q,"hook_event_name":"SessionStart","source":%q}`, session, w.folder, source)
+		return w.said(t, input, "hook", "--for", "claude-code", "--agent", "coder")
+	}
+	if got := begins("first", "startup"); got.code != cli.ExitDone {
+		t.Fatalf("a session begins with %+v", got)
+	}
+	other := newFleetWorld(t, url)
+	w.shipped(t)
+	run := w.runOf(t, "first")
+	other.wants(t, cli.ExitDone, []string{"fleet", "claim", "coder/" + run, "--force"}, "is on this host now")
+	expect.Soon(t, "this host knows of the claim", func() bool {
+		r, err := w.client.Run(t.Context(), ckpt.RunRef{Agent: "coder", Run: run})
+		return err == nil && r.Ownership == ckpt.OwnershipFenced
+	})
+	if got := w.said(t, "", "resume", "coder", "--run", run); got.code == cli.ExitDone || !strings.Contains(got.stderr, "host seen-host") {
+		t.Errorf("a resumption is answered %+v", got)
+	}
+	if got := begins("first", "resume"); !strings.Contains(got.stdout, "Another host of the fleet has this session") {
+		t.Errorf("the session that goes on is told %+v", got)
+	}
+	begins("second", "startup")
+	if run := w.runOf(t, "second"); run == "" {
+		t.Error("the next session is not recorded")
+	}
+}
+
+// runOf returns the run of a session, "" if there is none.
+func (w *fleetWorld) runOf(t *testing.T, session string) string {
+	t.Helper()
+	page, err := w.client.Runs(t.Context(), ckpt.RunFilter{Agent: "coder"})
+	must(t, err)
+	for _, r := range page.Runs {
+		if strings.Contains(r.Run, session) || r.ExternalSession == ckpt.Ref(session) {
+			return r.Run
+		}
+	}
+	return ""
 }
 
 // damaged restores a host whose copy in the engine is damaged in one place.

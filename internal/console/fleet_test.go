@@ -63,6 +63,11 @@ func TestFleetPage(t *testing.T) {
 	}
 	first.save("coder", "one", `{"n": 1}`)
 	first.save("coder", "two", `{"n": 1}`)
+	for _, run := range []string{"one", "two"} {
+		if _, _, err := first.client.EndRun(t.Context(), ckpt.RunRef{Agent: "coder", Run: run}, ckpt.EndRequest{Status: ckpt.RunInterrupted}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	beta := worldWith(t, func(c *real.Config) { c.FleetName, c.FleetEngine = "beta", engine })
 	beta.eventually("fleet", "coder / one")
 	beta.eventually("fleet", "coder / two")
@@ -100,6 +105,10 @@ func TestFleetPage(t *testing.T) {
 	back := alpha(engine)
 	for _, run := range []string{"one", "two"} {
 		back.eventually("fleet", "coder / "+run+`</a><div class="g">uid:`)
+	}
+	address := back.formIn(back.page("fleet"), "o/")
+	if page := back.page(address); !strings.Contains(page, "Host beta of the fleet has this run") {
+		t.Errorf("the page of a run that another host has claimed is %s", page)
 	}
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -43,6 +44,12 @@ func (c *Console) plan(ctx context.Context, line client.Operator, run *ckpt.Run,
 		return nil, nil
 	}
 	p, _, err := line.Resume(ctx, ckpt.ResumeRequest{Agent: run.Agent, Run: run.Run, DryRun: true})
+	var e *ckpt.Error
+	if errors.As(err, &e) && e.Host != "" {
+		return &planView{Verdict: draw.Badge{Class: "warn", Icon: "lost", Word: "Elsewhere"}, Rows: []planRow{
+			{Class: "warn", Icon: "lost", Head: "Host " + e.Host + " of the fleet has this run", Detail: e.Message},
+		}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,10 @@ func planText(p *ckpt.Plan, same bool) string {
 }
 
 // notRecordedText tells a model that another process owns the session's run.
-func (c *call) notRecordedText() string {
+func (c *call) notRecordedText(err error) string {
+	if hasHost(err) {
+		return "[ckptsidecar] Another host of the fleet has this session: what happens here is not recorded. Tell the user, and stop: " + ckpt.AsError(err).Message
+	}
 	return fmt.Sprintf("[ckptsidecar] Process %d has the same session open, and the record of the session belongs to it: what happens here is not "+
 		"recorded. Tell the user to close the session there. After that, recording begins with the next prompt.", c.run.PID)
 }

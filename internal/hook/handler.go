@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -249,6 +250,12 @@ func (c *call) refusal() error {
 		"process does is not recorded. Close the session in one of them", c.run.Run, c.run.PID)
 }
 
+// hasHost reports whether an error says that another host of the fleet has the run.
+func hasHost(err error) bool {
+	var e *ckpt.Error
+	return errors.As(err, &e) && e.Host != ""
+}
+
 // mayWrite refuses to record anything in a run that belongs to another process, as if both were one. The beginning of
 // a session and of a turn claim the run, and so find out themselves.
 func (c *call) mayWrite(ctx context.Context) error {
@@ -280,8 +287,8 @@ func (c *call) start(ctx context.Context) (string, error) {
 	}
 	plan, err := c.register(ctx, request)
 	switch {
-	case err != nil && plan != nil:
-		return c.notRecordedText(), err
+	case err != nil && (plan != nil || hasHost(err)):
+		return c.notRecordedText(err), err
 	case err != nil:
 		return "", err
 	case plan != nil && plan.Verdict != ckpt.VerdictUnsafe && plan.Verdict != ckpt.VerdictFresh:
@@ -322,6 +329,9 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 			return nil, nil
 		}
 		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
+		if hasHost(err) { // that session goes on elsewhere, and this one begins
+			return nil, nil
+		}
 		if err != nil || plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) > 0 {
 			return plan, err
 		}

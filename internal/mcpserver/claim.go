@@ -49,6 +49,10 @@ func (s *Server) own(ctx context.Context, run string) (ckpt.RunRef, error) {
 	}
 	request := ckpt.ResumeRequest{Agent: s.agent, Run: ref.Run, PID: s.pid, DryRun: true, Reason: "an MCP server wants to write"}
 	plan, _, err := s.client.Resume(ctx, request)
+	var e *ckpt.Error
+	if errors.As(err, &e) && e.Host != "" {
+		return ref, ckpt.Errorf(e.Code, "nothing was done: %s. Call resume_run to bring the run here, or use another run (argument run)", e.Message)
+	}
 	if err != nil {
 		return ref, err
 	}

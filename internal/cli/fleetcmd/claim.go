@@ -62,8 +62,8 @@ func (c *claimCmd) Run(ctx context.Context, a *cli.App) error {
 	tellClaimed(a, done)
 	tellLeftOut(a, done.Damaged)
 	if done.Uncertain != "" {
-		term.Printf(a.Stdout, "a person must decide before it goes on: %s\n", done.Uncertain)
-		term.Printf(a.Stdout, "look with: ckptsidecar operations %s --run %s\n", done.Agent, done.Run)
+		a.Out.Hanging(a.Stdout, "", term.Escape(fmt.Sprintf("a person must decide before it goes on: %s; look with: ckptsidecar operations %s --run %s",
+			done.Uncertain, done.Agent, done.Run)))
 	}
 	return leftOut(done.Damaged)
 }

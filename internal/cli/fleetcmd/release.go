@@ -2,6 +2,7 @@ package fleetcmd
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -67,7 +68,8 @@ func (c *forgetCmd) Run(ctx context.Context, a *cli.App) error {
 	case a.JSON:
 		return a.WriteJSON(h)
 	}
-	term.Printf(a.Stdout, "%s  host %s: no erasure waits for it; deleted from the engine: %s\n", a.Out.Green("forgotten"), h.Name, term.Count(h.Runs, "run"))
+	a.Out.Hanging(a.Stdout, a.Out.Green("forgotten")+"  ", term.Escape(fmt.Sprintf("host %s: no erasure waits for it; deleted from the engine: %s",
+		h.Name, term.Count(h.Runs, "run"))))
 	return nil
 }
 

@@ -175,8 +175,8 @@ func (c *claimant) bring(ctx context.Context, e *pg.Engine, sc ckpt.Scope, r *ck
 		case run.DB != c.host.DB && run.Ground(c.grace, r.Force && sc.Admin) == "":
 			return e, nil, c.stillOwned(&run, "")
 		case r.DryRun:
-			return e, nil, ckpt.Errorf(ckpt.CodeConflict,
-				"run %s of %s is on host %s of the fleet: without dry_run, this call claims it", run.Run, run.Agent, run.Host)
+			return e, nil, &ckpt.Error{Code: ckpt.CodeConflict, Host: run.Host, Message: fmt.Sprintf(
+				"run %s of %s is on host %s of the fleet, and no plan is made before a resumption has claimed it", run.Run, run.Agent, run.Host)}
 		}
 		agent, err := c.mustOpen(ctx, e, sc, &run, false, "")
 		if err != nil {
@@ -231,8 +231,8 @@ func mustBeSure(run *fleet.Claimable, agent *fleet.LostAgent) error {
 	if run.Released && run.Status != string(ckpt.RunRunning) || durableFleet(agent.Doc) {
 		return nil
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "run %s of %s is on host %s of the fleet, and nobody knows what it did there after it was shipped last: "+
-		"bring it here with `ckptsidecar resume %s --run %s`, and then run the graph again", run.Run, run.Agent, run.Host, run.Agent, run.Run)
+	return &ckpt.Error{Code: ckpt.CodeConflict, Host: run.Host, Message: fmt.Sprintf("run %s of %s is on host %s of the fleet, and nobody knows what it did "+
+		"there after it was shipped last: bring it here with `ckptsidecar resume %s --run %s`, and then run the graph again", run.Run, run.Agent, run.Host, run.Agent, run.Run)}
 }
 
 // claimFor claims a run for a resumption.

@@ -255,7 +255,7 @@ func (c *claimant) stillOwned(run *fleet.Claimable, hint string) error {
 	if run.Lease != nil {
 		how = fmt.Sprintf("holds its lease: run `ckptsidecar fleet release` or `fleet drain` there, or stop its daemon and wait %.0f s", wait.Seconds())
 	}
-	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: wait,
+	return &ckpt.Error{Code: ckpt.CodeConflict, RetryAfter: wait, Host: run.Host,
 		Message: fmt.Sprintf("host %s, which owns run %s of %s, %s%s", run.Host, run.Run, run.Agent, how, hint)}
 }
 

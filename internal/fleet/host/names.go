@@ -182,8 +182,9 @@ func (c *claimant) letGo(ctx context.Context, sc ckpt.Scope, t *fleet.Taken, age
 		return err
 	}
 	if s.Checkpoints+s.Rows > 0 && !acknowledgesNothing(c.store.FleetPolicyOf, s) {
-		return ckpt.Errorf(ckpt.CodeConflict, "host %s has run %s of %s, and %d checkpoints and %d rows of the audit log exist only here: %s",
-			t.Host, run, agent, s.Checkpoints, s.Rows, keepOrDelete(agent, run))
+		return &ckpt.Error{Code: ckpt.CodeConflict, Host: t.Host, Message: fmt.Sprintf(
+			"host %s has run %s of %s, and %d checkpoints and %d rows of the audit log exist only here: %s",
+			t.Host, run, agent, s.Checkpoints, s.Rows, keepOrDelete(agent, run))}
 	}
 	admin := sc
 	admin.Admin, admin.Target, admin.Reason = true, sc.Whose(), fmt.Sprintf("host %s of the fleet has it", t.Host)
