@@ -43,7 +43,8 @@ func (c *claimant) bringFor(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRe
 	if r.Fleet != nil && !*r.Fleet {
 		return c.anew(ctx, sc, r)
 	}
-	if ask, err := c.mayBeElsewhere(ctx, sc, r); err != nil || !ask {
+	// The engine must be asked about a run that is not here, and about a run that another host has claimed.
+	if here, elsewhere, err := c.stored(ctx, sc, ckpt.RunRef{Agent: r.Agent, Run: r.Run}); err != nil || here && !elsewhere {
 		r.Claimed = c.brought.plan(ctx, journal.New(c.store.Core), sc.Whose(), r.Agent, runOr(r.Run))
 		return err
 	}
@@ -106,21 +107,6 @@ func (c *claimant) find(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReques
 		e.Close()
 	}
 	return e, all, err
-}
-
-// mayBeElsewhere reports whether the engine must be asked where a run is. It must be
-// asked about a run that is not here, and about a run that another host has claimed.
-func (c *claimant) mayBeElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeRequest) (bool, error) {
-	j := journal.New(c.store.Core)
-	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
-	if err != nil {
-		return false, err
-	}
-	if named {
-		_, is, err := j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
-		return is, err
-	}
-	return true, nil
 }
 
 func runOr(name string) string {

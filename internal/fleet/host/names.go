@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,25 +29,30 @@ func (c *claimant) mayBeBorn(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	if p, err := c.store.FleetPolicyOf(sc.Whose(), ref.Agent); err != nil || !journal.TakesNames(p) {
 		return nil
 	}
-	j := journal.New(c.store.Core)
-	_, named, err := j.HasRun(ctx, sc.Whose(), ref.Agent, runOr(ref.Run), "")
-	if err != nil {
+	here, elsewhere, err := c.stored(ctx, sc, ref)
+	switch {
+	case err != nil:
 		return err
-	}
-	if named {
-		if _, is, err := j.OtherOwner(ctx, sc.Whose(), ref.Agent, runOr(ref.Run)); !is || what != server.BeginRun || err != nil {
-			c.begun(name, !is)
-			return err
-		}
+	case here && !elsewhere:
+		c.begun(name)
+		return nil
+	case here && what != server.BeginRun: // the store refuses it
+		return nil
 	}
 	return c.askName(ctx, sc, ref)
 }
 
-// begun remembers that a run is stored here.
-func (c *claimant) begun(name string, here bool) {
-	if !here {
-		return
+// stored reports whether a run is stored here, and whether another host owns it.
+func (c *claimant) stored(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (here, elsewhere bool, err error) {
+	_, elsewhere, err = journal.New(c.store.Core).OtherOwner(ctx, sc.Whose(), ref.Agent, runOr(ref.Run))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, false, nil
 	}
+	return err == nil, elsewhere, err
+}
+
+// begun remembers that a run is stored here.
+func (c *claimant) begun(name string) {
 	if c.hereN.Add(1) > hereMost {
 		c.here.Clear()
 		c.hereN.Store(0)
@@ -108,13 +115,8 @@ func (c *claimant) anew(ctx context.Context, sc ckpt.Scope, r *ckpt.ResumeReques
 	if err == nil && !journal.TakesNames(p) || r.DryRun {
 		return nil
 	}
-	j := journal.New(c.store.Core)
-	_, named, err := j.HasRun(ctx, sc.Whose(), r.Agent, runOr(r.Run), "")
-	if err == nil && named {
-		_, named, err = j.OtherOwner(ctx, sc.Whose(), r.Agent, runOr(r.Run))
-		named = !named
-	}
-	if err != nil || named {
+	here, elsewhere, err := c.stored(ctx, sc, ckpt.RunRef{Agent: r.Agent, Run: r.Run})
+	if err != nil || here && !elsewhere {
 		return err
 	}
 	done, err := c.turns.asks.take(ctx)
