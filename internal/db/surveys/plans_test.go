@@ -36,7 +36,7 @@ func TestSurveysUseIndexes(t *testing.T) {
 		"count of all runs": countRuns("*"), "count of an owner's runs": countRuns("uid:1"),
 		"count of all findings": countFindings("*"), "count of an owner's findings": countFindings("uid:1"),
 		"recorded run": selectRecorded, "segments": selectSegments, "agents' runs": selectAgentsRuns, "held": selectHeld, "needed": selectNeeded, "first": selectFirst, "last": selectLast,
-		"count of steps": countSteps, "count of failed": countFailed, "steps": selectSteps, "step bins": selectStepBins,
+		"count of steps": countSteps, "steps": selectSteps, "step bins": selectStepBins,
 		"operations": selectOperations, "checkpoints": selectCheckpoints, "places": selectPlaces, "findings": selectRunFindings,
 		"count of findings": countRunFindings, "count of operations": countRunOperations,
 	} {

@@ -27,7 +27,7 @@ func (s *Surveys) Recorder(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	err = s.core.Reading(ctx, func(q *sqlx.Tx) error {
 		r.q = q
 		for _, part := range []func() error{
-			r.readRun, r.readSegments, r.readEnds, r.view, r.steps, r.operations, r.checkpoints, r.findings, r.whole,
+			r.readRun, r.readSegments, r.readEnds, r.view, r.whole, r.steps, r.operations, r.checkpoints, r.findings,
 		} {
 			if err := part(); err != nil {
 				return err
@@ -94,7 +94,6 @@ const (
 		UNION ALL SELECT created_at FROM (SELECT created_at FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY slot DESC LIMIT 1))`
 
 	countSteps  = `SELECT count(*) FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3`
-	countFailed = `SELECT count(*) FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3 AND status IN ('failed', 'interrupted')`
 	selectSteps = `SELECT key, name, status, attempt, started_at, ended_at, coalesce(substr(error, 1, 200), '') AS error, outcome,
 		duration_ms, input_tokens, output_tokens, cost_usd, progress
 		FROM steps WHERE run_id = ?1 AND started_at >= ?2 AND started_at < ?3 ORDER BY started_at, id`
@@ -131,22 +130,10 @@ func (r *recorder) readRun() error {
 	if !row.SegmentAt.IsZero() {
 		v.Sums.WorkedMS += max(0, v.At.Sub(row.SegmentAt.Time).Milliseconds())
 	}
-	const always, never = "", "9999"
-	for _, of := range []struct {
-		to    *int64
-		query string
-		args  []any
-	}{
-		{&v.Sums.Steps, countSteps, []any{r.run, always, never}},
-		{&v.Sums.Failed, countFailed, []any{r.run, always, never}},
-		{&v.Sums.Operations, countRunOperations, []any{r.run}},
-		{&v.Sums.Findings, countRunFindings, []any{r.run}},
-	} {
-		if err := r.q.GetContext(r.ctx, of.to, of.query, of.args...); err != nil {
-			return err
-		}
+	if err := r.q.GetContext(r.ctx, &v.Sums.Operations, countRunOperations, r.run); err != nil {
+		return err
 	}
-	return nil
+	return r.q.GetContext(r.ctx, &v.Sums.Findings, countRunFindings, r.run)
 }
 
 // readSegments reads who owned the run at what time. A run without stored segments, because it is
@@ -297,8 +284,11 @@ func (r *recorder) stepBins(x axis, past ckpt.Time) ([]survey.StepBin, error) {
 func (r *recorder) steps() (err error) {
 	lane := &r.v.Steps
 	lane.Marks, lane.Bins = []survey.StepMark{}, []survey.StepBin{}
-	if err := r.q.GetContext(r.ctx, &lane.Count, countSteps, r.run, r.v.From, r.past); err != nil {
-		return err
+	lane.Count = r.v.Sums.Steps
+	if !r.v.From.Equal(r.v.Began.Time) || !r.v.To.Equal(r.v.Ended.Time) { // the view is a part of the run
+		if err := r.q.GetContext(r.ctx, &lane.Count, countSteps, r.run, r.v.From, r.past); err != nil {
+			return err
+		}
 	}
 	if lane.Count > int64(r.v.Bins) {
 		lane.Bins, err = r.stepBins(r.axis, r.past)
@@ -420,12 +410,15 @@ func (r *recorder) findings() error {
 	return nil
 }
 
-// whole counts the steps of the whole run for the brush.
+// whole counts the steps of the whole run for the brush, and in all.
 func (r *recorder) whole() (err error) {
 	past := ckpt.At(r.v.Ended.Add(time.Millisecond))
 	x := divide(r.v.Began.Time, past.Time, survey.WholeBins)
 	r.v.Whole.BinMS = x.bin.Milliseconds()
 	r.v.Whole.Steps, err = r.stepBins(x, past)
+	for _, b := range r.v.Whole.Steps {
+		r.v.Sums.Steps, r.v.Sums.Failed = r.v.Sums.Steps+b.Count, r.v.Sums.Failed+b.Failed
+	}
 	return err
 }
 
