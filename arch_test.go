@@ -429,11 +429,10 @@ func isStandard(path string) bool {
 // tables says which package may write which table. A package that is not listed may not name any table in a
 // statement that writes.
 var tables = map[string][]string{
-	"internal/db/audit": {"audit_head"}, // in an archive, which it makes
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_archives", "audit_head", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "runs", "spans", "trees", "whos", "words",
+		"act_texts", "acts", "agents", "audit_archives", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "runs", "spans", "trees",
 	},
 	"internal/db/policies": {"policies"},
 	"internal/db/driftlog": {"checkpoint_trees", "checkpoints", "findings", "runs"},
@@ -444,7 +443,7 @@ var tables = map[string][]string{
 	"internal/db/spans":     {"observed", "runs", "spans", "steps"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes"},
 	"internal/db/copy": {
-		"acts", "agents", "audit_head", "checkpoint_trees", "checkpoints", "content_uses", "contents", "meta", "observed", "operations", "run_segments", "runs", "segments", "tree_files", "trees",
+		"acts", "agents", "checkpoint_trees", "checkpoints", "content_uses", "contents", "meta", "observed", "operations", "run_segments", "runs", "segments", "tree_files", "trees",
 	},
 	"internal/db": {
 		"agents", "checkpoint_trees", "checkpoints", "content_leases", "content_secrets", "content_uses", "contents", "deliveries", "event_batches", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "scrub_owed", "segments", "steps", "tokens", "tree_files", "trees",

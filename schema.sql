@@ -593,18 +593,18 @@ CREATE TABLE IF NOT EXISTS idempotency (
     PRIMARY KEY (key, agent_id)
 ) STRICT, WITHOUT ROWID;
 
--- The audit log. Each row of acts says who did what, when, and how it went, in
--- numbers and bytes; the views audit_log, audit_removals and audit_chain give it
--- as text. Rows are only ever added. A save's row also records which checkpoints
--- went because of it, and is what a repeated save is answered from.
+-- The audit log. Each row of acts says who did what, when, and how it went; the
+-- views audit_log, audit_removals and audit_chain give it as text. Rows are only
+-- ever added. A save's row also records which checkpoints went because of it, and
+-- is what a repeated save is answered from. The newest row is the head of the log.
 CREATE TABLE IF NOT EXISTS acts (
     n       INTEGER PRIMARY KEY, -- 1, 2, … without gaps
     at      INTEGER NOT NULL,    -- milliseconds since 1970, UTC
-    who     INTEGER NOT NULL REFERENCES whos (id),
+    who     TEXT,                -- NULL: the owner of its place
     pid     INTEGER NOT NULL,
-    action  INTEGER NOT NULL REFERENCES words (id),
+    action  TEXT NOT NULL,
     place   INTEGER REFERENCES places (id),
-    outcome INTEGER REFERENCES words (id), -- an error code; NULL is done
+    outcome TEXT,                -- an error code; NULL is done
     retries INTEGER,             -- NULL is 0
     kind    INTEGER,             -- of a save: 1 routine, 2 pre_operation, 3 recovery
     seq     INTEGER,             -- of a save: its number in its run
@@ -612,7 +612,7 @@ CREATE TABLE IF NOT EXISTS acts (
     size    INTEGER,             -- of a save: bytes of the state
     stored  INTEGER,             -- of a save: bytes that it added; NULL is size
     gone    INTEGER,             -- the row of the save whose checkpoint went
-    why     INTEGER REFERENCES words (id), -- it went
+    why     TEXT,                -- it went; a number N says: not among the newest N routine checkpoints
     subject BLOB,                -- what it was done to: the 16 bytes of a UUID
     sha256  BLOB,                -- of a save: 32 bytes, of the state
     rest    BLOB,                -- of a save: 16 bytes, of its content type, metadata, step and program; NULL where they have the defaults
@@ -629,22 +629,12 @@ CREATE TABLE IF NOT EXISTS act_texts (
     reason  TEXT,
     detail  TEXT                 -- a JSON object
 ) STRICT;
--- The names in the audit log. They outlive their agents and runs. n is the first
--- row of acts that uses one.
-CREATE TABLE IF NOT EXISTS whos (
-    id  INTEGER PRIMARY KEY,
-    n   INTEGER NOT NULL,
-    who TEXT NOT NULL UNIQUE
-) STRICT;
-CREATE TABLE IF NOT EXISTS words (
-    id   INTEGER PRIMARY KEY,
-    n    INTEGER NOT NULL,
-    word TEXT NOT NULL UNIQUE
-) STRICT;
+-- The agents and runs that the audit log names. They outlive both. n is the first
+-- row of acts that names one.
 CREATE TABLE IF NOT EXISTS places (
     id    INTEGER PRIMARY KEY,
     n     INTEGER NOT NULL,
-    owner TEXT NOT NULL, -- '' for none, as in the two others
+    owner TEXT NOT NULL, -- '' for none, as agent and run
     agent TEXT NOT NULL,
     run   TEXT NOT NULL,
     life  INTEGER NOT NULL, -- of the run; 0 where there was none
@@ -678,13 +668,6 @@ CREATE TABLE IF NOT EXISTS audit_links (
     n    INTEGER PRIMARY KEY,
     hash TEXT NOT NULL
 ) STRICT;
--- The last row of the audit log, so that taking rows off its end shows.
-CREATE TABLE IF NOT EXISTS audit_head (
-    id   INTEGER PRIMARY KEY CHECK (id = 1),
-    n    INTEGER NOT NULL,
-    hash TEXT NOT NULL
-) STRICT;
-
 -- ---------------------------------------------------------------- guards ---
 -- What nobody may rewrite by hand. The daemon is bound by them too. REPLACE
 -- deletes a row without a word to the triggers on DELETE, so triggers on INSERT
@@ -708,28 +691,12 @@ CREATE TRIGGER IF NOT EXISTS audit_links_are_never_changed BEFORE UPDATE ON audi
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS act_texts_are_never_changed BEFORE UPDATE ON act_texts
 BEGIN SELECT RAISE(ABORT, 'what the audit log says stays as it was said'); END;
-CREATE TRIGGER IF NOT EXISTS whos_are_never_changed BEFORE UPDATE ON whos
-BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
-CREATE TRIGGER IF NOT EXISTS whos_are_never_removed BEFORE DELETE ON whos
-BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
-CREATE TRIGGER IF NOT EXISTS words_are_never_changed BEFORE UPDATE ON words
-BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
-CREATE TRIGGER IF NOT EXISTS words_are_never_removed BEFORE DELETE ON words
-BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 CREATE TRIGGER IF NOT EXISTS places_are_never_changed BEFORE UPDATE ON places
 BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 CREATE TRIGGER IF NOT EXISTS places_are_never_removed BEFORE DELETE ON places
 BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 CREATE TRIGGER IF NOT EXISTS ids_are_never_changed BEFORE UPDATE ON ids
 BEGIN SELECT RAISE(ABORT, 'an id stays with the save that it was used for'); END;
-CREATE TRIGGER IF NOT EXISTS audit_head_is_never_removed BEFORE DELETE ON audit_head
-BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
-CREATE TRIGGER IF NOT EXISTS audit_head_only_moves_on BEFORE UPDATE ON audit_head
-WHEN NEW.id <> OLD.id OR NEW.n <= OLD.n OR NEW.hash IS NOT (SELECT lower(hex(hash)) FROM acts WHERE n = NEW.n)
-BEGIN SELECT RAISE(ABORT, 'the head of the audit log moves on to a newer row and nowhere else'); END;
-CREATE TRIGGER IF NOT EXISTS audit_head_is_never_replaced BEFORE INSERT ON audit_head
-WHEN EXISTS (SELECT 1 FROM audit_head)
-BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
 
 -- Labels, the pin and the mark of suspicion change; the rest is as it was saved.
 -- A routine checkpoint without a pin may give its row to a later one of its run.
@@ -838,6 +805,8 @@ DROP VIEW IF EXISTS audit_removals;
 DROP VIEW IF EXISTS audit_chain;
 DROP VIEW IF EXISTS audit_texts;
 DROP VIEW IF EXISTS audit_log;
+DROP VIEW IF EXISTS audit_head;
+DROP VIEW IF EXISTS acts_text;
 DROP VIEW IF EXISTS audit_agents;
 DROP VIEW IF EXISTS audit_owners;
 DROP VIEW IF EXISTS audit_runs;
@@ -943,37 +912,38 @@ SELECT a.name, a.owner, r.base, r.life, t.thread, t.ns, w.checkpoint, w.task, w.
        CASE WHEN w.type LIKE '%json' THEN CAST(sqlar_uncompress(w.data, w.size) AS TEXT) ELSE sqlar_uncompress(w.data, w.size) END
 FROM graph_writes w JOIN graph_threads t ON t.run_id = w.run_id JOIN runs r ON r.id = w.run_id JOIN agents a ON a.id = r.agent_id;
 
+-- Columns of acts as text: what the next views share.
+CREATE VIEW acts_text (n, at, subject, kind, seq, why, prev) AS
+SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000),
+       nullif(lower(substr(hex(a.subject), 1, 8) || '-' || substr(hex(a.subject), 9, 4) || '-' || substr(hex(a.subject), 13, 4) || '-' || substr(hex(a.subject), 17, 4) || '-' || substr(hex(a.subject), 21)), '----'),
+       CASE a.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, a.seq,
+       CASE WHEN a.why NOT GLOB '*[^0-9]*' THEN 'not among the newest ' || a.why || ' routine checkpoints' ELSE a.why END,
+       coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_links b WHERE b.n = a.n - 1), '')
+FROM acts a;
+
+-- The newest row of the audit log.
+CREATE VIEW audit_head (n, hash) AS
+SELECT coalesce((SELECT max(n) FROM acts), 0), coalesce((SELECT lower(hex(hash)) FROM acts ORDER BY n DESC LIMIT 1), '');
+
 -- Who did what, when, and how it went. removed is a JSON array of the checkpoints
 -- that went because of it; audit_removals has a row for each.
 CREATE VIEW audit_log (n, at, who, pid, action, owner, agent, run, life, subject, outcome, reason, retries, detail, prev, hash, removed) AS
-SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000), w.who, a.pid, x.word,
-       nullif(p.owner, ''), nullif(p.agent, ''), nullif(p.run, ''), nullif(p.life, 0),
-       CASE WHEN a.subject IS NULL THEN t.subject
-       ELSE lower(substr(hex(a.subject), 1, 8) || '-' || substr(hex(a.subject), 9, 4) || '-' || substr(hex(a.subject), 13, 4) || '-' || substr(hex(a.subject), 17, 4) || '-' || substr(hex(a.subject), 21)) END,
-       coalesce(o.word, 'done'), coalesce(t.reason, CASE WHEN a.sha256 IS NULL THEN y.word END), coalesce(a.retries, 0),
+SELECT a.n, x.at, coalesce(a.who, p.owner), a.pid, a.action, nullif(p.owner, ''), nullif(p.agent, ''), nullif(p.run, ''), nullif(p.life, 0),
+       coalesce(x.subject, t.subject), coalesce(a.outcome, 'done'),
+       coalesce(t.reason, CASE WHEN a.sha256 IS NULL THEN x.why END), coalesce(a.retries, 0),
        CASE WHEN a.sha256 IS NULL AND a.gone IS NULL THEN coalesce(t.detail, '{}')
-       WHEN a.sha256 IS NULL THEN (SELECT json_object('kind', CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
-                                                      'seq', g.seq)
-            FROM (SELECT a.gone AS n) i LEFT JOIN acts g ON g.n = i.n)
-       WHEN a.rest IS NULL AND a.more IS NULL AND t.detail IS NULL THEN
-            json_object('kind', CASE a.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, 'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size)
-       ELSE json_patch(json_patch(json_patch('{}', json_object('kind', CASE a.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
-                           'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size, 'rest', CASE WHEN a.rest IS NOT NULL THEN lower(hex(a.rest)) END)),
-                       json_remove(coalesce(a.more, '{}'), '$.parent', '$.removed')), coalesce(t.detail, '{}')) END,
-       coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_links b WHERE b.n = a.n - 1), ''),
-       lower(hex(a.hash)),
-       CASE WHEN a.gone IS NOT NULL THEN json_array(json(
-        (SELECT json_object('id', nullif(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), '----'), 'kind', CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
-                   'seq', g.seq, 'reason', y.word)
-        FROM (SELECT a.gone AS n) i LEFT JOIN acts g ON g.n = i.n)))
+       WHEN a.sha256 IS NULL THEN (SELECT json_object('kind', g.kind, 'seq', g.seq) FROM (SELECT a.gone AS n) i LEFT JOIN acts_text g ON g.n = i.n)
+       WHEN a.rest IS NULL AND a.more IS NULL AND t.detail IS NULL THEN json_object('kind', x.kind, 'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size)
+       ELSE json_patch(json_patch(json_object('kind', x.kind, 'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size),
+                                  json_patch(json_object('rest', nullif(lower(hex(a.rest)), '')), json_remove(coalesce(a.more, '{}'), '$.parent', '$.removed'))),
+                       coalesce(t.detail, '{}')) END,
+       x.prev, lower(hex(a.hash)),
+       CASE WHEN a.gone IS NOT NULL THEN (SELECT json_array(json_object('id', g.subject, 'kind', g.kind, 'seq', g.seq, 'reason', x.why))
+            FROM (SELECT a.gone AS n) i LEFT JOIN acts_text g ON g.n = i.n)
        WHEN a.more IS NULL THEN '[]'
-       ELSE (SELECT json_group_array(json(
-        (SELECT json_object('id', nullif(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), '----'), 'kind', CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
-                   'seq', g.seq, 'reason', json_extract(r.value, '$[1]'))
-        FROM (SELECT json_extract(r.value, '$[0]') AS n) i LEFT JOIN acts g ON g.n = i.n)))
-        FROM json_each(a.more, '$.removed') r) END
-FROM acts a JOIN whos w ON w.id = a.who JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
-LEFT JOIN words o ON o.id = a.outcome LEFT JOIN words y ON y.id = a.why LEFT JOIN act_texts t ON t.n = a.n;
+       ELSE (SELECT json_group_array(json_object('id', g.subject, 'kind', g.kind, 'seq', g.seq, 'reason', r.value ->> 1))
+            FROM json_each(a.more, '$.removed') r LEFT JOIN acts_text g ON g.n = r.value ->> 0) END
+FROM acts a JOIN acts_text x ON x.n = a.n LEFT JOIN places p ON p.id = a.place LEFT JOIN act_texts t ON t.n = a.n;
 
 -- The files that hold the oldest rows of the audit log.
 CREATE VIEW audit_archived (from_n, to_n, hash, name, sha256, bytes, at, who, removed) AS
@@ -982,27 +952,21 @@ SELECT from_n, to_n, hash, name, sha256, bytes, at, who, removed FROM audit_arch
 -- One row for each checkpoint that is gone, but for those that went with all of
 -- their agent. n is the row of audit_log that records it.
 CREATE VIEW audit_removals (n, at, who, owner, agent, run, life, id, kind, seq, reason) AS
-SELECT r.n, r.at, r.who, p.owner, p.agent, p.run, p.life,
-       nullif(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), '----'),
-       CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
-       g.seq, r.why
-FROM (SELECT a.n AS n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000) AS at, w.who AS who, a.gone AS gone, y.word AS why
-      FROM acts a JOIN whos w ON w.id = a.who LEFT JOIN words y ON y.id = a.why WHERE a.gone IS NOT NULL
-      UNION ALL
-      SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000), w.who, json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]')
-      FROM acts a JOIN whos w ON w.id = a.who, json_each(a.more, '$.removed') e WHERE a.more IS NOT NULL) r
-LEFT JOIN acts g ON g.n = r.gone LEFT JOIN places p ON p.id = g.place;
+SELECT r.n, x.at, coalesce(a.who, y.owner), p.owner, p.agent, p.run, p.life, g.subject, g.kind, g.seq, coalesce(r.reason, x.why)
+FROM (SELECT n, gone, NULL AS reason FROM acts WHERE gone IS NOT NULL
+      UNION ALL SELECT a.n, e.value ->> 0, e.value ->> 1 FROM acts a, json_each(a.more, '$.removed') e WHERE a.more IS NOT NULL) r
+JOIN acts a ON a.n = r.n JOIN acts_text x ON x.n = r.n LEFT JOIN places y ON y.id = a.place
+LEFT JOIN acts_text g ON g.n = r.gone LEFT JOIN acts b ON b.n = r.gone LEFT JOIN places p ON p.id = b.place;
 
 -- The chain of the audit log: the SHA-256 of input's bytes is hash. input ends
 -- with a secret of this database and the hash of the row before.
 CREATE VIEW audit_chain (n, input, hash) AS
-SELECT a.n, json_array(a.n, a.at, w.who, a.pid, x.word, p.owner, p.agent, p.run, p.life, o.word, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
-                       a.gone, y.word, hex(a.subject), hex(a.sha256), hex(a.rest), hex(a.beside), a.more,
+SELECT a.n, json_array(a.n, a.at, coalesce(a.who, p.owner), a.pid, a.action, p.owner, p.agent, p.run, p.life, a.outcome, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
+                       a.gone, a.why, hex(a.subject), hex(a.sha256), hex(a.rest), hex(a.beside), a.more,
                        (SELECT value FROM meta WHERE key = 'chain_key'),
                        coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_links b WHERE b.n = a.n - 1), '')),
        lower(hex(a.hash))
-FROM acts a JOIN whos w ON w.id = a.who JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
-LEFT JOIN words o ON o.id = a.outcome LEFT JOIN words y ON y.id = a.why;
+FROM acts a LEFT JOIN places p ON p.id = a.place;
 
 -- What people and models typed: the SHA-256 of input's bytes is hash, which is in
 -- the row of the log. Erasing an agent removes these.
@@ -1106,16 +1070,16 @@ pieces AS (
 ),
 recorded AS ( -- columns of a checkpoint that differ from the audit row of its save
     SELECT c.n, c.id, x.n IS NULL AS gone,
-           CASE WHEN w.word NOT IN ('save', 'import') OR x.outcome IS NOT NULL THEN ', save' ELSE '' END
+           CASE WHEN x.action NOT IN ('save', 'import') OR x.outcome IS NOT NULL THEN ', save' ELSE '' END
            || CASE WHEN lower(hex(x.subject)) IS NOT replace(c.id, '-', '') THEN ', id' ELSE '' END
            || CASE WHEN p.owner IS NOT coalesce((SELECT o.from_owner FROM owner_changes o WHERE o.agent_id = a.id AND o.n >= c.n ORDER BY o.n LIMIT 1), a.owner) OR p.agent IS NOT a.name OR p.run IS NOT r.base OR p.life IS NOT r.life THEN ', agent or run' ELSE '' END
-           || CASE WHEN w.word = 'save' AND strftime('%Y-%m-%dT%H:%M:%S', x.at / 1000, 'unixepoch') || printf('.%03dZ', x.at % 1000) <> c.created_at THEN ', created_at' ELSE '' END
+           || CASE WHEN x.action = 'save' AND strftime('%Y-%m-%dT%H:%M:%S', x.at / 1000, 'unixepoch') || printf('.%03dZ', x.at % 1000) <> c.created_at THEN ', created_at' ELSE '' END
            || CASE WHEN CASE x.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END IS NOT c.kind THEN ', kind' ELSE '' END
            || CASE WHEN x.seq IS NOT c.seq THEN ', seq' ELSE '' END
            || CASE WHEN x.size IS NOT c.size THEN ', size' ELSE '' END
            || CASE WHEN lower(hex(x.sha256)) IS NOT c.sha256 THEN ', sha256' ELSE '' END AS differs
     FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
-    LEFT JOIN acts x ON x.n = c.n LEFT JOIN words w ON w.id = x.action LEFT JOIN places p ON p.id = x.place
+    LEFT JOIN acts x ON x.n = c.n LEFT JOIN places p ON p.id = x.place
 ),
 numbered AS ( -- that one act follows the other is in their hashes, which a program checks
     SELECT n, lag(n, 1, 0) OVER (ORDER BY n) AS n_before FROM acts
@@ -1123,9 +1087,7 @@ numbered AS ( -- that one act follows the other is in their hashes, which a prog
 archived AS ( -- rows that are gone rightly and that others follow
     SELECT n FROM audit_links WHERE n <= (SELECT max(to_n) FROM audit_archives)
 ),
-last AS (
-    SELECT coalesce((SELECT max(n) FROM acts), 0) AS n, coalesce((SELECT lower(hex(hash)) FROM acts ORDER BY n DESC LIMIT 1), '') AS hash
-)
+last AS (SELECT coalesce(max(n), 0) AS n FROM acts)
 SELECT 'routine_excess', f.id, 'routine checkpoint number ' || k.place || ' of its run; the policy keeps ' || p.routine_keep
 FROM free f JOIN ranked k ON k.run_id = f.run_id AND k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
 WHERE f.kind = 'routine' AND p.routine_keep > 0 AND k.place > p.routine_keep AND r.ended_at IS NULL
@@ -1195,10 +1157,10 @@ FROM recorded WHERE NOT gone AND differs <> ''
 UNION ALL
 SELECT 'owner_change', o.agent, 'the audit log does not record in its rows ' || o.n || ' and ' || (o.n + 1) || ' that ' || o.from_owner || ' gave it to ' || o.to_owner
 FROM owner_changes o
-WHERE NOT EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action JOIN places p ON p.id = x.place
-                  WHERE x.n = o.n AND w.word = 'give_agent' AND x.outcome IS NULL AND p.owner = o.from_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
-   OR NOT EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action JOIN places p ON p.id = x.place
-                  WHERE x.n = o.n + 1 AND w.word = 'receive_agent' AND x.outcome IS NULL AND p.owner = o.to_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
+WHERE NOT EXISTS (SELECT 1 FROM acts x JOIN places p ON p.id = x.place
+                  WHERE x.n = o.n AND x.action = 'give_agent' AND x.outcome IS NULL AND p.owner = o.from_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
+   OR NOT EXISTS (SELECT 1 FROM acts x JOIN places p ON p.id = x.place
+                  WHERE x.n = o.n + 1 AND x.action = 'receive_agent' AND x.outcome IS NULL AND p.owner = o.to_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
 UNION ALL
 SELECT 'owner_change', a.name, 'it belongs to ' || a.owner || ', and was last given to ' || o.to_owner
 FROM agents a JOIN owner_changes o ON o.agent_id = a.id AND o.n = (SELECT max(n) FROM owner_changes WHERE agent_id = a.id)
@@ -1213,17 +1175,15 @@ FROM acts a JOIN checkpoints c ON c.n = a.gone
 UNION ALL
 SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM numbered WHERE n <> n_before + 1 AND n - 1 NOT IN (SELECT n FROM archived)
 UNION ALL
-SELECT 'audit_chain', 'head', 'the head names row ' || h.n || ', the last row is ' || l.n
-FROM audit_head h, last l WHERE h.n <> l.n OR h.hash <> l.hash
+SELECT 'audit_chain', 'end', 'the last row is ' || l.n || ', and ' || u.what || ' names row ' || u.n
+FROM last l, (SELECT 'a checkpoint' AS what, max(n) AS n FROM checkpoints UNION ALL SELECT 'an id', max(n) FROM ids UNION ALL SELECT 'a text', max(n) FROM act_texts) u WHERE u.n > l.n
 UNION ALL
 SELECT 'audit_archive', name, 'no row of the audit log records that rows ' || from_n || ' to ' || to_n || ' were archived'
 FROM audit_archives WHERE to_n = (SELECT max(to_n) FROM audit_archives)
-  AND to_n NOT IN (SELECT json_extract(t.detail, '$.to_n') FROM acts a JOIN words w ON w.id = a.action JOIN act_texts t ON t.n = a.n
-                                       WHERE w.word = 'archive_audit' AND a.outcome IS NULL)
+  AND to_n NOT IN (SELECT json_extract(t.detail, '$.to_n') FROM acts a JOIN act_texts t ON t.n = a.n
+                                       WHERE a.action = 'archive_audit' AND a.outcome IS NULL)
   AND (EXISTS (SELECT 1 FROM agents) -- an archive may end before the row that records the archive before it
     OR NOT EXISTS (SELECT 1 FROM meta WHERE key = 'erased_later'))
-UNION ALL
-SELECT 'audit_chain', 'head', 'the head is missing' WHERE NOT EXISTS (SELECT 1 FROM audit_head)
 UNION ALL
 SELECT 'content_missing', coalesce(t.sha256, 'list ' || t.id), 'the content of ' || f.path || ' is not there'
 FROM tree_files f JOIN trees t ON t.id = f.tree_id LEFT JOIN contents c ON c.id = f.content_id

@@ -93,8 +93,8 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 			}
 		}
 		var rows int64
-		if _, err := tx.Get(&rows, `SELECT count(*) FROM acts a JOIN words x ON x.id = a.action JOIN act_texts t ON t.n = a.n
-			WHERE a.n > (SELECT n - 64 FROM audit_head) AND x.word = 'restore_backup'
+		if _, err := tx.Get(&rows, `SELECT count(*) FROM acts a JOIN act_texts t ON t.n = a.n
+			WHERE a.n > (SELECT n - 64 FROM audit_head) AND a.action = 'restore_backup'
 			AND json_extract(t.detail, '$.set_aside') = ?`, done.SetAside); err != nil || rows > 0 {
 			return err
 		}

@@ -46,8 +46,8 @@ func (f *forger) sql() string {
 		return f.pick(`UPDATE checkpoints SET sha256 = printf('%064d', 7) WHERE seq = 1`, `UPDATE contents SET sha256 = zeroblob(32)`,
 			`UPDATE acts SET hash = zeroblob(32) WHERE n = 3`, `UPDATE trees SET sha256 = printf('%064d', 7)`, `UPDATE graph_writes SET crc = crc + 1`)
 	case 2: // a chain that is cut
-		return f.pick(`DELETE FROM acts WHERE n > 5; DELETE FROM act_texts WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`,
-			`DELETE FROM acts WHERE n < 5`, `DELETE FROM acts WHERE n = (SELECT max(n) / 2 FROM acts)`, `DELETE FROM acts; DELETE FROM act_texts; DELETE FROM audit_head`,
+		return f.pick(`DELETE FROM acts WHERE n > 5; DELETE FROM act_texts WHERE n > 5`,
+			`DELETE FROM acts WHERE n < 5`, `DELETE FROM acts WHERE n = (SELECT max(n) / 2 FROM acts)`, `DELETE FROM acts; DELETE FROM act_texts`,
 			`UPDATE acts SET n = -n WHERE n = (SELECT max(n) FROM acts)`, `INSERT INTO audit_links (n, hash) SELECT n, lower(hex(hash)) FROM acts; DELETE FROM acts WHERE n < 9`)
 	case 3: // counts without measure
 		return f.pick(`UPDATE checkpoints SET size = 1 << 60`, `UPDATE segments SET size = 1 << 60`, `UPDATE contents SET fresh = 1 << 60`, `UPDATE trees SET files = 1 << 60`,

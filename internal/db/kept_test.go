@@ -167,7 +167,7 @@ func TestNumbersOfTheLogAreNotUsedAgain(t *testing.T) {
 			last = sqlite3(t, path, `SELECT n FROM audit_head`)
 		}
 		if keep != "" {
-			statements += `DELETE FROM ` + keep + ` WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5);`
+			statements += `DELETE FROM ` + keep + ` WHERE n > 5;`
 		}
 		forge(t, path, statements)
 		must(t, os.Remove(path+".head"))

@@ -117,22 +117,21 @@ func TestForgeriesAreFound(t *testing.T) {
 	expect.OneThread(t)
 	other := `{"n":"other"}` // as long as the original
 	for name, forgery := range map[string]struct{ statement, rule, word string }{
-		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
-		"kind":           {`UPDATE checkpoints SET kind = 'recovery' WHERE seq = 2`, "audit_row", "kind"},
-		"time":           {`UPDATE checkpoints SET created_at = '2026-02-28T12:00:00.000Z' WHERE seq = 2`, "audit_row", "created_at"},
-		"parent":         {`UPDATE checkpoints SET parent = NULL WHERE seq = 2`, "audit_row", "parent"},
-		"metadata":       {`UPDATE checkpoints SET metadata = '{"a":1}' WHERE seq = 2`, "audit_row", "metadata"},
-		"labels":         {`UPDATE checkpoints SET labels = '{"a":"1"}' WHERE seq = 2`, "audit_row", "labels"},
-		"labels gone":    {`UPDATE checkpoints SET labels = '{}' WHERE seq = 3`, "audit_row", "labels"},
-		"suspect":        {`UPDATE checkpoints SET suspect = 1 WHERE seq = 2`, "suspect", "no finding that stands"},
-		"pin":            {`UPDATE checkpoints SET pinned = 1 WHERE seq = 2`, "audit_row", "pinned"},
-		"order":          {`UPDATE checkpoints SET seq = 5 - seq WHERE seq IN (2, 3)`, "audit_row", "seq"},
-		"another id":     {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
-		"another run":    {`UPDATE checkpoints SET run_id = (SELECT id FROM runs WHERE name = 'other') WHERE seq = 2`, "audit_row", "agent or run"},
-		"another agent":  {`UPDATE agents SET owner = 'uid:1002'`, "audit_row", "agent or run"},
-		"the log ends earlier": {`DELETE FROM acts WHERE n > 4;
-			UPDATE audit_head SET n = 4, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 4)`, "audit_row", "is gone"},
-		"the log is empty": {`DELETE FROM acts; UPDATE audit_head SET n = 0, hash = ''`, "audit_row", "is gone"},
+		"state and hash":       {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
+		"kind":                 {`UPDATE checkpoints SET kind = 'recovery' WHERE seq = 2`, "audit_row", "kind"},
+		"time":                 {`UPDATE checkpoints SET created_at = '2026-02-28T12:00:00.000Z' WHERE seq = 2`, "audit_row", "created_at"},
+		"parent":               {`UPDATE checkpoints SET parent = NULL WHERE seq = 2`, "audit_row", "parent"},
+		"metadata":             {`UPDATE checkpoints SET metadata = '{"a":1}' WHERE seq = 2`, "audit_row", "metadata"},
+		"labels":               {`UPDATE checkpoints SET labels = '{"a":"1"}' WHERE seq = 2`, "audit_row", "labels"},
+		"labels gone":          {`UPDATE checkpoints SET labels = '{}' WHERE seq = 3`, "audit_row", "labels"},
+		"suspect":              {`UPDATE checkpoints SET suspect = 1 WHERE seq = 2`, "suspect", "no finding that stands"},
+		"pin":                  {`UPDATE checkpoints SET pinned = 1 WHERE seq = 2`, "audit_row", "pinned"},
+		"order":                {`UPDATE checkpoints SET seq = 5 - seq WHERE seq IN (2, 3)`, "audit_row", "seq"},
+		"another id":           {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
+		"another run":          {`UPDATE checkpoints SET run_id = (SELECT id FROM runs WHERE name = 'other') WHERE seq = 2`, "audit_row", "agent or run"},
+		"another agent":        {`UPDATE agents SET owner = 'uid:1002'`, "audit_row", "agent or run"},
+		"the log ends earlier": {`DELETE FROM acts WHERE n > 4`, "audit_row", "is gone"},
+		"the log is empty":     {`DELETE FROM acts`, "audit_row", "is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -178,8 +177,8 @@ func TestNobodyRewritesByHand(t *testing.T) {
 		breakSegments, `REPLACE INTO segments SELECT id, run_id, size, zeroblob(length(data)) FROM segments`,
 		`UPDATE checkpoints SET sha256 = lower(hex(zeroblob(32)))`, `UPDATE checkpoints SET kind = 'recovery'`, `UPDATE checkpoints SET created_at = ''`,
 		`UPDATE checkpoints SET metadata = '{"a":1}'`, `UPDATE checkpoints SET parent = NULL`, `UPDATE OR REPLACE checkpoints SET n = n + 1`,
-		`REPLACE INTO checkpoints SELECT * FROM checkpoints`, `UPDATE audit_head SET n = n - 1, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = audit_head.n - 1)`,
-		`REPLACE INTO audit_head SELECT * FROM audit_head`, `UPDATE meta SET value = 'x' WHERE key = 'database_id'`, `DELETE FROM meta`,
+		`REPLACE INTO checkpoints SELECT * FROM checkpoints`,
+		`UPDATE meta SET value = 'x' WHERE key = 'database_id'`, `DELETE FROM meta`,
 		`REPLACE INTO meta VALUES ('database_id', 'x')`, `UPDATE agents SET owner = 'uid:1'`, `UPDATE runs SET name = 'x'`, `UPDATE ids SET n = 1`, `UPDATE acts SET who = 1`, `UPDATE act_texts SET reason = 'x'`,
 	} {
 		if out, err := tool(t, "sqlite3", path, statement).CombinedOutput(); err == nil {

@@ -148,7 +148,7 @@ func TestConstraintIsTheRequestsFault(t *testing.T) {
 	for i := range 3 {
 		queue(t, s, &wg, fmt.Sprint(i), func(exec execFunc) error {
 			if i == 1 {
-				return exec(`INSERT INTO audit_head (id, n, hash) VALUES (2, 0, '')`)
+				return exec(`INSERT INTO audit_links (n, hash) VALUES (1, NULL)`)
 			}
 			return nil
 		}, func(err error) {

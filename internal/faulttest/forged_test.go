@@ -293,7 +293,7 @@ func cutLog(t *testing.T) {
 	load := newLoad(t, d, 4)
 	load.start(h)
 	load.reach(100)
-	d.forge(t, `DELETE FROM acts WHERE n > (SELECT n - 5 FROM audit_head); UPDATE audit_head SET (n, hash) = (SELECT n, lower(hex(hash)) FROM acts ORDER BY n DESC LIMIT 1)`)
+	d.forge(t, `DELETE FROM acts WHERE n > (SELECT n - 5 FROM audit_head)`)
 	code, err := d.Wait(startTime)
 	if err != nil || code != exitFault || !strings.Contains(d.Log(), "its audit log ends with row") && !strings.Contains(d.Log(), "changed the audit log") {
 		t.Errorf("exit code %d, %v, not %d with a word about the log", code, err, exitFault)

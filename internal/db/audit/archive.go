@@ -35,11 +35,9 @@ const archivedRows = `(n BETWEEN ?1 AND ?2 OR n IN ` + namedBefore + `)`
 var archiveTables = []struct{ name, query string }{
 	{"meta", `SELECT key, value FROM meta WHERE key IN ('database_id', 'created_at', 'chain_key', 'schema') AND ?1 <= ?2
 		UNION ALL SELECT 'erased_later', json_group_array(json_array(owner, agent, n)) FROM (
-			SELECT p.owner AS owner, p.agent AS agent, a.n AS n FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place
-			WHERE w.word = 'erase' AND a.outcome IS NULL AND a.n > ?2
+			SELECT p.owner AS owner, p.agent AS agent, a.n AS n FROM acts a JOIN places p ON p.id = a.place
+			WHERE a.action = 'erase' AND a.outcome IS NULL AND a.n > ?2
 			UNION ALL SELECT from_owner, agent, n FROM owner_changes WHERE agent_id NOT IN (SELECT id FROM agents))`},
-	{"whos", `SELECT * FROM whos WHERE n <= ?2 AND ?1`},
-	{"words", `SELECT * FROM words WHERE n <= ?2 AND ?1`},
 	{"places", `SELECT * FROM places WHERE id IN (SELECT place FROM acts WHERE ` + archivedRows + `)`},
 	{"acts", `SELECT * FROM acts WHERE ` + archivedRows},
 	{"act_texts", `SELECT * FROM act_texts WHERE ` + archivedRows},
@@ -126,8 +124,7 @@ func fillArchive(ctx context.Context, db *sqlx.DB, made *sqlx.Conn, a *ckpt.Audi
 		}
 	}
 	end := []string{
-		fmt.Sprintf(`INSERT INTO audit_head (id, n, hash) VALUES (1, %d, '%s')`, a.ToN, a.Hash), ckpt.Schema,
-		fmt.Sprintf(`PRAGMA application_id = %d`, ckpt.ApplicationID), fmt.Sprintf(`PRAGMA user_version = %d`, ckpt.SchemaVersion), `COMMIT`,
+		ckpt.Schema, fmt.Sprintf(`PRAGMA application_id = %d`, ckpt.ApplicationID), fmt.Sprintf(`PRAGMA user_version = %d`, ckpt.SchemaVersion), `COMMIT`,
 	}
 	for _, statement := range end {
 		if _, err := made.ExecContext(ctx, statement); err != nil {

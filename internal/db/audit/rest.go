@@ -74,8 +74,8 @@ const restColumns = `c.n, c.id, (SELECT o.owner FROM runs r JOIN agents o ON o.i
 // rests compares checkpoints with the rows of their saves.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []restRow
-	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action
-		WHERE x.n > ?3 AND w.word = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
+	later := `EXISTS (SELECT 1 FROM acts x
+		WHERE x.n > ?3 AND x.action = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
 	err := q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+
 		` AS saved_from, a.rest, a.more, `+later+` AS later
 		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)

@@ -29,11 +29,11 @@ type actsOfPlace struct {
 
 const selectActsOfPlaces = `SELECT p.owner, p.agent, p.run, max(a.n) AS newest,
 	coalesce(max(a.n) FILTER (WHERE json_extract(t.detail, '$.run_epoch') IS NOT NULL), 0) AS stated,
-	coalesce(max(a.n) FILTER (WHERE w.word = 'save'), 0) AS saved,
-	coalesce(max(a.n) FILTER (WHERE w.word NOT IN ('save', 'begin_step', 'finish_step', 'append_events', 'change', 'begin_operation', 'end_operation',
+	coalesce(max(a.n) FILTER (WHERE a.action = 'save'), 0) AS saved,
+	coalesce(max(a.n) FILTER (WHERE a.action NOT IN ('save', 'begin_step', 'finish_step', 'append_events', 'change', 'begin_operation', 'end_operation',
 		'interrupt_run', 'end_run', 'ask_question', 'remove', 'delete', 'clear_run')), 0) AS other,
-	coalesce(max(a.n) FILTER (WHERE w.word = 'import'), 0) AS imported
-	FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place LEFT JOIN act_texts t ON t.n = a.n
+	coalesce(max(a.n) FILTER (WHERE a.action = 'import'), 0) AS imported
+	FROM acts a JOIN places p ON p.id = a.place LEFT JOIN act_texts t ON t.n = a.n
 	WHERE a.outcome IS NULL GROUP BY a.place`
 
 type place struct{ owner, agent, run string }
@@ -72,7 +72,7 @@ func (v *verifier) withLog(ctx context.Context, compare func(*log) error) error 
 	for _, c := range changes {
 		l.given[c.AgentID] = append(l.given[c.AgentID], c.given)
 	}
-	err = q.GetContext(ctx, &l.loose, `SELECT EXISTS (SELECT 1 FROM acts a JOIN words w ON w.id = a.action WHERE w.word = 'restore_backup')`)
+	err = q.GetContext(ctx, &l.loose, `SELECT EXISTS (SELECT 1 FROM acts a WHERE a.action = 'restore_backup')`)
 	if err != nil {
 		return v.met(ctx, "meta", err)
 	}
@@ -155,7 +155,7 @@ func (v *verifier) runs(ctx context.Context) error {
 }
 
 const selectSteps = `WITH newest AS MATERIALIZED (SELECT a.place, t.subject, max(a.n) AS n FROM acts a JOIN act_texts t ON t.n = a.n
-		WHERE a.outcome IS NULL AND a.action IN (SELECT id FROM words WHERE word IN ('begin_step', 'finish_step')) GROUP BY 1, 2),
+		WHERE a.outcome IS NULL AND a.action IN ('begin_step', 'finish_step') GROUP BY 1, 2),
 	told AS MATERIALIZED (SELECT s.id, max(w.n) AS n FROM newest w JOIN places p ON p.id = w.place
 		JOIN agents g ON g.name = p.agent AND (g.owner = p.owner
 			OR EXISTS (SELECT 1 FROM owner_changes o WHERE o.agent_id = g.id AND o.from_owner = p.owner AND w.n <= o.n))

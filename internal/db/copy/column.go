@@ -37,8 +37,6 @@ const (
 	segmentNo
 	contentNo
 	treeNo
-	whoNo
-	wordNo
 	placeNo
 	actNo // by the order of the acts that the copy has; NULL for another act
 	slotNo
@@ -104,7 +102,7 @@ var forms = map[string]form{
 	"program":      {kind: text, json: true, most: math.MaxInt}, // as large as the body of its save
 	"bytes":        {kind: blobs}, "state": {kind: blobs, row: true},
 	"agent": {no: agentNo, row: true}, "run": {no: runNo, row: true}, "segment": {no: segmentNo, row: true}, "content": {no: contentNo, row: true},
-	"tree": {no: treeNo, row: true}, "who": {no: whoNo, row: true}, "word": {no: wordNo, row: true}, "place": {no: placeNo, row: true},
+	"tree": {no: treeNo, row: true}, "place": {no: placeNo, row: true},
 	"act": {no: actNo, row: true}, "slot": {no: slotNo, row: true}, "row": {no: rowNo, row: true},
 	"segments": {kind: text, no: segmentList, row: true, most: maxPieces}, "contents": {kind: text, no: contentList, row: true, most: maxPieces},
 	"removed": {kind: text, no: removedActs, row: true, most: ckpt.MaxValue},

@@ -37,8 +37,8 @@ const selectStretches = `WITH own (owner, agent, upto, since) AS (
 		UNION ALL SELECT a.owner, a.name, 1 << 62, coalesce((SELECT max(n) FROM owner_changes WHERE agent_id = ?1), 0) FROM agents a WHERE a.id = ?1)
 	SELECT owner, agent, upto, max(since,
 		coalesce((SELECT max(b.n) FROM owner_changes b WHERE b.from_owner = own.owner AND b.agent = own.agent AND b.n < own.upto), 0),
-		coalesce((SELECT max(x.n) FROM places p JOIN acts x ON x.place = p.id JOIN words w ON w.id = x.action
-			WHERE p.owner = own.owner AND p.agent = own.agent AND p.run = '' AND w.word = 'erase' AND x.outcome IS NULL AND x.n < own.upto), 0)) AS after
+		coalesce((SELECT max(x.n) FROM places p JOIN acts x ON x.place = p.id
+			WHERE p.owner = own.owner AND p.agent = own.agent AND p.run = '' AND x.action = 'erase' AND x.outcome IS NULL AND x.n < own.upto), 0)) AS after
 	FROM own`
 
 // selectActs selects the acts of the stretches in ?1, those that record the checkpoints of the runs in ?2 and the
@@ -61,7 +61,7 @@ func (x *exporting) actsOf(agent *ledger.AgentRow, list []int64) (rows []int64, 
 	return rows, x.q.SelectContext(x.ctx, &rows, selectActs, jsonList(stretches), jsonList(list), base, agent.ID)
 }
 
-// log copies acts, the texts beside them, and the names in them.
+// log copies acts, the texts beside them, and the places in them.
 func (x *exporting) log(rows []int64) error {
 	list := jsonList(rows)
 	for _, t := range []*table{acts, actTexts} {
@@ -69,12 +69,7 @@ func (x *exporting) log(rows []int64) error {
 			return err
 		}
 	}
-	for _, t := range []*table{whos, words, places} {
-		if err := x.rows(t, 0, 1, 0, jsonList(slices.Sorted(maps.Keys(x.numbers[t.columns[0].no])))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.rows(places, 0, 1, 0, jsonList(slices.Sorted(maps.Keys(x.numbers[placeNo]))))
 }
 
 // jsonList is a list for json_each.
@@ -88,7 +83,7 @@ func jsonList[T any](list []T) string {
 // chainAtOnce is how many acts are hashed in memory.
 const chainAtOnce = 1000
 
-// chain computes the hashes of the acts in a file, which has its own secret, and writes the head.
+// chain computes the hashes of the acts in a file, which has its own secret.
 func chain(ctx context.Context, to *sqlx.Conn) error {
 	update, err := to.PreparexContext(ctx, `UPDATE acts SET hash = ? WHERE n = ?`)
 	if err != nil {
@@ -104,8 +99,7 @@ func chain(ctx context.Context, to *sqlx.Conn) error {
 			return err
 		}
 		if len(links) == 0 {
-			_, err := to.ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, ?, ?)`, last, before)
-			return err
+			return nil
 		}
 		for _, link := range links {
 			input := link.Input[:strings.LastIndex(link.Input, `,"`)] + `,"` + before + `"]`

@@ -13,7 +13,7 @@ type renumber struct {
 	numbers [numberings]map[int64]int64
 	last    map[*table]int64 // of tables whose rows have numbers that nothing names
 	now     int64            // the act that is copied
-	first   map[numbering]map[int64]int64
+	first   map[int64]int64  // by the numbers of places, the first act that names one
 }
 
 // number is the number that an old one gets.
@@ -25,11 +25,11 @@ func (x *renumber) number(no numbering, old int64) int64 {
 	if !met && no != actNo {
 		given = int64(len(x.numbers[no])) + 1
 		x.numbers[no][old] = given
-		if x.now > 0 && (no == whoNo || no == wordNo || no == placeNo) {
+		if no == placeNo {
 			if x.first == nil {
-				x.first = map[numbering]map[int64]int64{whoNo: {}, wordNo: {}, placeNo: {}}
+				x.first = map[int64]int64{}
 			}
-			x.first[no][given] = x.now
+			x.first[given] = x.now
 		}
 	}
 	return given
@@ -69,8 +69,8 @@ func (x *renumber) value(t *table, c *column, row []any, v any) (any, error) {
 		return nil, nil
 	case made:
 		switch {
-		case c.name == "n": // the first act that has a name
-			return x.first[t.columns[0].no][row[0].(int64)], nil
+		case t == places:
+			return x.first[row[0].(int64)], nil
 		case c.kind == blobs:
 			return []byte{}, nil
 		}

@@ -43,7 +43,7 @@ func (t *table) hangs() bool { return strings.Contains(t.where, "?2") }
 // names.
 var tables = []*table{
 	agents, runs, checkpoints, ownerChanges, runLabels, runWords, runSegments, segments, steps, operations, findings, prompts, events,
-	graphThreads, graphCheckpoints, graphWrites, trees, treeFiles, contents, contentUses, checkpointTrees, acts, actTexts, whos, words, places,
+	graphThreads, graphCheckpoints, graphWrites, trees, treeFiles, contents, contentUses, checkpointTrees, acts, actTexts, places,
 }
 
 var (
@@ -96,12 +96,10 @@ var (
 		WHERE c.run_id = x.run_id AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq = x.seq AND c.n = x.n)`, "n, place", false,
 		`n:act place:natural run_id:run seq:natural tree_id:tree gone:text`)
 	// ?3 are the rows of the audit log that the copy has.
-	acts = of("acts", "", `?1 AND n IN (SELECT value FROM json_each(?3))`, "n", false, `n:act at:whole who:who pid:whole action:word place:place outcome:word
-		retries:whole kind:whole seq:whole parent:act size:whole stored:whole gone:act why:word subject:bytes sha256:bytes rest:bytes beside:bytes
+	acts = of("acts", "", `?1 AND n IN (SELECT value FROM json_each(?3))`, "n", false, `n:act at:whole who:short pid:whole action:short place:place outcome:short
+		retries:whole kind:whole seq:whole parent:act size:whole stored:whole gone:act why:short subject:bytes sha256:bytes rest:bytes beside:bytes
 		more:removed hash:chained`)
 	actTexts = of("act_texts", "", `?1 AND n IN (SELECT value FROM json_each(?3))`, "n", false, `n:act salt:bytes subject:long reason:long detail:long`)
-	whos     = of("whos", "", `?1 AND id IN (SELECT value FROM json_each(?3))`, "id", false, `id:who n:first who:short`)
-	words    = of("words", "", `?1 AND id IN (SELECT value FROM json_each(?3))`, "id", false, `id:word n:first word:short`)
 	places   = of("places", "", `?1 AND id IN (SELECT value FROM json_each(?3))`, "id", false, `id:place n:first owner:short agent:short run:short life:count`)
 )
 

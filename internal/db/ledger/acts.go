@@ -111,7 +111,7 @@ func (tx *Tx) newAct(e *AuditEntry) (act, error) {
 		return act{}, err
 	}
 	a := act{n: tx.Head.N + 1, at: tx.Now.UnixMilli(), who: e.Who, pid: e.PID, action: e.Action, place: place{e.Owner, e.Agent, ckpt.BaseRun(e.Run), life},
-		retries: tx.Retries, save: e.Save, gone: e.gone, why: e.why}
+		retries: tx.Retries, save: e.Save, gone: e.gone, why: shortWhy(e.why)}
 	if e.Outcome != OutcomeDone {
 		a.outcome = e.Outcome
 	}
@@ -138,7 +138,7 @@ func (tx *Tx) newAct(e *AuditEntry) (act, error) {
 // the hash of the row before.
 func (a *act) seal(key, before string) {
 	if len(a.removed) == 1 {
-		a.gone, a.why, a.removed = a.removed[0].n, a.removed[0].why, nil
+		a.gone, a.why, a.removed = a.removed[0].n, shortWhy(a.removed[0].why), nil
 	}
 	a.more = a.moreText()
 	buffer := make([]byte, 0, 1024)
@@ -148,6 +148,16 @@ func (a *act) seal(key, before string) {
 		a.beside = sum(a.texts.appendInput(buffer, a.salt))
 	}
 	a.hash = sum(a.appendInput(buffer, key, before))
+}
+
+// shortWhy is a reason as it is stored: a number N for not among the newest N routine checkpoints, which nearly every save has.
+func shortWhy(why string) string {
+	most, among := strings.CutPrefix(why, "not among the newest ")
+	most, routine := strings.CutSuffix(most, " routine checkpoints")
+	if among && routine {
+		return most
+	}
+	return why
 }
 
 func sum(input []byte) []byte {

@@ -87,7 +87,7 @@ func (s *Core) lastArchived(ctx context.Context) (last Archived, err error) {
 // keys, of agents that got another owner, and rows that one of these or a later row names.
 var rowsStillNamed = `WITH own (n) AS (
 		SELECT n FROM checkpoints WHERE n <= ?1 UNION SELECT n FROM ids WHERE n <= ?1
-		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change')
+		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = 'change'
 		AND ` + UUIDOf("a.subject") + ` IN (SELECT id FROM checkpoints WHERE n <= ?1)
 		UNION SELECT n FROM owner_changes WHERE n <= ?1 UNION SELECT n + 1 FROM owner_changes WHERE n < ?1
 	), naming AS (SELECT gone, parent, more FROM acts WHERE n > ?1 UNION ALL SELECT gone, parent, more FROM acts WHERE n IN (SELECT n FROM own))

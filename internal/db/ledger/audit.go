@@ -116,21 +116,15 @@ func (tx *Tx) actArgs(args []any, a *act) ([]any, error) {
 			return nil, err
 		}
 	}
-	who, err := tx.who(a.who, a.n)
-	if err != nil {
-		return nil, err
-	}
 	place, err := tx.place(a)
 	if err != nil {
 		return nil, err
 	}
-	var words [3]any
-	for i, word := range [...]string{a.action, a.outcome, a.why} {
-		if words[i], err = tx.word(word, a.n); err != nil {
-			return nil, err
-		}
+	who := ckpt.Ref(a.who)
+	if a.who == a.place.owner {
+		who = ""
 	}
-	args = append(args, a.n, a.at, who, a.pid, words[0], place, words[1], orNull(int64(a.retries)))
+	args = append(args, a.n, a.at, who, a.pid, a.action, place, ckpt.Ref(a.outcome), orNull(int64(a.retries)))
 	if s := a.save; s == nil {
 		args = append(args, nil, nil, nil, nil, nil)
 	} else {
@@ -140,7 +134,7 @@ func (tx *Tx) actArgs(args []any, a *act) ([]any, error) {
 		}
 		args = append(args, orNull(kindNumber(s.Kind)), orNull(s.Seq), orNull(s.ParentN), s.Size, stored)
 	}
-	return append(args, orNull(a.gone), words[2], bytesOrNull(a.subject), bytesOrNull(a.sha256), bytesOrNull(a.rest()), bytesOrNull(a.beside),
+	return append(args, orNull(a.gone), ckpt.Ref(a.why), bytesOrNull(a.subject), bytesOrNull(a.sha256), bytesOrNull(a.rest()), bytesOrNull(a.beside),
 		ckpt.Ref(a.more), a.hash), nil
 }
 

@@ -53,14 +53,13 @@ const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_ev
 
 // auditNumbers finds the numbers of the rows that pass a filter: after one number and before
 // another, and for Since after the newest row that is older than it.
-const auditNumbers = `SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
-		LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
+const auditNumbers = `SELECT a.n FROM acts a LEFT JOIN places p ON p.id = a.place
 		WHERE a.n > ?1 AND a.n > (CASE WHEN ?9 = 0 THEN 0 ELSE coalesce((SELECT n FROM acts WHERE at < ?9 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
 			AND (p.owner = ?3 OR ?3 = '*') AND (?4 = '' OR p.agent = ?4) AND (?5 = '' OR p.run = ?5) AND (?11 = 0 OR p.life = ?11)
-			AND (?6 = '' OR x.word = ?6 OR ?6 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')
-				OR ?6 = 'decisions' AND x.word NOT IN ` + notDecisions + ` AND x.word NOT LIKE 'admin\_%' ESCAPE '\')
-			AND (?7 = '' OR w.who = ?7)
-			AND (?8 = '' OR o.word = ?8 OR ?8 = 'refused' AND o.word IS NOT NULL OR ?8 = 'done' AND o.word IS NULL)
+			AND (?6 = '' OR a.action = ?6 OR ?6 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')
+				OR ?6 = 'decisions' AND a.action NOT IN ` + notDecisions + ` AND a.action NOT LIKE 'admin\_%' ESCAPE '\')
+			AND (?7 = '' OR coalesce(a.who, p.owner) = ?7)
+			AND (?8 = '' OR a.outcome = ?8 OR ?8 = 'refused' AND a.outcome IS NOT NULL OR ?8 = 'done' AND a.outcome IS NULL)
 		ORDER BY a.n DIRECTION LIMIT 0 + ?10`
 
 // rowsOfLog reads the rows that pass a filter, at most limit. It asks the view for one row at a

@@ -36,12 +36,12 @@ func (l *Link) Holds() bool {
 // looksBack is how many of the newest rows are checked if checking all would take too long.
 const looksBack = 4096
 
-// brokenLink returns the first of the newest rows of the audit log whose hash does not match its
+// brokenLink returns the first row of the audit log after one whose hash does not match its
 // contents, 0 if there is none.
-func (s *Core) brokenLink(db *sqlx.DB) (n int64, err error) {
-	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
+func brokenLink(ctx context.Context, q sqlx.QueryerContext, after int64) (n int64, err error) {
+	rows, err := q.QueryxContext(ctx, ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
 		WHERE n > ? AND n > (SELECT coalesce(max(to_n), 0) FROM audit_archives)
-		ORDER BY n`, s.Head.N-looksBack)
+		ORDER BY n`, after)
 	if err != nil {
 		return 0, err
 	}

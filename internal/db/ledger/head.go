@@ -24,28 +24,26 @@ const HeadSuffix = ".head"
 
 // logEnd is where the audit log of a database ends, according to each place that records it.
 type logEnd struct {
-	head        ChainHead // the row of audit_head
-	noHead      bool      // audit_head has no row
 	last        ChainHead // the newest row
-	checkpoints int64     // the newest row that a checkpoint names
+	broken      int64     // its number if its hash does not match its contents, else 0
+	checkpoints int64     // the newest row that a checkpoint names; 0 unless the last daemon did not note its end
 	beside      int64     // the newest row that has texts or a segment beside the log
 	agents      bool      // whether there are agents: then the log is not empty
 }
 
+// logEnd reads the same few pages of a large database as of a small one.
 func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
-	var headN sql.NullInt64
-	var headHash sql.NullString
-	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
-			coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents),
-			max(coalesce((SELECT max(n) FROM act_texts), 0), coalesce((SELECT max(id) FROM segments),
-			0))`).Scan(&headN, &headHash, &e.checkpoints, &e.agents, &e.beside)
+	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agents), max(coalesce((SELECT max(n) FROM act_texts), 0),
+		coalesce((SELECT max(id) FROM segments), 0))`).Scan(&e.agents, &e.beside)
 	if err != nil {
 		return e, err
 	}
-	e.noHead, e.head = !headN.Valid, ChainHead{headN.Int64, headHash.String}
 	err = s.Engine.Writing().QueryRowContext(ctx, lastOfLog).Scan(&e.last.N, &e.last.Hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+		return e, nil
+	}
+	if err == nil {
+		e.broken, err = brokenLink(ctx, s.Engine.Writing(), e.last.N-1)
 	}
 	return e, err
 }
@@ -62,11 +60,8 @@ func HashOf(n string) string {
 // doubts lists the contradictions.
 func (e *logEnd) doubts() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	switch {
-	case e.noHead:
-		add("its head is missing")
-	case e.head != e.last:
-		add("it ends with row %d, and its head names row %d or another hash: rows were removed, added or changed", e.last.N, e.head.N)
+	if e.broken > 0 {
+		add("row %d does not match its hash: it was added or changed", e.broken)
 	}
 	if e.last.N == 0 && e.agents {
 		add("it is empty, though there are agents")
@@ -82,14 +77,10 @@ func (e *logEnd) doubts() (list []string) {
 // goOn is the row that the next row follows. No number is used twice, so that a gap remains where
 // rows were removed.
 func (e *logEnd) goOn() ChainHead {
-	on := e.head
-	if e.last.N >= on.N {
-		on = e.last
+	if used := max(e.checkpoints, e.beside); used > e.last.N {
+		return ChainHead{N: used}
 	}
-	if used := max(e.checkpoints, e.beside); used > on.N {
-		on = ChainHead{N: used}
-	}
-	return on
+	return e.last
 }
 
 // checkHead checks whether the audit log is still the one that the last daemon left, and sets the
@@ -99,21 +90,20 @@ func (s *Core) checkHead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := end.doubts()
+	var about []string
 	if s.Opt.Lock == nil { // otherwise the older log was asked for
-		about, err := s.compareNote(ctx, &end)
-		if err != nil {
+		if about, err = s.compareNote(ctx, &end); err != nil {
 			return err
 		}
-		list = append(list, about...)
 	}
+	if note := s.Trust.noted; note.N == 0 || len(about) > 0 || (ChainHead{note.N, note.Hash}) != end.last { // the last daemon was killed, or somebody wrote since
+		if err := s.Engine.Writing().GetContext(ctx, &end.checkpoints, `SELECT coalesce(max(n), 0) FROM checkpoints`); err != nil {
+			return err
+		}
+	}
+	list := append(end.doubts(), about...)
 	if len(list) > 0 {
 		s.doubtLog(strings.Join(list, "; "))
-	}
-	if end.noHead && s.Engine.ReadOnly() == "" {
-		if _, err := s.Engine.Writing().ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`); err != nil {
-			return err
-		}
 	}
 	s.setHead(end.goOn())
 	return nil

@@ -40,10 +40,7 @@ func (s *Core) beforeCommit(*sqlite.Tx) error {
 	if tx.Head.N == s.Head.N {
 		return nil
 	}
-	if err := tx.writeLog(); err != nil {
-		return err
-	}
-	return tx.Exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, tx.Head.N, tx.Head.Hash)
+	return tx.writeLog()
 }
 
 // ended takes over the results of a transaction, or forgets what the transaction may have changed in memory.
@@ -96,7 +93,7 @@ func (s *Core) examine(db *sqlx.DB, sound func() error) error {
 	if rows != s.Head.N {
 		return fmt.Errorf("its audit log has %d rows of %d", rows, s.Head.N)
 	}
-	broken, err := s.brokenLink(db)
+	broken, err := brokenLink(context.Background(), db, s.Head.N-looksBack)
 	if err != nil {
 		return fmt.Errorf("its audit log cannot be read: %w", err)
 	}

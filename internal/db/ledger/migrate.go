@@ -47,7 +47,6 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 	}
 	statements := []string{
 		ckpt.Schema,
-		`INSERT INTO audit_head (id, n, hash) SELECT 1, 0, '' WHERE NOT EXISTS (SELECT 1 FROM audit_head)`,
 		fmt.Sprintf(`PRAGMA application_id = %d`, ckpt.ApplicationID),
 		fmt.Sprintf(`PRAGMA user_version = %d`, ckpt.SchemaVersion),
 	}

@@ -2,11 +2,9 @@ package ledger
 
 import "github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 
-// names caches the numbers of names in the audit log. Only the writer uses it. It is cleared if a
-// transaction that may have made names is rolled back, and if another program has written.
+// names caches the numbers of places in the audit log. Only the writer uses it. It is cleared if a
+// transaction that may have made places is rolled back, and if another program has written.
 type names struct {
-	whos   map[string]int64
-	words  map[string]int64
 	places map[place]int64
 	lives  map[place]int64 // of runs, by what they are called now
 }
@@ -24,33 +22,6 @@ func noteName[K comparable](known *map[K]int64, name K, number int64) {
 	(*known)[name] = number
 }
 
-// who returns the number of an identity.
-func (tx *Tx) who(name string, n int64) (int64, error) {
-	if number, known := tx.Store.names.whos[name]; known {
-		return number, nil
-	}
-	number, _, err := tx.name(`SELECT id FROM whos WHERE who = ?`, `INSERT INTO whos (n, who) VALUES (?, ?) RETURNING id`, n, name)
-	if err == nil {
-		noteName(&tx.Store.names.whos, name, number)
-	}
-	return number, err
-}
-
-// word returns the number of a word; nil for "".
-func (tx *Tx) word(name string, n int64) (any, error) {
-	if name == "" {
-		return nil, nil
-	}
-	if number, known := tx.Store.names.words[name]; known {
-		return number, nil
-	}
-	number, _, err := tx.name(`SELECT id FROM words WHERE word = ?`, `INSERT INTO words (n, word) VALUES (?, ?) RETURNING id`, n, name)
-	if err == nil {
-		noteName(&tx.Store.names.words, name, number)
-	}
-	return number, err
-}
-
 // place returns the number of a place; nil for none. A new place counts as its owner's.
 func (tx *Tx) place(a *act) (any, error) {
 	p := a.place
@@ -60,26 +31,19 @@ func (tx *Tx) place(a *act) (any, error) {
 	if number, known := tx.Store.names.places[p]; known {
 		return number, nil
 	}
-	number, isNew, err := tx.name(`SELECT id FROM places WHERE owner = ? AND agent = ? AND run = ? AND life = ?`,
-		`INSERT INTO places (n, owner, agent, run, life) VALUES (?, ?, ?, ?, ?) RETURNING id`, a.n, p.owner, p.agent, p.run, p.life)
+	var number int64
+	found, err := tx.Get(&number, `SELECT id FROM places WHERE owner = ? AND agent = ? AND run = ? AND life = ?`, p.owner, p.agent, p.run, p.life)
+	if err == nil && !found {
+		_, err = tx.Change(&number, `INSERT INTO places (n, owner, agent, run, life) VALUES (?, ?, ?, ?, ?) RETURNING id`, a.n, p.owner, p.agent, p.run, p.life)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if isNew && tx.Tally.Counts() && a.causedByOwner() {
+	if !found && tx.Tally.Counts() && a.causedByOwner() {
 		tx.Tally.AddLog(p.owner, usage.PlaceLength(p.agent, p.run))
 	}
 	noteName(&tx.Store.names.places, p, number)
 	return number, nil
-}
-
-// name looks up a name, and makes it if it is not there.
-func (tx *Tx) name(ask, insert string, n int64, name ...any) (number int64, isNew bool, err error) {
-	found, err := tx.Get(&number, ask, name...)
-	if err != nil || found {
-		return number, false, err
-	}
-	_, err = tx.Change(&number, insert, append([]any{n}, name...)...)
-	return number, true, err
 }
 
 // lifeOf is the number of the life of the run that an entry is about: 0 if there is no such run.

@@ -12,8 +12,7 @@ func (tx *Tx) EraseTexts(agent *AgentRow) error {
 			Bytes int64  `db:"bytes"`
 		}
 		err := tx.List(&sizes, `SELECT p.owner AS owner, sum(`+usage.OfTexts+`) AS bytes`+rowsOfAgent+
-			` JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
-			WHERE w.who = p.owner OR w.who = ?4 GROUP BY p.owner`, append(args, Daemon)...)
+			` JOIN act_texts t ON t.n = a.n WHERE a.who IS NULL OR a.who = ?4 GROUP BY p.owner`, append(args, Daemon)...)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ var (
 	logBytes = `SELECT a.n AS n, p.owner AS owner, ` + fmt.Sprint(actCost) + `
 			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(sqlite.RowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
 			+ coalesce((SELECT ` + OfTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
-		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE p.owner <> '' AND (w.who = p.owner OR w.who = ?2)`
+		FROM acts a JOIN places p ON p.id = a.place WHERE p.owner <> '' AND (a.who IS NULL OR a.who = ?2)`
 )
 
 // OfTexts is how many bytes a row t of act_texts uses, in SQL.
