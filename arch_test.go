@@ -432,7 +432,7 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_archives", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "runs", "spans", "trees",
+		"act_texts", "acts", "agents", "audit_archives", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "run_terms", "runs", "spans", "trees",
 	},
 	"internal/db/policies": {"policies"},
 	"internal/db/driftlog": {"checkpoint_trees", "checkpoints", "findings", "runs"},

@@ -138,41 +138,14 @@ CREATE INDEX IF NOT EXISTS runs_by_status ON runs (status);
 CREATE INDEX IF NOT EXISTS runs_by_workflow ON runs (workflow) WHERE workflow IS NOT NULL;
 CREATE INDEX IF NOT EXISTS runs_at_rest ON runs (updated_at) WHERE status <> 'running';
 
--- The labels of runs, and the words of their goals in lower case, for finding
--- them. Triggers keep them as the runs are.
-CREATE TABLE IF NOT EXISTS run_labels (
-    run_id INTEGER NOT NULL,
-    key    TEXT NOT NULL,
-    value  TEXT NOT NULL,
-    PRIMARY KEY (run_id, key)
+-- By what runs are found: labels as KEY=VALUE, and the words of goals in lower case.
+CREATE TABLE IF NOT EXISTS run_terms (
+    term     TEXT NOT NULL,
+    is_label INTEGER NOT NULL CHECK (is_label IN (0, 1)),
+    run_id   INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    PRIMARY KEY (term, is_label, run_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS run_labels_by_value ON run_labels (key, value, run_id);
-CREATE TABLE IF NOT EXISTS run_words (
-    run_id INTEGER NOT NULL,
-    word   TEXT NOT NULL,
-    PRIMARY KEY (run_id, word)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS run_words_by_word ON run_words (word, run_id);
-CREATE TRIGGER IF NOT EXISTS labels_come_with_their_run AFTER INSERT ON runs WHEN NEW.labels <> '{}'
-BEGIN INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
-FROM json_each(NEW.labels) WHERE type = 'text'; END;
-CREATE TRIGGER IF NOT EXISTS labels_change_with_their_run AFTER UPDATE OF labels ON runs WHEN NEW.labels <> OLD.labels
-BEGIN DELETE FROM run_labels WHERE run_id = NEW.id;
-INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
-FROM json_each(NEW.labels) WHERE type = 'text'; END;
-CREATE TRIGGER IF NOT EXISTS words_come_with_their_goal AFTER INSERT ON runs WHEN NEW.goal IS NOT NULL
-BEGIN INSERT OR IGNORE INTO run_words (run_id, word)
-SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
-FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
-    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;
-CREATE TRIGGER IF NOT EXISTS words_change_with_their_goal AFTER UPDATE OF goal ON runs WHEN NEW.goal IS NOT OLD.goal
-BEGIN DELETE FROM run_words WHERE run_id = NEW.id;
-INSERT OR IGNORE INTO run_words (run_id, word)
-SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
-FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
-    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;
-CREATE TRIGGER IF NOT EXISTS runs_take_labels_and_words_with_them AFTER DELETE ON runs
-BEGIN DELETE FROM run_labels WHERE run_id = OLD.id; DELETE FROM run_words WHERE run_id = OLD.id; END;
+CREATE INDEX IF NOT EXISTS run_terms_of_run ON run_terms (run_id);
 
 -- Who ran a run, and when: between two segments nobody did. Triggers keep them as
 -- runs.segment_at is.

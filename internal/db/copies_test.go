@@ -87,7 +87,7 @@ func rowsIn(t testing.TB, export string) string {
 			continuation_prompt, external_session, command, labels, result, error, last_event, source, partial FROM runs ORDER BY id`,
 		`SELECT c.id, c.run_id, c.seq, c.kind, c.parent, c.created_at, c.size, c.sha256, c.content_type, c.labels, c.metadata, c.program, c.step, c.operation,
 			c.pinned, c.suspect, c.state_of FROM checkpoints c JOIN runs r ON r.id = c.run_id ORDER BY r.agent_id, c.n`,
-		`SELECT * FROM run_labels ORDER BY 1, 2`, `SELECT * FROM run_words ORDER BY 1, 2`, `SELECT * FROM run_segments ORDER BY 1, 2`,
+		`SELECT * FROM run_segments ORDER BY 1, 2`,
 		`SELECT `+columns("steps")+` FROM steps ORDER BY id`, `SELECT `+columns("operations")+` FROM operations ORDER BY id`, `SELECT * FROM findings ORDER BY id`, `SELECT * FROM prompts ORDER BY id`,
 		`SELECT * FROM events ORDER BY 1, 2`, `SELECT * FROM graph_threads ORDER BY 1`, `SELECT run_id, id, parent, channels FROM graph_checkpoints ORDER BY 1, 2`,
 		`SELECT run_id, checkpoint, task, idx, path, channel, type, size, crc FROM graph_writes ORDER BY 1, 2, 3, 4`, `SELECT * FROM audit_files ORDER BY 1, 2`,

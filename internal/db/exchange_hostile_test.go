@@ -55,7 +55,7 @@ func (f *forger) sql() string {
 	case 4: // rows that no export has
 		return f.pick(`INSERT INTO tokens VALUES ('uid:1', 'x', '', '', '', NULL)`, `INSERT INTO idempotency VALUES ('k', 1, x'', '', 1)`,
 			`INSERT INTO policies VALUES ('uid:1', '{}', '')`, `INSERT INTO scrub_owed VALUES (1, 'uid:1', 'a', '', '{}')`,
-			`INSERT INTO observed VALUES (1, NULL, 1, '', 0)`, `INSERT INTO content_leases VALUES (1, '')`, `INSERT INTO run_words VALUES (999, 'x')`,
+			`INSERT INTO observed VALUES (1, NULL, 1, '', 0)`, `INSERT INTO content_leases VALUES (1, '')`, `INSERT INTO run_terms VALUES ('x', 0, 1)`,
 			`INSERT INTO meta VALUES ('damaged:' || (SELECT min(id) FROM checkpoints), 'x')`)
 	}
 	var columns []string
@@ -66,7 +66,7 @@ func (f *forger) sql() string {
 }
 
 func (f *forger) key(table string) string {
-	if key := map[string]string{"run_labels": "key", "run_words": "word", "run_segments": "n", "events": "seq", "graph_writes": "task", "tree_files": "path",
+	if key := map[string]string{"run_segments": "n", "events": "seq", "graph_writes": "task", "tree_files": "path",
 		"content_uses": "used", "checkpoint_trees": "n", "owner_changes": "n", "meta": "key"}[table]; key != "" {
 		return key
 	}

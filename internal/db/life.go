@@ -49,7 +49,11 @@ func (s *Store) newLife(tx *ledger.Tx, agent *ledger.AgentRow, old *ledger.RunRo
 	if err != nil {
 		return nil, err
 	}
-	return tx.Run(agent.ID, name)
+	run, err := tx.Run(agent.ID, name)
+	if err != nil {
+		return nil, err
+	}
+	return run, tx.IndexRun(run.ID)
 }
 
 // endLife ends the present life of a run for good. One that had not ended yet failed: a person

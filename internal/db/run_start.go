@@ -92,6 +92,11 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	if err != nil {
 		return nil, err
 	}
+	if r.Goal != "" || len(r.Labels) > 0 {
+		if err := tx.IndexRun(run.ID); err != nil {
+			return nil, err
+		}
+	}
 	if e.Detail == nil {
 		e.Detail = map[string]any{}
 	}

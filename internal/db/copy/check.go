@@ -263,9 +263,6 @@ func (in *incoming) check(ctx context.Context) error {
 		return err
 	}
 	if in.logged {
-		if err := in.derived(ctx); err != nil {
-			return err
-		}
 		if err := in.verify(ctx); err != nil {
 			return err
 		}
@@ -338,24 +335,6 @@ func (in *incoming) bounds(ctx context.Context) error {
 			if has, err := is(`FROM ` + t.name + ` WHERE run_id NOT IN (SELECT id FROM runs)`); err != nil || has {
 				return orRefused(err, "the export has a row of "+t.name+" without a run")
 			}
-		}
-	}
-	return nil
-}
-
-// derived refuses labels and words by which runs are found that are not those of the runs: an import makes them anew.
-func (in *incoming) derived(ctx context.Context) error {
-	_, words, _ := strings.Cut(ledger.Guards()["words_come_with_their_goal"], "SELECT NEW.id")
-	words, _, _ = strings.Cut(words, "; END")
-	words = `SELECT r.id` + strings.NewReplacer("NEW.", "r.", "FROM json_each", "FROM runs r, json_each").Replace(words) + ` AND r.goal IS NOT NULL`
-	for table, is := range map[string][2]string{
-		"run_labels": {`SELECT run_id, key, value FROM run_labels`, `SELECT r.id, j.key, j.value FROM runs r, json_each(r.labels) j WHERE j.type = 'text'`},
-		"run_words":  {`SELECT run_id, word FROM run_words`, words},
-	} {
-		var differs bool
-		err := in.q.GetContext(ctx, &differs, `SELECT EXISTS (SELECT * FROM (`+is[0]+` EXCEPT `+is[1]+`)) OR EXISTS (SELECT * FROM (`+is[1]+` EXCEPT `+is[0]+`))`)
-		if err != nil || differs {
-			return orRefused(err, "the rows of "+table+" in the export are not those of its runs")
 		}
 	}
 	return nil

@@ -382,6 +382,9 @@ func (im *importing) makeRun(agent *ledger.AgentRow, a *agentSeen, r *runSeen) e
 		if r.run, err = im.tx.RunByID(id); err != nil {
 			return err
 		}
+		if err := im.tx.IndexRun(id); err != nil {
+			return err
+		}
 		if runs.text(values, "source") != "" && !r.Ended { // nobody will say that it is over
 			err := im.tx.Insert(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, 0, ?2, 0)`, id, im.tx.Now)
 			if err != nil {

@@ -113,7 +113,7 @@ func chain(ctx context.Context, to *sqlx.Conn) error {
 }
 
 // withoutRowid are the tables of agents whose rows stand in the order of their key.
-var withoutRowid = map[*table]string{ownerChanges: "agent_id, n", runLabels: "run_id, key", runWords: "run_id, word", runSegments: "run_id, n",
+var withoutRowid = map[*table]string{ownerChanges: "agent_id, n", runSegments: "run_id, n",
 	events: "run_id, seq", graphWrites: "run_id, checkpoint, task, idx", treeFiles: "tree_id, path", contentUses: "used, used_by",
 	checkpointTrees: "n, place"}
 

@@ -42,7 +42,7 @@ func (t *table) hangs() bool { return strings.Contains(t.where, "?2") }
 // The tables of an agent, in the order in which they are copied: a row comes after the rows that it
 // names.
 var tables = []*table{
-	agents, runs, checkpoints, ownerChanges, runLabels, runWords, runSegments, segments, steps, operations, findings, prompts, events,
+	agents, runs, checkpoints, ownerChanges, runSegments, segments, steps, operations, findings, prompts, events,
 	graphThreads, graphCheckpoints, graphWrites, trees, treeFiles, contents, contentUses, checkpointTrees, acts, actTexts, places,
 }
 
@@ -60,8 +60,6 @@ var (
 		sha256:short content_type:content_type labels:labels metadata:metadata program:program step:short operation:short pinned:truth suspect:truth
 		state_of:count slot:slot n:act run_id:run stored_size:stored pieces:segments body:state`)
 	ownerChanges = of("owner_changes", "", ofAgent, "n", false, `agent_id:agent n:act uid:uid agent:agent_name from_owner:owner to_owner:owner`)
-	runLabels    = of("run_labels", "", ofRun, "key", false, `run_id:run key:text value:text`)
-	runWords     = of("run_words", "", ofRun, "word", false, `run_id:run word:text`)
 	runSegments  = of("run_segments", "", ofRun, "n", true, `run_id:run n:natural attempt:rising pid:natural began_at:time ended_at:time how:short`)
 	segments     = of("segments", "", ofRun, "id", false, `id:segment run_id:run size:count data:state`)
 	steps        = of("steps", lineStep, ofRun, "id", true, `key:key attempt:rising name:key status:short args:json result:json error:text
@@ -116,6 +114,7 @@ var notOfAgents = map[string]string{
 	"notices":         "what this host tells others",
 	"observed":        "made again from the run",
 	"policies":        "the owner's, for all agents; the agent has what counts",
+	"run_terms":       "made again from the runs",
 	"scrub_owed":      "erasures of this database",
 	"spans":           "so that none is taken twice here",
 	"tokens":          "secrets of an owner for this host",

@@ -102,6 +102,9 @@ func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.R
 		if err := tx.Update(`UPDATE runs SET goal = ?, first_goal = ? WHERE id = ?`, payload.Goal, payload.Goal, run.ID); err != nil {
 			return err
 		}
+		if err := tx.IndexRun(run.ID); err != nil {
+			return err
+		}
 		if err := s.hearGoal(tx, agent, run, w, payload.Goal, true, e); err != nil {
 			return err
 		}

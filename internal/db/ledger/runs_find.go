@@ -44,16 +44,16 @@ func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoic
 		choose(`r.workflow = ?`, `SELECT id FROM runs WHERE workflow = ?`, f.Workflow)
 	}
 	for key, value := range f.Labels {
-		choose(`EXISTS (SELECT 1 FROM run_labels l WHERE l.run_id = r.id AND l.key = ? AND l.value = ?)`,
-			`SELECT run_id FROM run_labels WHERE key = ? AND value = ?`, key, value)
+		choose(`EXISTS (SELECT 1 FROM run_terms t WHERE t.term = ? AND t.is_label = 1 AND t.run_id = r.id)`,
+			`SELECT run_id FROM run_terms WHERE term = ? AND is_label = 1`, key+"="+value)
 	}
 	for _, word := range ckpt.GoalWords(f.Goal) {
 		if word.Prefix {
-			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word >= ? AND w.word < ?)`,
-				`SELECT DISTINCT run_id FROM run_words WHERE word >= ? AND word < ?`, word.Text, word.Text+"\U0010ffff")
+			choose(`EXISTS (SELECT 1 FROM run_terms t WHERE t.run_id = r.id AND t.term >= ? AND t.term < ? AND t.is_label = 0)`,
+				`SELECT DISTINCT run_id FROM run_terms WHERE term >= ? AND term < ? AND is_label = 0`, word.Text, word.Text+"\U0010ffff")
 		} else {
-			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word = ?)`,
-				`SELECT run_id FROM run_words WHERE word = ?`, word.Text)
+			choose(`EXISTS (SELECT 1 FROM run_terms t WHERE t.term = ? AND t.is_label = 0 AND t.run_id = r.id)`,
+				`SELECT run_id FROM run_terms WHERE term = ? AND is_label = 0`, word.Text)
 		}
 	}
 	if since, until := f.Since.String(), f.Until.String(); since != "" || until != "" {
@@ -70,6 +70,35 @@ func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoic
 			`SELECT DISTINCT run_id FROM findings WHERE dismissed_at IS NULL AND severity IN `+worse)
 	}
 	return list
+}
+
+// searchedGoal is how many characters of a goal are searched.
+const searchedGoal = 2000
+
+// IndexRun makes a run findable by its present labels and goal. Whatever changes one of them calls it.
+func (tx *Tx) IndexRun(id int64) error {
+	var run struct {
+		Goal   ckpt.Ref    `db:"goal"`
+		Labels ckpt.Labels `db:"labels"`
+	}
+	if _, err := tx.Get(&run, `SELECT substr(goal, 1, ?) AS goal, labels FROM runs WHERE id = ?`, searchedGoal, id); err != nil {
+		return err
+	}
+	if err := tx.Exec(`DELETE FROM run_terms WHERE run_id = ?`, id); err != nil {
+		return err
+	}
+	const insert = `INSERT OR IGNORE INTO run_terms (term, is_label, run_id) VALUES (?, ?, ?)`
+	for key, value := range run.Labels {
+		if err := tx.Exec(insert, key+"="+value, 1, id); err != nil {
+			return err
+		}
+	}
+	for _, word := range ckpt.GoalWords(string(run.Goal)) {
+		if err := tx.Exec(insert, word.Text, 0, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Runs lists runs of one agent or of all of the owner's.
