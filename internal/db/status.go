@@ -97,8 +97,12 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 	}
 	for kind, index := range map[ckpt.Kind]string{ckpt.KindRecovery: "checkpoints_by_age", ckpt.KindPreOperation: "checkpoints_before"} {
 		var count int64
-		err := q.GetContext(ctx, &count, `SELECT count(*) FROM checkpoints c INDEXED BY `+index+` JOIN runs r ON r.id = c.run_id
-			WHERE c.kind = '`+string(kind)+`' AND `+owned, owner)
+		query := `SELECT count(*) FROM runs r CROSS JOIN checkpoints c INDEXED BY checkpoints_of_run ON c.run_id = r.id
+			WHERE c.kind = '` + string(kind) + `' AND ` + owned
+		if st.Agents == agents { // no row of a run or a checkpoint is read
+			query = `SELECT count(*) FROM checkpoints INDEXED BY ` + index + ` WHERE kind = '` + string(kind) + `' AND ?1 <> ''`
+		}
+		err := q.GetContext(ctx, &count, query, owner)
 		if err != nil {
 			return err
 		}
