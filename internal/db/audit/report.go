@@ -73,7 +73,7 @@ func (v *verifier) met(ctx context.Context, what string, err error) error {
 
 // verifyAtOnce is how many states are read on one snapshot, so that a long check does not keep the
 // write-ahead log of a busy daemon from starting over.
-const verifyAtOnce = 64
+const verifyAtOnce = 256
 
 // owned names a checkpoint. An id is unique for its owner only.
 type owned struct{ owner, id string }
