@@ -13,7 +13,9 @@ import (
 // newServer creates the API server for the store.
 func (s *service) newServer() *server.Server {
 	c := &s.daemon.Config
-	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
+	served := &served{Service: s.store, service: s, started: ckpt.At(s.daemon.Now())}
+	store := server.StoreOf(s.store)
+	store.Service = served
 	var api *server.Server
 	policy := ckpt.DefaultPolicy()
 	m := newMetrics(
@@ -27,7 +29,7 @@ func (s *service) newServer() *server.Server {
 	s.metrics = m.handler()
 	s.tellSettings()
 	api = server.NewServer(server.Options{
-		Store:    served,
+		Store:    store,
 		Log:      s.log,
 		Metrics:  s.metrics,
 		Version:  s.daemon.Version,
@@ -55,17 +57,17 @@ func (s *service) tellSettings() {
 	s.settings.Store(&list)
 }
 
-// served is the store as the API sees it. Its status also has the parts that only the
+// served is how the daemon is, as the API sees it. Its status also has the parts that only the
 // daemon knows.
 type served struct {
-	server.Store
+	server.Service
 	service *service
 	started ckpt.Time
 }
 
 // Status returns the store's status with the daemon's additions.
 func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
-	st, err := v.Store.Status(ctx, sc)
+	st, err := v.Service.Status(ctx, sc)
 	if err != nil {
 		return nil, err
 	}

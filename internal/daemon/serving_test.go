@@ -21,7 +21,7 @@ func TestMistakesInSettingsAreForAdministrators(t *testing.T) {
 	wrong := func() (Config, error) {
 		return Config{}, errors.New(`notify.url "https://kim:pass@example.org" is wrong`)
 	}
-	v := &served{Store: store, service: &service{daemon: &Daemon{Load: wrong}, store: store, worker: &retention.Worker{Guard: retention.NewGuard(retention.GuardSettings{})}}}
+	v := &served{Service: store, service: &service{daemon: &Daemon{Load: wrong}, store: store, worker: &retention.Worker{Guard: retention.NewGuard(retention.GuardSettings{})}}}
 	st, err := v.Status(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001"}})
 	if err != nil || st.State != "ready" || len(st.Problems) != 0 {
 		t.Errorf("another user sees %s, %q, %v", st.State, st.Problems, err)

@@ -23,7 +23,7 @@ func (c *call) listAgents() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.store.Agents(ctx, c.scope, ckpt.AgentFilter{Before: c.query.get("before"), Limit: limit, States: states})
+	page, err := c.server.store.Agents.Agents(ctx, c.scope, ckpt.AgentFilter{Before: c.query.get("before"), Limit: limit, States: states})
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (c *call) listAgents() error {
 func (c *call) eraseAgent() error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	erased, err := c.server.store.Erase(ctx, c.scope, c.agent)
+	erased, err := c.server.store.Agents.Erase(ctx, c.scope, c.agent)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *call) chownAgents() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	done, replayed, err := c.server.store.Chown(ctx, c.scope, r, c.key)
+	done, replayed, err := c.server.store.Agents.Chown(ctx, c.scope, r, c.key)
 	if err != nil {
 		return err
 	}
@@ -66,19 +66,19 @@ func (c *call) getPolicy() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	tag, err := c.server.store.PolicyTag(ctx, c.scope, c.agent) // before the policy: a policy that is set in between has another tag
+	tag, err := c.server.store.Policies.PolicyTag(ctx, c.scope, c.agent) // before the policy: a policy that is set in between has another tag
 	if err != nil {
 		return err
 	}
 	c.Header()["Etag"] = []string{strconv.Quote(tag)}
 	if layers {
-		p, err := c.server.store.PolicyLayers(ctx, c.scope, c.agent)
+		p, err := c.server.store.Policies.PolicyLayers(ctx, c.scope, c.agent)
 		if err != nil {
 			return err
 		}
 		return c.sendJSON(http.StatusOK, p)
 	}
-	p, err := c.server.store.Policy(ctx, c.scope, c.agent)
+	p, err := c.server.store.Policies.Policy(ctx, c.scope, c.agent)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *call) putPolicy() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	set, err := c.server.store.SetOwnPolicy(ctx, c.scope, c.agent, body, match...)
+	set, err := c.server.store.Policies.SetOwnPolicy(ctx, c.scope, c.agent, body, match...)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (c *call) putPolicy() error {
 func (c *call) getOwnerPolicy() error {
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	p, err := c.server.store.PolicyLayers(ctx, c.scope, ckpt.AllAgents)
+	p, err := c.server.store.Policies.PolicyLayers(ctx, c.scope, ckpt.AllAgents)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *call) putOwnerPolicy() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	set, err := c.server.store.SetOwnerPolicy(ctx, c.scope, body)
+	set, err := c.server.store.Policies.SetOwnerPolicy(ctx, c.scope, body)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (c *call) export(r ckpt.ExportRequest) error {
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	return c.server.store.ExportAgents(ctx, c.scope, r, stream{c, ipc.TypeSQLite})
+	return c.server.store.Agents.ExportAgents(ctx, c.scope, r, stream{c, ipc.TypeSQLite})
 }
 
 func (c *call) importAgent() error {
@@ -185,7 +185,7 @@ func (c *call) importAgent() error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
 	body := &importBody{call: c, body: c.paced(http.MaxBytesReader(c.ResponseWriter, c.r.Body, limit)), limit: limit}
-	report, err := c.server.store.Import(ctx, c.scope, r, body)
+	report, err := c.server.store.Agents.Import(ctx, c.scope, r, body)
 	if body.err != nil { // the error that ended the body is the reason why the import failed
 		return body.err
 	}
@@ -262,7 +262,7 @@ func (c *call) prune() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	report, replayed, err := c.server.store.Prune(ctx, c.scope, r, c.key)
+	report, replayed, err := c.server.store.Checkpoints.Prune(ctx, c.scope, r, c.key)
 	if err != nil {
 		return err
 	}

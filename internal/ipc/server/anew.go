@@ -12,10 +12,10 @@ func (c *call) beginAnew(ref ckpt.RunRef, epoch *int64) error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	run, err := c.server.store.Run(ctx, c.scope, ref)
+	run, err := c.server.store.Runs.Run(ctx, c.scope, ref)
 	if err != nil || run.EndedAt.IsZero() || !c.scope.Spooled.After(run.EndedAt.Time) {
 		return nil // the write itself says what is wrong
 	}
-	_, _, err = c.server.store.StartRun(ctx, c.scope, ckpt.RunRequest{Agent: ref.Agent, Run: ref.Run})
+	_, _, err = c.server.store.Runs.StartRun(ctx, c.scope, ckpt.RunRequest{Agent: ref.Agent, Run: ref.Run})
 	return err
 }

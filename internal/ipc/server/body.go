@@ -15,7 +15,7 @@ import (
 // readState reads a body that is a state.
 func (c *call) readState(r *ckpt.SaveRequest) (err error) {
 	r.Lent = c.r.ContentLength >= 0
-	r.State, err = c.readInto(c.server.store.Memory, c.server.limits.MaxBody, 1)
+	r.State, err = c.readInto(c.server.store.Checkpoints.Memory, c.server.limits.MaxBody, 1)
 	return err
 }
 

@@ -278,7 +278,7 @@ func (c *call) refuse(err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.server.limits.WriteTimeout)
 	defer cancel()
-	c.server.store.Refused(ctx, c.scope, ckpt.Refusal{Action: action, Agent: c.agent, Code: e.Code, Reason: e.Message})
+	c.server.store.Audit.Refused(ctx, c.scope, ckpt.Refusal{Action: action, Agent: c.agent, Code: e.Code, Reason: e.Message})
 	return err
 }
 

@@ -37,7 +37,7 @@ func (c *call) save(r *ckpt.SaveRequest) error {
 	if err := c.beginAnew(ref, r.Epoch); err != nil {
 		return err
 	}
-	saved, err := c.server.store.Save(ctx, c.scope, r)
+	saved, err := c.server.store.Checkpoints.Save(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *call) listCheckpoints() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.store.Checkpoints(ctx, c.scope, f)
+	page, err := c.server.store.Checkpoints.Checkpoints(ctx, c.scope, f)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *call) latestCheckpoint() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	ck, err := c.server.store.Latest(ctx, c.scope, f, state)
+	ck, err := c.server.store.Checkpoints.Latest(ctx, c.scope, f, state)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (c *call) getCheckpoint() error {
 func (c *call) checkpoint(part string, state bool) (*ckpt.Checkpoint, error) {
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	return c.server.store.Checkpoint(ctx, c.scope, c.r.PathValue(part), state)
+	return c.server.store.Checkpoints.Checkpoint(ctx, c.scope, c.r.PathValue(part), state)
 }
 
 func (c *call) getState() error {
@@ -172,7 +172,7 @@ func (c *call) patchCheckpoint() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	ck, err := c.server.store.Patch(ctx, c.scope, c.r.PathValue("id"), p)
+	ck, err := c.server.store.Checkpoints.Patch(ctx, c.scope, c.r.PathValue("id"), p)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *call) patchCheckpoint() error {
 func (c *call) deleteCheckpoint() error {
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	removal, err := c.server.store.Delete(ctx, c.scope, c.r.PathValue("id"))
+	removal, err := c.server.store.Checkpoints.Delete(ctx, c.scope, c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (c *call) restore() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	ck, replayed, err := c.server.store.Restore(ctx, c.scope, r)
+	ck, replayed, err := c.server.store.Checkpoints.Restore(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func benchmarkPut(b *testing.B, size int) {
 	path := filepath.Join(dir, "s")
 	ln, err := endpoint.Listen(b.Context(), endpoint.Options{Path: path, SingleUser: true})
 	expect.OK(b, err)
-	s := NewServer(Options{Store: discard{}})
+	s := NewServer(Options{Store: StoreOf(discard{})})
 	go s.Serve(context.Background(), ln)
 	defer s.Shutdown(context.Background())
 	c, err := net.Dial("unix", path)
@@ -132,7 +132,7 @@ func BenchmarkClientSave(b *testing.B) {
 	path := filepath.Join(dir, "s")
 	ln, err := endpoint.Listen(b.Context(), endpoint.Options{Path: path, SingleUser: true})
 	expect.OK(b, err)
-	s := NewServer(Options{Store: discard{}})
+	s := NewServer(Options{Store: StoreOf(discard{})})
 	go s.Serve(context.Background(), ln)
 	defer s.Shutdown(context.Background())
 	c := &client.Client{Socket: path}

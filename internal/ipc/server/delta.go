@@ -57,7 +57,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	defer c.giveBack(states) // only this function needs the base
 	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
 	defer cancel()
-	base, is, release, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	base, is, release, err := c.server.store.Checkpoints.Base(ctx, c.scope, c.agent, id)
 	if err == nil {
 		defer release()
 	}
@@ -81,7 +81,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))
-	state, ops, err := delta.Apply(c.server.store.Memory(size), base, wire)
+	state, ops, err := delta.Apply(c.server.store.Checkpoints.Memory(size), base, wire)
 	if err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}

@@ -18,8 +18,8 @@
 //
 // # Runs
 //
-// Steps, operations, events and prompts come from the second half of the store's
-// interface (store.go). The server decodes them and passes them on. In paths, a key is
+// Runs, steps, operations, events and prompts each have an interface of the store
+// (store.go). The server decodes their requests and passes them on. In paths, a key is
 // always one escaped part, whatever its text is. Following is a call that does not end by
 // itself (events.go). It has its own share, and waits until the store reports a change.
 // It ends when the client leaves or does not read, and when the server stops.

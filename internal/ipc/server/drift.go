@@ -23,7 +23,7 @@ func (c *call) getDrift() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.DriftReport, error) {
-		return c.server.store.Drift(ctx, c.scope, f)
+		return c.server.store.Drift.Drift(ctx, c.scope, f)
 	})
 }
 
@@ -35,7 +35,7 @@ func (c *call) evaluateDrift() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	result, err := c.server.store.Evaluate(ctx, c.scope, r)
+	result, err := c.server.store.Drift.Evaluate(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (c *call) evaluateDrift() error {
 func (c *call) driftFeedback() error {
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	result, err := c.server.store.Feedback(ctx, c.scope, c.agent)
+	result, err := c.server.store.Drift.Feedback(ctx, c.scope, c.agent)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c *call) driftFeedback() error {
 
 func (c *call) getFinding() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.Finding, error) {
-		return c.server.store.Finding(ctx, c.scope, c.r.PathValue("id"))
+		return c.server.store.Drift.Finding(ctx, c.scope, c.r.PathValue("id"))
 	})
 }
 
@@ -65,7 +65,7 @@ func (c *call) postFinding() error {
 	}
 	r.Evidence = given(r.Evidence)
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.PostedFinding, bool, error) {
-		return c.server.store.PostFinding(ctx, c.scope, c.agent, r)
+		return c.server.store.Drift.PostFinding(ctx, c.scope, c.agent, r)
 	})
 }
 
@@ -75,6 +75,6 @@ func (c *call) dismissFinding() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.DismissedFinding, bool, error) {
-		return c.server.store.Dismiss(ctx, c.scope, r)
+		return c.server.store.Drift.Dismiss(ctx, c.scope, r)
 	})
 }

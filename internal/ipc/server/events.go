@@ -28,7 +28,7 @@ func (c *call) appendEvents() error {
 		return err
 	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Appended, bool, error) {
-		return c.server.store.Append(ctx, c.scope, ref, events, c.key)
+		return c.server.store.Events.Append(ctx, c.scope, ref, events, c.key)
 	}, func(a *ckpt.Appended) *ckpt.Durability { return &a.Durability })
 }
 
@@ -39,7 +39,7 @@ func (c *call) getEvents() error {
 	}
 	if following {
 		return follow(c, after, func(ctx context.Context, after int64) ([]ckpt.Event, bool, error) {
-			page, err := c.server.store.Events(ctx, c.scope, c.ref(), after, followPage)
+			page, err := c.server.store.Events.Events(ctx, c.scope, c.ref(), after, followPage)
 			if err != nil {
 				return nil, false, err
 			}
@@ -47,7 +47,7 @@ func (c *call) getEvents() error {
 		}, func(e *ckpt.Event) int64 { return e.Seq })
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.EventPage, error) {
-		return c.server.store.Events(ctx, c.scope, c.ref(), after, limit)
+		return c.server.store.Events.Events(ctx, c.scope, c.ref(), after, limit)
 	})
 }
 
@@ -59,7 +59,7 @@ func (c *call) getOwnerEvents() error {
 	}
 	if following {
 		return follow(c, after, func(ctx context.Context, after int64) ([]ckpt.OwnerEvent, bool, error) {
-			page, err := c.server.store.EventsOf(ctx, c.scope, after, followPage)
+			page, err := c.server.store.Events.EventsOf(ctx, c.scope, after, followPage)
 			if err != nil {
 				return nil, false, err
 			}
@@ -67,7 +67,7 @@ func (c *call) getOwnerEvents() error {
 		}, func(e *ckpt.OwnerEvent) int64 { return e.N })
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.OwnerEventPage, error) {
-		return c.server.store.EventsOf(ctx, c.scope, after, limit)
+		return c.server.store.Events.EventsOf(ctx, c.scope, after, limit)
 	})
 }
 
@@ -117,7 +117,7 @@ func follow[E any](c *call, after int64,
 	ctx, cancel := c.following()
 	defer cancel()
 	for {
-		changed := c.server.store.Changed() // before reading, so that no event is missed
+		changed := c.server.store.Events.Changed() // before reading, so that no event is missed
 		events, more, err := eventsAfter(ctx, c, after, read)
 		if err == nil {
 			err = sendEvents(ctx, c, events)

@@ -227,11 +227,31 @@ func (f *fakeRuns) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	return pageOf(f.posted.Finding, f.note(ctx, "Finding", sc, ckpt.RunRef{}, id))
 }
 
-// runStore sends calls about runs to a fake, and all other calls to another
-// store.
-type runStore struct {
-	*fakeRuns
-	below
+// in replaces what a store says about runs.
+func (f *fakeRuns) in(s Store) Store {
+	s.Runs, s.Service = runsOf{f, s.Runs}, serviceOf{s.Service, f}
+	s.Steps, s.Operations, s.Events, s.Prompts, s.Drift = f, f, f, f, f
+	return s
 }
 
-type below struct{ Store }
+type runsOf struct {
+	*fakeRuns
+	rest Runs
+}
+
+func (r runsOf) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
+	return r.rest.DeleteRun(ctx, sc, ref, force)
+}
+
+func (r runsOf) ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
+	return r.rest.ClearRun(ctx, sc, ref)
+}
+
+type serviceOf struct {
+	Service
+	fake *fakeRuns
+}
+
+func (s serviceOf) NotifyTest(ctx context.Context, sc ckpt.Scope) (*ckpt.NotifyTested, error) {
+	return s.fake.NotifyTest(ctx, sc)
+}

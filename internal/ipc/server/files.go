@@ -24,7 +24,7 @@ func (c *call) missingContents() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	answer, err := c.server.store.MissingContents(ctx, c.scope, c.agent, b.SHA256)
+	answer, err := c.server.store.Files.MissingContents(ctx, c.scope, c.agent, b.SHA256)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (c *call) putContents() error {
 	defer cancel()
 	limited := http.MaxBytesReader(c.ResponseWriter, c.r.Body, ckpt.MaxContentsBody)
 	body := &contentStream{in: bufio.NewReaderSize(c.paced(limited), 64<<10)}
-	answer, err := c.server.store.PutContents(ctx, c.scope, c.agent, body.next)
+	answer, err := c.server.store.Files.PutContents(ctx, c.scope, c.agent, body.next)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (c *call) putTree() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	answer, err := c.server.store.PutTree(ctx, c.scope, r)
+	answer, err := c.server.store.Files.PutTree(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *call) attachTrees() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	ck, replayed, err := c.server.store.Attach(ctx, c.scope, r)
+	ck, replayed, err := c.server.store.Files.Attach(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (c *call) listFiles() (err error) {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.store.FilesOf(ctx, c.scope, f)
+	page, err := c.server.store.Files.FilesOf(ctx, c.scope, f)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (c *call) diffFiles() (err error) {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	d, err := c.server.store.DiffFiles(ctx, c.scope, f)
+	d, err := c.server.store.Files.DiffFiles(ctx, c.scope, f)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (c *call) getContent() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	data, err := c.server.store.Content(ctx, c.scope, c.agent, sum)
+	data, err := c.server.store.Files.Content(ctx, c.scope, c.agent, sum)
 	if err != nil {
 		return err
 	}

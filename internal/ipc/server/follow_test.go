@@ -140,7 +140,7 @@ func TestFollowOverRestarts(t *testing.T) {
 	start := func() (stop func(kill bool)) {
 		ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: path, SingleUser: true})
 		expect.OK(t, err)
-		s, done := NewServer(Options{Store: runStore{runs, below{nowhere{}}}}), make(chan struct{})
+		s, done := NewServer(Options{Store: runs.in(StoreOf(nowhere{}))}), make(chan struct{})
 		go func() { defer close(done); _ = s.Serve(context.Background(), ln) }()
 		return func(kill bool) {
 			if kill {

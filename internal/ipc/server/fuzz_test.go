@@ -26,7 +26,7 @@ func fuzzedStore(f *testing.F) *db.Store {
 }
 
 func fuzzSave(t *testing.T, store *db.Store, method, query, contentType, metadata string, body []byte) {
-	server := NewServer(Options{Store: store})
+	server := NewServer(Options{Store: StoreOf(store)})
 	path := saves
 	id, err := newTestID()
 	expect.OK(t, err)
@@ -71,7 +71,7 @@ func fuzzSave(t *testing.T, store *db.Store, method, query, contentType, metadat
 // fuzzFiles makes a call about files. The answer must be strict JSON, and must
 // not be an error of the server.
 func fuzzFiles(t *testing.T, store *db.Store, path, contentType string, body []byte) {
-	server := NewServer(Options{Store: store})
+	server := NewServer(Options{Store: StoreOf(store)})
 	r := httptest.NewRequest("POST", path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	rec := httptest.NewRecorder()
@@ -105,7 +105,7 @@ func FuzzContents(f *testing.F) {
 // FuzzTree sends trees.
 func FuzzTree(f *testing.F) {
 	store := fuzzedStore(f)
-	server := NewServer(Options{Store: store})
+	server := NewServer(Options{Store: StoreOf(store)})
 	r := httptest.NewRequest("POST", "/v1/agents/a/contents", bytes.NewReader([]byte(sumOfFoo+" 3 -\nfoo")))
 	rec := httptest.NewRecorder()
 	server.HandlerFor(me().Caller).ServeHTTP(rec, r)

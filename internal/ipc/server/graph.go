@@ -24,7 +24,7 @@ func (c *call) putGraph() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	saved, err := c.server.store.GraphPut(ctx, c.scope, r)
+	saved, err := c.server.store.Graph.GraphPut(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *call) putGraphWrites() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	written, err := c.server.store.GraphPutWrites(ctx, c.scope, r)
+	written, err := c.server.store.Graph.GraphPutWrites(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *call) getGraph() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	tuple, err := c.server.store.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
+	tuple, err := c.server.store.Graph.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
 		GraphThread: thread, Checkpoint: b.Checkpoint, Have: b.Have})
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c *call) sendTuples(q ckpt.GraphQuery) error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.store.GraphTuples(ctx, c.scope, q)
+	page, err := c.server.store.Graph.GraphTuples(ctx, c.scope, q)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (c *call) graphHistory() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	histories, err := c.server.store.GraphHistory(ctx, c.scope, ckpt.GraphHistoryQuery{Agent: c.agent,
+	histories, err := c.server.store.Graph.GraphHistory(ctx, c.scope, ckpt.GraphHistoryQuery{Agent: c.agent,
 		GraphThread: thread, Checkpoint: b.Checkpoint, Channels: b.Channels})
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *call) deleteGraphThread() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.store.GraphDeleteThread(ctx, c.scope, c.agent, b.Thread)
+	removed, err := c.server.store.Graph.GraphDeleteThread(ctx, c.scope, c.agent, b.Thread)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (c *call) deleteGraphRuns() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.store.GraphDeleteRuns(ctx, c.scope, c.agent, b.RunIDs)
+	removed, err := c.server.store.Graph.GraphDeleteRuns(ctx, c.scope, c.agent, b.RunIDs)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (c *call) copyGraphThread() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	copied, err := c.server.store.GraphCopyThread(ctx, c.scope, r)
+	copied, err := c.server.store.Graph.GraphCopyThread(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (c *call) pruneGraph() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.store.GraphPrune(ctx, c.scope, r)
+	removed, err := c.server.store.Graph.GraphPrune(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func graphWorld(t *testing.T, change ...func(*server.Options)) (*db.Store, *clie
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	o := server.Options{Store: store}
+	o := server.Options{Store: server.StoreOf(store)}
 	for _, f := range change {
 		f(&o)
 	}
@@ -244,7 +244,7 @@ func FuzzGraphPut(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = store.Close() })
-	server := server.NewServer(server.Options{Store: store})
+	server := server.NewServer(server.Options{Store: server.StoreOf(store)})
 	handler := server.HandlerFor(ckpt.Caller{Owner: "uid:1"})
 	send := func(method string, body []byte) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()

@@ -71,7 +71,7 @@ func (b *syncBuffer) String() string {
 func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, store: &scripted{Store: openStore(t)}, log: new(syncBuffer)}
-	o := Options{Store: w.store, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "v-test", peerOf: w.peerOf}
+	o := Options{Store: StoreOf(w.store), Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "v-test", peerOf: w.peerOf}
 	for _, f := range change {
 		f(&o)
 	}

@@ -121,7 +121,7 @@ func startDaemon(t testing.TB, o ledger.Options) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := server.NewServer(server.Options{Store: store, Log: slog.New(slog.DiscardHandler)})
+	server := server.NewServer(server.Options{Store: server.StoreOf(store), Log: slog.New(slog.DiscardHandler)})
 	socket = filepath.Join(dir, "s")
 	ln, err := endpoint.Listen(ctx, endpoint.Options{Path: socket, SingleUser: true})
 	if err != nil {

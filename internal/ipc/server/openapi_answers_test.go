@@ -42,14 +42,14 @@ func newAPI(t *testing.T) *api {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, "up 1\n")
 	})
-	server := server.NewServer(server.Options{Store: store, Version: "test", Metrics: metrics, Settings: func() []survey.Setting { return []survey.Setting{{Key: "backup.keep", Value: "7"}} }, Limits: server.Limits{MaxBody: 1 << 20}})
+	server := server.NewServer(server.Options{Store: server.StoreOf(store), Version: "test", Metrics: metrics, Settings: func() []survey.Setting { return []survey.Setting{{Key: "backup.keep", Value: "7"}} }, Limits: server.Limits{MaxBody: 1 << 20}})
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
 // as returns the same server, called by another caller.
 func (a *api) as(caller ckpt.Caller) *api {
 	copied := *a
-	copied.ask = server.NewServer(server.Options{Store: a.store}).HandlerFor(caller)
+	copied.ask = server.NewServer(server.Options{Store: server.StoreOf(a.store)}).HandlerFor(caller)
 	return &copied
 }
 

@@ -47,7 +47,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 				e := &ckpt.Error{Code: code, Message: "a test made this", Outcome: outcome, RetryAfter: time.Second}
 				ask := asked(r.Method, r.Path)
 				rec := httptest.NewRecorder()
-				server.NewServer(server.Options{Store: failing{e}, Fleet: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
+				server.NewServer(server.Options{Store: server.StoreOf(failing{e}), Fleet: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
 				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
 				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
 					continue // it calls no store method, or its store cannot fail like this

@@ -22,7 +22,7 @@ func (c *call) beginOperation() error {
 		return err
 	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
-		return c.server.store.BeginOperation(ctx, c.scope, c.ref(), r)
+		return c.server.store.Operations.BeginOperation(ctx, c.scope, c.ref(), r)
 	}, func(o *ckpt.Operation) *ckpt.Durability { return &o.Durability })
 }
 
@@ -41,7 +41,7 @@ func (c *call) endOperation(status ckpt.OperationStatus) error {
 	}
 	r.Status, r.Result = status, given(r.Result)
 	return c.answerEnded(func(ctx context.Context) (*ckpt.OperationEnded, bool, error) {
-		return c.server.store.EndOperation(ctx, c.scope, c.ref(), r)
+		return c.server.store.Operations.EndOperation(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -53,7 +53,7 @@ func (c *call) resolveOperation() error {
 	}
 	r.Result = given(r.Result)
 	return c.answerEnded(func(ctx context.Context) (*ckpt.OperationEnded, bool, error) {
-		return c.server.store.ResolveOperation(ctx, c.scope, c.ref(), r)
+		return c.server.store.Operations.ResolveOperation(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -83,6 +83,6 @@ func (c *call) listOperations() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.OperationPage, error) {
-		return c.server.store.Operations(ctx, c.scope, c.ref(), f)
+		return c.server.store.Operations.Operations(ctx, c.scope, c.ref(), f)
 	})
 }

@@ -65,7 +65,7 @@ func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	}
 	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
 	defer cancel()
-	base, err := c.server.store.Checkpoint(ctx, c.scope, id, true)
+	base, err := c.server.store.Checkpoints.Checkpoint(ctx, c.scope, id, true)
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeNotFound, err == nil && (base.Agent != c.agent || base.Owner != c.scope.Whose()):
 		repeated := ""

@@ -18,7 +18,7 @@ func (c *call) listPrompts() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.PromptPage, error) {
-		return c.server.store.Prompts(ctx, c.scope, f)
+		return c.server.store.Prompts.Prompts(ctx, c.scope, f)
 	})
 }
 
@@ -28,7 +28,7 @@ func (c *call) answerPrompt() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Prompt, bool, error) {
-		return c.server.store.AnswerPrompt(ctx, c.scope, a)
+		return c.server.store.Prompts.AnswerPrompt(ctx, c.scope, a)
 	})
 }
 
@@ -39,7 +39,7 @@ func (c *call) askQuestion() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Prompt, bool, error) {
-		return c.server.store.AskQuestion(ctx, c.scope, r)
+		return c.server.store.Prompts.AskQuestion(ctx, c.scope, r)
 	})
 }
 
@@ -56,7 +56,7 @@ func (c *call) getPrompt() error {
 	}
 	if wait == 0 || c.r.Method == http.MethodHead {
 		return read(c, true, func(ctx context.Context) (*ckpt.Prompt, error) {
-			return c.server.store.Prompt(ctx, c.scope, id)
+			return c.server.store.Prompts.Prompt(ctx, c.scope, id)
 		})
 	}
 	return c.awaitPrompt(id, time.Duration(wait))
@@ -79,7 +79,7 @@ func (c *call) awaitPrompt(id string, wait time.Duration) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for late := false; ; {
-		changed := c.server.store.PromptsChanged() // before reading, so that no change is missed
+		changed := c.server.store.Prompts.PromptsChanged() // before reading, so that no change is missed
 		p, err := c.readPrompt(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -118,12 +118,12 @@ func (c *call) readPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) 
 		return nil, err
 	}
 	defer states.release(1)
-	return c.server.store.Prompt(ctx, c.scope, id)
+	return c.server.store.Prompts.Prompt(ctx, c.scope, id)
 }
 
 func (c *call) testNotify() error {
 	return write(c, http.StatusAccepted, func(ctx context.Context) (*ckpt.NotifyTested, bool, error) {
-		tested, err := c.server.store.NotifyTest(ctx, c.scope)
+		tested, err := c.server.store.Service.NotifyTest(ctx, c.scope)
 		return tested, false, err
 	})
 }

@@ -85,7 +85,7 @@ func (c *call) startRun() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		run, replayed, err := c.server.store.StartRun(ctx, c.scope, r)
+		run, replayed, err := c.server.store.Runs.StartRun(ctx, c.scope, r)
 		if err == nil {
 			err = c.awaitOwnership(r.Run)
 		}
@@ -95,7 +95,7 @@ func (c *call) startRun() error {
 
 func (c *call) getRun() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.Run, error) {
-		run, err := c.server.store.Run(ctx, c.scope, c.ref())
+		run, err := c.server.store.Runs.Run(ctx, c.scope, c.ref())
 		if err == nil && c.server.place != nil {
 			err = c.server.place(ctx, run)
 		}
@@ -113,7 +113,7 @@ func (c *call) deleteRun() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	deleted, err := c.server.store.DeleteRun(ctx, c.scope, c.ref(), force)
+	deleted, err := c.server.store.Runs.DeleteRun(ctx, c.scope, c.ref(), force)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (c *call) deleteRun() error {
 func (c *call) clearRun() error {
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	cleared, err := c.server.store.ClearRun(ctx, c.scope, c.ref())
+	cleared, err := c.server.store.Runs.ClearRun(ctx, c.scope, c.ref())
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *call) listRuns() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.RunPage, error) {
-		return c.server.store.Runs(ctx, c.scope, f)
+		return c.server.store.Runs.Runs(ctx, c.scope, f)
 	})
 }
 
@@ -193,7 +193,7 @@ func (c *call) beat() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		run, err := c.server.store.Beat(ctx, c.scope, c.ref(), b)
+		run, err := c.server.store.Runs.Beat(ctx, c.scope, c.ref(), b)
 		if err == nil && c.server.lease != nil {
 			c.server.lease(c.scope, run)
 		}
@@ -214,7 +214,7 @@ func (c *call) endRun() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		return c.server.store.EndRun(ctx, c.scope, c.ref(), r)
+		return c.server.store.Runs.EndRun(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -237,7 +237,7 @@ func (c *call) resume() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	plan, replayed, err := c.server.store.Resume(ctx, c.scope, r)
+	plan, replayed, err := c.server.store.Runs.Resume(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func newRunWorld(t *testing.T, change ...func(*Options)) (*world, *fakeRuns) {
 
 		report: filled[ckpt.DriftReport](t), posted: filled[ckpt.PostedFinding](t), dismissed: filled[ckpt.DismissedFinding](t),
 	}
-	w := newWorld(t, append([]func(*Options){func(o *Options) { o.Store = runStore{runs, below{o.Store}} }}, change...)...)
+	w := newWorld(t, append([]func(*Options){func(o *Options) { o.Store = runs.in(o.Store) }}, change...)...)
 	return w, runs
 }
 

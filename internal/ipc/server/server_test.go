@@ -152,7 +152,7 @@ func TestConnectionsWithoutIdentityAreClosed(t *testing.T) {
 	path := filepath.Join(dir, "plain")
 	ln, err := net.Listen("unix", path)
 	expect.OK(t, err)
-	s := NewServer(Options{Store: nowhere{}})
+	s := NewServer(Options{Store: StoreOf(nowhere{})})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx, ln) }()
@@ -288,7 +288,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	expect.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	s := NewServer(Options{Store: nowhere{}})
+	s := NewServer(Options{Store: StoreOf(nowhere{})})
 	go func() { done <- s.Serve(ctx, ln) }()
 	c := &client.Client{Socket: filepath.Join(dir, "s")}
 	defer c.Close()

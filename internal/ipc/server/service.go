@@ -20,7 +20,7 @@ func (c *call) archiveAudit() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	done, err := c.server.store.ArchiveAudit(ctx, c.scope, r)
+	done, err := c.server.store.Audit.ArchiveAudit(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (c *call) listAudit() error {
 		return err
 	}
 	return read(c, false, func(ctx context.Context) (*ckpt.AuditPage, error) {
-		return c.server.store.Audit(ctx, c.scope, f)
+		return c.server.store.Audit.Audit(ctx, c.scope, f)
 	})
 }
 
@@ -68,7 +68,7 @@ func (c *call) verify() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	v, err := c.server.store.VerifyChain(ctx, c.scope)
+	v, err := c.server.store.Audit.VerifyChain(ctx, c.scope)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *call) verify() error {
 func (c *call) getStatus() error {
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	st, err := c.server.store.Status(ctx, c.scope)
+	st, err := c.server.store.Service.Status(ctx, c.scope)
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func (c *call) getReadiness() error {
 		err = c.server.ready(ctx)
 	}
 	if err == nil {
-		err = c.server.store.Ready(ctx)
+		err = c.server.store.Service.Ready(ctx)
 	}
 	if err != nil {
 		return notReady(err)
 	}
-	state, problems := c.server.store.Health()
+	state, problems := c.server.store.Service.Health()
 	return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok", State: state, Problems: problems})
 }
 

@@ -26,7 +26,7 @@ func (c *call) beginStep() error {
 		return err
 	}
 	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
-		return c.server.store.BeginStep(ctx, c.scope, c.ref(), r)
+		return c.server.store.Steps.BeginStep(ctx, c.scope, c.ref(), r)
 	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
 }
 
@@ -41,7 +41,7 @@ func (c *call) finishStep() error {
 		IdempotencyKey: c.key,
 	}
 	return writeDurably(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
-		return c.server.store.FinishStep(ctx, c.scope, c.ref(), r)
+		return c.server.store.Steps.FinishStep(ctx, c.scope, c.ref(), r)
 	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
 }
 
@@ -73,7 +73,7 @@ func (c *call) listSteps() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.StepPage, error) {
-		return c.server.store.Steps(ctx, c.scope, c.ref(), f)
+		return c.server.store.Steps.Steps(ctx, c.scope, c.ref(), f)
 	})
 }
 

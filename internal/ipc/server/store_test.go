@@ -142,6 +142,6 @@ func (w *world) refusals() (rows []ckpt.AuditRow) {
 }
 
 // nowhere is a store that no test calls.
-type nowhere struct{ Store }
+type nowhere struct{ database }
 
 func (nowhere) Refused(context.Context, ckpt.Scope, ckpt.Refusal) {}

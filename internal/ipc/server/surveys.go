@@ -33,7 +33,7 @@ func (c *call) getOverview() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	v, same, err := c.server.store.Overview(ctx, c.scope, f)
+	v, same, err := c.server.store.Surveys.Overview(ctx, c.scope, f)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *call) getRecorder() error {
 		f.Bins = int(*bins)
 	}
 	return read(c, false, func(ctx context.Context) (*survey.Recorder, error) {
-		return c.server.store.Recorder(ctx, c.scope, c.ref(), f)
+		return c.server.store.Surveys.Recorder(ctx, c.scope, c.ref(), f)
 	})
 }
 
@@ -92,7 +92,7 @@ func (c *call) getTranscript() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*survey.Transcript, error) {
-		return c.server.store.Transcript(ctx, c.scope, c.ref(), f)
+		return c.server.store.Surveys.Transcript(ctx, c.scope, c.ref(), f)
 	})
 }
 
@@ -129,7 +129,7 @@ func (c *call) getForecast() error {
 		f.Limit = int(*limit)
 	}
 	return read(c, true, func(ctx context.Context) (*survey.Forecast, error) {
-		return c.server.store.Forecast(ctx, c.scope, f)
+		return c.server.store.Surveys.Forecast(ctx, c.scope, f)
 	})
 }
 
@@ -146,7 +146,7 @@ func (c *call) followChanges() error {
 	if err := c.beFollower(); err != nil {
 		return err
 	}
-	next, stop := c.server.store.WatchChanges(c.scope)
+	next, stop := c.server.store.Surveys.WatchChanges(c.scope)
 	defer stop()
 	ctx, cancel := c.following()
 	defer cancel()
@@ -199,7 +199,7 @@ func (c *call) listFindings() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*survey.Findings, error) {
-		return c.server.store.Findings(ctx, c.scope, f)
+		return c.server.store.Surveys.Findings(ctx, c.scope, f)
 	})
 }
 

@@ -14,7 +14,7 @@ func (c *call) putToken() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	token, made, err := c.server.store.PutToken(ctx, c.scope, r)
+	token, made, err := c.server.store.Tokens.PutToken(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (c *call) revokeToken() error {
 	id := c.r.PathValue("token")
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	token, err := c.server.store.RevokeToken(ctx, c.scope, id)
+	token, err := c.server.store.Tokens.RevokeToken(ctx, c.scope, id)
 	if err != nil {
 		return err
 	}
@@ -42,6 +42,6 @@ func (c *call) listTokens() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.TokenPage, error) {
-		return c.server.store.Tokens(ctx, c.scope, f)
+		return c.server.store.Tokens.Tokens(ctx, c.scope, f)
 	})
 }
