@@ -118,7 +118,7 @@ func newWorld(t *testing.T, d door, path string) *world {
 	store, err := db.Open(t.Context(), db.Options{Path: w.path, Retention: retention.Plan, Resume: resume.Make, Secrets: secrets.Scan{}, Drift: drift.New(), ReserveBytes: -1, Version: "test"})
 	must(t, err)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	api := server.NewServer(server.Options{Store: store, Metrics: metrics, Settings: func() []survey.Setting { return nil }, Version: "test"})
+	api := server.NewServer(server.Options{Store: server.StoreOf(store), Metrics: metrics, Settings: func() []survey.Setting { return nil }, Version: "test"})
 	done := make(chan error, 1)
 	ln := d.listener(t)
 	go func() { done <- api.Serve(context.Background(), ln) }()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,6 +77,9 @@ func TestSecondDaemon(t *testing.T) {
 	said := startChild(t, "hold", path, 0).all(t)
 	if len(said) != 1 || !strings.HasPrefix(said[0], "open false true already running") {
 		t.Errorf("a second store in another process said %q", said)
+	}
+	if whose := fmt.Sprintf("already running: another daemon (pid %d) has the database %s open", os.Getpid(), path); runtime.GOOS == "linux" && !strings.Contains(said[0], whose) {
+		t.Errorf("a second store said %q, without %q", said[0], whose)
 	}
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	if err := s.Close(); err != nil {

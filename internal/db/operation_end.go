@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -324,7 +325,14 @@ func toResolve(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt
 		return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no attempt %d of operation %s: list them with ckptsidecar operations %s",
 			run.Name, r.Attempt, r.Key, agent.Name)
 	case o == nil:
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: list its operations with ckptsidecar operations %s", run.Name, r.Key, agent.Name)
+		var keys []string
+		if err := tx.List(&keys, `SELECT DISTINCT key FROM operations WHERE run_id = ? AND status IN ('uncertain', 'open') ORDER BY status DESC, key LIMIT 10`, run.ID); err != nil {
+			return nil, err
+		}
+		if len(keys) == 0 {
+			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s, and none that waits for an end", run.Name, r.Key)
+		}
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: the operations that wait for an end are %s", run.Name, r.Key, strings.Join(keys, ", "))
 	case o.Status == ckpt.OperationUncertain, o.Resolution == ckpt.Ref(r.Choice):
 		return o, nil
 	case o.Status == ckpt.OperationOpen:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func PlanShapeOf(p *ckpt.Plan) PlanShape {
 func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan) {
 	term.Printf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
 	for _, reason := range p.Reasons {
-		term.Printf(w, "  %s\n", reason)
+		term.Paragraph(w, s, 2, spoken(reason))
 	}
 	term.Println(w)
 	facts := &term.Pairs{}
@@ -94,6 +95,16 @@ func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan) {
 			term.Printf(w, "  %s\n", line)
 		}
 	}
+}
+
+var (
+	ids     = regexp.MustCompile(`\b([0-9a-f]{8}-[0-9a-f]{4})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	moments = regexp.MustCompile(`(?:at )?\d{4}-\d\d-\d\dT[\d:.]+Z \(([^)]+)\)`)
+)
+
+// spoken is a reason for a person: with short ids, and how long ago instead of a time.
+func spoken(reason string) string {
+	return moments.ReplaceAllString(ids.ReplaceAllString(reason, "$1"), "$1")
 }
 
 var verdictMeaning = map[ckpt.ResumeVerdict]string{

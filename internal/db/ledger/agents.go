@@ -64,6 +64,12 @@ func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 		}
 	}
 	if len(owners) == 0 {
+		var names []string
+		if s.RO.SelectContext(ctx, &names, `SELECT name FROM agents WHERE owner = ? ORDER BY name LIMIT 0 + ?`, sc.Whose(), agentsCompared) == nil {
+			if near := nearest(name, names); near != "" {
+				return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s, did you mean %s? The first save of an agent creates it", name, near)
+			}
+		}
 		return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s: its first save creates it", name)
 	}
 	return ckpt.Errorf(ckpt.CodeNotFound,
@@ -72,8 +78,41 @@ func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
 		name, strings.Join(owners, " and "), owners[0], sc.Caller.Owner)
 }
 
-// ownersNamed is how many owners the error names.
-const ownersNamed = 3
+const (
+	ownersNamed    = 3    // how many owners the error names
+	agentsCompared = 1000 // how many names of agents a wrong name is compared with
+)
+
+// nearest returns the name that differs from a wrong one in the fewest characters, at most two, and "" if there is none.
+func nearest(wrong string, names []string) (near string) {
+	least := min(2, len(wrong)/2) + 1
+	for _, name := range names {
+		if d := distance(wrong, name); d < least {
+			near, least = name, d
+		}
+	}
+	return near
+}
+
+// distance counts the bytes that must be put in, taken out or replaced to turn one text into another.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost++
+			}
+			before, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
 
 // MakeAgent finds an agent or makes it.
 func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {

@@ -104,7 +104,7 @@ func (e *OperatorError) Error() string {
 func (e *OperatorError) Unwrap() error { return e.Err }
 
 // ErrLocked is the error of Open if another daemon has the database open.
-var ErrLocked = errors.New("already running: another daemon has this database open")
+var ErrLocked = errors.New("already running")
 
 // FatalError is a fail-stop: the store has stopped acknowledging because it no longer knows what is
 // on disk. A new process decides.

@@ -24,11 +24,23 @@ const (
 
 // lockHolder names the process that holds the lock that the writer needs, as the kernel reports it. The pid is 0 if the
 // kernel does not say.
-func (e *Engine) lockHolder() (h holder) {
+func (e *Engine) lockHolder() holder {
 	index, database := inodeOf(e.opt.Path+"-shm"), inodeOf(e.opt.Path)
+	return holderOf(func(l heldLock) bool {
+		return l.inode == index && l.covers(walWriteByte, walWriteByte) || l.inode == database && l.covers(pendingByte, lastByte)
+	})
+}
+
+// lockedBy names the process that has locked a whole file.
+func lockedBy(path string) holder {
+	file := inodeOf(path)
+	return holderOf(func(l heldLock) bool { return l.inode == file })
+}
+
+// holderOf names the first process with a lock for writing that is in the way.
+func holderOf(inWay func(heldLock) bool) (h holder) {
 	heldLocks(func(l heldLock) {
-		inWay := l.inode == index && l.covers(walWriteByte, walWriteByte) || l.inode == database && l.covers(pendingByte, lastByte)
-		if l.write && inWay && l.pid > 0 && h.pid == 0 {
+		if l.write && l.pid > 0 && h.pid == 0 && inWay(l) {
 			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", l.pid))
 			h = holder{l.pid, strings.TrimSpace(string(name))}
 		}

@@ -17,10 +17,21 @@ func takeLock(path string) (*os.File, error) {
 		return nil, &OperatorError{"the folder of the database cannot be created: create it, mount a volume there, or choose another with --db", err}
 	}
 	lock, err := lockSoon(path + ".lock")
-	if err == nil || errors.Is(err, ErrLocked) {
-		return lock, err
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, ErrLocked):
+		return nil, fmt.Errorf("%w: %s has the database %s open", ErrLocked, daemonOf(path), path)
 	}
 	return nil, &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", path), err}
+}
+
+// daemonOf names the daemon that has the lock of a database.
+func daemonOf(path string) string {
+	if pid := lockedBy(path + ".lock").pid; pid > 0 {
+		return fmt.Sprintf("another daemon (pid %d)", pid)
+	}
+	return "another daemon"
 }
 
 // lockSoon tries for a moment, because two processes may hold the lock a little longer: a process
