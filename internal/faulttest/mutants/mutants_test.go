@@ -209,9 +209,9 @@ func plant(root string, m Mutant) (r result) {
 		r.end = "stays"
 		return r
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // more than a test waits for anything
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "3m", "-v", "-run", "^"+m.Test+"$", m.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "8m", "-v", "-run", "^"+m.Test+"$", m.Package)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), OverlayVariable+"="+overlay)
 	out, err := cmd.CombinedOutput()
