@@ -48,7 +48,7 @@ var withUncompress = sync.OnceFunc(func() {
 })
 
 func TestAuditDescribesEveryViewAndColumn(t *testing.T) {
-	doc := read(t, "docs/AUDIT.md")
+	doc := read(t, "docs/AUDIT_REFERENCE.md")
 	withUncompress()
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestAuditDescribesEveryViewAndColumn(t *testing.T) {
 		}
 		found++
 		if !regexp.MustCompile("(?m)^\\| `" + view + "` \\|.*\\| " + columns + " \\|$").MatchString(doc) {
-			t.Errorf("docs/AUDIT.md does not describe %s with the columns %s", view, columns)
+			t.Errorf("docs/AUDIT_REFERENCE.md does not describe %s with the columns %s", view, columns)
 		}
 	}
 	if err := rows.Err(); err != nil || found < 11 {
@@ -82,7 +82,7 @@ func TestAuditDescribesEveryViewAndColumn(t *testing.T) {
 }
 
 func TestAuditDescribesEveryRule(t *testing.T) {
-	doc := read(t, "docs/AUDIT.md")
+	doc := read(t, "docs/AUDIT_REFERENCE.md")
 	_, violations, _ := strings.Cut(ckpt.Schema, "CREATE VIEW audit_violations")
 	rules := regexp.MustCompile(`(?m)^SELECT '([a-z_]+)',`).FindAllStringSubmatch(violations, -1)
 	if len(rules) < 5 {
@@ -90,14 +90,14 @@ func TestAuditDescribesEveryRule(t *testing.T) {
 	}
 	for _, rule := range rules {
 		if !strings.Contains(doc, "`"+rule[1]+"`") {
-			t.Errorf("docs/AUDIT.md does not say what %s means", rule[1])
+			t.Errorf("docs/AUDIT_REFERENCE.md does not say what %s means", rule[1])
 		}
 	}
 }
 
 // TestAuditDescribesEveryAction compares the table of actions with the names in the source of the store.
 func TestAuditDescribesEveryAction(t *testing.T) {
-	doc := read(t, "docs/AUDIT.md")
+	doc := read(t, "docs/AUDIT_REFERENCE.md")
 	_, table, _ := strings.Cut(doc, "| action | what happened |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	named := regexp.MustCompile(`(?:\b(?:Entry|ChangeEntry|DaemonEntry|stepWrite)\([^"\n]*|\bAction: |\b[aA]ction(?:, [\w.]+)* :?= )"([a-z_]*[a-z])"`)
@@ -116,7 +116,7 @@ func TestAuditDescribesEveryAction(t *testing.T) {
 	}
 	for _, action := range slices.Sorted(maps.Keys(actions)) {
 		if !strings.HasPrefix(action, "admin_") && !regexp.MustCompile("(?m)^\\| [^|]*`"+action+"`[^|]* \\|").MatchString(table) {
-			t.Errorf("docs/AUDIT.md does not say what %s means", action)
+			t.Errorf("docs/AUDIT_REFERENCE.md does not say what %s means", action)
 		}
 	}
 }
