@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,8 +67,10 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 		return nil
 	case ctx.Err() != nil: // Ctrl-C is the normal end of following
 		return nil
+	case err == nil && shown == 0 && !a.JSON && c.Agent == "":
+		a.Tell("no run has appended an event yet")
 	case err == nil && shown == 0 && !a.JSON:
-		a.Tell("no event of %s yet", cmp.Or(c.Agent, "any run"))
+		a.Tell("%s has appended no event yet: ckptsidecar log %[1]s tells what else happened", c.Agent)
 	}
 	return err
 }

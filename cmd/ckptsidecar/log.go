@@ -45,8 +45,14 @@ func (c *logCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if !c.Follow {
-		if len(rows) == 0 && !a.JSON {
-			a.Tell("nothing is recorded of %s", c.Agent)
+		if len(rows) > 0 {
+			return nil
+		}
+		if _, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: f.Agent, Limit: 1}); err != nil { // the name is wrong
+			return err
+		}
+		if !a.JSON {
+			a.Tell("nothing is recorded of %s that you ask for", c.Agent)
 		}
 		return nil
 	}
