@@ -38,7 +38,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}{
 		{nil, "Usage: ckptsidecar <command>"},
 		{[]string{"frobnicate"}, "unexpected argument frobnicate"},
-		{[]string{"save"}, `expected "<agent>`},
+		{[]string{"save"}, "<agent> is missing"},
 		{[]string{"save", "bad name"}, `the agent name "bad name" has ' ' at position 4`},
 		{[]string{"save", "a", "--kind", "weekly"}, `kind "weekly" is unknown`},
 		{[]string{"save", "a", "--run", "../x"}, "the run name"},
@@ -54,7 +54,8 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"show", "a b"}, `"a b" does not name a checkpoint`},
 		{[]string{"diff", id, "a@b"}, `"a@b" does not name a checkpoint`},
 		{[]string{"diff", id, id, "-u", "-s"}, "can't be used together"},
-		{[]string{"tag", id}, "expected"},
+		{[]string{"tag", id}, "is missing"},
+		{[]string{"rewind", "coder"}, "<to> takes a whole number; got coder"},
 		{[]string{"tag", id, "novalue"}, `"novalue" does not change a label`},
 		{[]string{"policy", "set", "a"}, "nothing to set"},
 		{[]string{"policy", "set", "a", "colour=1"}, `a policy has no key "colour"; its keys are`},

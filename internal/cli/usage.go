@@ -25,7 +25,8 @@ func UsageOf(err error) error {
 
 var (
 	notOneOf  = regexp.MustCompile(`^(\S+) must be one of (.*) but got "(.*)"$`)
-	notNumber = regexp.MustCompile(`^(\S+): expected a(?: valid \d+ bit int| float) but got "(.*)"(?: \(.*\))?$`)
+	notNumber = regexp.MustCompile(`^\[?([^\s\]]+)\]?: expected a(?: valid \d+ bit int| float) but got "(.*)"(?: \(.*\))?$`)
+	missing   = regexp.MustCompile(`^expected "([^"]*)"$`)
 )
 
 // worded rewrites the parser's messages as a person would write them: without quotes
@@ -35,6 +36,9 @@ func worded(message string) string {
 		words := strings.Split(strings.ReplaceAll(m[2], `"`, ""), ",")
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		return fmt.Sprintf("%s must be one of %s; got %s", m[1], strings.Join(words, ", "), cmp.Or(m[3], "nothing"))
+	}
+	if m := missing.FindStringSubmatch(message); m != nil {
+		return m[1] + " is missing"
 	}
 	if m := notNumber.FindStringSubmatch(message); m != nil {
 		what := "a number"
