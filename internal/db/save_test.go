@@ -159,10 +159,10 @@ func TestIdempotencyKeyOfAPost(t *testing.T) {
 }
 
 // TestIDOfAnotherAgentIsTaken: an owner can use an id only once, in runs in the
-// run cache and in others.
+// run cache and in others, and as long as its checkpoint is there.
 func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 	t.Parallel()
-	s, _ := open(t)
+	s, c := open(t)
 	r := request("a", ckpt.KindRoutine, `1`)
 	r.ID = newID(t)
 	if _, err := s.Save(t.Context(), ann, r); err != nil {
@@ -174,6 +174,16 @@ func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 		_, err := s.Save(t.Context(), ann, &other)
 		wantCode(t, err, ckpt.CodeIdempotencyMismatch)
 		save(t, s, ann, "b", ckpt.KindRoutine, `2`)
+	}
+	c.add(8 * 24 * time.Hour)
+	if n, err := s.Expire(t.Context(), c.Now().Add(-7*24*time.Hour), 100); err != nil || n == 0 {
+		t.Fatalf("%d ids went, %v", n, err)
+	}
+	for range 2 { // nothing says any more that the id was used, but the checkpoint
+		other := *r
+		other.Agent = "c"
+		_, err := s.Save(t.Context(), ann, &other)
+		wantCode(t, err, ckpt.CodeIdempotencyMismatch)
 	}
 }
 

@@ -48,7 +48,7 @@ func roamingHost(t *testing.T, url, name string, change ...func(*shipper)) *roam
 		t.Fatal(err)
 	}
 	t.Cleanup(r.s.shipper.keeper.hangUp)
-	r.api = server.NewServer(server.Options{Store: r.store, Durable: r.s.Durable, Before: r.s.Before, Lease: r.s.TellLease, Place: r.s.TellPlace, Began: r.s.Began, Fleet: r.s.API()})
+	r.api = server.NewServer(server.Options{Store: server.StoreOf(r.store), Durable: r.s.Durable, Before: r.s.Before, Lease: r.s.TellLease, Place: r.s.TellPlace, Began: r.s.Began, Fleet: r.s.API()})
 	r.fleetHost.api = r.api.HandlerFor(fleetUser.Caller)
 	return r
 }

@@ -49,7 +49,7 @@ func hostOf(t *testing.T, url string, change ...func(*shipper)) *fleetHost {
 		h.stop = sync.OnceFunc(func() { cancel(); <-done })
 		t.Cleanup(h.stop)
 	}
-	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.Durable, Before: h.s.Before, Lease: h.s.TellLease, Place: h.s.TellPlace}).HandlerFor(fleetUser.Caller)
+	h.api = server.NewServer(server.Options{Store: server.StoreOf(h.store), Durable: h.s.Durable, Before: h.s.Before, Lease: h.s.TellLease, Place: h.s.TellPlace}).HandlerFor(fleetUser.Caller)
 	return h
 }
 

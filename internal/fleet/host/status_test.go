@@ -33,7 +33,7 @@ func newSeenHost(t *testing.T, url, name string) *seenHost {
 	h := &seenHost{t: t, store: openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))}
 	h.ship = shipperOf(h.store, strings.Replace(url, "postgres@", "postgres:"+fleetSecret+"@", 1), name)
 	t.Cleanup(h.ship.hangUp)
-	h.api = server.NewServer(server.Options{Store: h.store, Fleet: (&Member{shipper: h.ship, store: h.store}).API()})
+	h.api = server.NewServer(server.Options{Store: server.StoreOf(h.store), Fleet: (&Member{shipper: h.ship, store: h.store}).API()})
 	return h
 }
 
