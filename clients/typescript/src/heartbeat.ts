@@ -84,6 +84,11 @@ export class Heartbeat {
   private async planned(dryRun?: boolean): Promise<Plan> {
     const { core, options } = this;
     const body = objectOf({ pid: process.pid, ...timeouts(options), reason: 'it began while the daemon was away', dry_run: dryRun });
-    return planOf(await core.delivery.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
+    try {
+      return planOf(await core.delivery.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
+    } catch (error) {
+      if (isSidecarError(error, 'conflict')) core.lose(error); // another host has the run
+      throw error;
+    }
   }
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import fsp from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -509,6 +510,25 @@ test('a run that a person must decide about is claimed after the answer', async 
   world.run('operation', 'resolve', 'asked', 'pay', 'it_did', '--reason', 'looked');
   await until('it has its epoch', () => run.epoch !== undefined);
   await run.end();
+});
+
+test('a run that began without the daemon ends when another host has it', async () => {
+  const world = absent();
+  const run = await world.client(patient).agent('elsewhere').start({ heartbeatEvery: 20, signals: [] });
+  // A fleet needs PostgreSQL and a second host: what their daemon answers is written here.
+  const problem = { type: 'about:blank', title: 'It conflicts', status: 409, detail: 'run main of elsewhere is on host beta', code: 'conflict', outcome: 'not_saved' };
+  let resumes = 0;
+  const server = createServer((request, response) => {
+    if (request.url?.endsWith('/resume')) resumes++;
+    request.resume().on('end', () => response.writeHead(409, { 'Content-Type': 'application/problem+json' }).end(JSON.stringify(problem)));
+  });
+  after(() => void server.close());
+  await new Promise<void>((ready) => server.listen(world.socket, ready));
+  await until('the run is over', () => run.signal.aborted);
+  assert.match(String(run.signal.reason), /is on host beta/);
+  await assert.rejects(run.save({ n: 1 }), { code: 'conflict' });
+  await assert.rejects(run.step('s', () => assert.fail('it was done')), { code: 'conflict' });
+  assert.equal(resumes, 1);
 });
 
 test('with needDaemon a run does not begin without one', async () => {
