@@ -78,7 +78,18 @@ func TestTranscriptPages(t *testing.T) {
 	if len(causes) != 2 || causes[0].Count != 5 || causes[1].Count != 5 || causes[0].Error == causes[1].Error {
 		t.Errorf("the causes are %+v", causes)
 	}
-	_, err := s.Transcript(t.Context(), ann, mainRun, survey.TranscriptQuery{At: "none"})
+	// The oldest events go; their steps stay.
+	_, err := s.SetOwnPolicy(t.Context(), as(1), mainRun.Agent, []byte(`{"max_events":20}`))
+	must(t, err)
+	_, _, err = s.Append(t.Context(), as(1), mainRun, []ckpt.NewEvent{{Type: "said", Payload: ckpt.JSON(`"the last"`)}}, "")
+	must(t, err)
+	if page := transcribe(t, s, survey.TranscriptQuery{At: "s4", Limit: 3}); len(page.Steps) != 3 || len(page.Events) != 0 {
+		t.Errorf("beside events that are gone: %+v", page)
+	}
+	if page := transcribe(t, s, survey.TranscriptQuery{At: "s40", Limit: 3}); len(page.Events) != 3 || page.Events[0].Payload != `"of s40"` {
+		t.Errorf("beside events that are there: %+v", page.Events)
+	}
+	_, err = s.Transcript(t.Context(), ann, mainRun, survey.TranscriptQuery{At: "none"})
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 

@@ -134,19 +134,20 @@ func (t *transcript) steps() error {
 
 // events reads what the run reported while it did the steps of the page.
 func (t *transcript) events() error {
-	var last sql.NullInt64
-	if err := t.q.GetContext(t.ctx, &last, `SELECT max(seq) FROM events WHERE run_id = ?`, t.run); err != nil || !last.Valid {
+	var oldest, newest sql.NullInt64 // older ones may be gone
+	err := t.q.QueryRowContext(t.ctx, `SELECT (SELECT min(seq) FROM events WHERE run_id = ?1), (SELECT max(seq) FROM events WHERE run_id = ?1)`, t.run).
+		Scan(&oldest, &newest)
+	if err != nil || !newest.Valid {
 		return err
 	}
-	first, end := int64(1), last.Int64+1
-	var err error
+	first, end := oldest.Int64, newest.Int64+1
 	if t.v.Earlier && len(t.v.Steps) > 0 {
-		if first, err = t.firstEvent(end, t.v.Steps[0].StartedAt); err != nil {
+		if first, err = t.firstEvent(first, end, t.v.Steps[0].StartedAt); err != nil {
 			return err
 		}
 	}
 	if t.v.Later {
-		if end, err = t.firstEvent(end, t.until); err != nil {
+		if end, err = t.firstEvent(oldest.Int64, end, t.until); err != nil {
 			return err
 		}
 	}
@@ -156,8 +157,7 @@ func (t *transcript) events() error {
 }
 
 // firstEvent finds the first event at a time or later by its seq. Events are numbered without gaps, in the order of time.
-func (t *transcript) firstEvent(end int64, at ckpt.Time) (int64, error) {
-	low, high := int64(1), end
+func (t *transcript) firstEvent(low, high int64, at ckpt.Time) (int64, error) {
 	for low < high {
 		middle := (low + high) / 2
 		var then ckpt.Time
