@@ -52,7 +52,7 @@ func (c *logCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		if !a.JSON {
-			a.Tell("nothing is recorded of %s that you ask for", c.Agent)
+			a.Tell("nothing is recorded of %s with these options", c.Agent)
 		}
 		return nil
 	}
