@@ -437,12 +437,8 @@ func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askVie
 
 // hasSecrets reports whether a state of the run has values that a finding names as secrets.
 func (s *subject) hasSecrets(ctx context.Context, state []byte) (bool, error) {
-	drift, err := s.line.Drift(ctx, ckpt.DriftFilter{Agent: s.ref.Agent, Run: s.ref.Run, All: true, Limit: ckpt.MaxLimit})
-	if err != nil {
-		return false, err
-	}
-	findings, err := allSecrets(ctx, s.line, s.ref, drift)
-	return len(secretsIn(state, secretPaths(findings))) > 0, err
+	places, err := placesOfSecrets(ctx, s.line, s.ref)
+	return len(secretsIn(state, places)) > 0, err
 }
 
 // mostNames is how many names forkName tries.

@@ -106,6 +106,24 @@ func (c *Console) runTag(r *http.Request) (whole, line string) {
 	return "", ""
 }
 
+// refOf returns the run that an address names, and the connection to its owner's agents.
+func (c *Console) refOf(r *http.Request) (line client.Operator, ref ckpt.RunRef, err error) {
+	ref = ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
+	return c.daemon.of(r.PathValue("owner")), ref, ref.Check()
+}
+
+// runOf reads the run that an address names.
+func (c *Console) runOf(r *http.Request) (line client.Operator, ref ckpt.RunRef, run *ckpt.Run, err error) {
+	if line, ref, err = c.refOf(r); err != nil {
+		return line, ref, nil, err
+	}
+	run, err = line.Run(r.Context(), ref)
+	if err == nil && run.Owner != r.PathValue("owner") {
+		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no such run")
+	}
+	return line, ref, run, err
+}
+
 // run draws the page of a run.
 func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 	tag, same := c.runTag(r)
@@ -114,20 +132,10 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	owner, q := r.PathValue("owner"), r.URL.Query()
-	line := c.daemon.of(owner)
-	ref := ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
-	if err := ref.Check(); err != nil {
-		c.trouble(w, r, err)
-		return
-	}
-	run, err := line.Run(r.Context(), ref)
+	q := r.URL.Query()
+	line, ref, run, err := c.runOf(r)
 	if err != nil {
 		c.trouble(w, r, err)
-		return
-	}
-	if run.Owner != owner {
-		c.trouble(w, r, ckpt.Errorf(ckpt.CodeNotFound, "there is no such run"))
 		return
 	}
 	rec, err := c.recorder(r.Context(), line, run, recorderQuery(q), same)

@@ -42,9 +42,8 @@ const (
 
 func (c *Console) statePage(w http.ResponseWriter, r *http.Request) {
 	owner, q := r.PathValue("owner"), r.URL.Query()
-	line := c.daemon.of(owner)
-	ref := ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
-	if err := ref.Check(); err != nil {
+	line, ref, err := c.refOf(r)
+	if err != nil {
 		c.trouble(w, r, err)
 		return
 	}
@@ -95,15 +94,10 @@ func (c *Console) stateOf(ctx context.Context, line client.Operator, ref ckpt.Ru
 	}
 	var hide []string
 	if q.Get("show") != "secrets" {
-		drift, err := line.Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: true, Limit: ckpt.MaxLimit})
+		paths, err := placesOfSecrets(ctx, line, ref)
 		if err != nil {
 			return nil, err
 		}
-		findings, err := allSecrets(ctx, line, ref, drift)
-		if err != nil {
-			return nil, err
-		}
-		paths := secretPaths(findings)
 		hide = append(secretsIn(state, paths), secretsIn(old, paths)...)
 	}
 	v.Masked = len(hide) > 0

@@ -57,14 +57,8 @@ type causeRow struct {
 const wholeText = 64 << 10
 
 func (c *Console) transcript(w http.ResponseWriter, r *http.Request) {
-	owner, q := r.PathValue("owner"), r.URL.Query()
-	line := c.daemon.of(owner)
-	ref := ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
-	if err := ref.Check(); err != nil {
-		c.trouble(w, r, err)
-		return
-	}
-	run, err := line.Run(r.Context(), ref)
+	q := r.URL.Query()
+	line, ref, run, err := c.runOf(r)
 	if err != nil {
 		c.trouble(w, r, err)
 		return
@@ -92,12 +86,17 @@ func (c *Console) transcript(w http.ResponseWriter, r *http.Request) {
 
 // textSecrets returns the places in steps, events and operations where findings report secrets.
 func textSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef) ([]string, error) {
+	return placesOfSecrets(ctx, line, ref, "step", "event", "operation")
+}
+
+// placesOfSecrets is secretPaths of all findings of a run.
+func placesOfSecrets(ctx context.Context, line client.Operator, ref ckpt.RunRef, in ...string) ([]string, error) {
 	drift, err := line.Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: true, Limit: ckpt.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
 	findings, err := allSecrets(ctx, line, ref, drift)
-	return secretPaths(findings, "step", "event", "operation"), err
+	return secretPaths(findings, in...), err
 }
 
 // viewTranscript arranges a page of steps. hide has the places of secrets.

@@ -36,13 +36,7 @@ const mostBranches = 12
 
 func (c *Console) tree(w http.ResponseWriter, r *http.Request) {
 	ctx, owner := r.Context(), r.PathValue("owner")
-	line := c.daemon.of(owner)
-	ref := ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
-	if err := ref.Check(); err != nil {
-		c.trouble(w, r, err)
-		return
-	}
-	run, err := line.Run(ctx, ref)
+	line, ref, run, err := c.runOf(r)
 	if err != nil {
 		c.trouble(w, r, err)
 		return
